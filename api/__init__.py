@@ -1,0 +1,1 @@
+"""The web tier: HTTP in, ledger operations, HTTP out. It never loads torch."""

@@ -1,0 +1,1 @@
+"""What workers do: thin Celery entry points over the ledger and the model."""

@@ -1,0 +1,286 @@
+"""Everything that can go wrong, as one tree. An error knows its HTTP status and its stable code.
+
+    EmbedqError
+    ├── RequestError            400  what the caller sent cannot be used
+    │   ├── InvalidJSON, MissingParameter, UnknownParameter, InvalidType, InvalidValue, InvalidUnicode
+    │   ├── EmptyInput, TooManyInputs, InputTooLarge, InputTooLong
+    │   ├── BodyTooLarge        413
+    │   ├── UnsupportedMediaType 415
+    │   ├── IdempotencyConflict 422
+    │   ├── Unauthenticated     401
+    │   ├── RouteNotFound       404
+    │   ├── MethodNotAllowed    405
+    │   ├── ModelNotFound       404
+    │   ├── TaskNotFound        404
+    │   ├── TaskGone            410  it was known, its retention is over
+    │   ├── TaskNotFinished     409  ask again later
+    │   └── TaskEnded           409  never again
+    ├── EncodingFailed          422  the model could not turn this input into a vector
+    ├── Unavailable             503  try again later
+    │   ├── BacklogFull, StorageFull, RedisUnavailable, NotReady, WaitTimeout
+    ├── SchemaMismatch               another version's data is in this Redis (exit 78)
+    └── InternalError           500
+
+Routes and ledger operations raise these; `api.errors` alone turns them into responses. `detail` texts go to clients:
+they name the field and the fix, and never contain a text that somebody submitted.
+"""
+
+from typing import ClassVar
+
+
+class EmbedqError(Exception):
+    """Base of all errors of this project.
+
+    Attributes:
+        detail: one or two sentences for the caller.
+        param: the field at fault, in the form `input[3]`; None when there is none.
+        retry_after_s: seconds after which a repetition may succeed, 1 to 120; None when it makes no sense.
+        should_retry: overrides what clients conclude from the status (header `x-should-retry`).
+    """
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    type: ClassVar[str] = "server_error"
+    title: ClassVar[str] = "Internal error"
+    should_retry: ClassVar[bool | None] = None
+
+    def __init__(self, detail: str, *, param: str | None = None, retry_after_s: int | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class InternalError(EmbedqError):
+    """A defect of ours."""
+
+
+class RequestError(EmbedqError):
+    """The request cannot be used as it is."""
+
+    status = 400
+    code = "invalid_request"
+    type = "invalid_request_error"
+    title = "Invalid request"
+
+
+class InvalidJSON(RequestError):
+    """The body is not JSON, or not UTF-8."""
+
+    code = "invalid_json"
+    title = "The body is not valid JSON"
+
+
+class MissingParameter(RequestError):
+    """A required field is absent."""
+
+    code = "missing_required_parameter"
+    title = "A required field is missing"
+
+
+class UnknownParameter(RequestError):
+    """A field that a native route does not know."""
+
+    code = "unknown_parameter"
+    title = "Unknown field"
+
+
+class InvalidType(RequestError):
+    """A field has the wrong JSON type."""
+
+    code = "invalid_type"
+    title = "Wrong type"
+
+
+class InvalidValue(RequestError):
+    """A field has the right type and a value that cannot be."""
+
+    code = "invalid_value"
+    title = "Invalid value"
+
+
+class InvalidUnicode(RequestError):
+    """A string holds a lone surrogate or bytes that are not UTF-8."""
+
+    code = "invalid_unicode"
+    title = "Invalid Unicode"
+
+
+class EmptyInput(RequestError):
+    """No texts, or an empty one."""
+
+    code = "empty_input"
+    title = "Empty input"
+
+
+class TooManyInputs(RequestError):
+    """More texts than one request may carry."""
+
+    code = "too_many_inputs"
+    title = "Too many inputs"
+
+
+class InputTooLarge(RequestError):
+    """One text has more bytes than one text may have."""
+
+    code = "input_too_large"
+    title = "Input too large"
+
+
+class InputTooLong(RequestError):
+    """One text has more tokens than the model takes, and `truncate` is false."""
+
+    code = "input_too_long"
+    title = "Input too long"
+
+
+class BodyTooLarge(RequestError):
+    """The body exceeds the limit."""
+
+    status = 413
+    code = "body_too_large"
+    title = "Body too large"
+
+
+class UnsupportedMediaType(RequestError):
+    """The body's content type is not JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
+    title = "Unsupported media type"
+
+
+class IdempotencyConflict(RequestError):
+    """The same `Idempotency-Key` came with another body."""
+
+    status = 422
+    code = "idempotency_key_reused"
+    title = "Idempotency key reused"
+
+
+class Unauthenticated(RequestError):
+    """No key, or a wrong one."""
+
+    status = 401
+    code = "invalid_api_key"
+    type = "authentication_error"
+    title = "Not authenticated"
+
+
+class RouteNotFound(RequestError):
+    """No such path."""
+
+    status = 404
+    code = "route_not_found"
+    title = "No such route"
+
+
+class MethodNotAllowed(RequestError):
+    """The path exists, the method does not."""
+
+    status = 405
+    code = "method_not_allowed"
+    title = "Method not allowed"
+
+
+class ModelNotFound(RequestError):
+    """No worker has ever served this model here, and it is not the configured one."""
+
+    status = 404
+    code = "model_not_found"
+    title = "No such model"
+
+
+class TaskNotFound(RequestError):
+    """No task has this id."""
+
+    status = 404
+    code = "task_not_found"
+    title = "No such task"
+
+
+class TaskGone(RequestError):
+    """The task existed; its retention is over."""
+
+    status = 410
+    code = "task_expired"
+    title = "Task is past its retention"
+
+
+class TaskNotFinished(RequestError):
+    """The result was asked for before the end."""
+
+    status = 409
+    code = "task_not_finished"
+    title = "Task has not finished"
+    should_retry = True
+
+
+class TaskEnded(RequestError):
+    """The task has ended and cannot be cancelled any more."""
+
+    status = 409
+    code = "task_already_ended"
+    title = "Task has already ended"
+    should_retry = False
+
+
+class EncodingFailed(RequestError):
+    """An input could not be turned into a vector; `item_code` is the item's own error code."""
+
+    status = 422
+    code = "encoding_failed"
+    title = "An input could not be encoded"
+    should_retry = False
+
+
+class Unavailable(EmbedqError):
+    """The service cannot do this now; a repetition may succeed."""
+
+    status = 503
+    code = "unavailable"
+    type = "service_unavailable_error"
+    title = "Temporarily unavailable"
+
+
+class BacklogFull(Unavailable):
+    """As much work as can be done in the allowed time is queued already. Nothing was stored."""
+
+    code = "backlog_full"
+    title = "Too much work is queued"
+
+
+class StorageFull(Unavailable):
+    """Redis has no memory left for new tasks. Nothing was stored."""
+
+    code = "storage_full"
+    title = "Queue storage is full"
+
+
+class RedisUnavailable(Unavailable):
+    """Redis does not answer."""
+
+    code = "redis_unavailable"
+    title = "The queue is not reachable"
+
+
+class NotReady(Unavailable):
+    """A part that is needed is missing."""
+
+    code = "not_ready"
+    title = "Not ready"
+
+
+class WaitTimeout(Unavailable):
+    """A synchronous call waited as long as it may; the work goes on for a short while and a retry joins it."""
+
+    code = "wait_timeout"
+    title = "Still working"
+    should_retry = True
+
+
+class SchemaMismatch(EmbedqError):
+    """This Redis holds data of another version of embedq."""
+
+    code = "schema_mismatch"
+    title = "Incompatible data"

@@ -1,0 +1,57 @@
+"""The ledger: the single truth about work. Redis keys, changed only by the scripts in `lua/`.
+
+`operations` builds values, `executor` runs them (`Ledger` in workers, `AsyncLedger` in the web tier).
+"""
+
+from tasks.ledger.executor import AsyncLedger, Ledger
+from tasks.ledger.keys import ANONYMOUS, CHANGED_CHANNEL, SCHEMA_VERSION
+from tasks.ledger.types import (
+    Admission,
+    Alias,
+    CancelOutcome,
+    Claim,
+    ClaimedUnit,
+    CommitOutcome,
+    Finished,
+    ItemError,
+    Lane,
+    ModelEntry,
+    ModelOverview,
+    NewUnit,
+    Options,
+    Result,
+    State,
+    Submission,
+    SubmitReply,
+    Task,
+    Watched,
+    WorkerEntry,
+)
+
+__all__ = [
+    "ANONYMOUS",
+    "CHANGED_CHANNEL",
+    "SCHEMA_VERSION",
+    "Admission",
+    "Alias",
+    "AsyncLedger",
+    "CancelOutcome",
+    "Claim",
+    "ClaimedUnit",
+    "CommitOutcome",
+    "Finished",
+    "ItemError",
+    "Lane",
+    "Ledger",
+    "ModelEntry",
+    "ModelOverview",
+    "NewUnit",
+    "Options",
+    "Result",
+    "State",
+    "Submission",
+    "SubmitReply",
+    "Task",
+    "Watched",
+    "WorkerEntry",
+]

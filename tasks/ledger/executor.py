@@ -1,0 +1,142 @@
+"""Runs operations: one small synchronous executor for workers, one small asynchronous for the web tier."""
+
+from collections.abc import Awaitable
+from functools import cache
+from hashlib import sha1
+from importlib import resources
+from typing import Any, TypeVar, cast
+
+import redis
+import redis.asyncio
+from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.retry import Retry
+
+from tasks.errors import EmbedqError, RedisUnavailable, StorageFull
+from tasks.ledger.keys import ROOT
+from tasks.ledger.operations import Operation
+
+T = TypeVar("T")
+
+WORKER_RETRIES = 3
+"""A worker repeats a call whose reply was lost: every script is idempotent. The web tier never does; its caller may."""
+
+
+@cache
+def source(name: str) -> str:
+    """The text of one script: the shared prelude and its own file."""
+    folder = resources.files("tasks.ledger") / "lua"
+    return f"{(folder / 'prelude.lua').read_text()}\n{(folder / f'{name}.lua').read_text()}"
+
+
+@cache
+def _sha(name: str) -> str:
+    return sha1(source(name).encode(), usedforsecurity=False).hexdigest()
+
+
+def translate(error: RedisError) -> EmbedqError | RedisError:
+    """Redis's own failures in the words of this project; a script's defect stays what it is."""
+    # Redis 6.2 reports an OOM inside a script as a ResponseError whose text contains it.
+    if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)):
+        return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
+    if isinstance(error, ResponseError) and not str(error).startswith(("LOADING", "MISCONF", "READONLY", "NOAUTH")):
+        return error
+    return RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=2)
+
+
+class Ledger:
+    """Synchronous executor.
+
+    Args:
+        client: a connection to the Redis instance, with `decode_responses` off.
+        root: prefix of all keys.
+        clock_offset_ms: added to the server's clock; 0 outside tests.
+    """
+
+    def __init__(self, client: redis.Redis, *, root: str = ROOT, clock_offset_ms: int = 0) -> None:
+        self.client = client
+        self.root = root
+        self.clock_offset_ms = clock_offset_ms
+
+    @classmethod
+    def connect(cls, url: str, *, root: str = ROOT) -> "Ledger":
+        """An executor that repeats calls whose connection broke, for a few seconds at most.
+
+        `socket_timeout` is above every blocking read, so that a half-open connection is noticed.
+        """
+        retry = Retry(ExponentialBackoff(cap=1, base=0.05), WORKER_RETRIES)
+        client = redis.Redis.from_url(
+            url, socket_timeout=5, socket_connect_timeout=2, socket_keepalive=True, health_check_interval=5, retry=retry
+        )
+        return cls(client, root=root)
+
+    def run(self, operation: Operation[T]) -> T:
+        """The operation's reply.
+
+        Raises:
+            RedisUnavailable: no answer.
+            StorageFull: refused for lack of memory.
+            EmbedqError: whatever the operation's docstring names.
+        """
+        try:
+            return operation.read(self._evaluate(operation))
+        except RedisError as error:
+            raise translate(error) from error
+
+    def _evaluate(self, operation: Operation[T]) -> Any:
+        arguments = _arguments(self.root, self.clock_offset_ms, operation)
+        try:
+            return self.client.evalsha(_sha(operation.script), 0, *arguments)
+        except NoScriptError:
+            return self.client.eval(source(operation.script), 0, *arguments)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.client.close()
+
+
+class AsyncLedger:
+    """Asynchronous executor for the web tier. Same arguments as `Ledger`; never repeats a call by itself."""
+
+    def __init__(self, client: redis.asyncio.Redis, *, root: str = ROOT, clock_offset_ms: int = 0) -> None:
+        self.client = client
+        self.root = root
+        self.clock_offset_ms = clock_offset_ms
+
+    @classmethod
+    def connect(cls, url: str, *, root: str = ROOT, max_connections: int = 64) -> "AsyncLedger":
+        """An executor whose calls fail within about a second."""
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            url,
+            max_connections=max_connections,
+            timeout=1,
+            socket_timeout=1,
+            socket_connect_timeout=0.5,
+            socket_keepalive=True,
+            retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+        )
+        return cls(redis.asyncio.Redis.from_pool(pool), root=root)
+
+    async def run(self, operation: Operation[T]) -> T:
+        """The operation's reply; raises like `Ledger.run`."""
+        try:
+            return operation.read(await self._evaluate(operation))
+        except RedisError as error:
+            raise translate(error) from error
+
+    async def _evaluate(self, operation: Operation[T]) -> Any:
+        arguments = _arguments(self.root, self.clock_offset_ms, operation)
+        try:
+            return await cast("Awaitable[Any]", self.client.evalsha(_sha(operation.script), 0, *arguments))
+        except NoScriptError:
+            return await cast("Awaitable[Any]", self.client.eval(source(operation.script), 0, *arguments))
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.client.aclose()
+
+
+def _arguments(root: str, offset_ms: int, operation: Operation[Any]) -> list[Any]:
+    # Enum members are str subclasses whose redis-py encoding would be their repr on some versions: plain str here.
+    values = [str(a) if isinstance(a, str) else a for a in operation.arguments]
+    return [root, offset_ms, operation.model, *values]

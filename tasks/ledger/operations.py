@@ -1,0 +1,340 @@
+"""Ledger operations as values: which script, with which arguments, and how to read its reply.
+
+Each function here builds one; `Ledger.run` or `AsyncLedger.run` executes it in one round trip. All are idempotent:
+running one again after a lost reply changes nothing more and gives the same answer, or one that says "already done".
+Reading a reply may raise the errors named in each docstring; Redis's own failures become `RedisUnavailable` and
+`StorageFull` in the executor.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, StorageFull
+from tasks.ledger import results
+from tasks.ledger.keys import SCHEMA_VERSION
+from tasks.ledger.types import (
+    CancelOutcome,
+    Claim,
+    ClaimedUnit,
+    CommitOutcome,
+    Finished,
+    Lane,
+    ModelEntry,
+    ModelOverview,
+    Options,
+    Result,
+    Submission,
+    SubmitReply,
+    Task,
+    Watched,
+    WorkerEntry,
+)
+
+T = TypeVar("T")
+Argument = str | bytes | int | float
+
+MAX_RETRY_AFTER_S = 120
+"""Above this openai-python gives up at once instead of waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """One call of one script. `script` is the name of a file in `lua/`."""
+
+    script: str
+    model: str
+    arguments: tuple[Argument, ...]
+    read: Callable[[Any], T]
+
+
+# ---- clients ---------------------------------------------------------------------------------------------------------
+
+
+def submit(submission: Submission) -> Operation[SubmitReply]:
+    """Stores a task, or finds the one that its alias names.
+
+    Raises on reading:
+        BacklogFull: the lane has as much queued as may wait; with the seconds after which there is room.
+        StorageFull: Redis is above the allowed share of its memory.
+        IdempotencyConflict: the alias belongs to a task with another digest.
+    """
+    s, admission, alias = submission, submission.admission, submission.alias
+    units: list[Argument] = []
+    for unit in s.units:
+        units += [unit.items, unit.cost, unit.payload]
+    arguments: tuple[Argument, ...] = (
+        s.task_id,
+        s.lane,
+        s.owner,
+        s.deadline_in_ms or 0,
+        s.ttl_ms,
+        s.options.to_text(),
+        s.metadata,
+        alias.name if alias else "",
+        alias.digest if alias else "",
+        int(bool(alias and alias.join)),
+        admission.max_backlog_s,
+        admission.default_rate,
+        admission.max_backlog_bytes,
+        admission.max_memory_percent,
+        *units,
+    )
+
+    def read(reply: list[Any]) -> SubmitReply:
+        outcome = reply[0]
+        if outcome == b"full":
+            wait_s = _retry_after(float(reply[1]))
+            raise BacklogFull(
+                f"About {float(reply[2]):.0f} s of work is queued already; try again in {wait_s} s. Nothing was stored.",
+                retry_after_s=wait_s,
+            )
+        if outcome == b"memory":
+            raise StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
+        if outcome == b"conflict":
+            raise IdempotencyConflict(
+                "This Idempotency-Key was used with another body. Use a new key for a new request."
+            )
+        return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", ring=bool(reply[2]))
+
+    return Operation("submit", s.model, arguments, read)
+
+
+def read_task(task_id: str) -> Operation[Task | None]:
+    """The state of one task; None when the ledger does not hold it."""
+    return Operation("read", "", (0, task_id), lambda reply: results.task(task_id, reply[0]))
+
+
+def read_tasks(task_ids: Sequence[str]) -> Operation[list[Task | None]]:
+    """The states of several tasks, in the order asked for (metadata left out)."""
+    ids = tuple(task_ids)
+    return Operation(
+        "read", "", (0, *ids), lambda reply: [results.task(i, r) for i, r in zip(ids, reply, strict=True)]
+    )
+
+
+def read_result(task_id: str) -> Operation[Result | None]:
+    """The state and everything committed so far of one task; None when the ledger does not hold it.
+
+    Items of an ended task that have neither a vector nor an error get the error of the task's end.
+    """
+    return Operation("read", "", (1, task_id), lambda reply: results.result(task_id, reply[0]))
+
+
+def cancel(model: str, task_id: str) -> Operation[CancelOutcome]:
+    """Ends a task: its units never start, finished vectors stay readable."""
+
+    def read(reply: bytes) -> CancelOutcome:
+        outcome: CancelOutcome = reply.decode()  # type: ignore[assignment]
+        return outcome
+
+    return Operation("cancel", model, (task_id,), read)
+
+
+def forget(model: str, task_id: str) -> Operation[bool]:
+    """Cancels a task if it is open and removes every trace of it; False when there was none."""
+    return Operation("forget", model, (task_id,), bool)
+
+
+def want(model: str, task_id: str, for_ms: int, *, shorten: bool) -> Operation[bool]:
+    """Moves the latest moment at which anybody wants an open synchronous task to `for_ms` from now.
+
+    `shorten`: the caller has gone; otherwise the moment only moves later. False when the task has ended or has no such
+    moment.
+    """
+    return Operation("want", model, (task_id, for_ms, int(shorten)), bool)
+
+
+# ---- workers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What a drain asks for.
+
+    Attributes:
+        worker: its id; its wake-up channel carries the same name.
+        token: unique for this call and used again only to repeat it after a lost reply. Starts with the worker's id
+            and a "/".
+        budget: estimated tokens; at least one unit is taken whatever it costs.
+        max_units: at most 1,000.
+        lease_ms: from now, by the server's clock.
+        linger_ms: 0, or how long the caller is ready to wait if there is nothing.
+        heard: this is the drain's first claim: the bell message has arrived.
+        online_only: take from the online lane or nothing, and do not linger.
+    """
+
+    worker: str
+    token: str
+    budget: int
+    max_units: int
+    lease_ms: int
+    linger_ms: int = 0
+    heard: bool = False
+    online_only: bool = False
+
+
+def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
+    """Takes units of one lane up to a cost and leases them, or registers the caller as lingering. One atomic step."""
+    r = request
+
+    def read(reply: list[Any]) -> Claim:
+        ring, wait_ms, more, lane, *units = reply
+        return Claim(
+            token=r.token,
+            units=tuple(_claimed(unit) for unit in units),
+            lane=Lane(lane.decode()) if lane else None,
+            more=bool(more),
+            wait_ms=int(wait_ms),
+            ring=bool(ring),
+        )
+
+    return Operation(
+        "claim",
+        model,
+        (
+            r.worker,
+            r.token,
+            r.budget,
+            r.max_units,
+            r.lease_ms,
+            r.linger_ms,
+            int(r.heard),
+            int(r.online_only),
+        ),
+        read,
+    )
+
+
+def commit(
+    model: str, token: str, finished: Sequence[Finished], *, forward_passes: int = 0, padded_tokens: int = 0
+) -> Operation[list[CommitOutcome]]:
+    """Stores the outcomes of units, each only if `token` still holds it. The reply has one outcome per unit."""
+    arguments: list[Argument] = [token, forward_passes, padded_tokens]
+    for f in finished:
+        u = f.unit
+        arguments += [u.task_id, u.unit_id, u.first, u.items, len(f.errors), f.tokens, f.extra(), f.vectors]
+    return Operation("commit", model, tuple(arguments), lambda reply: [CommitOutcome(code) for code in reply])
+
+
+def release(model: str, token: str) -> Operation[bool]:
+    """Gives back what a claim still holds and refunds the attempt: the worker stops, nothing was wrong.
+
+    True: the caller must ring.
+    """
+    return Operation("release", model, (token, "release"), bool)
+
+
+def abandon(model: str, worker: str) -> Operation[bool]:
+    """Declares the earlier claims of `worker` lost: its previous incarnation died. True: the caller must ring.
+
+    Without it they would wait for the end of their lease. The items come back as suspects, each to be run alone.
+    """
+    return Operation("abandon", model, (worker,), bool)
+
+
+def renew(model: str, token: str, lease_ms: int) -> Operation[bool]:
+    """Prolongs a lease; False when it is lost already."""
+    return Operation("renew", model, (token, lease_ms), bool)
+
+
+def leave(model: str, worker: str, *, warm: bool) -> Operation[bool]:
+    """A drain ends: it no longer lingers. `warm`: it did work and wants the bell rung once more.
+
+    True: the caller must ring.
+    """
+    return Operation("leave", model, (worker, int(warm)), bool)
+
+
+def watch(model: str) -> Operation[Watched]:
+    """Housekeeping that must not depend on a live worker: returns expired leases, ends expired tasks, rings."""
+    return Operation(
+        "watch",
+        model,
+        (),
+        lambda reply: Watched(ring=bool(reply[0]), ready=reply[1], leases=reply[2], expired=reply[3]),
+    )
+
+
+# ---- models and workers ----------------------------------------------------------------------------------------------
+
+
+def check_schema() -> Operation[None]:
+    """Claims an empty Redis for this version of the data model.
+
+    Raises on reading:
+        SchemaMismatch: another version's data is there.
+    """
+
+    def read(found: bytes) -> None:
+        if int(found) != SCHEMA_VERSION:
+            raise SchemaMismatch(
+                f"This Redis holds embedq data of schema {int(found)}; this version needs {SCHEMA_VERSION}. "
+                f"Let the old version finish its tasks, or use an empty Redis database (EMBEDQ_REDIS_URL)."
+            )
+
+    return Operation("schema", "", (SCHEMA_VERSION,), read)
+
+
+def register(model: str, entry: ModelEntry) -> Operation[None]:
+    """Records a loaded model under its served name and counts the load."""
+    return Operation("register", model, (entry.to_json(),), lambda _: None)
+
+
+def beat(model: str, worker: WorkerEntry, ttl_ms: int) -> Operation[None]:
+    """A worker with a loaded model says that it lives, for `ttl_ms`."""
+    return Operation("beat", model, (worker.id, ttl_ms, worker.rate, worker.to_json()), lambda _: None)
+
+
+def retire(model: str, worker: str) -> Operation[None]:
+    """A worker stops: it no longer counts as live. The last known rate stays."""
+    return Operation("retire", model, (worker,), lambda _: None)
+
+
+def overview() -> Operation[Mapping[str, ModelOverview]]:
+    """All registered models with their live workers, backlog and counters, by served name."""
+
+    def read(reply: list[Any]) -> Mapping[str, ModelOverview]:
+        memory, *rows = reply
+        return {row[0].decode(): _overview(row, int(memory)) for row in rows}
+
+    return Operation("overview", "", (), read)
+
+
+def _retry_after(seconds: float) -> int:
+    return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
+
+
+def _claimed(raw: list[Any]) -> ClaimedUnit:
+    task_id, unit_id, first, items, cost, attempts, offset, options, payload = raw
+    return ClaimedUnit(
+        task_id=task_id.decode(),
+        unit_id=unit_id.decode(),
+        first=int(first),
+        items=int(items),
+        cost=int(cost),
+        attempts=int(attempts),
+        offset=int(offset),
+        options=Options.from_text(options),
+        payload=payload,
+    )
+
+
+def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
+    name, entry, flat, leases, *workers = row
+    state = results.pairs(flat)
+    rate = float(state.get("rate", 0))
+    return ModelOverview(
+        queue=name.decode(),
+        entry=ModelEntry.from_json(entry) if entry else None,
+        workers=tuple(WorkerEntry.from_json(w) for w in workers),
+        rate=rate or None,
+        backlog_cost={lane: int(state.get(f"cost_{lane}", 0)) for lane in Lane},
+        backlog_tasks={lane: int(state.get(f"tasks_{lane}", 0)) for lane in Lane},
+        backlog_bytes=int(state.get("bytes", 0)),
+        leases=int(leases),
+        counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
+        memory_percent=memory_percent,
+    )
+

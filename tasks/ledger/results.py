@@ -1,0 +1,89 @@
+"""Reading: from the flat replies of `read.lua` to tasks and results."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from tasks.ledger.types import ItemError, Lane, Options, Result, State, Task
+
+_FLOAT32_BYTES = 4
+_END_ERRORS = {
+    State.CANCELLED: ItemError("cancelled", "The task was cancelled before this item was encoded."),
+    State.EXPIRED: ItemError("expired", "The task's deadline passed before this item was encoded."),
+}
+_LOST = ItemError("internal_error", "This item ended without a vector.")
+
+
+def pairs(flat: Sequence[bytes]) -> dict[str, bytes]:
+    """A flat HGETALL reply as a dict."""
+    fields = iter(flat)
+    return {key.decode(): value for key, value in zip(fields, fields, strict=True)}
+
+
+def task(task_id: str, reply: list[Any]) -> Task | None:
+    """A task from `[hash, pttl, metadata, now, …]`; None when the hash is empty."""
+    flat, pttl, metadata, now_ms, *_ = reply
+    if not flat:
+        return None
+    f = pairs(flat)
+    return Task(
+        id=task_id,
+        model=f["q"].decode(),
+        lane=Lane(f["lane"].decode()),
+        owner=f["owner"].decode(),
+        state=State(f["state"].decode()),
+        total=int(f["total"]),
+        completed=int(f["completed"]),
+        failed=int(f["failed"]),
+        prompt_tokens=int(f.get("tokens", 0)),
+        created_ms=int(f["created"]),
+        started_ms=_optional(f, "started"),
+        finished_ms=_optional(f, "finished"),
+        deadline_ms=_optional(f, "deadline"),
+        expires_ms=int(now_ms) + int(pttl) if pttl > 0 else None,
+        version=int(f["version"]),
+        options=Options.from_text(f.get("options", b"")),
+        metadata=orjson.loads(metadata) if metadata else None,
+    )
+
+
+def result(task_id: str, reply: list[Any]) -> Result | None:
+    """A result from the same reply with the flat result hash as its last element."""
+    state = task(task_id, reply)
+    if state is None:
+        return None
+    parts, errors, truncated = _split(pairs(reply[4]))
+    dimension = next((len(data) // (_FLOAT32_BYTES * items) for _, items, data in parts), 0)
+    vectors = np.full((state.total, dimension), np.nan, dtype=np.float32)
+    done = np.zeros(state.total, dtype=bool)
+    for first, items, data in parts:
+        vectors[first : first + items] = np.frombuffer(data, dtype="<f4").reshape(items, dimension)
+        done[first : first + items] = True
+    if state.state.terminal:
+        missing = _END_ERRORS.get(state.state, _LOST)
+        for index in np.flatnonzero(~done).tolist():
+            errors.setdefault(index, missing)
+    return Result(task=state, vectors=vectors, errors=errors, truncated=frozenset(truncated))
+
+
+def _split(
+    fields: Mapping[str, bytes],
+) -> tuple[list[tuple[int, int, bytes]], dict[int, ItemError], list[int]]:
+    parts: list[tuple[int, int, bytes]] = []
+    errors: dict[int, ItemError] = {}
+    truncated: list[int] = []
+    for name, value in fields.items():
+        if name[0] == "v":
+            first, items = name[1:].split("+")
+            parts.append((int(first), int(items), value))
+        else:
+            extra = orjson.loads(value)
+            errors |= {index: ItemError(code, message) for index, code, message in extra["errors"]}
+            truncated += extra["truncated"]
+    return parts, errors, truncated
+
+
+def _optional(fields: Mapping[str, bytes], name: str) -> int | None:
+    return int(fields[name]) if name in fields else None

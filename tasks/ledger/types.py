@@ -1,0 +1,375 @@
+"""The values that go into and come out of the ledger. All frozen; times are milliseconds of the Redis server's clock."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+
+class State(StrEnum):
+    """States of a task, in OpenAI's words."""
+
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a task in this state has ended."""
+        return self not in {State.QUEUED, State.IN_PROGRESS}
+
+
+class Lane(StrEnum):
+    """Who waits: `online` somebody does, `bulk` nobody in particular."""
+
+    ONLINE = "online"
+    BULK = "bulk"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What changes the vector of a text. Equal options and equal texts give equal vectors."""
+
+    prompt_name: str | None = None
+    dimensions: int | None = None
+    normalize: bool = True
+    truncate: bool = True
+
+    def to_text(self) -> str:
+        """Compact form for the task hash: only what differs from the default; '' for the defaults."""
+        changed = {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default
+        }
+        return orjson.dumps(changed).decode() if changed else ""
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Self:
+        """Inverse of `to_text`."""
+        return cls(**orjson.loads(text)) if text else cls()
+
+
+@dataclass(frozen=True, slots=True)
+class NewUnit:
+    """A slice of a task as it is submitted.
+
+    Attributes:
+        items: number of texts in it.
+        cost: estimated tokens.
+        payload: JSON array of the texts, UTF-8.
+    """
+
+    items: int
+    cost: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A second name for a task, scoped to its owner, so that a repetition finds it.
+
+    Attributes:
+        name: 32 hexadecimal digits, from `Idempotency-Key` or from the digest of a synchronous request.
+        digest: 32 hexadecimal digits of the whole request.
+        join: True: a repetition joins a task that is open or completed, prolongs it, and replaces one that ended
+            otherwise. False (idempotency): a repetition gets the same task whatever its state, and another digest is
+            refused.
+    """
+
+    name: str
+    digest: str
+    join: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Limits that SUBMIT checks in the same step in which it stores.
+
+    Attributes:
+        max_backlog_s: seconds of work that may be queued in the lane, at the workers' measured rate.
+        default_rate: estimated tokens per second to assume while no worker has ever reported one.
+        max_backlog_bytes: payload bytes that may be queued for the model.
+        max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken.
+    """
+
+    max_backlog_s: float
+    default_rate: float = 4000.0
+    max_backlog_bytes: int = 2**63
+    max_memory_percent: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One task to be stored."""
+
+    task_id: str
+    model: str
+    lane: Lane
+    owner: str
+    units: Sequence[NewUnit]
+    options: Options
+    ttl_ms: int
+    admission: Admission
+    deadline_in_ms: int | None = None
+    """From now; for a synchronous task the latest moment at which anybody can still want it."""
+    metadata: bytes = b""
+    """JSON object, or empty."""
+    alias: Alias | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitReply:
+    """What SUBMIT did.
+
+    Attributes:
+        task_id: the stored task, or the earlier one that this call joined.
+        joined: an earlier task was found under the alias.
+        ring: the caller must send one bell message for the task's model.
+    """
+
+    task_id: str
+    joined: bool
+    ring: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """State of a task. `version` grows with every change that a client can see."""
+
+    id: str
+    model: str
+    lane: Lane
+    owner: str
+    state: State
+    total: int
+    completed: int
+    failed: int
+    prompt_tokens: int
+    created_ms: int
+    started_ms: int | None
+    finished_ms: int | None
+    deadline_ms: int | None
+    expires_ms: int | None
+    version: int
+    options: Options
+    metadata: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemError:
+    """Why one item has no vector. `code` is stable; `message` says what to do and holds no text of the item."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Vectors of a task, in input order.
+
+    Attributes:
+        task: its state at the moment of reading.
+        vectors: float32 [total, dimension]; a row of NaN where there is no vector. Dimension 0 when no item has one.
+        errors: index -> error, for every item without a vector of an ended task.
+        truncated: indexes of the texts that were cut at the model's maximum.
+    """
+
+    task: Task
+    vectors: npt.NDArray[np.float32]
+    errors: Mapping[int, ItemError]
+    truncated: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedUnit:
+    """A unit under a lease.
+
+    Attributes:
+        task_id, unit_id: its place.
+        first: index in the task of its first item.
+        items: number of items.
+        cost: estimated tokens.
+        attempts: how often it was claimed, this time included. Above 1 it is a suspect and alone in its claim.
+        offset: position of its first item inside the payload (not 0 for an item that was split off).
+        options: the task's.
+        payload: JSON array of texts.
+    """
+
+    task_id: str
+    unit_id: str
+    first: int
+    items: int
+    cost: int
+    attempts: int
+    offset: int
+    options: Options
+    payload: bytes
+
+    def texts(self) -> list[str]:
+        """The texts of this unit, in order."""
+        texts: list[str] = orjson.loads(self.payload)
+        return texts[self.offset : self.offset + self.items]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What CLAIM took, all from one lane, under one token.
+
+    Attributes:
+        token: the fence; every later operation on these units presents it.
+        units: empty when there was nothing to take.
+        lane: of the units; None when there are none.
+        more: ready work was left behind.
+        wait_ms: the caller is registered as lingering and must wait this long for its wake-up; 0: it is not.
+        ring: the caller must send one bell message.
+    """
+
+    token: str
+    units: Sequence[ClaimedUnit]
+    lane: Lane | None
+    more: bool
+    wait_ms: int
+    ring: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One unit's outcome, to be committed.
+
+    Attributes:
+        vectors: little-endian float32 rows of all its items; NaN rows for failed ones; empty when none has one.
+        errors: index in the task -> error.
+        truncated: indexes in the task.
+        tokens: sum over its items, after truncation, special tokens included.
+    """
+
+    unit: ClaimedUnit
+    vectors: bytes
+    tokens: int
+    errors: Mapping[int, ItemError] = field(default_factory=dict)
+    truncated: Sequence[int] = ()
+
+    def extra(self) -> bytes:
+        """Errors and truncations as stored beside the vectors; empty when there are none."""
+        if not self.errors and not self.truncated:
+            return b""
+        return orjson.dumps(
+            {"errors": [[i, e.code, e.message] for i, e in self.errors.items()], "truncated": list(self.truncated)}
+        )
+
+
+class CommitOutcome(IntEnum):
+    """What COMMIT did with one unit."""
+
+    STALE = 0
+    """The lease was lost or the task has ended: nothing changed."""
+    COMMITTED = 1
+    REPEATED = 2
+    """An earlier call of the same claim had already committed it, with the same vectors."""
+
+
+CancelOutcome = Literal["cancelled", "was_cancelled", "ended", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What WATCH saw: `ring` as elsewhere, the number of ready owners' queues, of leases, and of expired tasks ended."""
+
+    ring: bool
+    ready: int
+    leases: int
+    expired: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model as its worker described it. Outlives the workers."""
+
+    id: str
+    """The name under which it is served."""
+    model: str
+    """Hub id or folder name it was loaded from."""
+    revision: str
+    dimension: int
+    max_tokens: int
+    prompts: tuple[str, ...]
+    device: str
+    compute: str
+    precision: str
+    created_at: int
+    """Unix seconds at which it was first registered as it is."""
+
+    def to_json(self) -> bytes:
+        """As stored in Redis."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Inverse of `to_json`; fields of a newer version are ignored."""
+        raw = orjson.loads(data)
+        names = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{**{k: v for k, v in raw.items() if k in names}, "prompts": tuple(raw["prompts"])})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEntry:
+    """What one live worker says of itself with each beat."""
+
+    id: str
+    pid: int
+    host: str
+    started_at: float
+    """Unix seconds at which its model was ready."""
+    rate: float
+    """Estimated tokens per second."""
+    rss_bytes: int
+    forward_passes: int
+    items: int
+    tokens: int
+    padded_tokens: int
+
+    def to_json(self) -> bytes:
+        """As stored in Redis."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Inverse of `to_json`; fields of a newer version are ignored."""
+        raw = orjson.loads(data)
+        names = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{k: v for k, v in raw.items() if k in names})
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOverview:
+    """Everything the web tier needs to know about one model's queue.
+
+    Attributes:
+        queue: name of the queue, the served name.
+        entry: None when no worker has ever been ready.
+        workers: those that beat.
+        rate: estimated tokens per second, summed over live workers, or the last known; None when never known.
+        backlog_cost: estimated tokens queued or running, per lane.
+        backlog_tasks: open tasks, per lane.
+        counters: totals since the data began, by name (`rings`, `claims`, `committed_items`, `failed_items`,
+            `stale_units`, `forward_passes`, `padded_tokens`, `tokens`, `model_loads`, `lost_leases`).
+        memory_percent: Redis memory in use, of `maxmemory`; 0 when there is no limit.
+    """
+
+    queue: str
+    entry: ModelEntry | None
+    workers: Sequence[WorkerEntry]
+    rate: float | None
+    backlog_cost: Mapping[Lane, int]
+    backlog_tasks: Mapping[Lane, int]
+    backlog_bytes: int
+    leases: int
+    counters: Mapping[str, int]
+    memory_percent: int

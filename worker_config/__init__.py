@@ -1,0 +1,1 @@
+"""A leaf package: settings, the Celery app and metrics. It imports nothing else of this project."""

@@ -1,0 +1,74 @@
+"""The Celery app. Celery carries one kind of message here: the bell, which says "there is work" and nothing else.
+
+The work itself lives in the ledger (`tasks.ledger`), so a lost or doubled message is harmless. Every option below
+says which failure it prevents; the measurements behind them are in docs/architecture.md.
+"""
+
+from celery import Celery
+from kombu import Queue
+
+from worker_config.settings import Settings
+
+DRAIN_TASK = "embedq.drain"
+"""Name of the one task. The API sends it by name and never imports the code behind it."""
+
+LOAD_TIMEOUT_S = 300.0
+"""Longest time a replaced model child may take to load. Celery's default of 4 s kills every replacement for ever."""
+
+
+def bell_queue(model: str) -> str:
+    """The Celery queue on which the workers of `model` listen."""
+    return f"embedq.bell.{model}"
+
+
+def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
+    """The app for one process, consuming and publishing on the bells of `models`.
+
+    Every wait is bounded to about a second, so that a stalled Redis makes a 503 and not a hanging request.
+    """
+    app = Celery("embedq", broker=settings.redis_url, backend=None, set_as_current=False)
+    names = models or (settings.served_model_name,)
+    app.conf.update(
+        task_queues=[Queue(bell_queue(name), durable=True) for name in names],
+        task_default_queue=bell_queue(names[0]),
+        task_create_missing_queues=True,  # the API learns of models while it runs; a bell needs no declaration
+        # A result backend in the API would subscribe once per message and never unsubscribe.
+        task_ignore_result=True,
+        accept_content=["json"],  # pickle would be code execution by whoever reaches Redis
+        task_serializer="json",
+        # Publishing fails in about a second; the watchdog rings again later.
+        task_publish_retry=False,
+        broker_connection_timeout=1,
+        broker_pool_limit=4,
+        broker_pool_acquire_timeout=0.5,  # the default waits for ever
+        broker_transport_options={
+            "socket_timeout": 5 if models else 1,  # above kombu's 1 s BRPOP; without it a half-open socket hangs the parent
+            "socket_connect_timeout": 3 if models else 0.5,
+            "socket_keepalive": True,
+            "health_check_interval": 5,
+            "max_retries": 0,
+            "interval_start": 0,
+            "interval_step": 0,
+            "interval_max": 0,
+        },
+        # Prefork gives a child that may crash without taking the consumer along; one, because one model fills the
+        # machine.
+        worker_pool="prefork",
+        worker_concurrency=1,
+        # Acknowledged early: the ledger holds the work. Late acknowledgement would redeliver bells, nothing more.
+        task_acks_late=False,
+        # A busy worker must not hoard the bell behind its running slice.
+        worker_disable_prefetch=True,
+        worker_prefetch_multiplier=1,
+        worker_proc_alive_timeout=LOAD_TIMEOUT_S,
+        # Nobody who can PUBLISH may shut workers down, and nothing is gossiped.
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,  # a worker outlives any outage of Redis
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        # Warm stop: the running slice is at most 2 s. Soft shutdown is a flat sleep in Celery 5.7.
+        worker_soft_shutdown_timeout=0,
+    )
+    return app

@@ -1,0 +1,235 @@
+"""Settings: the only reader of the environment. Read once at start, then frozen.
+
+Every name is `EMBEDQ_` plus the field in capitals; a `.env` file in the working directory is read too, and the
+environment wins over it. `load_settings` turns a bad value into a `SettingsError` that names the variable, the value
+and what is allowed, and warns about `EMBEDQ_*` names it does not know.
+"""
+
+import difflib
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import cached_property
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from typing_extensions import Annotated
+
+PREFIX = "EMBEDQ_"
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+CONFIGURATION_EXIT_CODE = 78
+"""EX_CONFIG of sysexits.h: restarting cannot help, a person has to change something."""
+
+_log = logging.getLogger(__name__)
+_SHA256_HEX_CHARS = 64
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used. The message names the variable and the fix; processes exit with code 78."""
+
+
+class Settings(BaseSettings):
+    """What can be configured, with defaults and limits. Immutable."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=".env", env_ignore_empty=True, frozen=True, extra="ignore", validate_default=True
+    )
+
+    # Where things are
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    storage_url: str | None = None
+    ingest_roots: Annotated[tuple[str, ...], NoDecode] = ()
+    run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
+    """Where a worker leaves its ready and alive files for probes."""
+
+    # The model
+    model: str = Field(default=DEFAULT_MODEL, min_length=1, max_length=512)
+    served_name: str | None = Field(default=None, min_length=1, max_length=200, pattern=r"^[\w./:@+-]+$")
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda|cuda:\d+)$")
+    compute: Literal["auto", "torch", "openvino", "fake"] = "auto"
+    """`fake` computes deterministic vectors without a model: for tests and load trials, never for search."""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    trust_remote_code: bool = False
+    max_padded_tokens: int = Field(default=2048, ge=16, le=1_048_576)
+    """Padded tokens of one forward pass. Small on purpose: activations stay in the cache (docs/performance.md)."""
+
+    # Who may call
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode] = ()
+    allow_unauthenticated: bool = False
+
+    # Limits of one request
+    max_inputs: int = Field(default=2048, ge=1, le=65_536)
+    max_body_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**30)
+    max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
+    max_wait_s: float = Field(default=55, gt=0, le=600)
+
+    # Admission
+    max_backlog_s: float = Field(default=30, gt=0, le=86_400)
+    max_backlog_bulk_s: float = Field(default=86_400, gt=0, le=31_536_000)
+    max_backlog_bytes: int = Field(default=512 * 2**20, ge=2**20)
+    max_redis_memory_percent: int = Field(default=70, ge=1, le=100)
+
+    # How long things live
+    result_ttl_s: float = Field(default=3600, gt=0, le=31_536_000)
+    sync_result_ttl_s: float = Field(default=60, gt=0, le=86_400)
+
+    # The worker's rhythm
+    slice_s: float = Field(default=2, gt=0, le=30)
+    lease_s: float = Field(default=15, gt=0, le=600)
+    heartbeat_s: float = Field(default=3, gt=0, le=60)
+    claim_s: float = Field(default=0.25, gt=0, le=10)
+    unit_max_items: int = Field(default=64, ge=1, le=1000)
+    unit_max_tokens: int = Field(default=4096, ge=1)
+
+    # The fake encoder (compute=fake)
+    fake_dimension: int = Field(default=384, ge=1, le=16_384)
+    fake_max_tokens: int = Field(default=256, ge=8)
+    fake_load_s: float = Field(default=0, ge=0, le=600)
+    fake_tokens_per_s: float = Field(default=0, ge=0)
+    """0 = as fast as it goes; otherwise each forward pass takes padded tokens / this."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_scheme(cls, value: str) -> str:
+        if urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
+            # The URL may hold a password, so it is not repeated.
+            raise ValueError("must start with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("ingest_roots", mode="before")
+    @classmethod
+    def _split_roots(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _split_keys(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        keys = []
+        for part in (piece.strip() for piece in value.split(",")):
+            if not part:
+                continue
+            name, _, digest = part.partition(":")
+            digest = digest.lower()
+            named = name.replace("-", "").replace("_", "").isalnum() and len(name) <= 48  # noqa: PLR2004
+            if not named or len(digest) != _SHA256_HEX_CHARS or not set(digest) <= set("0123456789abcdef"):
+                # Never echo the value: people paste the key itself here by mistake.
+                raise ValueError(
+                    "each entry is name:sha256 with 64 hexadecimal digits (printf %s 'the-key' | sha256sum), "
+                    "names of letters, digits, '-' and '_'"
+                )
+            keys.append((name, digest))
+        if len({name for name, _ in keys}) != len(keys):
+            raise ValueError("two keys have the same name")
+        return tuple(keys)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.max_input_bytes > self.max_body_bytes:
+            raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
+        if self.heartbeat_s >= self.lease_s:
+            raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
+        return self
+
+    @cached_property
+    def served_model_name(self) -> str:
+        """The name clients use: `EMBEDQ_SERVED_NAME`, else the hub id, else the folder's name."""
+        if self.served_name:
+            return self.served_name
+        path = Path(self.model)
+        return path.name if path.is_absolute() or path.is_dir() else self.model
+
+    @property
+    def heartbeat_ttl_s(self) -> float:
+        """After this long without a beat a worker counts as gone: three missed beats."""
+        return 3 * self.heartbeat_s + 1
+
+    def require_safe_bind(self) -> None:
+        """Refuses a public address without keys.
+
+        Raises:
+            SettingsError: the host is not loopback, there are no API keys and nobody said that this is fine.
+        """
+        if self.api_keys or self.allow_unauthenticated or _is_loopback(self.host):
+            return
+        raise SettingsError(
+            f"{PREFIX}HOST={self.host} is reachable from other machines and no API key is set. "
+            f"Set {PREFIX}API_KEYS=name:sha256, or {PREFIX}ALLOW_UNAUTHENTICATED=true if something in front "
+            f"checks callers, or bind 127.0.0.1."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """The settings from the environment and `.env`; keyword arguments win over both.
+
+    Raises:
+        SettingsError: a value is not usable. The message has one line per variable.
+    """
+    _warn_about_unknown(os.environ)
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_describe(problem) for problem in error.errors())) from None
+
+
+def child_environment(**settings: object) -> dict[str, str]:
+    """This process's environment with some settings replaced, for starting another role.
+
+    Keys are field names (`redis_url`), values their new values; None leaves a setting alone.
+    """
+    changed = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items() if value is not None}
+    return {**os.environ, **changed}
+
+
+def set_library_defaults(threads: int | None) -> None:
+    """Sets what numeric libraries read from the environment when they are first imported.
+
+    Call before torch is imported. TOKENIZERS_PARALLELISM=true deadlocks after a fork; OMP_NUM_THREADS keeps several
+    workers on one machine from fighting for the same cores; the CUDA check through NVML does not start CUDA in a
+    process that may still fork.
+    """
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+
+
+def _describe(problem: Mapping[str, Any]) -> str:
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if not problem["loc"]:
+        return message
+    field = str(problem["loc"][0])
+    shown = "" if field in {"api_keys", "redis_url"} else f"={problem['input']!s:.80}"
+    return f"{PREFIX}{field.upper()}{shown}: {message}"
+
+
+def _warn_about_unknown(environment: Mapping[str, str]) -> None:
+    # A warning, not an error: container platforms inject names such as EMBEDQ_PORT_8000_TCP of their own.
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | {f"{PREFIX}URL", f"{PREFIX}API_KEY"}
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            _log.warning("unknown setting %s is ignored%s", name, hint)
