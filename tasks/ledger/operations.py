@@ -223,7 +223,7 @@ def release(model: str, token: str) -> Operation[bool]:
 
     True: the caller must ring.
     """
-    return Operation("release", model, (token, "release"), bool)
+    return Operation("release", model, (token,), bool)
 
 
 def abandon(model: str, worker: str) -> Operation[bool]:
@@ -292,14 +292,17 @@ def retire(model: str, worker: str) -> Operation[None]:
     return Operation("retire", model, (worker,), lambda _: None)
 
 
-def overview() -> Operation[Mapping[str, ModelOverview]]:
-    """All registered models with their live workers, backlog and counters, by served name."""
+def overview(*also: str) -> Operation[Mapping[str, ModelOverview]]:
+    """All registered models with their live workers, backlog and counters, by served name.
+
+    `also`: names to include although no worker has registered them yet.
+    """
 
     def read(reply: list[Any]) -> Mapping[str, ModelOverview]:
         memory, *rows = reply
         return {row[0].decode(): _overview(row, int(memory)) for row in rows}
 
-    return Operation("overview", "", (), read)
+    return Operation("overview", "", also, read)
 
 
 def _retry_after(seconds: float) -> int:

@@ -1,0 +1,15 @@
+-- The worker's previous incarnation died: its claims are lost now, not at the end of their leases.
+-- own: worker   reply: ring.   O(number of claims), one or two per worker.
+local prefix = arg(1) .. '/'
+allowed_when_full()
+call('ZREM', LINGER, arg(1))
+local lost = 0
+for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do
+  if string.sub(token, 1, #prefix) == prefix then
+    drop_claim(token, false)
+    lost = lost + 1
+  end
+end
+count('lost_leases', lost)
+announce()
+return ready() > 0 and wake() or 0

@@ -1,0 +1,136 @@
+-- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
+-- own: worker token budget max_units lease_ms linger_ms heard online_only
+-- reply: {ring, wait_ms, more, lane, {id, unit, first, items, cost, attempts, offset, options, payload}...}
+local worker, token, budget, max_units = arg(1), arg(2), tonumber(arg(3)), tonumber(arg(4))
+local lease_ms, linger_ms, heard, online_only = tonumber(arg(5)), tonumber(arg(6)), arg(7) == '1', arg(8) == '1'
+local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
+local MAX_SKIPPED = 64      -- expired tasks ended by one CLAIM
+
+call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
+-- Only a drain's first CLAIM clears the bell, or messages would pile up behind one busy worker; a later one makes it
+-- young again.
+if heard then call('HDEL', S, 'bell', 'rings')
+elseif call('HEXISTS', S, 'bell') == 1 then call('HSET', S, 'bell', int(NOW), 'rings', 1) end
+
+local out = {0, 0, 0, ''}
+local function hand_out(id, uid, u, payload, options)
+  payload = payload or call('HGET', units_key(id), 'p' .. u.root)
+  out[#out + 1] = {id, uid, u.first, u.items, u.cost, u.attempts, u.offset, options or '', payload}
+end
+
+if call('EXISTS', claim_key(token)) == 1 then       -- the reply got lost and the worker asks again: the same answer
+  for _, ref in ipairs(call('SMEMBERS', claim_key(token))) do
+    local id, uid = string.match(ref, '^(%S+) (%S+)$')
+    local raw = call('HGET', units_key(id), 'u' .. uid)
+    local f = call('HMGET', task_key(id), 'lane', 'options')
+    if raw and f[1] then
+      out[4] = f[1]
+      hand_out(id, uid, unit_record(raw), nil, f[2])
+    end
+  end
+  if ready() > 0 then out[1], out[3] = wake(), 1 end
+  return out
+end
+
+reap(2)
+
+local refs, spent, skipped, alone = {}, 0, 0, false
+
+-- Takes the next unit of the task at the head of an owner's line. Returns its cost, 0 when the task was over, nil when
+-- the unit does not fit any more.
+local function take(id, tag, lane, owner)
+  local key = task_key(id)
+  local f = call('HMGET', key, 'state', 'deadline', 'next', 'units', 'back', 'options', 'version')
+  if not f[1] or not OPEN[f[1]] then skipped = skipped + 1; return 0 end
+  if f[2] and tonumber(f[2]) <= NOW then end_task(id, 'expired'); skipped = skipped + 1; return 0 end
+  local next_fresh, units, back = tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
+  local uid = back > 0 and call('LINDEX', back_key(id), 0) or int(next_fresh)
+  local raw = call('HMGET', units_key(id), 'u' .. uid, 'p' .. uid)
+  local u = unit_record(raw[1])
+  local suspect = u.attempts > 0        -- it was in a claim whose worker died: it runs alone
+  if #refs > 0 and (suspect or spent + u.cost > budget) then
+    call('ZADD', owner_key(lane, owner), tag, id)   -- keeps its turn for the next claim
+    return nil
+  end
+  if back > 0 then call('LPOP', back_key(id)); back = back - 1 else next_fresh = next_fresh + 1 end
+  u.attempts, u.token = u.attempts + 1, token
+  call('HSET', units_key(id), 'u' .. uid, unit_text(u))
+  if f[1] == 'queued' then
+    call('HSET', key, 'next', int(next_fresh), 'back', int(back), 'state', 'in_progress', 'started', int(NOW),
+      'version', int(tonumber(f[7]) + 1))
+    changed_ids[#changed_ids + 1] = id
+  else
+    call('HSET', key, 'next', int(next_fresh), 'back', int(back))
+  end
+  refs[#refs + 1] = id .. ' ' .. uid
+  spent, alone = spent + u.cost, suspect
+  hand_out(id, uid, u, u.root == uid and raw[2] or nil, f[6])
+  if back > 0 or next_fresh < units then call('ZADD', owner_key(lane, owner), int(tag + u.cost), id) end
+  return u.cost
+end
+
+local function fill(lane)
+  local line, clock = {}, tonumber(call('HGET', S, 'vt_' .. lane) or 0)
+  local heads = call('ZRANGE', lane_key(lane), 0, 31, 'WITHSCORES')
+  for i = 1, #heads, 2 do line[#line + 1] = {name = heads[i], pass = tonumber(heads[i + 1])} end
+  while #refs < max_units and not alone and skipped < MAX_SKIPPED and (#refs == 0 or spent < budget) do
+    local owner
+    for _, o in ipairs(line) do
+      if not o.empty and (not owner or o.pass < owner.pass) then owner = o end
+    end
+    if not owner then break end
+    local head = call('ZPOPMIN', owner_key(lane, owner.name))
+    if not head[1] then owner.empty = true
+    else
+      local cost = take(head[1], tonumber(head[2]), lane, owner.name)
+      if not cost then break end
+      if cost > 0 then
+        clock = math.max(clock, owner.pass)
+        owner.pass, owner.tag, owner.served = owner.pass + cost, tonumber(head[2]), true
+      end
+    end
+  end
+  for _, o in ipairs(line) do
+    if o.served then
+      call('HSET', S, 'pass_' .. lane .. ':' .. o.name, int(o.pass), 'tvt_' .. lane .. ':' .. o.name, int(o.tag))
+      call('ZADD', lane_key(lane), int(o.pass), o.name)
+    end
+    if call('EXISTS', owner_key(lane, o.name)) == 0 then call('ZREM', lane_key(lane), o.name) end
+  end
+  if #refs > 0 then call('HSET', S, 'vt_' .. lane, int(clock)) end
+end
+
+local bulk_waits = call('ZCARD', lane_key('bulk')) > 0
+local credit = bulk_waits and tonumber(call('HGET', S, 'credit') or 0) or 0
+local lane = 'online'
+if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * budget or call('ZCARD', lane_key('online')) == 0) then
+  lane = 'bulk'
+end
+fill(lane)
+if #refs == 0 and not online_only then
+  lane = lane == 'online' and 'bulk' or 'online'
+  fill(lane)
+end
+
+if #refs > 0 then
+  if lane == 'bulk' then credit = math.max(0, credit - (BULK_SHARE - 1) * spent)
+  elseif bulk_waits then credit = credit + spent end
+  call('HSET', S, 'credit', int(credit))
+  call('SADD', claim_key(token), unpack(refs))      -- at most 1,000: unpack fails above about 8,000
+  call('ZADD', LEASES, int(NOW + lease_ms), token)
+  count('claims', 1)
+  out[4] = lane
+end
+if ready() > 0 then
+  if not online_only or #refs > 0 then out[1] = wake() end
+  out[3] = 1
+elseif #refs == 0 and linger_ms > 0 then
+  local wait = linger_ms
+  local due = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')
+  if due[2] then wait = math.max(1, math.min(wait, tonumber(due[2]) - NOW)) end
+  call('ZADD', LINGER, int(NOW + wait + 250), worker)   -- outlasts the wait: never blocked without being registered
+  out[2] = wait
+end
+settled()
+announce()
+return out

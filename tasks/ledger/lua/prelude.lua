@@ -1,0 +1,223 @@
+-- Shared by all scripts. ARGV: root, clock offset (ms), model, then the script's own. Keys are described in ../keys.py.
+--
+-- Traps: Redis refuses a script's writes at maxmemory only until its first write, so SUBMIT starts with a write that
+-- can be refused and everything that finishes or frees work starts with one that cannot (allowed_when_full). Nothing is
+-- rolled back after an error in the middle: validate first. ".." prints 14 digits of a number, so numbers are written
+-- by int(). "-0" is no integer to HINCRBY, so subtract as 0 - n.
+local call = redis.call
+local R, MODEL = ARGV[1], ARGV[3]
+local Q = R .. ':q:' .. MODEL
+local S, LEASES, LINGER, DEADLINES = Q .. ':state', Q .. ':leases', Q .. ':lingering', Q .. ':deadlines'
+local WORKERS, RATES = Q .. ':workers', Q .. ':rates'
+local BELL_MS = 1000        -- a bell is believed this long, doubling with each unanswered ring up to 32 times
+local DEATHS_ALONE = 3      -- an item fails after killing its worker this often while it was alone
+local MAX_LEASE_MS = 600000 -- a lease further away than this is the work of a clock that jumped
+local FIRST = 3             -- ARGV[FIRST + 1] is the script's first own argument
+
+local function arg(i) return ARGV[FIRST + i] end
+local function int(n) return string.format('%.0f', n) end
+
+local NOW
+do
+  local time = call('TIME')
+  NOW = time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[2])
+end
+
+local function task_key(id) return R .. ':task:' .. id end
+local function units_key(id) return R .. ':units:' .. id end
+local function back_key(id) return R .. ':back:' .. id end
+local function result_key(id) return R .. ':result:' .. id end
+local function meta_key(id) return R .. ':meta:' .. id end
+local function alias_key(owner, name) return R .. ':alias:' .. owner .. ':' .. name end
+local function claim_key(token) return Q .. ':claim:' .. token end
+local function lane_key(lane) return Q .. ':' .. lane end
+local function owner_key(lane, owner) return Q .. ':' .. lane .. ':' .. owner end
+
+local OPEN = {queued = true, in_progress = true}
+
+local function allowed_when_full() call('ZREM', LINGER, '') end
+
+local function count(name, n)
+  if n ~= 0 then call('HINCRBY', S, 'n_' .. name, int(n)) end
+end
+
+-- ---- what clients are told: one message per script --------------------------------------------------------------
+
+local ended_ids, changed_ids = {}, {}
+local function announce()
+  if #ended_ids + #changed_ids > 0 then
+    call('PUBLISH', R .. ':changed', table.concat(ended_ids, ' ') .. '|' .. table.concat(changed_ids, ' '))
+  end
+end
+
+-- ---- units: "first items cost attempts root offset token", "-" for no token --------------------------------------
+
+local function unit_record(text)
+  local first, items, cost, attempts, root, offset, token =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%S+)$')
+  return {first = tonumber(first), items = tonumber(items), cost = tonumber(cost), attempts = tonumber(attempts),
+    root = root, offset = tonumber(offset), token = token}
+end
+local function unit_text(u)
+  return table.concat({int(u.first), int(u.items), int(u.cost), int(u.attempts), u.root, int(u.offset), u.token}, ' ')
+end
+
+-- ---- lanes: owners take turns by cost, and so do the tasks of one owner -------------------------------------------
+-- Self-clocked fair queueing: a task's tag is the virtual time plus the cost of its next unit, an owner's pass is the
+-- cost it has been served. The lowest goes first; virtual time is the tag (pass) of the last one served. An owner's
+-- pass is remembered, so that many short tasks cannot overtake one long task for ever.
+
+local function enter_lane(id, lane, owner, cost)
+  local v = call('HMGET', S, 'tvt_' .. lane .. ':' .. owner, 'pass_' .. lane .. ':' .. owner, 'vt_' .. lane)
+  call('ZADD', owner_key(lane, owner), 'NX', int(tonumber(v[1] or 0) + cost), id)
+  call('ZADD', lane_key(lane), 'NX', int(math.max(tonumber(v[2] or 0), tonumber(v[3] or 0))), owner)
+end
+local function leave_lane(id, lane, owner)
+  call('ZREM', owner_key(lane, owner), id)
+  if call('EXISTS', owner_key(lane, owner)) == 0 then call('ZREM', lane_key(lane), owner) end
+end
+local function ready() return call('ZCARD', lane_key('online')) + call('ZCARD', lane_key('bulk')) end
+
+-- ---- wake-up ------------------------------------------------------------------------------------------------------
+
+local function ring()                   -- 1: the caller must send the bell message
+  local bell = call('HMGET', S, 'bell', 'rings')
+  local at, rings = tonumber(bell[1] or ''), tonumber(bell[2] or 0)
+  if at and NOW >= at and NOW - at < BELL_MS * 2 ^ math.min(math.max(rings - 1, 0), 5) then return 0 end
+  call('HSET', S, 'bell', int(NOW), 'rings', rings + 1)
+  count('rings', 1)
+  return 1
+end
+local function wake_lingerer()          -- true: a live socket got the word
+  for _ = 1, 16 do
+    local worker = call('ZPOPMAX', LINGER)
+    if not worker[1] then return false end
+    if tonumber(worker[2]) > NOW and call('PUBLISH', Q .. ':wake:' .. worker[1], 'work') > 0 then return true end
+  end
+  return false
+end
+local function wake()
+  if wake_lingerer() then return 0 end
+  return ring()
+end
+
+-- ---- the end of tasks ---------------------------------------------------------------------------------------------
+
+-- t: lane, owner, ttl, cost (what is left), bytes, alias, deadline, version. Constant work, whatever the task's size.
+local function finish(id, state, t)
+  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1))
+  if t.deadline then call('ZREM', DEADLINES, id) end
+  call('UNLINK', units_key(id), back_key(id))
+  for _, key in ipairs({task_key(id), result_key(id), meta_key(id)}) do call('PEXPIRE', key, t.ttl) end
+  if t.alias then call('PEXPIRE', alias_key(t.owner, t.alias), t.ttl) end
+  if t.cost > 0 then call('HINCRBY', S, 'cost_' .. t.lane, int(0 - t.cost)) end
+  if t.bytes > 0 then call('HINCRBY', S, 'bytes', int(0 - t.bytes)) end
+  call('HINCRBY', S, 'tasks_' .. t.lane, -1)
+  ended_ids[#ended_ids + 1] = id
+end
+local function end_task(id, state)      -- cancel, deadline; false when it is not open
+  local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version')
+  if not f[1] or not OPEN[f[1]] then return false end
+  leave_lane(id, f[2], f[3])
+  finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
+    deadline = true, version = tonumber(f[8])})
+  return true
+end
+
+-- Units that ended are gathered per task, so that a task is read and written once however many of its units ended.
+local settling = {}
+local function settle(id, ok, failed, cost, tokens)
+  local t = settling[id]
+  if not t then
+    local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
+      'version', 'tokens', 'bytes', 'alias')
+    t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
+      ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
+      bytes = tonumber(f[11]), alias = f[12], spent = 0}
+    settling[id] = t
+  end
+  t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
+  t.spent = t.spent + cost
+end
+local function settled()
+  for id, t in pairs(settling) do
+    t.version = t.version + 1
+    call('HSET', task_key(id), 'completed', int(t.ok), 'failed', int(t.failed), 'cost', int(t.cost),
+      'tokens', int(t.tokens), 'version', int(t.version))
+    if t.spent > 0 then call('HINCRBY', S, 'cost_' .. t.lane, int(0 - t.spent)) end
+    if t.ok + t.failed >= t.total then finish(id, t.ok > 0 and 'completed' or 'failed', t)
+    else changed_ids[#changed_ids + 1] = id end
+  end
+  settling = {}
+end
+
+-- ---- units that come back -----------------------------------------------------------------------------------------
+
+local LOST = '{"errors":[[%s,"worker_lost","The worker died each time it tried this item alone."]],"truncated":[]}'
+
+local function give_back(id, uid, u, lane, owner)
+  call('HSET', units_key(id), 'u' .. uid, unit_text(u))
+  call('RPUSH', back_key(id), uid)
+  call('HINCRBY', task_key(id), 'back', 1)
+  enter_lane(id, lane, owner, u.cost)
+end
+local function split(id, uid, u, lane, owner)       -- into single items, each a suspect
+  call('HDEL', units_key(id), 'u' .. uid)
+  local left = u.cost
+  for i = 0, u.items - 1 do
+    local cost = i == u.items - 1 and left or math.floor(u.cost / u.items)
+    left = left - cost
+    give_back(id, 's' .. int(u.first + i), {first = u.first + i, items = 1, cost = cost, attempts = 1, root = u.root,
+      offset = u.offset + i, token = '-'}, lane, owner)
+  end
+end
+-- A unit leased under `token` was not committed. released: nobody's fault, the attempt is refunded.
+local function unit_returns(id, uid, token, released)
+  local raw = call('HGET', units_key(id), 'u' .. uid)
+  if not raw then return end
+  local u = unit_record(raw)
+  if u.token ~= token then return end
+  local t = call('HMGET', task_key(id), 'lane', 'owner')
+  u.token = '-'
+  if released then
+    u.attempts = u.attempts - 1
+    give_back(id, uid, u, t[1], t[2])
+  elseif u.items > 1 then
+    split(id, uid, u, t[1], t[2])
+  elseif u.attempts > DEATHS_ALONE then -- the first attempt was in company
+    call('HSET', result_key(id), 'x' .. int(u.first), string.format(LOST, int(u.first)))
+    call('HDEL', units_key(id), 'u' .. uid)
+    settle(id, 0, 1, u.cost, 0)
+    count('failed_items', 1)
+  else
+    give_back(id, uid, u, t[1], t[2])
+  end
+end
+local function drop_claim(token, released)          -- everything the claim still holds; O(its units)
+  for _, ref in ipairs(call('SMEMBERS', claim_key(token))) do
+    local id, uid = string.match(ref, '^(%S+) (%S+)$')
+    unit_returns(id, uid, token, released)
+  end
+  call('DEL', claim_key(token))
+  call('ZREM', LEASES, token)
+  settled()
+end
+local function reap(limit)              -- expired leases; also heals a clock that went back
+  local far = call('ZREVRANGE', LEASES, 0, 0, 'WITHSCORES')
+  if far[2] and tonumber(far[2]) > NOW + MAX_LEASE_MS then call('ZADD', LEASES, int(NOW + 30000), far[1]) end
+  local due = call('ZRANGEBYSCORE', LEASES, '-inf', int(NOW), 'LIMIT', 0, limit)
+  for _, token in ipairs(due) do drop_claim(token, false) end
+  count('lost_leases', #due)
+end
+
+-- ---- workers ------------------------------------------------------------------------------------------------------
+
+local function prune_workers()          -- the rate is the sum over live workers; the last known one is kept
+  for _, worker in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', int(NOW))) do
+    call('ZREM', WORKERS, worker)
+    call('HDEL', RATES, worker)
+  end
+  local sum = 0
+  for _, rate in ipairs(call('HVALS', RATES)) do sum = sum + tonumber(rate) end
+  if sum > 0 then call('HSET', S, 'rate', int(math.max(sum, 1))) end
+end

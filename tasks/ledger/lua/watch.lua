@@ -1,0 +1,22 @@
+-- Housekeeping that must not depend on a live worker.   reply: {ring, ready, leases, expired}
+allowed_when_full()
+reap(2)
+local expired = 0
+for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', int(NOW), 'LIMIT', 0, 64)) do
+  if end_task(id, 'expired') then expired = expired + 1 else call('ZREM', DEADLINES, id) end
+end
+prune_workers()
+
+local info = call('INFO', 'memory')
+local used, limit = string.match(info, 'used_memory:(%d+)'), string.match(info, 'maxmemory:(%d+)')
+local percent = tonumber(limit or 0) > 0 and math.floor(100 * tonumber(used) / tonumber(limit)) or 0
+call('SET', R .. ':memory', int(percent), 'PX', 60000)
+
+local waiting, rung = ready(), 0
+if waiting > 0 then
+  wake_lingerer()
+  rung = ring()
+end
+settled()
+announce()
+return {rung, waiting, call('ZCARD', LEASES), expired}
