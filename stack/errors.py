@@ -1,0 +1,5 @@
+"""Why the local stack cannot run."""
+
+
+class StackError(Exception):
+    """The stack cannot start, and starting it again would not help. The message says what to change; exit code 78."""

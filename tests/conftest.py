@@ -1,0 +1,113 @@
+"""Fixtures that every test may use: a real Redis, processes against it, and their logs when a test fails.
+
+| fixture | gives | afterwards |
+|---|---|---|
+| `redis_server` | one Redis for the whole run | |
+| `redis_url` | its URL, emptied | key-leak check |
+| `redis_client` | a connection to it | closed |
+| `roles` | starts workers and web tiers on it | all stopped, then the key-leak check |
+| `private_redis` | a Redis of the test's own, which it may kill | started if it is down, key-leak check |
+| `private_roles` | `roles` on that one | all stopped, then the key-leak check |
+"""
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from stack.errors import StackError
+from tests.harness import Process, RedisServer, Roles
+from tests.key_leaks import leaked_keys
+
+_SHOWN_CHARS = 6000
+
+
+@pytest.fixture(scope="session")
+def start_redis() -> Callable[[Path], RedisServer]:
+    """Starts a Redis in a folder. Without a Redis program the test is skipped at home and fails in CI."""
+
+    def start(folder: Path) -> RedisServer:
+        try:
+            return RedisServer(folder).start()
+        except StackError as error:
+            if os.environ.get("CI"):
+                pytest.fail(str(error))
+            pytest.skip(str(error))
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def redis_server(
+    start_redis: Callable[[Path], RedisServer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RedisServer]:
+    server = start_redis(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> Iterator[str]:
+    with redis_server.client() as client:
+        client.flushall()
+    yield redis_server.url
+    _fail_on_leaks(redis_server)
+
+
+@pytest.fixture
+def redis_client(redis_url: str) -> Iterator["redis.Redis"]:
+    with redis.Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+def roles(redis_url: str, tmp_path: Path) -> Iterator[Roles]:
+    with Roles(tmp_path, redis_url) as started:
+        yield started
+
+
+@pytest.fixture
+def private_redis(start_redis: Callable[[Path], RedisServer], tmp_path: Path) -> Iterator[RedisServer]:
+    server = start_redis(tmp_path / "redis")
+    try:
+        yield server
+        if not server.running:
+            server.start()
+        _fail_on_leaks(server)
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def private_roles(private_redis: RedisServer, tmp_path: Path) -> Iterator[Roles]:
+    with Roles(tmp_path, private_redis.url) as started:
+        yield started
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the logs of the test's processes to the report of its failure."""
+    report = yield
+    if report.failed:
+        for process in _processes(item):
+            report.sections.append((f"log of {process.name}", process.log()[-_SHOWN_CHARS:]))
+    return report
+
+
+def _processes(item: pytest.Item) -> Iterator[Process]:
+    for value in getattr(item, "funcargs", {}).values():
+        if isinstance(value, Process):
+            yield value
+        elif isinstance(value, Roles):
+            yield from value.processes
+
+
+def _fail_on_leaks(server: RedisServer) -> None:
+    with server.client() as client:
+        leaks = leaked_keys(client)
+    if leaks:
+        pytest.fail(f"{len(leaks)} keys without a TTL are left: {', '.join(leaks[:20])}")
