@@ -213,6 +213,7 @@ end
 -- ---- workers ------------------------------------------------------------------------------------------------------
 
 local function prune_workers()          -- the rate is the sum over live workers; the last known one is kept
+  call('ZREMRANGEBYSCORE', LINGER, '-inf', int(NOW))  -- those that died while they waited
   for _, worker in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', int(NOW))) do
     call('ZREM', WORKERS, worker)
     call('HDEL', RATES, worker)

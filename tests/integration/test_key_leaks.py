@@ -1,0 +1,57 @@
+"""The key-leak check itself: it lets through what is allowed, and nothing else."""
+
+import pytest
+import redis
+
+from tasks.ledger import Admission, Lane, Ledger, NewUnit, Options, Submission
+from tasks.ledger.ids import new_task_id
+from tasks.ledger.operations import ClaimRequest, claim, submit
+from tests.key_leaks import leaked_keys
+
+MODEL = "org/model:v1"
+
+
+def submission(units: int = 1) -> Submission:
+    return Submission(
+        task_id=new_task_id(),
+        model=MODEL,
+        lane=Lane.ONLINE,
+        owner="somebody",
+        units=[NewUnit(items=1, cost=10, payload=b'["a"]')] * units,
+        options=Options(),
+        ttl_ms=60_000,
+        admission=Admission(max_backlog_s=3600),
+    )
+
+
+def claimed(token: str) -> ClaimRequest:
+    return ClaimRequest(worker="w", token=token, budget=1, max_units=1, lease_ms=15_000, linger_ms=2000)
+
+
+def test_open_tasks_leases_and_lingering_workers_are_no_leaks(redis_client: "redis.Redis") -> None:
+    ledger = Ledger(redis_client)
+    ledger.run(submit(submission(units=5)))
+    for number in range(7):  # five leases; the sixth claim finds nothing and registers as lingering
+        ledger.run(claim(MODEL, claimed(f"w/{number}")))
+    assert redis_client.zcard(f"eq:q:{MODEL}:leases") == 5
+    assert redis_client.zcard(f"eq:q:{MODEL}:lingering") == 1
+
+    assert leaked_keys(redis_client) == []
+
+
+def test_what_the_broker_keeps_is_no_leak(redis_client: "redis.Redis") -> None:
+    redis_client.rpush("embedq.bell.org/model", b"{}")
+    redis_client.sadd("_kombu.binding.embedq", b"x")
+    redis_client.hset("unacked", "tag", "message")
+
+    assert leaked_keys(redis_client) == []
+
+
+@pytest.mark.parametrize("key", ["eq:result:task_1", "eq:q:m:claim:t", "eq:q:m:worker:w", "celery", "eq:schema:old"])
+def test_a_key_that_never_expires_is_a_leak(redis_client: "redis.Redis", key: str) -> None:
+    redis_client.set(key, b"1")
+
+    assert leaked_keys(redis_client) == [key]
+
+    redis_client.expire(key, 60)
+    assert leaked_keys(redis_client) == []
