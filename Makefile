@@ -1,0 +1,52 @@
+# The commands of a checkout. Each one sets up .venv by itself; `make` alone lists them.
+PYTHON ?= python3
+# A package index with another build of torch, for example the CPU-only one; empty = what pip finds by itself.
+TORCH_INDEX ?=
+# More arguments for pytest: make test ARGS="tests/unit -x"
+ARGS ?=
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+# In the environment and not as -c, because the build back end is then pinned too (pip 25.3 wants the second name).
+PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
+
+.DEFAULT_GOAL := help
+.PHONY: help install check test demo up smoke clean
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
+
+install: $(STAMP) ## set up .venv with everything, versions pinned
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'embedq needs Python 3.11 or newer and $(PYTHON) is not (or is missing).' \
+	       'Name another one: make $(MAKECMDGOALS) PYTHON=python3.12' >&2; exit 1; }
+	@echo 'Setting up .venv (once; torch is large, this takes some minutes)' >&2
+	@$(PYTHON) -m venv .venv || { echo 'On Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
+	@$(PIP_INSTALL) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
+	@$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+check: $(STAMP) ## lint, format, types, architecture
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_architecture.py
+
+test: $(STAMP) ## every test: real Redis, real worker, real model
+	$(BIN)/pytest $(ARGS)
+
+demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
+	@$(BIN)/embedq demo
+
+up: $(STAMP) ## local stack in the foreground
+	@$(BIN)/embedq up
+
+smoke: ## build the images, run docker-compose.yml for real, check its answers
+	@deploy/smoke
+
+clean: ## remove .venv and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
