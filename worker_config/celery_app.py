@@ -4,6 +4,8 @@ The work itself lives in the ledger (`tasks.ledger`), so a lost or doubled messa
 says which failure it prevents; the measurements behind them are in docs/architecture.md.
 """
 
+from urllib.parse import parse_qs, urlsplit
+
 from celery import Celery
 from kombu import Queue
 
@@ -21,12 +23,22 @@ def bell_queue(model: str) -> str:
     return f"embedq.bell.{model}"
 
 
+def broker_url(redis_url: str) -> str:
+    """The URL as kombu spells it: a unix socket is `redis+socket://path?virtual_host=0` there."""
+    parts = urlsplit(redis_url)
+    if parts.scheme != "unix":
+        return redis_url
+    database = parse_qs(parts.query).get("db", ["0"])[0]
+    password = f":{parts.password}@" if parts.password else ""
+    return f"redis+socket://{password}{parts.path}?virtual_host={database}"
+
+
 def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
     """The app for one process, consuming and publishing on the bells of `models`.
 
     Every wait is bounded to about a second, so that a stalled Redis makes a 503 and not a hanging request.
     """
-    app = Celery("embedq", broker=settings.redis_url, backend=None, set_as_current=False)
+    app = Celery("embedq", broker=broker_url(settings.redis_url), backend=None, set_as_current=False)
     names = models or (settings.served_model_name,)
     app.conf.update(
         task_queues=[Queue(bell_queue(name), durable=True) for name in names],

@@ -66,7 +66,7 @@ class Ledger:
         """
         retry = Retry(ExponentialBackoff(cap=1, base=0.05), WORKER_RETRIES)
         client = redis.Redis.from_url(
-            url, socket_timeout=5, socket_connect_timeout=2, socket_keepalive=True, health_check_interval=5, retry=retry
+            url, socket_timeout=5, socket_connect_timeout=2, health_check_interval=5, retry=retry, **_keepalive(url)
         )
         return cls(client, root=root)
 
@@ -112,8 +112,8 @@ class AsyncLedger:
             timeout=1,
             socket_timeout=1,
             socket_connect_timeout=0.5,
-            socket_keepalive=True,
             retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+            **_keepalive(url),
         )
         return cls(redis.asyncio.Redis.from_pool(pool), root=root)
 
@@ -134,6 +134,11 @@ class AsyncLedger:
     async def close(self) -> None:
         """Closes the connections."""
         await self.client.aclose()
+
+
+def _keepalive(url: str) -> dict[str, Any]:
+    # A unix socket has no peer to lose, and redis-py refuses the option for it.
+    return {} if url.startswith("unix:") else {"socket_keepalive": True}
 
 
 def _arguments(root: str, offset_ms: int, operation: Operation[Any]) -> list[Any]:
