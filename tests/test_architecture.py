@@ -1,0 +1,228 @@
+"""The rules of docs/architecture.md as tests: who may import whom, what may not exist, how large things may grow."""
+
+import ast
+import json
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.source_tree import CHECKOUT, PACKAGES, SourceFile, source_files
+
+# package -> what of this project it may import beside itself. The longest matching name decides.
+MAY_IMPORT = {
+    "api": ("tasks.ledger", "tasks.errors", "worker_config"),
+    "embedq": (),
+    "stack": ("worker_config",),
+    "tasks": ("worker_config",),
+    "tasks.errors": (),
+    "tasks.ledger": ("tasks.errors",),
+    "tasks.model": ("tasks.errors", "worker_config"),
+    "tasks.documents": ("tasks.errors", "tasks.ledger", "worker_config"),
+    "worker_config": (),
+}
+
+# third party -> where it may be imported. "tasks/*" is the entry files of tasks, not its sub-packages.
+ONLY_IN = {
+    "fastapi": ("api/**",),
+    "starlette": ("api/**",),
+    "uvicorn": ("api/**",),
+    "celery": ("worker_config/**", "tasks/*"),
+    "billiard": ("worker_config/**", "tasks/*"),
+    "redis": ("api/**", "tasks/*", "tasks/ledger/**"),
+    "torch": ("tasks/model/**",),
+    "sentence_transformers": ("tasks/model/**",),
+    "transformers": ("tasks/model/**",),
+    "openvino": ("tasks/model/**",),
+}
+
+HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
+"""Imported inside functions only: they cost seconds and hundreds of megabytes, and a process that forks must not."""
+
+CODE_EXECUTION = ("pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve")
+NAMES_OF_NOTHING = {"utils", "util", "common", "helpers", "misc", "manager", "managers", "base"}
+
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 45
+MAX_MEDIAN_FILE_LINES = 120
+# One subject each, which would be read together anyway; half of the lines are documentation.
+LONGER_FILES = {"tasks/ledger/operations.py": 350, "tasks/ledger/types.py": 380}
+
+_REDIS_KEY = re.compile(r"^eq(:|$)|:q:")
+
+
+def at(file: SourceFile, line: int, what: str) -> str:
+    return f"{file.path}:{line} {what}"
+
+
+def ours_but_not_allowed(file: SourceFile) -> list[str]:
+    package = max((name for name in MAY_IMPORT if f"{file.module}.".startswith(f"{name}.")), key=len)
+    allowed = (package, *MAY_IMPORT[package])
+    if package == "tasks":
+        allowed += ("tasks",)
+    return [
+        at(file, found.line, f"imports {found.module}")
+        for found in file.imports
+        if any(found.is_of(name) for name in (*PACKAGES, "tests", "bench"))
+        and not any(found.is_of(name) for name in allowed)
+    ]
+
+
+def in_wrong_place(file: SourceFile) -> list[str]:
+    return [
+        at(file, found.line, f"imports {found.module}")
+        for library, places in ONLY_IN.items()
+        for found in file.imports
+        if found.is_of(library) and not any(_matches(file.path, place) for place in places)
+    ]
+
+
+def reads_environment(file: SourceFile) -> list[str]:
+    names = {"environ", "environb", "getenv", "getenvb", "putenv"}
+    uses = [at(file, use.lineno, f"os.{use.attr}") for use in file.attributes("os") if use.attr in names]
+    imported = {f"os.{name}" for name in names}
+    return uses + [at(file, found.line, found.module) for found in file.imports if found.module in imported]
+
+
+def names_redis_keys(file: SourceFile) -> list[str]:
+    makers = {f"tasks.ledger.keys.{name}" for name in ("ROOT", "queue_key", "task_key")}
+    spelled = [at(file, found.lineno, repr(found.value)) for found in file.strings if _REDIS_KEY.search(_text(found))]
+    return spelled + [at(file, found.line, found.module) for found in file.imports if found.module in makers]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_what_the_architecture_allows(package: str) -> None:
+    assert _all(ours_but_not_allowed(file) for file in source_files(package)) == []
+
+
+def test_libraries_stay_where_they_belong() -> None:
+    assert _all(in_wrong_place(file) for file in source_files()) == []
+
+
+def test_heavy_libraries_are_imported_inside_functions() -> None:
+    assert [
+        at(file, found.line, found.module)
+        for file in source_files()
+        for found in file.imports
+        if not found.at_run_time and any(found.is_of(name) for name in HEAVY)
+    ] == []
+
+
+def test_the_server_reads_the_environment_in_one_file() -> None:
+    server = source_files("api", "stack", "tasks", "worker_config")
+    assert _all(reads_environment(f) for f in server if f.path != Path("worker_config/settings.py")) == []
+
+
+def test_the_client_reads_the_environment_in_one_file() -> None:
+    assert len([file.path for file in source_files("embedq") if reads_environment(file)]) <= 1
+
+
+def test_redis_keys_are_named_in_the_ledger_only() -> None:
+    elsewhere = [file for file in source_files() if not file.module.startswith("tasks.ledger")]
+    assert _all(names_redis_keys(file) for file in elsewhere) == []
+
+
+def test_nothing_can_execute_data() -> None:
+    assert [
+        at(file, found.line, found.module)
+        for file in source_files()
+        for found in file.imports
+        if any(found.is_of(name) for name in CODE_EXECUTION)
+    ] == []
+
+
+def test_every_file_is_named_for_what_it_holds() -> None:
+    assert [str(file.path) for file in source_files(*PACKAGES, "tests") if file.path.stem in NAMES_OF_NOTHING] == []
+
+
+def test_every_file_says_first_what_it_is() -> None:
+    assert [str(file.path) for file in source_files() if file.text and not ast.get_docstring(file.tree)] == []
+
+
+def test_files_can_be_read_in_one_sitting() -> None:
+    sizes = {str(file.path): file.text.count("\n") for file in source_files(*PACKAGES, "tests")}
+    assert {path: n for path, n in sizes.items() if n > LONGER_FILES.get(path, MAX_FILE_LINES)} == {}
+    assert statistics.median(sizes.values()) < MAX_MEDIAN_FILE_LINES
+
+
+def test_exceptions_for_long_files_are_still_needed() -> None:
+    assert [path for path in LONGER_FILES if _lines(CHECKOUT / path) <= MAX_FILE_LINES] == []
+
+
+def test_functions_fit_on_a_screen() -> None:
+    assert [
+        at(file, function.lineno, f"{function.name} has {file.code_lines(function)} lines")
+        for file in source_files()
+        for function in file.functions
+        if file.code_lines(function) > MAX_FUNCTION_LINES
+    ] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_importing_loads_no_model_library(package: str) -> None:
+    modules = [file.module for file in source_files(package) if file.path.stem != "__main__"]
+    assert modules
+    assert _loaded_by(modules).isdisjoint(HEAVY)
+
+
+def test_the_client_needs_httpx_and_numpy_alone() -> None:
+    modules = [name for name in ("embedq", "embedq.cli") if _exists(name)]
+    allowed = {"embedq", "httpx", "numpy", *sys.stdlib_module_names}
+    assert _loaded_by(modules, first=("httpx", "numpy"), absent=("rich",)) - allowed == set()
+
+
+def test_the_rules_see_what_they_forbid() -> None:
+    bad = SourceFile(
+        Path("api/routes/bad.py"),
+        "import os\nfrom tasks import model\nfrom ..errors import x\ndef f():\n    import torch.nn\n"
+        "    return os.environ['A'], f'eq:task:{x}'\n",
+    )
+    assert ours_but_not_allowed(bad) == ["api/routes/bad.py:2 imports tasks.model"]
+    assert in_wrong_place(bad) == ["api/routes/bad.py:5 imports torch.nn"]
+    assert reads_environment(bad) == ["api/routes/bad.py:6 os.environ"]
+    assert names_redis_keys(bad) == ["api/routes/bad.py:6 'eq:task:'"]
+    assert [(found.module, found.at_run_time) for found in bad.imports[2:]] == [
+        ("api.errors.x", False),
+        ("torch.nn", True),
+    ]
+
+
+def _all(lists: Iterable[list[str]]) -> list[str]:
+    return [problem for problems in lists for problem in problems]
+
+
+def _matches(path: Path, place: str) -> bool:
+    folder, _, depth = place.rpartition("/")
+    return path.is_relative_to(folder) if depth == "**" else path.parent == Path(folder)
+
+
+def _text(constant: ast.Constant) -> str:
+    return str(constant.value)
+
+
+def _lines(path: Path) -> int:
+    return path.read_text().count("\n")
+
+
+def _exists(module: str) -> bool:
+    path = CHECKOUT / module.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+def _loaded_by(modules: list[str], *, first: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> set[str]:
+    """Top-level names that a new interpreter loads for `modules`, beyond what `first` loads; `absent` cannot load."""
+    script = f"""
+import importlib, json, sys
+for name in {absent!r}: sys.modules[name] = None
+for name in {first!r}: importlib.import_module(name)
+before = set(sys.modules)
+for name in {modules!r}: importlib.import_module(name)
+print(json.dumps(sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
