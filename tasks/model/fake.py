@@ -1,0 +1,126 @@
+"""The deterministic fake encoder (`EMBEDQ_COMPUTE=fake`): for tests and load trials, never for search.
+
+A token is a word between white space; two more stand for the special tokens. The vector is a hash of the tokens that
+were kept, equal on every machine. Words that contain one of these injure the process on purpose, so that recovery can
+be tried:
+
+| trigger | in the forward pass |
+|---|---|
+| `!!kill!!` | the process dies of SIGKILL |
+| `!!hang!!` | the pass never ends |
+| `!!memory-error!!` | MemoryError, also when the text is alone |
+| `!!fail!!` | RuntimeError, also when the text is alone |
+| `!!nan!!` | the vector of this text is NaN |
+"""
+
+import hashlib
+import os
+import signal
+import time
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from tasks.model.encoder import TokenizedText
+from tasks.model.self_test import TEXTS
+from tasks.model.types import Float32Array, ModelInfo
+
+PROMPTS: Mapping[str, str] = {"query": "query: ", "document": "document: "}
+_SPECIAL = (0, 1)
+_NAN_TRIGGER = "!!nan!!"
+_HOUR_S = 3600
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _hang() -> NoReturn:
+    while True:
+        time.sleep(_HOUR_S)
+
+
+def _run_out_of_memory() -> NoReturn:
+    raise MemoryError
+
+
+def _fail() -> NoReturn:
+    raise RuntimeError("the fake encoder was told to fail")
+
+
+_INJURIES: Mapping[str, Callable[[], None]] = {
+    "!!kill!!": _kill,
+    "!!hang!!": _hang,
+    "!!memory-error!!": _run_out_of_memory,
+    "!!fail!!": _fail,
+}
+_TRIGGER_IDS = {trigger: -1 - index for index, trigger in enumerate((*_INJURIES, _NAN_TRIGGER))}
+"""Negative, so that no hash of a word can meet them."""
+
+
+class FakeEncoder:
+    """An encoder without a model.
+
+    Args:
+        model: the name it claims.
+        dimension: length of its vectors.
+        max_tokens: longest text in tokens, special ones included; at least 3.
+        tokens_per_s: a forward pass takes its padded tokens divided by this; 0: no time.
+    """
+
+    def __init__(
+        self, model: str = "fake", *, dimension: int = 384, max_tokens: int = 256, tokens_per_s: float = 0
+    ) -> None:
+        self.info = ModelInfo(
+            model=model,
+            revision="fake",
+            dimension=dimension,
+            max_tokens=max_tokens,
+            prompts=tuple(PROMPTS),
+            device="cpu",
+            compute="fake",
+            precision="float32",
+        )
+        self._tokens_per_s = tokens_per_s
+        self.reference = np.stack([self._vector(text.features["input_ids"]) for text in self.tokenize(TEXTS, None)])
+
+    def tokenize(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
+        """One token per word, and two special ones."""
+        prompt = PROMPTS[prompt_name] if prompt_name else ""
+        return [self._tokenize(prompt + text) for text in texts]
+
+    def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
+        """Unit vectors float32 [n, dimension]; triggers act."""
+        rows = [text.features["input_ids"] for text in batch]
+        for trigger, injure in _INJURIES.items():
+            if any(_TRIGGER_IDS[trigger] in ids for ids in rows):
+                injure()
+        if self._tokens_per_s:
+            time.sleep(max(text.length for text in batch) * len(batch) / self._tokens_per_s)
+        return np.stack([self._vector(ids) for ids in rows])
+
+    def _tokenize(self, text: str) -> TokenizedText:
+        words = text.split()
+        kept = words[: self.info.max_tokens - len(_SPECIAL)]
+        ids = [_SPECIAL[0], *map(_word_id, kept), _SPECIAL[1]]
+        return TokenizedText({"input_ids": ids}, length=len(ids), full_length=len(words) + len(_SPECIAL))
+
+    def _vector(self, ids: Sequence[int]) -> Float32Array:
+        dimension = self.info.dimension
+        if _TRIGGER_IDS[_NAN_TRIGGER] in ids:
+            return np.full(dimension, np.nan, dtype=np.float32)
+        digest = hashlib.shake_128(array("q", ids).tobytes()).digest(2 * dimension)
+        # Whole numbers up to the square root, so that every machine gets the same bits. Odd ones, so none is zero.
+        components = np.frombuffer(digest, dtype="<i2").astype(np.int64) | 1
+        vector: Float32Array = (components / np.sqrt(float(components @ components))).astype(np.float32)
+        return vector
+
+
+def _word_id(word: str) -> int:
+    for trigger, trigger_id in _TRIGGER_IDS.items():
+        if trigger in word:
+            return trigger_id
+    digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -1,0 +1,70 @@
+"""Runs micro-batches; one that fails is halved until the text at fault is alone."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from tasks.model.encoder import Encoder, TokenizedText
+from tasks.model.errors import EncoderBroken, is_out_of_memory
+from tasks.model.types import EncodeStats, Float32Array, ItemFailure
+
+_log = logging.getLogger(__name__)
+
+
+def nothing() -> None:
+    """The hook that does nothing."""
+
+
+def run(
+    encoder: Encoder,
+    texts: Sequence[TokenizedText],
+    batches: Sequence[Sequence[int]],
+    *,
+    between: Callable[[], None] = nothing,
+    finished: Callable[[], None] = nothing,
+) -> tuple[dict[int, Float32Array | ItemFailure], EncodeStats]:
+    """The raw vector, or the failure, of every text that `batches` names by its index in `texts`.
+
+    Whatever a hook raises goes through to the caller.
+
+    Raises:
+        EncoderBroken: as the encoder raised it.
+    """
+    outcomes: dict[int, Float32Array | ItemFailure] = {}
+    pending = list(reversed(batches))
+    passes = padded = tokens = 0
+    while pending:
+        if passes:
+            between()
+        batch = pending.pop()
+        passes += 1
+        padded += max(texts[i].length for i in batch) * len(batch)
+        tokens += sum(texts[i].length for i in batch)
+        result = _attempt(encoder, [texts[i] for i in batch])
+        if not isinstance(result, ItemFailure):
+            outcomes.update(zip(batch, result, strict=True))
+        elif len(batch) == 1:
+            outcomes[batch[0]] = result
+        else:
+            middle = len(batch) // 2
+            pending += [batch[middle:], batch[:middle]]
+        finished()
+    return outcomes, EncodeStats(passes, padded, tokens)
+
+
+def _attempt(encoder: Encoder, batch: Sequence[TokenizedText]) -> Float32Array | ItemFailure:
+    try:
+        return encoder.forward(batch)
+    except EncoderBroken:
+        raise
+    except Exception as error:  # noqa: BLE001 - a library may raise anything for one text; its neighbours must not pay
+        _log.warning("a forward pass over %d texts failed with %s", len(batch), type(error).__name__)
+        return failure_of(error)
+
+
+def failure_of(error: Exception) -> ItemFailure:
+    """The failure of a text that raised this alone. Only the error's type is named: its message may quote the text."""
+    if is_out_of_memory(error):
+        return ItemFailure(
+            "out_of_memory", "The model ran out of memory on this text alone. Send a shorter text, or split it."
+        )
+    return ItemFailure("encoding_failed", f"The model could not encode this text ({type(error).__name__}).")

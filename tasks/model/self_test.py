@@ -1,0 +1,51 @@
+"""Does the path that serves give the model's own vectors? Run once after loading, before a worker says it is ready."""
+
+import numpy as np
+
+from tasks.model.encoder import Encoder
+from tasks.model.encoding import encode
+from tasks.model.errors import ModelLoadError
+from tasks.model.types import Float32Array, TextItem
+
+TEXTS = (
+    "a",
+    "How long may a request wait before it is answered?",
+    "Messages carry no data: losing one, or getting one twice, is harmless.",
+    "Über allen Gipfeln ist Ruh; 吾輩は猫である。 🦆",
+    "def area(radius: float) -> float: return 3.14159 * radius ** 2",
+    " ".join(f"Sentence {i} makes this text longer than its neighbours." for i in range(12)),
+)
+"""Short, long, mixed scripts, code: together they need more than one micro-batch of different lengths."""
+
+MIN_COSINE = 0.9999
+_MAX_PADDED_TOKENS = 256
+
+
+def self_test(encoder: Encoder) -> None:
+    """Compares `encode` with the encoder's reference, which for a real model is the plain float32 library.
+
+    Raises:
+        ModelLoadError: a vector is missing, has the wrong length, or is less alike than a cosine of 0.9999.
+    """
+    outcomes, _ = encode(encoder, [TextItem(text) for text in TEXTS], max_padded_tokens=_MAX_PADDED_TOKENS)
+    info = encoder.info
+    setting = f"EMBEDQ_MODEL={info.model} with {info.compute} in {info.precision} on {info.device}"
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise ModelLoadError(f"{setting} failed its self-test: {outcome.error.code}. {outcome.error.message}")
+    vectors = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+    if vectors.shape != encoder.reference.shape or vectors.shape[1] != info.dimension:
+        raise ModelLoadError(f"{setting} failed its self-test: vectors have {vectors.shape[1]} components.")
+    worst = worst_cosine(vectors, encoder.reference)
+    if not worst >= MIN_COSINE:
+        raise ModelLoadError(
+            f"{setting} failed its self-test: its vectors differ from the plain float32 model "
+            f"(cosine {worst:.6f}, needed {MIN_COSINE}). Set EMBEDQ_COMPUTE=torch and EMBEDQ_PRECISION=float32."
+        )
+
+
+def worst_cosine(left: Float32Array, right: Float32Array) -> float:
+    """The smallest cosine between rows of equal index, both [n, d]; NaN if any component is."""
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return float(np.min(np.sum(a * b, axis=1) / norms))
