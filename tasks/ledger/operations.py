@@ -226,6 +226,14 @@ def release(model: str, token: str) -> Operation[bool]:
     return Operation("release", model, (token,), bool)
 
 
+def lose(model: str, token: str) -> Operation[bool]:
+    """Gives back what a claim still holds as suspects: its work failed and no item can be named.
+
+    True: the caller must ring.
+    """
+    return Operation("lose", model, (token,), bool)
+
+
 def abandon(model: str, worker: str) -> Operation[bool]:
     """Declares the earlier claims of `worker` lost: its previous incarnation died. True: the caller must ring.
 

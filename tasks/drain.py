@@ -1,0 +1,126 @@
+"""One slice of a worker's life: claim, work, repeat; linger when there is nothing; then let Celery have a look.
+
+Returning every couple of seconds lets Celery stop, restart or time-limit the worker. Nothing here knows Celery.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redis.exceptions import RedisError
+
+from tasks.errors import RedisUnavailable
+from tasks.ledger import Claim, Ledger, operations
+from tasks.ledger.operations import ClaimRequest
+from tasks.rate import Rate
+from tasks.wakeup import Wakeup
+
+_log = logging.getLogger(__name__)
+
+MAX_UNITS_PER_CLAIM = 512
+MAX_LINGER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DrainLimits:
+    """How long a slice lasts and what one claim may take."""
+
+    slice_s: float
+    lease_s: float
+    claim_s: float
+
+
+class Drain:
+    """The loop over slices of one worker process.
+
+    Args:
+        ledger: executor of the worker process.
+        model: the queue, a served name.
+        worker: id of this worker; claims carry it as the first part of their token.
+        limits: see `DrainLimits`.
+        wakeup: this worker's subscription.
+        work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work.
+        rate: how fast this worker is; sizes its claims.
+        send_bell: sends one bell message; must not raise.
+        stop: whether to stop.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        model: str,
+        worker: str,
+        limits: DrainLimits,
+        *,
+        wakeup: Wakeup,
+        work: Callable[[Claim, Callable[[], Claim]], None],
+        rate: Rate,
+        send_bell: Callable[[], None],
+        stop: Callable[[], bool],
+    ) -> None:
+        self._ledger = ledger
+        self._model = model
+        self._worker = worker
+        self._limits = limits
+        self._wakeup = wakeup
+        self._work = work
+        self._rate = rate
+        self._send_bell = send_bell
+        self._stop = stop
+        self._numbers = itertools.count()
+        # The start time makes tokens unique over the restarts of a child under the same parent.
+        self._incarnation = f"{time.time_ns():x}"
+
+    def run_slice(self) -> None:
+        """One slice. Never raises when Redis is away: the watchdog rings again when it is back."""
+        try:
+            self._wakeup.open()
+            worked = self._run(time.monotonic() + self._limits.slice_s)
+            self._ring(self._ledger.run(operations.leave(self._model, self._worker, warm=worked and not self._stop())))
+        except (RedisUnavailable, RedisError) as error:
+            self._wakeup.close()
+            _log.warning("slice ended early: Redis is unavailable (%s)", type(error).__name__)
+
+    def claim_online(self) -> Claim:
+        """What the online lane has, for a look between two micro-batches of bulk work; it may be empty."""
+        return self._claim(linger_s=0, heard=False, online_only=True)
+
+    def _run(self, until: float) -> bool:
+        """Claims until the slice is over; whether any claim took something."""
+        worked, heard = False, True
+        while not self._stop():
+            left = until - time.monotonic()
+            claim = self._claim(linger_s=max(0.0, min(left, MAX_LINGER_S)), heard=heard)
+            heard = False
+            if claim.units:
+                worked = True
+                self._work(claim, self.claim_online)
+            elif claim.wait_ms:
+                self._wakeup.wait(claim.wait_ms / 1000, self._stop)
+                continue  # a drain leaves its linger only through another CLAIM, or a wake-up would be lost
+            elif not claim.more and left <= 0:
+                break
+            if time.monotonic() >= until:
+                break
+        return worked
+
+    def _claim(self, *, linger_s: float, heard: bool, online_only: bool = False) -> Claim:
+        request = ClaimRequest(
+            worker=self._worker,
+            token=f"{self._worker}/{self._incarnation}/{next(self._numbers)}",
+            budget=self._rate.budget(self._limits.claim_s),
+            max_units=MAX_UNITS_PER_CLAIM,
+            lease_ms=int(self._limits.lease_s * 1000),
+            linger_ms=int(linger_s * 1000),
+            heard=heard,
+            online_only=online_only,
+        )
+        claim = self._ledger.run(operations.claim(self._model, request))
+        self._ring(claim.ring)
+        return claim
+
+    def _ring(self, won: bool) -> None:
+        if won:
+            self._send_bell()

@@ -1,0 +1,92 @@
+"""The second thread of a worker: says that it lives, renews its leases while the work moves, and keeps the watch."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from tasks.errors import RedisUnavailable
+from tasks.ledger import Ledger, WorkerEntry, operations
+from tasks.progress import Progress
+
+_log = logging.getLogger(__name__)
+
+THREAD_DIED_EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h."""
+
+
+class Heartbeat(threading.Thread):
+    """Beats until `finish`.
+
+    Args:
+        ledger: an executor; its connection pool is shared with the main thread.
+        model: the queue.
+        describe: what the worker says of itself now.
+        progress: what the main thread holds and whether it moves.
+        every_s: seconds between beats; a worker counts as live for three of them.
+        ttl_s: see `Settings.heartbeat_ttl_s`.
+        lease_s: how long a renewed lease lasts.
+        send_bell: sends one bell message.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        model: str,
+        describe: Callable[[], WorkerEntry],
+        progress: Progress,
+        *,
+        every_s: float,
+        ttl_s: float,
+        lease_s: float,
+        send_bell: Callable[[], None],
+    ) -> None:
+        super().__init__(name="heartbeat", daemon=True)
+        self._ledger = ledger
+        self._model = model
+        self._describe = describe
+        self._progress = progress
+        self._every_s = every_s
+        self._ttl_ms = int(ttl_s * 1000)
+        self._lease_ms = int(lease_s * 1000)
+        self._send_bell = send_bell
+        self._done = threading.Event()
+        self._away = False
+
+    def run(self) -> None:
+        """Beats at once and then regularly; an outage of Redis is logged once."""
+        while True:
+            try:
+                self.beat()
+                self._away = False
+            except RedisUnavailable:
+                if not self._away:
+                    _log.warning("Redis is unavailable; this worker goes on when it is back")
+                self._away = True
+            except BaseException as error:
+                # A worker without a heartbeat loses every lease and nobody sees why: better a new process.
+                _log.critical("the heartbeat thread died of %s; leaving", type(error).__name__)
+                os._exit(THREAD_DIED_EXIT_CODE)
+            if self._done.wait(self._every_s):
+                return
+
+    def beat(self) -> None:
+        """One beat, one renewal, one watch.
+
+        Raises:
+            RedisUnavailable: no answer.
+        """
+        self._ledger.run(operations.beat(self._model, self._describe(), self._ttl_ms))
+        for token in self._progress.to_renew():
+            self._ledger.run(operations.renew(self._model, token, self._lease_ms))
+        if self._ledger.run(operations.watch(self._model)).ring:
+            self._send_bell()
+
+    def finish(self) -> None:
+        """Ends the thread and takes the worker off the list of the living; returns when both are done."""
+        self._done.set()
+        self.join()
+        try:
+            self._ledger.run(operations.retire(self._model, self._describe().id))
+        except RedisUnavailable:
+            _log.info("Redis is away; this worker's entry runs out by itself")

@@ -1,0 +1,5 @@
+-- Gives back what a claim still holds as suspects: the work failed in a way that names no item.   own: token   reply: ring
+allowed_when_full()
+drop_claim(arg(1), false)
+announce()
+return ready() > 0 and wake() or 0

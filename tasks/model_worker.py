@@ -1,0 +1,179 @@
+"""Everything one worker process owns once its model is loaded. No Celery: the entry file hands in what it needs."""
+
+import dataclasses
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Self
+
+import psutil
+
+from tasks.drain import Drain, DrainLimits
+from tasks.errors import RedisUnavailable
+from tasks.heartbeat import Heartbeat
+from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
+from tasks.model.encoder import Encoder
+from tasks.model.load import load
+from tasks.model.rate import measure_rate
+from tasks.model.self_test import self_test
+from tasks.progress import Progress
+from tasks.rate import Rate
+from tasks.run_files import RunFiles
+from tasks.wakeup import Wakeup
+from tasks.work import Work, WorkLimits
+from worker_config.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+REDIS_RETRY_S = 1.0
+
+
+class ModelWorker:
+    """A loaded model, its heartbeat and its drain. Lives in the Celery child."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        worker_id: str,
+        encoder: Encoder,
+        *,
+        stop: Callable[[], bool],
+        send_bell: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._id = worker_id
+        self._queue = settings.served_model_name
+        self._encoder = encoder
+        self._files = RunFiles(settings.run_dir)
+        self._started_at = time.time()
+        self._process = psutil.Process()
+        self._ledger = Ledger.connect(settings.redis_url)
+        self._rate = Rate(measure_rate(encoder, max_padded_tokens=settings.max_padded_tokens))
+        progress = Progress()
+        self._work = Work(
+            self._ledger,
+            self._queue,
+            encoder,
+            WorkLimits(settings.max_padded_tokens, settings.claim_s, commit_patience_s=settings.lease_s),
+            rate=self._rate,
+            progress=progress,
+            stop=stop,
+        )
+        self._wakeup = Wakeup(self._ledger, self._queue, worker_id)
+        self._drain = Drain(
+            self._ledger,
+            self._queue,
+            worker_id,
+            DrainLimits(settings.slice_s, settings.lease_s, settings.claim_s),
+            wakeup=self._wakeup,
+            work=self._work,
+            rate=self._rate,
+            send_bell=send_bell,
+            stop=stop,
+        )
+        self._heartbeat = Heartbeat(
+            self._ledger,
+            self._queue,
+            self._describe,
+            progress,
+            every_s=settings.heartbeat_s,
+            ttl_s=settings.heartbeat_ttl_s,
+            lease_s=settings.lease_s,
+            send_bell=send_bell,
+        )
+        self._stop = stop
+
+    @classmethod
+    def start(
+        cls, settings: Settings, worker_id: str, *, stop: Callable[[], bool], send_bell: Callable[[], None]
+    ) -> Self:
+        """Loads and tests the model, then joins the ledger: only now do its heartbeat and its ready file exist.
+
+        Waits for Redis as long as it takes.
+
+        Raises:
+            ModelLoadError: the model cannot be served.
+            SchemaMismatch: the data in Redis is another version's.
+        """
+        RunFiles(settings.run_dir).clear_ready()
+        encoder = load(settings)
+        self_test(encoder)
+        worker = cls(settings, worker_id, encoder, stop=stop, send_bell=send_bell)
+        worker.join()
+        return worker
+
+    def join(self) -> None:
+        """Registers the model, takes over what a previous incarnation held, and says that the worker is ready."""
+        while not self._stop():
+            try:
+                self._register()
+                break
+            except RedisUnavailable:
+                _log.warning("waiting for Redis")
+                time.sleep(REDIS_RETRY_S)
+        self._heartbeat.start()
+        info = self._encoder.info
+        self._files.set_ready({"model": info.model, "revision": info.revision, "dimension": info.dimension})
+        _log.info(
+            "ready: %s revision %s, %s %s on %s, %d dimensions, about %.0f tokens/s",
+            self._queue,
+            info.revision,
+            info.compute,
+            info.precision,
+            info.device,
+            info.dimension,
+            self._rate.tokens_per_s,
+        )
+
+    def run_slice(self) -> None:
+        """One slice of work.
+
+        Raises:
+            EncoderBroken: this process must be replaced.
+        """
+        self._drain.run_slice()
+
+    def leave(self) -> None:
+        """A clean stop: no longer ready, no longer live."""
+        self._files.clear_ready()
+        self._heartbeat.finish()
+        self._wakeup.close()
+        self._ledger.close()
+
+    def _register(self) -> None:
+        self._ledger.run(operations.check_schema())
+        info = self._encoder.info
+        entry = ModelEntry(
+            id=self._queue,
+            model=info.model,
+            revision=info.revision,
+            dimension=info.dimension,
+            max_tokens=info.max_tokens,
+            prompts=info.prompts,
+            device=info.device,
+            compute=info.compute,
+            precision=info.precision,
+            created_at=int(time.time()),
+        )
+        known = self._ledger.run(operations.overview(self._queue))[self._queue].entry
+        if known is not None and dataclasses.replace(entry, created_at=known.created_at) == known:
+            entry = known
+        self._ledger.run(operations.register(self._queue, entry))
+        self._ledger.run(operations.abandon(self._queue, self._id))
+
+    def _describe(self) -> WorkerEntry:
+        totals = self._work.totals
+        return WorkerEntry(
+            id=self._id,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started_at=self._started_at,
+            rate=self._rate.tokens_per_s,
+            rss_bytes=self._process.memory_info().rss,
+            forward_passes=totals.forward_passes,
+            items=totals.items,
+            tokens=totals.tokens,
+            padded_tokens=totals.padded_tokens,
+        )

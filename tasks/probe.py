@@ -1,0 +1,22 @@
+"""`python -m tasks.probe ready|live`: exit 0 or 1, for containers. Reads two files; touches neither Redis nor the model."""
+
+import sys
+
+from tasks.run_files import RunFiles
+from worker_config.settings import load_settings
+
+
+def main(arguments: list[str]) -> int:
+    """0 when the answer is yes, 1 when it is no, 2 when the question is not understood."""
+    files = RunFiles(load_settings().run_dir)
+    match arguments:
+        case ["ready"]:
+            return 0 if files.is_ready() else 1
+        case ["live"]:
+            return 0 if files.is_alive() else 1
+    sys.stderr.write("usage: python -m tasks.probe ready|live\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""The files a worker leaves for probes: `ready` (a model is loaded), `alive` (the parent's loop turns), `failure`."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+ALIVE_MAX_AGE_S = 30.0
+"""A parent that has not touched its file for this long hangs: Celery does not notice a half-open broker socket."""
+
+
+class RunFiles:
+    """The files in one worker's `EMBEDQ_RUN_DIR`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ready = folder / "ready"
+        self._alive = folder / "alive"
+        self._failure = folder / "failure"
+
+    def clear(self) -> None:
+        """Makes the folder and removes what an earlier process left there."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (self._ready, self._alive, self._failure):
+            path.unlink(missing_ok=True)
+
+    def set_ready(self, facts: Mapping[str, object]) -> None:
+        """Says that this process has a loaded model. `facts` are for people who look."""
+        temporary = self._ready.with_suffix(".new")
+        temporary.write_bytes(orjson.dumps({"pid": os.getpid(), **facts}))
+        temporary.replace(self._ready)
+
+    def clear_ready(self) -> None:
+        """Says that no model is loaded."""
+        self._ready.unlink(missing_ok=True)
+
+    def touch_alive(self) -> None:
+        """The parent's event loop turned."""
+        self._alive.touch()
+
+    def set_failure(self, message: str) -> None:
+        """Leaves the reason for which a child cannot serve, for its parent."""
+        self._failure.write_text(message, encoding="utf-8")
+
+    def failure(self) -> str | None:
+        """The reason a child left; None when there is none."""
+        try:
+            return self._failure.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def is_ready(self) -> bool:
+        """Whether a living process says that its model is loaded. A killed one cannot take its file away."""
+        try:
+            pid = orjson.loads(self._ready.read_bytes())["pid"]
+            os.kill(pid, 0)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return True
+
+    def is_alive(self) -> bool:
+        """Whether the parent's loop turned lately."""
+        try:
+            return time.time() - self._alive.stat().st_mtime < ALIVE_MAX_AGE_S
+        except FileNotFoundError:
+            return False

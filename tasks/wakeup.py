@@ -1,0 +1,61 @@
+"""How a lingering worker is woken: one subscription, opened before the first CLAIM and kept for the process's life."""
+
+import time
+from collections.abc import Callable
+
+import redis
+from redis.exceptions import RedisError
+
+from tasks.ledger import Ledger
+from tasks.ledger.keys import wake_channel
+
+_STOP_CHECK_S = 0.2
+
+
+class Wakeup:
+    """The channel of one worker. Not thread-safe; only the main thread waits."""
+
+    def __init__(self, ledger: Ledger, model: str, worker: str) -> None:
+        self._client = ledger.client
+        self._channel = wake_channel(model, worker, ledger.root)
+        self._pubsub: redis.client.PubSub | None = None
+
+    def open(self) -> None:
+        """Subscribes, unless it is subscribed already.
+
+        A registered lingerer without a subscription would be passed over by whoever wakes: call before every slice.
+
+        Raises:
+            redis.RedisError: Redis does not answer.
+        """
+        if self._pubsub is not None:
+            return
+        pubsub = self._client.pubsub(ignore_subscribe_messages=False)
+        pubsub.subscribe(self._channel)
+        confirmed = pubsub.get_message(timeout=5)
+        if confirmed is None or confirmed["type"] != "subscribe":
+            pubsub.close()
+            raise redis.ConnectionError("no answer to SUBSCRIBE")
+        self._pubsub = pubsub
+
+    def wait(self, timeout_s: float, stop: Callable[[], bool]) -> None:
+        """Returns at the first wake-up, at the end of the time, or when `stop()` says so.
+
+        A broken connection ends the wait at once; the next `open` makes a new one.
+        """
+        until = time.monotonic() + timeout_s
+        try:
+            while (left := until - time.monotonic()) > 0 and not stop():
+                if self._pubsub is None:
+                    return
+                message = self._pubsub.get_message(timeout=min(left, _STOP_CHECK_S))
+                if message is not None and message["type"] == "message":
+                    return
+        except RedisError:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the subscription."""
+        if self._pubsub is not None:
+            self._pubsub.close()
+            self._pubsub = None

@@ -1,0 +1,226 @@
+"""What a worker does with one claim: encode its texts, commit the vectors, and give back what it cannot finish."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.errors import RedisUnavailable
+from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, ItemError, Lane, Ledger, operations
+from tasks.model.encoder import Encoder
+from tasks.model.encoding import encode
+from tasks.model.errors import EncoderBroken
+from tasks.model.types import EncodeOptions, EncodeStats, ItemVector, TextItem
+from tasks.progress import Progress
+from tasks.rate import Rate
+
+_log = logging.getLogger(__name__)
+
+ONLINE_PER_BULK = 7
+"""Between two micro-batches of bulk work the online lane gets at most this many times their duration."""
+
+
+class Stopping(Exception):  # noqa: N818 - not an error: the word of a clean stop on its way out of the model
+    """A stop was asked for between two micro-batches."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What this process has done since its model was loaded."""
+
+    forward_passes: int = 0
+    items: int = 0
+    tokens: int = 0
+    padded_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkLimits:
+    """Budgets of one claim's work. `commit_patience_s`: how long a commit is tried while Redis is away."""
+
+    max_padded_tokens: int
+    claim_s: float
+    commit_patience_s: float
+
+
+class Work:
+    """Encodes and commits claims. One thread."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        model: str,
+        encoder: Encoder,
+        limits: WorkLimits,
+        *,
+        rate: Rate,
+        progress: Progress,
+        stop: Callable[[], bool],
+    ) -> None:
+        self._ledger = ledger
+        self._model = model
+        self._encoder = encoder
+        self._limits = limits
+        self._rate = rate
+        self._progress = progress
+        self._stop = stop
+        self.totals = Totals()
+
+    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
+        """Every unit of the claim is committed, given back, or left to the end of its lease when Redis is away.
+
+        Args:
+            claim: what to do.
+            claim_online: takes what the online lane has; called between the micro-batches of bulk work.
+
+        Raises:
+            EncoderBroken: this process must be replaced. The claim has been given back.
+        """
+        self._progress.hold(claim.token)
+        try:
+            self._encode_and_commit(claim, claim_online)
+        except Stopping:
+            self._give_back(claim)
+        except EncoderBroken:
+            self._give_back(claim)
+            raise
+        except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
+            _log.error("claim of %d units failed with %s", len(claim.units), type(error).__name__)  # noqa: TRY400 - no user text
+            self._lose(claim)
+        finally:
+            self._progress.drop(claim.token)
+
+    def _encode_and_commit(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
+        started = time.monotonic()
+        look = _OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
+
+        def between() -> None:
+            if self._stop():
+                raise Stopping
+            if look is not None:
+                look()
+
+        items = [item for unit in claim.units for item in _items(unit)]
+        vectors, stats = encode(
+            self._encoder,
+            items,
+            max_padded_tokens=self._limits.max_padded_tokens,
+            between=between,
+            finished=self._progress.step,
+        )
+        elapsed = time.monotonic() - started - (look.spent_s if look else 0.0)
+        cost = sum(unit.cost for unit in claim.units)
+        self._rate.measured(cost, elapsed, budget=self._rate.budget(self._limits.claim_s))
+        self._commit(claim, _finished(claim.units, vectors), stats)
+        self._count(stats, len(items))
+
+    def _commit(self, claim: Claim, finished: Sequence[Finished], stats: EncodeStats) -> None:
+        operation = operations.commit(
+            self._model,
+            claim.token,
+            finished,
+            forward_passes=stats.forward_passes,
+            padded_tokens=stats.padded_tokens,
+        )
+        until = time.monotonic() + self._limits.commit_patience_s
+        while True:
+            try:
+                outcomes = self._ledger.run(operation)
+                break
+            except RedisUnavailable:
+                # The vectors are worth waiting for: Redis may be back before the lease ends.
+                if time.monotonic() >= until:
+                    _log.warning("Redis stayed away: %d units come back when their lease ends", len(finished))
+                    return
+                time.sleep(0.1)
+        stale = outcomes.count(CommitOutcome.STALE)
+        if stale:
+            _log.info("%d of %d units were cancelled, expired or taken over meanwhile", stale, len(outcomes))
+
+    def _give_back(self, claim: Claim) -> None:
+        # The reply's bell is not needed: whoever stops leaves its slice, and LEAVE rings for ready work.
+        self._try(operations.release(self._model, claim.token))
+
+    def _lose(self, claim: Claim) -> None:
+        self._try(operations.lose(self._model, claim.token))
+
+    def _try(self, operation: operations.Operation[bool]) -> None:
+        try:
+            self._ledger.run(operation)
+        except RedisUnavailable:
+            _log.warning("Redis is away: a claim comes back when its lease ends")
+
+    def _count(self, stats: EncodeStats, items: int) -> None:
+        self.totals.forward_passes += stats.forward_passes
+        self.totals.items += items
+        self.totals.tokens += stats.tokens
+        self.totals.padded_tokens += stats.padded_tokens
+
+
+class _OnlineLook:
+    """Serves the online lane between two micro-batches of bulk work, without starving the bulk work."""
+
+    def __init__(self, work: Work, claim_online: Callable[[], Claim], stop: Callable[[], bool]) -> None:
+        self._work = work
+        self._claim_online = claim_online
+        self._stop = stop
+        self._resumed = time.monotonic()
+        self.spent_s = 0.0
+
+    def __call__(self) -> None:
+        looked = time.monotonic()
+        allowance = ONLINE_PER_BULK * (looked - self._resumed)
+        while time.monotonic() - looked <= allowance and not self._stop():
+            try:
+                claim = self._claim_online()
+            except RedisUnavailable:
+                break
+            if not claim.units:
+                break
+            self._work(claim, self._claim_online)
+        self._resumed = time.monotonic()
+        self.spent_s += self._resumed - looked
+
+
+def _items(unit: ClaimedUnit) -> list[TextItem]:
+    o = unit.options
+    options = EncodeOptions(
+        prompt_name=o.prompt_name, dimensions=o.dimensions, normalize=o.normalize, truncate=o.truncate
+    )
+    return [TextItem(text, options) for text in unit.texts()]
+
+
+def _finished(units: Sequence[ClaimedUnit], vectors: Sequence[ItemVector]) -> list[Finished]:
+    finished, at = [], 0
+    for unit in units:
+        finished.append(_finish(unit, vectors[at : at + unit.items]))
+        at += unit.items
+    return finished
+
+
+def _finish(unit: ClaimedUnit, items: Sequence[ItemVector]) -> Finished:
+    return Finished(
+        unit=unit,
+        vectors=_rows(items),
+        tokens=sum(item.tokens for item in items),
+        errors={
+            unit.first + i: ItemError(item.error.code, item.error.message)
+            for i, item in enumerate(items)
+            if item.error is not None
+        },
+        truncated=[unit.first + i for i, item in enumerate(items) if item.truncated and item.error is None],
+    )
+
+
+def _rows(items: Sequence[ItemVector]) -> bytes:
+    """Little-endian float32 rows of one unit; a failed item is a row of NaN; empty when all failed."""
+    found = next((item.vector for item in items if item.vector is not None), None)
+    if found is None:
+        return b""
+    rows = np.full((len(items), len(found)), np.nan, dtype="<f4")
+    for row, item in zip(rows, items, strict=True):
+        if item.vector is not None:
+            row[:] = item.vector
+    return rows.tobytes()

@@ -1,0 +1,34 @@
+"""Logging: one line per event on stderr, and no tracebacks of failures that were foreseen."""
+
+import logging
+import sys
+
+_LIBRARIES = ("celery", "kombu", "billiard", "redis")
+_CHATTY = ("celery.app.trace", "celery.worker.strategy", "httpx", "sentence_transformers", "transformers")
+
+
+class _OneLine(logging.Filter):
+    """Keeps libraries' tracebacks out: a killed child or a broker that is away is an event, not a defect.
+
+    The exception's type is kept; its text may hold a URL with a password.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.name.startswith(_LIBRARIES):
+            kind = record.exc_info[0]
+            record.msg = f"{record.getMessage().splitlines()[0][:300]} ({kind.__name__ if kind else 'error'})"
+            record.args, record.exc_info, record.exc_text = (), None, None
+        return True
+
+
+def configure_logging(level: str) -> None:
+    """Sends this process's log to stderr. `level`: debug, info, warning or error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(_OneLine())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    if level != "debug":
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
