@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from functools import cache
 from hashlib import sha1
-from importlib import resources
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import redis
@@ -22,16 +22,18 @@ WORKER_RETRIES = 3
 """A worker repeats a call whose reply was lost: every script is idempotent. The web tier never does; its caller may."""
 
 
+SCRIPTS = Path(__file__).parent / "lua"
+
+
 @cache
-def source(name: str) -> str:
+def source(name: str, folder: Path = SCRIPTS) -> str:
     """The text of one script: the shared prelude and its own file."""
-    folder = resources.files("tasks.ledger") / "lua"
     return f"{(folder / 'prelude.lua').read_text()}\n{(folder / f'{name}.lua').read_text()}"
 
 
 @cache
-def _sha(name: str) -> str:
-    return sha1(source(name).encode(), usedforsecurity=False).hexdigest()
+def _sha(name: str, folder: Path = SCRIPTS) -> str:
+    return sha1(source(name, folder).encode(), usedforsecurity=False).hexdigest()
 
 
 def translate(error: RedisError) -> EmbedqError | RedisError:
@@ -51,12 +53,20 @@ class Ledger:
         client: a connection to the Redis instance, with `decode_responses` off.
         root: prefix of all keys.
         clock_offset_ms: added to the server's clock; 0 outside tests.
+        scripts: folder of the Lua files; another one only in tests that break them on purpose.
+
+    Attributes:
+        frozen_ms: the time at which scripts run instead of the server's; None outside tests.
     """
 
-    def __init__(self, client: redis.Redis, *, root: str = ROOT, clock_offset_ms: int = 0) -> None:
+    def __init__(
+        self, client: redis.Redis, *, root: str = ROOT, clock_offset_ms: int = 0, scripts: Path = SCRIPTS
+    ) -> None:
         self.client = client
         self.root = root
         self.clock_offset_ms = clock_offset_ms
+        self.frozen_ms: int | None = None
+        self._scripts = scripts
 
     @classmethod
     def connect(cls, url: str, *, root: str = ROOT) -> "Ledger":
@@ -84,11 +94,12 @@ class Ledger:
             raise translate(error) from error
 
     def _evaluate(self, operation: Operation[T]) -> Any:
-        arguments = _arguments(self.root, self.clock_offset_ms, operation)
+        clock = self.clock_offset_ms if self.frozen_ms is None else f"@{self.frozen_ms}"
+        arguments = _arguments(self.root, clock, operation)
         try:
-            return self.client.evalsha(_sha(operation.script), 0, *arguments)
+            return self.client.evalsha(_sha(operation.script, self._scripts), 0, *arguments)
         except NoScriptError:
-            return self.client.eval(source(operation.script), 0, *arguments)
+            return self.client.eval(source(operation.script, self._scripts), 0, *arguments)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -141,7 +152,7 @@ def _keepalive(url: str) -> dict[str, Any]:
     return {} if url.startswith("unix:") else {"socket_keepalive": True}
 
 
-def _arguments(root: str, offset_ms: int, operation: Operation[Any]) -> list[Any]:
+def _arguments(root: str, clock: int | str, operation: Operation[Any]) -> list[Any]:
     # Enum members are str subclasses whose redis-py encoding would be their repr on some versions: plain str here.
     values = [str(a) if isinstance(a, str) else a for a in operation.arguments]
-    return [root, offset_ms, operation.model, *values]
+    return [root, clock, operation.model, *values]

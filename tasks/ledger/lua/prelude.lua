@@ -1,4 +1,5 @@
--- Shared by all scripts. ARGV: root, clock offset (ms), model, then the script's own. Keys are described in ../keys.py.
+-- Shared by all scripts. ARGV: root, clock, model, then the script's own. Keys are described in ../keys.py.
+-- The clock is milliseconds to add to the server's, or in tests "@" and the time itself.
 --
 -- Traps: Redis refuses a script's writes at maxmemory only until its first write, so SUBMIT starts with a write that
 -- can be refused and everything that finishes or frees work starts with one that cannot (allowed_when_full). Nothing is
@@ -19,8 +20,8 @@ local function int(n) return string.format('%.0f', n) end
 
 local NOW
 do
-  local time = call('TIME')
-  NOW = time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[2])
+  local time, frozen = call('TIME'), string.match(ARGV[2], '^@(%d+)$')
+  NOW = tonumber(frozen) or time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[2])
 end
 
 local function task_key(id) return R .. ':task:' .. id end
