@@ -5,7 +5,7 @@ its modules pool, project and normalise. Ours is when: texts are tokenized once,
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from tasks.model.encoder import TokenizedText
 from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model.self_test import TEXTS
 from tasks.model.types import Float32Array, ModelInfo
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 _UNLIMITED_TOKENS = 2**31 - 1
 """Stands for "no maximum": the library's own stand-in, 1e30, fits no integer."""
@@ -31,7 +28,7 @@ class SentenceEncoder:
     """An encoder around a loaded model.
 
     Args:
-        model: on its device, in float32; afterwards it belongs to this encoder and has `precision`.
+        model: a SentenceTransformer on its device, in float32; afterwards it is this encoder's and has `precision`.
         name: hub id or folder name, for `info`.
         revision: for `info`.
         precision: `float32`, `float16` or `bfloat16`.
@@ -40,13 +37,14 @@ class SentenceEncoder:
         ModelLoadError: the model does not begin with a transformer over plain text.
     """
 
-    def __init__(self, model: "SentenceTransformer", *, name: str, revision: str, precision: str = "float32") -> None:
+    def __init__(self, model: Any, *, name: str, revision: str, precision: str = "float32") -> None:
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
+        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - as above
 
         _require_text_transformer(model, name)
         model.eval()
         self.reference: Float32Array = np.asarray(model.encode(list(TEXTS), show_progress_bar=False), dtype=np.float32)
-        self._model = model.to(dtype=getattr(torch, precision))
+        self._model: SentenceTransformer = model.to(dtype=getattr(torch, precision))
         self._pooling_skips_prompt = _pooling_skips_prompt(model)
         tokenizer = model.tokenizer
         self._special_tokens: int = tokenizer.num_special_tokens_to_add(pair=False)
@@ -121,7 +119,7 @@ class SentenceEncoder:
         return full, first
 
 
-def _require_text_transformer(model: "SentenceTransformer", name: str) -> None:
+def _require_text_transformer(model: Any, name: str) -> None:
     from sentence_transformers.sentence_transformer.modules import Transformer  # noqa: PLC0415 - see SentenceEncoder
 
     first = model[0]
@@ -141,7 +139,7 @@ def _require_text_transformer(model: "SentenceTransformer", name: str) -> None:
     first.unpad_inputs = False  # with flash attention the library would pack a batch by itself, and hide its lengths
 
 
-def _pooling_skips_prompt(model: "SentenceTransformer") -> bool:
+def _pooling_skips_prompt(model: Any) -> bool:
     from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: PLC0415 - see SentenceEncoder
 
     return any(isinstance(module, Pooling) and not module.include_prompt for module in model)
