@@ -1,0 +1,29 @@
+"""The client library: text in, vectors out, over HTTP. The command line is `embedq.cli`."""
+
+from embedq.errors import (
+    EmbedqClientError,
+    NotAuthenticatedError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+    UnreachableError,
+    WaitTimeoutError,
+)
+from embedq.service import EmbeddingService, EncodingOptions, ModelInfo
+from embedq.task import Counts, ItemError, Task
+
+__all__ = [
+    "Counts",
+    "EmbeddingService",
+    "EmbedqClientError",
+    "EncodingOptions",
+    "ItemError",
+    "ModelInfo",
+    "NotAuthenticatedError",
+    "NotFoundError",
+    "RefusedError",
+    "Task",
+    "UnavailableError",
+    "UnreachableError",
+    "WaitTimeoutError",
+]

@@ -1,0 +1,48 @@
+"""`embedq embed`: vectors of a few texts, now."""
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from embedq.cli.exits import OK, UsageError
+from embedq.cli.options import Commands, encoding_of, encoding_options, server_options, service_of
+from embedq.cli.output import Output
+from embedq.records import read_records
+from embedq.wholefile import whole_file
+
+
+def add(commands: Commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("embed", help="print the vectors of a few texts")
+    parser.add_argument("texts", nargs="+", metavar="TEXT", help="a text; a single - reads one per line from stdin")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.npy", help="write one array instead of printing")
+    encoding_options(parser)
+    server_options(parser, timeout_s=120)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code."""
+    return asyncio.run(_embed(args, Output(args.json)))
+
+
+async def _embed(args: argparse.Namespace, output: Output) -> int:
+    texts = args.texts
+    if texts == ["-"]:
+        texts = [record.text for record in read_records(sys.stdin.buffer, "lines")]
+    if not all(texts):
+        raise UsageError("an empty text has no vector")
+    async with service_of(args, output) as service:
+        vectors = await service.get_embeddings(texts, **encoding_of(args))
+    if args.output:
+        with whole_file(args.output) as file:
+            np.save(file, np.asarray(vectors, dtype=np.float32))
+        output.note(f"wrote {args.output}", rows=len(vectors))
+        return OK
+    for index, (text, vector) in enumerate(zip(texts, vectors, strict=True)):
+        output.result(json.dumps(vector), {"index": index, "text": text, "embedding": vector})
+    return OK

@@ -1,0 +1,37 @@
+"""Exit codes, for scripts. The table in docs/client.md is this one."""
+
+from embedq.errors import EmbedqClientError, UnavailableError, UnreachableError, WaitTimeoutError
+
+OK = 0
+SOME_FAILED = 1
+USAGE = 2
+REFUSED = 3
+UNREACHABLE = 4
+TIMEOUT = 5
+INTERRUPTED = 130
+
+HELP = """exit codes:
+  0    done
+  1    some texts failed, or `doctor` found something
+  2    wrong usage, or an input file that cannot be used
+  3    the server refused (4xx)
+  4    the server cannot be reached, or had no room for as long as it was tried
+  5    the time of --timeout is over; the work goes on
+  78   a role cannot start as it is configured (api, worker, up)
+  130  interrupted; submitted tasks go on
+
+environment:
+  EMBEDQ_URL      address of the server (default http://127.0.0.1:8000)
+  EMBEDQ_API_KEY  its API key, where it wants one
+"""
+
+
+class UsageError(Exception):
+    """The command cannot be carried out as it was given. The message says what to change."""
+
+
+def code_of(error: EmbedqClientError) -> int:
+    """The exit code that an error means."""
+    if isinstance(error, WaitTimeoutError):
+        return TIMEOUT
+    return UNREACHABLE if isinstance(error, UnreachableError | UnavailableError) else REFUSED

@@ -1,0 +1,76 @@
+"""Options that several commands share."""
+
+import argparse
+from typing import TypeAlias
+
+from embedq import environment
+from embedq.cli.exits import UsageError
+from embedq.cli.output import Output
+from embedq.service import EmbeddingService, EncodingOptions
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no public name for it
+
+
+def server_options(parser: argparse.ArgumentParser, *, timeout_s: float | None) -> None:
+    """`--url`, `--timeout`, `--json`. A `timeout_s` of None means that the command waits for ever by default."""
+    parser.add_argument("--url", help=f"address of the server (default: EMBEDQ_URL, else {environment.DEFAULT_URL})")
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=timeout_s,
+        metavar="S",
+        help=f"give up after so many seconds (default: {'never' if timeout_s is None else f'{timeout_s:g}'})",
+    )
+    parser.add_argument("--json", action="store_true", help="JSON lines instead of text, for programs")
+
+
+def encoding_options(parser: argparse.ArgumentParser) -> None:
+    """`--model` and what changes a vector."""
+    parser.add_argument("--model", metavar="NAME", help="name under which the server serves it (default: its own)")
+    parser.add_argument("--dimensions", type=count, metavar="N", help="cut vectors to N numbers (Matryoshka models)")
+    parser.add_argument("--prompt-name", metavar="NAME", help="one of the model's prompts, put before each text")
+    parser.add_argument("--no-normalize", action="store_true", help="leave vectors at their own length")
+    parser.add_argument("--no-truncate", action="store_true", help="let texts fail that are too long for the model")
+
+
+def encoding_of(args: argparse.Namespace) -> EncodingOptions:
+    """What was given of `encoding_options`; absent what was not."""
+    options = EncodingOptions()
+    if args.dimensions is not None:
+        options["dimensions"] = args.dimensions
+    if args.prompt_name is not None:
+        options["prompt_name"] = args.prompt_name
+    if args.no_normalize:
+        options["normalize"] = False
+    if args.no_truncate:
+        options["truncate"] = False
+    return options
+
+
+def service_of(args: argparse.Namespace, output: Output) -> EmbeddingService:
+    """The client for a command with `server_options`.
+
+    Raises:
+        UsageError: the address is not one.
+    """
+    limit_s = {} if args.timeout is None else {"timeout_s": args.timeout}
+    try:
+        return EmbeddingService(args.url, model=getattr(args, "model", None), on_retry=output.retry, **limit_s)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def count(text: str) -> int:
+    """An argument that must be an integer above 0."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+def seconds(text: str) -> float:
+    """An argument that must be a number above 0."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return number

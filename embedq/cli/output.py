@@ -1,0 +1,56 @@
+"""Where things are printed: results on stdout, everything about them on stderr; lines for people or JSON lines."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from embedq.errors import EmbedqClientError
+
+
+@dataclass
+class Output:
+    """Prints in one of the two forms."""
+
+    json_lines: bool
+    _noted: set[str] = field(default_factory=set)
+
+    def result(self, text: str, fields: Mapping[str, Any]) -> None:
+        """One result: `text` for people, `fields` for programs."""
+        # Written out at once: whoever reads a pipe wants the first id while later ones are still being made.
+        print(json.dumps(fields, ensure_ascii=False) if self.json_lines else text, flush=True)
+
+    def note(self, text: str, **fields: Any) -> None:
+        """A remark on stderr."""
+        line = json.dumps({"event": "note", "message": text, **fields}) if self.json_lines else f"embedq: {text}"
+        print(line, file=sys.stderr, flush=True)
+
+    def problem(self, message: str) -> None:
+        """An error of this side on stderr."""
+        self._error({"code": "usage", "message": message})
+
+    def error(self, error: EmbedqClientError) -> None:
+        """An error of the server, or of the way there, on stderr."""
+        self._error(
+            {
+                "code": error.code,
+                "message": error.message,
+                "param": error.param,
+                "status": error.status,
+                "request_id": error.request_id,
+            }
+        )
+
+    def retry(self, error: EmbedqClientError, delay_s: float) -> None:
+        """Says that a call is being repeated; once per reason."""
+        if error.code not in self._noted:
+            self._noted.add(error.code)
+            self.note(f"{error.code}, trying again", code=error.code, delay_s=round(delay_s, 1))
+
+    def _error(self, fields: Mapping[str, Any]) -> None:
+        if self.json_lines:
+            print(json.dumps({"event": "error", **fields}), file=sys.stderr, flush=True)
+            return
+        request = f" (request {fields['request_id']})" if fields.get("request_id") else ""
+        print(f"embedq: {fields['code']}: {fields['message']}{request}", file=sys.stderr, flush=True)

@@ -1,0 +1,76 @@
+"""`embedq up`, `api`, `worker`, `documents-worker`: become one role of the server."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from embedq import environment
+from embedq.cli.exits import UsageError
+from embedq.cli.options import Commands, count
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def add(commands: Commands) -> None:
+    """Adds the commands."""
+    up = commands.add_parser("up", help="start everything on this machine: Redis, worker, API")
+    up.add_argument(
+        "--port", type=port, metavar="P", help="of the API (default: EMBEDQ_PORT, else 8000); 0: a free one"
+    )
+    up.add_argument("--data", type=Path, metavar="DIR", help="where Redis keeps its data (default: .embedq)")
+    up.add_argument("--workers", type=count, metavar="N", help="model workers (default: 1)")
+    up.set_defaults(run=run_stack)
+    for name, module, text in (("api", "api", "the web tier"), ("worker", "tasks.worker", "a model worker")):
+        role = commands.add_parser(name, help=f"run {text} in the foreground, configured by the environment")
+        role.set_defaults(run=run_role, module=module)
+    documents = commands.add_parser("documents-worker", help="run a documents worker (not part of this version)")
+    documents.set_defaults(run=run_documents_worker)
+
+
+def run_stack(args: argparse.Namespace) -> NoReturn:
+    """Becomes the local stack."""
+    given = {"--port": args.port, "--data": args.data, "--workers": args.workers}
+    become("stack", *(part for name, value in given.items() if value is not None for part in (name, str(value))))
+
+
+def run_role(args: argparse.Namespace) -> NoReturn:
+    """Becomes one role."""
+    become(args.module)
+
+
+def run_documents_worker(_: argparse.Namespace) -> NoReturn:
+    """There is none yet."""
+    raise UsageError("this version has no documents worker; document ingestion is not part of it yet")
+
+
+def command_for(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of the server.
+
+    Raises:
+        UsageError: only the client is installed here.
+    """
+    file = CHECKOUT.joinpath(*module.split("."))
+    if not (file.with_suffix(".py").is_file() or (file / "__main__.py").is_file()):
+        raise UsageError(
+            "the server runs from its checkout or its image, and this is the client alone: "
+            "clone the repository and use its .venv/bin/embedq, or run the container image"
+        )
+    # -P: a folder named `api` or `tasks` in the working directory must not be taken for ours.
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def become(module: str, *arguments: str) -> NoReturn:
+    """Replaces this process, so that signals and the exit code are the role's own."""
+    command = command_for(module, *arguments)
+    sys.stdout.flush()
+    os.execve(command[0], command, environment.with_python_path(CHECKOUT))  # noqa: S606 - no shell is wanted
+
+
+def port(text: str) -> int:
+    """An argument that must be a port number."""
+    number = int(text)
+    if not 0 <= number <= 65535:  # noqa: PLR2004 - the range of ports
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
+    return number

@@ -1,0 +1,76 @@
+"""`embedq search`: the nearest texts to a query."""
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedq.cli.exits import OK, UsageError
+from embedq.cli.options import Commands, count, encoding_of, encoding_options, server_options, service_of
+from embedq.cli.output import Output
+from embedq.collection import Collection, open_collection
+from embedq.search import Hit, nearest
+from embedq.service import EmbeddingService
+
+_SHOWN_CHARS = 160
+_TASK_PREFIX = "task_"
+
+
+def add(commands: Commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("search", help="print the nearest rows of a finished task or of a folder")
+    parser.add_argument("query", metavar="QUERY")
+    parser.add_argument(
+        "--in",
+        dest="source",
+        required=True,
+        metavar="DIR_OR_ID",
+        help="a folder of `submit --out`, a .npy file, or a task id (its texts are not known, only row numbers)",
+    )
+    parser.add_argument("-k", type=count, default=5, help="how many rows (default: 5)")
+    encoding_options(parser)
+    server_options(parser, timeout_s=120)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code."""
+    return asyncio.run(_search(args, Output(args.json)))
+
+
+def shown(text: str, limit: int = _SHOWN_CHARS) -> str:
+    """The beginning of a text on one line."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+
+
+async def _search(args: argparse.Namespace, output: Output) -> int:
+    async with service_of(args, output) as service:
+        source = await _open(args.source, service)
+        query = np.asarray(await service.get_embedding(args.query, **encoding_of(args)), dtype=np.float32)
+    try:
+        hits = nearest(source.vectors, query, args.k)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    rows = source.rows([hit.row for hit in hits])
+    for hit in hits:
+        _print(hit, rows.get(hit.row, {}), output)
+    return OK
+
+
+async def _open(source: str, service: EmbeddingService) -> Collection:
+    if _is_task(source):
+        return Collection(await service.result(source), texts_file=None)
+    return open_collection(Path(source))
+
+
+def _is_task(source: str) -> bool:
+    return source.startswith(_TASK_PREFIX) and not Path(source).exists()
+
+
+def _print(hit: Hit, found: Any, output: Output) -> None:
+    name = found.get("id", f"row {hit.row}")
+    text = f"  {shown(found['text'])}" if "text" in found else ""
+    output.result(f"{hit.score:.4f}  {name}{text}", {"score": round(hit.score, 6), "row": hit.row, **found})

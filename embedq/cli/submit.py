@@ -1,0 +1,153 @@
+"""`embedq submit`: the texts of a file as tasks, however many there are."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, aclosing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from embedq import collection
+from embedq.answers import Vectors
+from embedq.cli.exits import OK, SOME_FAILED
+from embedq.cli.limit import within
+from embedq.cli.options import Commands, encoding_of, encoding_options, server_options, service_of
+from embedq.cli.output import Output
+from embedq.cli.tally import Tally
+from embedq.errors import RefusedError
+from embedq.inflight import in_order
+from embedq.pieces import MAX_TEXTS, cut, json_bytes
+from embedq.progress import showing
+from embedq.records import Record, format_of, read_records
+from embedq.service import EmbeddingService
+from embedq.task import ItemError, Task
+
+IN_FLIGHT = 8
+"""Requests, or with --wait tasks, under way at once. Bounds memory and keeps the worker busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of one piece of the file; without vectors unless they were wanted."""
+
+    records: list[Record]
+    task: Task
+    vectors: Vectors | None
+    errors: dict[int, ItemError]
+
+
+def add(commands: Commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "submit",
+        help="submit the texts of a file, and wait for them if wanted",
+        description="Splits over the server's request limit by itself and prints the task ids, one per line.",
+    )
+    parser.add_argument("file", metavar="FILE", help="one text per line, or .jsonl with objects; - is stdin")
+    parser.add_argument("--format", choices=["auto", "lines", "jsonl"], default="auto", help="auto: by the file's name")
+    parser.add_argument(
+        "--lane", choices=["online", "bulk"], default="bulk", help="bulk (default) lets others go first"
+    )
+    parser.add_argument("--wait", action="store_true", help="wait until all tasks end")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="wait, and write DIR/embeddings.npy and DIR/texts.jsonl"
+    )
+    encoding_options(parser)
+    server_options(parser, timeout_s=None)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code."""
+    output = Output(args.json)
+    work = _submit_and_wait(args, output) if args.wait or args.out else _submit(args, output)
+    return asyncio.run(within(args.timeout, work))
+
+
+async def _submit(args: argparse.Namespace, output: Output) -> int:
+    async with service_of(args, output) as service:
+        with _records(args) as records:
+
+            async def hand_over(piece: list[Record]) -> tuple[list[Record], Task]:
+                return piece, await _send(service, piece, args)
+
+            async with aclosing(in_order(hand_over, _pieces(records), limit=IN_FLIGHT)) as submitted:
+                async for piece, task in submitted:
+                    output.result(task.id, _submitted(task, piece))
+    return OK
+
+
+async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
+    with ExitStack() as stack:
+        records = stack.enter_context(_records(args))
+        writer = stack.enter_context(collection.writing(args.out)) if args.out else None
+        progress = stack.enter_context(showing("embedding", _count(args.file), json_lines=args.json))
+        tally = Tally(progress)
+        async with service_of(args, output) as service:
+
+            async def finish(piece: list[Record]) -> Finished:
+                task = await _send(service, piece, args)
+                output.result(task.id, _submitted(task, piece))
+                task = await service.wait(task.id, on_change=tally.changed)
+                vectors = await service.result(task.id) if writer else None
+                return Finished(piece, task, vectors, {} if task.succeeded else await service.item_errors(task.id))
+
+            async with aclosing(in_order(finish, _pieces(records), limit=IN_FLIGHT)) as pieces:
+                async for done in pieces:
+                    _report(done, output)
+                    if writer and done.vectors is not None:
+                        writer.append(done.records, done.vectors, done.errors)
+    if args.out:
+        output.note(f"wrote {args.out / collection.VECTORS} and {collection.TEXTS}", texts=tally.done)
+    return OK if tally.all_succeeded else SOME_FAILED
+
+
+async def _send(service: EmbeddingService, piece: list[Record], args: argparse.Namespace) -> Task:
+    try:
+        return await service.submit([record.text for record in piece], lane=args.lane, **encoding_of(args))
+    except RefusedError as error:
+        index = error.input_index
+        if index is None or index >= len(piece):
+            raise
+        # The server counts texts of one request; the reader knows lines of a file.
+        raise error.reworded(f"line {piece[index].line}: {error.message}", error.param) from error
+
+
+def _report(done: Finished, output: Output) -> None:
+    for index, error in sorted(done.errors.items()):
+        line = done.records[index].line
+        output.note(f"line {line} has no vector: {error.message}", line=line, code=error.code)
+
+
+def _submitted(task: Task, piece: list[Record]) -> dict[str, Any]:
+    return {"id": task.id, "texts": len(piece), "first_line": piece[0].line, "last_line": piece[-1].line}
+
+
+def _pieces(records: Iterator[Record]) -> Iterator[list[Record]]:
+    return cut(records, lambda record: json_bytes(record.text), max_items=MAX_TEXTS)
+
+
+@contextmanager
+def _records(args: argparse.Namespace) -> Iterator[Iterator[Record]]:
+    form = format_of(args.file) if args.format == "auto" else args.format
+    with _opened(args.file) as file:
+        yield read_records(file, form)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+    else:
+        with Path(name).open("rb") as file:
+            yield file
+
+
+def _count(name: str) -> int | None:
+    """The number of texts in a file; None for what can be read only once."""
+    if not Path(name).is_file():
+        return None
+    with Path(name).open("rb") as file:
+        return sum(1 for line in file if line.strip())

@@ -1,0 +1,57 @@
+"""`embedq wait`: until tasks end."""
+
+import argparse
+import asyncio
+from contextlib import aclosing
+
+from embedq.cli.exits import OK, SOME_FAILED
+from embedq.cli.limit import within
+from embedq.cli.options import Commands, server_options, service_of
+from embedq.cli.output import Output
+from embedq.cli.tally import Tally
+from embedq.inflight import in_order
+from embedq.progress import showing
+from embedq.service import EmbeddingService
+from embedq.task import Task
+
+WATCHED = 8
+"""Tasks watched at once."""
+
+
+def add(commands: Commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("wait", help="wait until tasks end")
+    parser.add_argument("ids", nargs="+", metavar="ID")
+    server_options(parser, timeout_s=None)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code."""
+    return asyncio.run(within(args.timeout, _wait(args, Output(args.json))))
+
+
+def describe(task: Task) -> str:
+    """A task that has ended, in one line."""
+    failed = f", {task.counts.failed} failed" if task.counts.failed else ""
+    return f"{task.id} {task.status} {task.counts.completed}/{task.counts.total}{failed}"
+
+
+async def _wait(args: argparse.Namespace, output: Output) -> int:
+    async with service_of(args, output) as service:
+        total = await _total(service, args.ids)
+        with showing("waiting", total, json_lines=args.json) as progress:
+            tally = Tally(progress)
+
+            async def ended(task_id: str) -> Task:
+                return await service.wait(task_id, on_change=tally.changed)
+
+            async with aclosing(in_order(ended, args.ids, limit=WATCHED)) as tasks:
+                async for task in tasks:
+                    output.result(describe(task), task.raw)
+    return OK if tally.all_succeeded else SOME_FAILED
+
+
+async def _total(service: EmbeddingService, ids: list[str]) -> int:
+    async with aclosing(in_order(service.status, ids, limit=WATCHED)) as tasks:
+        return sum([task.counts.total async for task in tasks])

@@ -1,0 +1,22 @@
+"""What the client takes from the environment: where the server is and with which key to call it."""
+
+import os
+from pathlib import Path
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def server_url() -> str:
+    """`EMBEDQ_URL`, else the local server."""
+    return os.environ.get("EMBEDQ_URL") or DEFAULT_URL
+
+
+def api_key() -> str | None:
+    """`EMBEDQ_API_KEY`, or None. A variable and no option: arguments are visible to every user of a machine."""
+    return os.environ.get("EMBEDQ_API_KEY") or None
+
+
+def with_python_path(folder: Path) -> dict[str, str]:
+    """This process's environment with `folder` first among the places that Python imports from."""
+    inherited = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([inherited] if inherited else [])])}

@@ -1,0 +1,131 @@
+"""Everything the client raises, as one tree.
+
+EmbedqClientError
+├── UnreachableError              no answer: refused, reset, silent
+├── WaitTimeoutError              the caller's time ran out; the work goes on
+└── RefusedError                  the server answered with an error
+    ├── NotAuthenticatedError     401, 403
+    ├── NotFoundError             404, 410
+    └── UnavailableError          429, 503, after repetitions
+"""
+
+import re
+from json import JSONDecodeError
+from typing import Any, Self
+
+import httpx
+
+_INPUT = re.compile(r"\binput\[(\d+)\]")
+_GONE = 410
+
+
+class EmbedqClientError(Exception):
+    """Base of all errors of the client.
+
+    Attributes:
+        message: one or two sentences: what is wrong and what to do.
+        code: stable word for programs, the server's where there is one.
+        status: HTTP status, or None when there was no answer.
+        param: the field at fault, as in `input[3]`.
+        request_id: the server's id of the request, for its log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        status: int | None = None,
+        param: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.status = status
+        self.param = param
+        self.request_id = request_id
+
+    @property
+    def input_index(self) -> int | None:
+        """Index of the text at fault, when the server named one."""
+        found = _INPUT.match(self.param or "")
+        return int(found[1]) if found else None
+
+    def shifted(self, first: int) -> Self:
+        """The same error, with `input[i]` counted in a list in which the request's texts began at `first`."""
+
+        def moved(text: str) -> str:
+            return _INPUT.sub(lambda found: f"input[{int(found[1]) + first}]", text)
+
+        return self.reworded(moved(self.message), moved(self.param) if self.param else None)
+
+    def reworded(self, message: str, param: str | None = None) -> Self:
+        """The same error in other words."""
+        return type(self)(message, code=self.code, status=self.status, param=param, request_id=self.request_id)
+
+
+class UnreachableError(EmbedqClientError):
+    """Nothing answers at the address."""
+
+
+class WaitTimeoutError(EmbedqClientError):
+    """The time that the caller gave is over. What was submitted goes on."""
+
+
+class RefusedError(EmbedqClientError):
+    """The server answered with an error."""
+
+
+class NotAuthenticatedError(RefusedError):
+    """No API key, or a wrong one."""
+
+
+class NotFoundError(RefusedError):
+    """No such task, model or route, or the task is past its retention."""
+
+
+class UnavailableError(RefusedError):
+    """The server cannot do this now."""
+
+
+def from_response(response: httpx.Response) -> EmbedqClientError:
+    """The error that an answer with an error status means."""
+    body = _error_member(response)
+    message = body.get("message") or f"The server answered {response.status_code} without saying why."
+    kind = WaitTimeoutError if body.get("code") == "wait_timeout" else _kind(response.status_code)
+    return kind(
+        message,
+        code=body.get("code") or "unexpected_answer",
+        status=response.status_code,
+        param=body.get("param"),
+        request_id=response.headers.get("x-request-id"),
+    )
+
+
+def unexpected(response: httpx.Response, what: str) -> RefusedError:
+    """The error for a successful answer that cannot be read, probably of something else than embedq."""
+    return RefusedError(
+        f"The answer of {response.url.path} is not {what}. Is the address that of an embedq server?",
+        code="unexpected_answer",
+        status=response.status_code,
+        request_id=response.headers.get("x-request-id"),
+    )
+
+
+def _kind(status: int) -> type[RefusedError]:
+    if status in {401, 403}:
+        return NotAuthenticatedError
+    if status in {404, _GONE}:
+        return NotFoundError
+    return UnavailableError if status in {429, 503} else RefusedError
+
+
+def _error_member(response: httpx.Response) -> dict[str, Any]:
+    # A proxy on the way answers with HTML, with an empty body, or with JSON of its own.
+    try:
+        body = response.json()
+    except (JSONDecodeError, UnicodeDecodeError):
+        return {}
+    error = body.get("error") if isinstance(body, dict) else None
+    return error if isinstance(error, dict) else {}

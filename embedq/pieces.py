@@ -1,0 +1,37 @@
+"""Cuts a stream of texts into requests that the server takes. Pure."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MAX_TEXTS = 2048
+"""Texts of one request, the server's default limit."""
+MAX_BYTES = 8 * 2**20
+"""JSON bytes of one request: half of the server's default limit."""
+MAX_WAITED_BYTES = 128 * 2**10
+"""JSON bytes of one request that somebody waits for: some seconds of work on a small machine, so that its answer comes
+within the server's longest wait, and other callers get their turn in between."""
+
+
+def json_bytes(text: str) -> int:
+    """Size of a text inside a JSON body, with quotes, escapes and the comma."""
+    return len(json.dumps(text, ensure_ascii=False).encode(errors="surrogatepass")) + 1
+
+
+def cut(
+    items: Iterable[T], size: Callable[[T], int], *, max_items: int = MAX_TEXTS, max_bytes: int = MAX_BYTES
+) -> Iterator[list[T]]:
+    """The items in order, in lists within both limits. One that is too large by itself is alone in its list."""
+    piece: list[T] = []
+    used_bytes = 0
+    for item in items:
+        item_bytes = size(item)
+        if piece and (len(piece) == max_items or used_bytes + item_bytes > max_bytes):
+            yield piece
+            piece, used_bytes = [], 0
+        piece.append(item)
+        used_bytes += item_bytes
+    if piece:
+        yield piece

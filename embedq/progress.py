@@ -1,0 +1,128 @@
+"""Progress on stderr: a bar on a terminal, JSON lines for programs, now and then a plain line elsewhere."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+_PLAIN_INTERVAL_S = 10.0
+_JSON_INTERVAL_S = 1.0
+
+
+class Progress(Protocol):
+    """Told how far the work is."""
+
+    def update(self, done: int, failed: int = 0) -> None:
+        """`done` of the total are through, `failed` of them without success."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How far the work is, and how fast it goes.
+
+    Attributes:
+        total: None when it is not known.
+        rate: per second since the start.
+        eta_s: seconds to the end; None when unknown.
+    """
+
+    label: str
+    done: int
+    failed: int
+    total: int | None
+    rate: float
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to the end at this rate; None when that is unknown."""
+        return (self.total - self.done) / self.rate if self.total is not None and self.rate else None
+
+    def to_text(self) -> str:
+        """One line for people."""
+        share = f"{self.done:,}" if self.total is None else f"{self.done:,}/{self.total:,}"
+        parts = [f"{self.label} {share}", f"{self.rate:,.0f}/s"]
+        parts += [f"{self.failed:,} failed"] if self.failed else []
+        parts += [f"{self.eta_s:,.0f} s left"] if self.eta_s else []
+        return ", ".join(parts)
+
+    def to_json(self) -> str:
+        """One line for programs."""
+        fields = {
+            "event": "progress",
+            "done": self.done,
+            "failed": self.failed,
+            "total": self.total,
+            "rate": round(self.rate, 1),
+            "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
+        }
+        return json.dumps(fields)
+
+
+class Lines:
+    """Progress as lines, at most one per interval and one for the end."""
+
+    def __init__(
+        self,
+        label: str,
+        total: int | None,
+        write: Callable[[Sample], None],
+        interval_s: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._label = label
+        self._total = total
+        self._write = write
+        self._interval_s = interval_s
+        self._clock = clock
+        self._started = self._written = clock()
+        self._done = self._failed = 0
+
+    def update(self, done: int, failed: int = 0) -> None:
+        """Takes the state; writes it when it is time."""
+        self._done, self._failed = done, failed
+        if self._clock() - self._written >= self._interval_s:
+            self._written = self._clock()
+            self._write(self._sample())
+
+    def finish(self) -> None:
+        """Writes the last state."""
+        self._write(self._sample())
+
+    def _sample(self) -> Sample:
+        elapsed_s = self._clock() - self._started
+        return Sample(self._label, self._done, self._failed, self._total, self._done / elapsed_s if elapsed_s else 0.0)
+
+
+@contextmanager
+def showing(label: str, total: int | None, *, json_lines: bool, stream: TextIO | None = None) -> Iterator[Progress]:
+    """Shows progress for as long as the block runs.
+
+    Args:
+        label: what is being done, one or two words.
+        total: None when it is not known.
+        json_lines: one JSON object per line instead of a bar.
+        stream: None: stderr.
+    """
+    stream = stream or sys.stderr
+    if not json_lines and stream.isatty():
+        try:
+            # Optional (`pip install 'embedq[cli]'`), and slow to import for a command that shows no bar.
+            from embedq.progressbar import bar  # noqa: PLC0415
+        except ImportError:
+            pass
+        else:
+            with bar(label, total, stream) as shown:
+                yield shown
+            return
+    lines = Lines(
+        label,
+        total,
+        lambda sample: print(sample.to_json() if json_lines else sample.to_text(), file=stream, flush=True),
+        _JSON_INTERVAL_S if json_lines else _PLAIN_INTERVAL_S,
+    )
+    yield lines
+    lines.finish()

@@ -1,0 +1,51 @@
+"""When a call is repeated, and after how long. Pure: `transport` asks, and does the waiting."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_BUSY = frozenset({429, 503})
+_FROM_PROXIES = frozenset({408, 502, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Frozen rules. Every call of this client may be repeated: the server joins or recognises a repetition.
+
+    Attributes:
+        first_delay_s, max_delay_s: back-off, doubling, where the server does not name a time.
+        first_contact_s: how long a server that has never answered is tried.
+        unreachable_s: how long one that has answered before is tried, for example while it restarts.
+    """
+
+    first_delay_s: float = 0.25
+    max_delay_s: float = 8.0
+    first_contact_s: float = 2.0
+    unreachable_s: float = 30.0
+
+    def after_answer(self, status: int, headers: Mapping[str, str], attempt: int) -> float | None:
+        """Seconds to wait after an error answer, or None when a repetition makes no sense.
+
+        `attempt` counts from 0. `x-should-retry` overrides the status, as in OpenAI's clients; without it 409 is
+        final.
+        """
+        wish = headers.get("x-should-retry")
+        if wish == "false" or (wish != "true" and status not in _BUSY | _FROM_PROXIES):
+            return None
+        named = _seconds(headers.get("retry-after"))
+        return self.back_off_s(attempt) if named is None else named
+
+    def after_silence(self, silent_s: float, *, answered_before: bool, attempt: int) -> float | None:
+        """Seconds to wait after a failed connection, or None when the server was silent long enough."""
+        patience_s = self.unreachable_s if answered_before else self.first_contact_s
+        delay_s = self.back_off_s(attempt)
+        return delay_s if silent_s + delay_s <= patience_s else None
+
+    def back_off_s(self, attempt: int) -> float:
+        """Doubling delay in seconds."""
+        # The exponent is bounded, or a long outage ends in an OverflowError.
+        return min(self.max_delay_s, self.first_delay_s * 2.0 ** min(attempt, 32))
+
+
+def _seconds(value: str | None) -> float | None:
+    # The other form of Retry-After, a date, is not what this server sends; back-off serves for it.
+    return float(value) if value is not None and value.isascii() and value.isdigit() else None

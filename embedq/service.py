@@ -1,0 +1,249 @@
+"""`EmbeddingService`: the drop-in for an in-process service around `SentenceTransformer`, over HTTP."""
+
+import asyncio
+import math
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self, TypedDict, Unpack
+from urllib.parse import quote
+
+import httpx
+
+from embedq import environment
+from embedq.answers import Vectors, read_array, read_embeddings, read_item_errors, read_model, read_task
+from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
+from embedq.inflight import in_order
+from embedq.pieces import MAX_WAITED_BYTES, cut, json_bytes
+from embedq.task import ItemError, Task
+from embedq.transport import Call, RetryListener, Transport
+
+LONGEST_WAIT_S = 55.0
+"""How long one request may be held back by the server: its own limit, and below the idle limit of usual proxies."""
+REQUESTS_IN_FLIGHT = 4
+_PAUSE_BETWEEN_POLLS_S = 0.1
+
+
+class EncodingOptions(TypedDict, total=False):
+    """What changes the vector of a text. Absent means the server's default."""
+
+    dimensions: int
+    """Cut the vector to this length (Matryoshka models) and normalise again."""
+    normalize: bool
+    """Length 1; default true."""
+    truncate: bool
+    """Cut texts that are too long for the model; default true. False: such a text fails."""
+    prompt_name: str
+    """One of the model's prompts, put before each text."""
+
+
+class ModelInfo(TypedDict):
+    """What an in-process service tells about its model."""
+
+    model_name: str
+    device: str
+    embedding_size: int
+
+
+class EmbeddingService:
+    """Asynchronous client of one embedq server. Belongs to one event loop; close it, or use it in `async with`.
+
+    Args:
+        url: address of the server; None: `EMBEDQ_URL`, else http://127.0.0.1:8000.
+        api_key: None: `EMBEDQ_API_KEY`, else calls go without one.
+        model: name under which the server serves it; None: the server's own.
+        timeout_s: longest time one call may take, repetitions included. `get_embeddings` of many texts makes several
+            calls.
+        on_retry: told of each repetition: the reason, and the seconds until it happens.
+
+    Every method raises `EmbedqClientError`: `UnreachableError`, `WaitTimeoutError`, or a kind of `RefusedError`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        model: str | None = None,
+        timeout_s: float = 600.0,
+        *,
+        on_retry: RetryListener | None = None,
+    ) -> None:
+        self.url = url or environment.server_url()
+        self.model = model
+        self.timeout_s = timeout_s
+        self._transport = Transport(self.url, api_key=api_key or environment.api_key(), on_retry=on_retry)
+        self._model_info: ModelInfo | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections. Submitted tasks go on."""
+        await self._transport.aclose()
+
+    # ---- the drop-in -------------------------------------------------------------------------------------------------
+
+    async def get_embedding(self, text: str, **options: Unpack[EncodingOptions]) -> list[float]:
+        """The vector of one text."""
+        return (await self._embed([text], options))[0]
+
+    async def get_embeddings(self, texts: Sequence[str], **options: Unpack[EncodingOptions]) -> list[list[float]]:
+        """The vectors of the texts, in order; `[]` for `[]`.
+
+        Any number of texts: they travel in requests of bounded size, a few at a time.
+
+        Raises:
+            RefusedError: a text cannot be encoded; `input_index` says which. No partial results here: `submit`
+                gives each text its own outcome.
+        """
+        if isinstance(texts, str):
+            raise TypeError("get_embeddings takes a list of texts; get_embedding takes one")
+        vectors: list[list[float]] = []
+        pieces = cut(enumerate(texts), lambda item: json_bytes(item[1]), max_bytes=MAX_WAITED_BYTES)
+
+        async def embed(piece: list[tuple[int, str]]) -> list[list[float]]:
+            try:
+                return await self._embed([text for _, text in piece], options)
+            except EmbedqClientError as error:
+                raise error.shifted(piece[0][0]) from error
+
+        async with aclosing(in_order(embed, pieces, limit=REQUESTS_IN_FLIGHT)) as results:
+            async for result in results:
+                vectors += result
+        return vectors
+
+    async def get_model_info(self) -> ModelInfo:
+        """Name, device and vector size of the model. Asked once and remembered.
+
+        Raises:
+            NotFoundError: the server does not know the model.
+            UnavailableError: no worker has loaded a model yet.
+        """
+        if self._model_info is None:
+            name = f"/{quote(self.model)}" if self.model is not None else ""
+            entry = read_model(await self._call(Call("GET", f"/v1/models{name}"))) or {}
+            if entry.get("dimension") is None:
+                message = "No worker has loaded a model yet; `embedq doctor` says what is missing."
+                raise UnavailableError(message, code="not_ready")
+            self._model_info = ModelInfo(
+                model_name=entry["id"], device=str(entry.get("device")), embedding_size=entry["dimension"]
+            )
+        return self._model_info
+
+    async def clear_cache(self) -> None:
+        """Forgets what was remembered about the model. Vectors are never cached here."""
+        self._model_info = None
+
+    # ---- tasks -------------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        texts: str | Sequence[str],
+        *,
+        lane: str = "online",
+        metadata: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[EncodingOptions],
+    ) -> Task:
+        """Hands texts over as one task and returns at once; at most 2,048 texts and 16 MiB by default.
+
+        A repetition after a lost answer never doubles the work: each call carries an idempotency key.
+
+        Args:
+            texts: one or several, none of them empty.
+            metadata: up to 16 pairs that come back with the task.
+            lane: `online` when somebody waits, `bulk` otherwise.
+            deadline_s: the task ends as `expired` when it has not finished by then.
+            idempotency_key: of the caller's own, when it may call again after a crash with the same texts.
+        """
+        optional = {"model": self.model, "metadata": metadata, "deadline_s": deadline_s}
+        body = {"input": texts if isinstance(texts, str) else list(texts), "lane": lane, **options}
+        body |= {name: value for name, value in optional.items() if value is not None}
+        key = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return read_task(await self._call(Call("POST", "/v1/tasks", body=body, headers=key)))
+
+    async def status(self, task_id: str) -> Task:
+        """The task as it is now."""
+        return read_task(await self._call(Call("GET", _path(task_id))))
+
+    async def wait(
+        self, task_id: str, timeout_s: float | None = None, *, on_change: Callable[[Task], None] | None = None
+    ) -> Task:
+        """The task at its end, whatever end that is.
+
+        Args:
+            task_id: from `submit`.
+            timeout_s: None: for ever.
+            on_change: called with the task now and after changes, about ten times a second at most.
+
+        Raises:
+            WaitTimeoutError: it has not ended in time.
+        """
+        deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
+        # Whoever wants changes needs a first state; others are held back from the start and answered at the end.
+        task = await (self.status(task_id) if on_change else self._held(task_id, timeout_s))
+        while True:
+            if on_change:
+                on_change(task)
+            if task.ended:
+                return task
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise WaitTimeoutError(
+                    f"{task_id} has not ended after {timeout_s:g} s; it goes on.", code="wait_timeout"
+                )
+            await asyncio.sleep(min(_PAUSE_BETWEEN_POLLS_S, left_s))
+            task = await self._held(task_id, left_s, seen=task if on_change else None)
+
+    async def result(self, task_id: str) -> Vectors:
+        """The vectors of a task that has ended: float32 [n, dimension], a row of NaN for a text that failed.
+
+        Raises:
+            WaitTimeoutError, RefusedError: it has not ended within `timeout_s`.
+        """
+        call = Call("GET", _path(task_id, "/result"), headers={"Accept": "application/x-npy"})
+        return read_array(await self._call(call))
+
+    async def item_errors(self, task_id: str) -> dict[int, ItemError]:
+        """Why texts of an ended task have no vector: index -> error. Empty when all have one."""
+        call = Call("GET", _path(task_id, "/result"), params={"encoding_format": "base64"})
+        return read_item_errors(await self._call(call))
+
+    async def cancel(self, task_id: str) -> Task:
+        """Ends a task; texts that were finished keep their vectors.
+
+        Raises:
+            RefusedError: it had ended otherwise before.
+        """
+        return read_task(await self._call(Call("POST", _path(task_id, "/cancel"))))
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    async def _call(self, call: Call) -> httpx.Response:
+        return await self._transport.call(call, timeout_s=self.timeout_s)
+
+    async def _embed(self, texts: list[str], options: EncodingOptions) -> list[list[float]]:
+        body: dict[str, Any] = {"input": texts, "encoding_format": "base64", **options}
+        if self.model is not None:
+            body["model"] = self.model
+        # The server joins an equal request to the one under way, so a repetition does not double the work.
+        response = await self._call(Call("POST", "/v1/embeddings", body=body, wait_s=LONGEST_WAIT_S))
+        return read_embeddings(response, len(texts))
+
+    async def _held(self, task_id: str, left_s: float | None, *, seen: Task | None = None) -> Task:
+        """The task after the server held the request back: until its end, or, with `seen`, until it differs."""
+        wait_s = LONGEST_WAIT_S if left_s is None else min(LONGEST_WAIT_S, left_s)
+        headers = {"If-None-Match": seen.etag} if seen and seen.etag else {}
+        call = Call("GET", _path(task_id), headers=headers, wait_s=wait_s)
+        response = await self._transport.call(call, timeout_s=wait_s + self.timeout_s)
+        return seen if seen and response.status_code == httpx.codes.NOT_MODIFIED else read_task(response)
+
+
+def _path(task_id: str, below: str = "") -> str:
+    # Quoted, so that whatever is passed as an id cannot reach another route.
+    return f"/v1/tasks/{quote(task_id, safe='')}{below}"
