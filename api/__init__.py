@@ -1,1 +1,1 @@
-"""The web tier: HTTP in, ledger operations, HTTP out. It never loads torch."""
+"""The web tier: HTTP in, HTTP out. It starts without torch and never computes a vector."""

@@ -1,0 +1,97 @@
+"""`python -m api`: one web tier process. Exits 78 when the configuration cannot be used."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import uvicorn
+
+from api.app import create_app
+from api.services import Services
+from tasks.errors import RedisUnavailable, SchemaMismatch
+from tasks.ledger import AsyncLedger, operations
+from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
+
+_log = logging.getLogger("api")
+_GRACE_S = 5
+"""Time that running requests get at a stop; those that only wait are sent home at once."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which at a stop first sends those home who wait: they would hold it for up to a minute."""
+
+    def __init__(self, config: uvicorn.Config, services: Services) -> None:
+        super().__init__(config)
+        self._services = services
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stops serving."""
+        self._services.hub.close()
+        await super().shutdown(sockets)
+
+
+def main() -> int:
+    """Serves until SIGTERM or SIGINT; the exit code."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        settings = load_settings()
+        logging.getLogger().setLevel(settings.log_level.upper())
+        settings.require_safe_bind()
+        asyncio.run(_check_schema(settings.redis_url))
+    except (SettingsError, SchemaMismatch) as error:
+        sys.stderr.write(f"{error}\n")
+        return CONFIGURATION_EXIT_CODE
+    return _serve(settings)
+
+
+def _serve(settings: Settings) -> int:
+    app = create_app(settings)
+    services: Services = app.state.services
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,  # the root logger is set up already
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,  # above the 60 s of common proxies, so that they never reuse a closed connection
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    # uvicorn raises the signals that stopped it once more at its end; unhandled, SIGTERM would look like a crash.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        Server(config, services).run()
+    except SystemExit as stop:
+        if stop.code:
+            raise  # the address is in use, says the log
+    if services.watchdog.mismatch is not None:
+        sys.stderr.write(f"{services.watchdog.mismatch}\n")
+        return CONFIGURATION_EXIT_CODE
+    return 0
+
+
+async def _check_schema(redis_url: str) -> None:
+    ledger = AsyncLedger.connect(redis_url)
+    try:
+        await ledger.run(operations.check_schema())
+    except RedisUnavailable:
+        _log.warning("Redis does not answer; serving anyway, submissions are refused until it does")
+    finally:
+        await ledger.close()
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

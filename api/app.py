@@ -1,0 +1,34 @@
+"""The application: routes, error handlers and the outermost layer around the services of one process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from api import errors
+from api.edge import Edge
+from api.openapi import describe
+from api.routes import embeddings, health, models, tasks
+from api.services import Services
+from worker_config.settings import Settings
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too."""
+    services = Services.build(settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        background = await services.start()
+        yield
+        await services.stop(background)
+
+    # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
+    app = FastAPI(lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
+    app.state.services = services
+    for family in (embeddings, tasks, models, health):
+        app.include_router(family.router)
+    errors.install(app)
+    app.add_middleware(Edge, metrics=services.metrics)
+    describe(app)
+    return app

@@ -1,0 +1,57 @@
+"""The bell: one data-free Celery message that tells a worker of a model to look into the ledger."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from celery import Celery
+
+from worker_config.celery_app import DRAIN_TASK, bell_queue
+
+_log = logging.getLogger(__name__)
+_THREADS = 2
+
+
+class Bell:
+    """Sends bells off the event loop. A bell that cannot be sent is left to the watchdog, which rings again.
+
+    Args:
+        celery: the app whose broker carries the bells.
+        count: called with the model and whether the bell went out.
+    """
+
+    def __init__(self, celery: Celery, count: Callable[[str, bool], None]) -> None:
+        self._celery = celery
+        self._count = count
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="bell")
+        self._failing = False
+
+    def ring(self, model: str) -> None:
+        """Sends one bell to the workers of `model`, later and elsewhere; returns at once and never raises."""
+        self._pool.submit(self._send, model)
+
+    def warm_up(self) -> None:
+        """Loads what the first bell would load, in a thread."""
+        self._pool.submit(self._load)
+
+    def close(self) -> None:
+        """Waits for bells on their way and closes the connections to the broker."""
+        self._pool.shutdown(cancel_futures=True)
+        self._celery.close()
+
+    def _load(self) -> None:
+        # The transport is imported and the queues are built on first use, which costs tens of milliseconds.
+        _ = self._celery.amqp.queues
+        _ = self._celery.producer_pool
+
+    def _send(self, model: str) -> None:
+        try:
+            self._celery.send_task(DRAIN_TASK, queue=bell_queue(model), ignore_result=True)
+        except Exception as error:  # noqa: BLE001 - kombu raises whatever its transport raises; nobody reads this future
+            self._count(model, False)
+            if not self._failing:
+                _log.warning("the bell of %s was not sent (%s); the watchdog rings again", model, type(error).__name__)
+            self._failing = True
+            return
+        self._count(model, True)
+        self._failing = False

@@ -1,0 +1,115 @@
+"""Reading a request body: bounded, JSON, and precise about what is wrong with it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+
+from api.failures import CallerGone
+from tasks.errors import BodyTooLarge, EmbedqError, InvalidJSON, InvalidType, InvalidUnicode, UnsupportedMediaType
+
+_SURROGATE_SEARCH_BYTES = 2**20
+"""Above this a lone surrogate is reported by line and column only: finding its field holds the interpreter lock."""
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The whole body of a request that says it is JSON.
+
+    Raises:
+        UnsupportedMediaType: it says otherwise. A missing type counts: a web page could send such a request unasked.
+        BodyTooLarge: it is longer than `max_bytes`; what is over the limit is never kept.
+        CallerGone: the client closed the connection first.
+    """
+    _require_json(request.headers.get("content-type", ""))
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise CallerGone from None
+    return b"".join(chunks)
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in `body`.
+
+    Raises:
+        InvalidJSON: it is not JSON, or nested too deeply; with line and column.
+        InvalidUnicode: it is not UTF-8, or a string holds a lone surrogate; with the field.
+        InvalidType: it is JSON and not an object.
+    """
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise _diagnosis(body, error) from None
+    if not isinstance(parsed, dict):
+        raise InvalidType('The body must be a JSON object such as {"input": "some text"}.')
+    return parsed
+
+
+def _require_json(content_type: str) -> None:
+    media = content_type.partition(";")[0].strip().lower()
+    if media != "application/json" and not (media.startswith("application/") and media.endswith("+json")):
+        raise UnsupportedMediaType("Send JSON with the header `Content-Type: application/json`.")
+
+
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"The body is larger than {max_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES). "
+        f"Send fewer texts per request, or a file to /v1/batches."
+    )
+
+
+def _diagnosis(body: bytes, error: orjson.JSONDecodeError) -> EmbedqError:
+    if not body.strip():
+        return InvalidJSON("The body is empty; a JSON object is needed.")
+    try:
+        body.decode()
+    except UnicodeDecodeError as bad:
+        return InvalidUnicode(f"The body is not valid UTF-8 (byte {bad.start}). Encode it as UTF-8.")
+    where = f"line {error.lineno} column {error.colno}"
+    if "surrogate" in error.msg:
+        param = _surrogate_path(body)
+        return InvalidUnicode(f"{param or 'A string'} holds half of a surrogate pair ({where}).", param=param)
+    return InvalidJSON(f"The body is not valid JSON: {error.msg} ({where}).")
+
+
+def _surrogate_path(body: bytes) -> str | None:
+    if len(body) > _SURROGATE_SEARCH_BYTES:
+        return None
+    try:
+        parsed = json.loads(body)  # unlike orjson it lets lone surrogates pass, so that they can be found
+    except (ValueError, RecursionError):
+        return None
+    return next((path for path, text in _strings(parsed, "") if not _encodable(text)), None)
+
+
+def _strings(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _strings(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if not _encodable(name):
+                yield path, name
+                continue
+            yield from _strings(item, f"{path}.{name}" if path else name)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

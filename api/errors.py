@@ -1,0 +1,48 @@
+"""The one place that turns an exception into a response. Routes raise and never format."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.failures import CallerGone
+from api.problem import problem
+from tasks.errors import EmbedqError, InternalError, MethodNotAllowed, RouteNotFound
+
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's number. Nobody receives it; it shows in the metrics."""
+
+
+def install(app: FastAPI) -> None:
+    """Registers the handlers. What they do not know becomes a 500 in `api.edge`."""
+    app.add_exception_handler(EmbedqError, _ours)
+    app.add_exception_handler(HTTPException, _routing)
+    app.add_exception_handler(CallerGone, _gone)
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    return problem(cast("EmbedqError", error), instance=request.url.path)
+
+
+async def _routing(request: Request, error: Exception) -> Response:
+    raised = cast("HTTPException", error)
+    response = problem(_translated(raised, request), instance=request.url.path)
+    headers: Mapping[str, str] = raised.headers or {}
+    response.headers.update(headers)  # a 405 names the allowed methods
+    return response
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+def _translated(error: HTTPException, request: Request) -> EmbedqError:
+    where = f"{request.method} {request.url.path}"
+    if error.status_code == RouteNotFound.status:
+        return RouteNotFound(f"There is no {where}. See /openapi.json for what there is.")
+    if error.status_code == MethodNotAllowed.status:
+        return MethodNotAllowed(f"{where} is not possible; the Allow header names the methods that are.")
+    return InternalError("Something unexpected happened while the request was routed.")

@@ -1,0 +1,156 @@
+"""Who waits for which task. One subscription per process carries the news of all tasks to the requests that wait.
+
+Publishing is at-most-once, so every few seconds, and after a reconnect, all awaited tasks are read in one call.
+Register, then submit or read, then wait: in that order no answer can slip through.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from api.waiter import Waiter
+from tasks.errors import EmbedqError
+from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Task, operations
+
+_log = logging.getLogger(__name__)
+
+CATCH_UP_S = 5.0
+_READ_AT_ONCE = 500
+"""Tasks per call while catching up: one script must not hold Redis for long."""
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
+
+
+class Hub:
+    """The waiting requests of this process, by task."""
+
+    def __init__(self, ledger: AsyncLedger) -> None:
+        self._ledger = ledger
+        self._waiters: dict[str, set[Waiter]] = {}
+        self._closing = False
+        self.subscribed = asyncio.Event()
+
+    @property
+    def waiting_requests(self) -> int:
+        """How many requests wait at this moment."""
+        return sum(len(group) for group in self._waiters.values())
+
+    @contextmanager
+    def waiting(self, task_id: str, *, version: int | None = None) -> Iterator[Waiter]:
+        """A registered waiter. Enter before submitting or reading, so that nothing is missed in between."""
+        waiter = Waiter(task_id, version)
+        group = self._waiters.setdefault(task_id, set())
+        group.add(waiter)
+        if self._closing:
+            waiter.dismiss()
+        try:
+            yield waiter
+        finally:
+            group.discard(waiter)
+            if not group and self._waiters.get(task_id) is group:
+                del self._waiters[task_id]
+
+    def awaited_by_others(self, waiter: Waiter) -> bool:
+        """Whether another request of this process waits for the same task."""
+        return len(self._waiters.get(waiter.task_id, ())) > 1
+
+    def close(self) -> None:
+        """Sends everybody who waits home: the server stops."""
+        self._closing = True
+        for group in self._waiters.values():
+            for waiter in group:
+                waiter.dismiss()
+
+    async def run(self) -> None:
+        """Listens for ever; reconnects with growing pauses, and logs an outage once."""
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            try:
+                await self._listen()
+            except (RedisError, OSError) as error:
+                if self.subscribed.is_set() or backoff_s == _FIRST_BACKOFF_S:
+                    _log.warning("no subscription to task changes (%s); trying again", type(error).__name__)
+                backoff_s = _FIRST_BACKOFF_S * 2 if self.subscribed.is_set() else min(2 * backoff_s, _MAX_BACKOFF_S)
+                self.subscribed.clear()
+                await asyncio.sleep(backoff_s)
+
+    async def _listen(self) -> None:
+        async with self._ledger.client.pubsub() as subscription:
+            await subscription.subscribe(CHANGED_CHANNEL)
+            await _Session(subscription, self).run()
+
+    async def catch_up(self) -> None:
+        """Reads every awaited task and wakes those who missed something."""
+        awaited = list(self._waiters)
+        for start in range(0, len(awaited), _READ_AT_ONCE):
+            ids = awaited[start : start + _READ_AT_ONCE]
+            tasks = await self._ledger.run(operations.read_tasks(ids))
+            for task_id, task in zip(ids, tasks, strict=True):
+                self._compare(task_id, task)
+
+    def _compare(self, task_id: str, task: Task | None) -> None:
+        if task is None or task.state.terminal:
+            self._tell_ended(task_id)
+            return
+        for waiter in self._waiters.get(task_id, ()):
+            if waiter.version is not None and waiter.version != task.version:
+                waiter.wake()
+
+    def heard(self, message: bytes) -> None:
+        """Wakes the waiters of one message: ids of ended tasks, a bar, ids of tasks that changed otherwise."""
+        if not self._waiters:
+            return
+        ended, _, others = message.decode().partition("|")
+        for task_id in ended.split():
+            self._tell_ended(task_id)
+        for task_id in others.split():
+            for waiter in self._waiters.get(task_id, ()):
+                if waiter.version is not None:
+                    waiter.wake()
+
+    def _tell_ended(self, task_id: str) -> None:
+        for waiter in self._waiters.get(task_id, ()):
+            waiter.ended = True
+            waiter.wake()
+
+
+class _Session:
+    """One subscription from its confirmation to its loss."""
+
+    def __init__(self, subscription: PubSub, hub: Hub) -> None:
+        self._subscription = subscription
+        self._hub = hub
+        self._unanswered_ping = False
+        self._due = time.monotonic()
+
+    async def run(self) -> None:
+        """Passes messages on until the connection fails (`RedisError`)."""
+        while True:
+            message = await self._subscription.get_message(timeout=max(0.0, self._due - time.monotonic()))
+            match message:
+                case {"type": "message", "data": bytes(data)}:
+                    self._hub.heard(data)
+                case {"type": "subscribe"}:
+                    self._hub.subscribed.set()
+                    self._due = time.monotonic()  # what was published before is caught up with now
+                case {"type": "pong"}:
+                    self._unanswered_ping = False
+            if time.monotonic() >= self._due:
+                await self._maintain()
+
+    async def _maintain(self) -> None:
+        self._due = time.monotonic() + CATCH_UP_S
+        if self._unanswered_ping:
+            # A half-open connection delivers nothing and breaks only when something is sent.
+            raise ConnectionError("the subscription does not answer")
+        if self._hub.subscribed.is_set():
+            self._unanswered_ping = True
+            await self._subscription.ping()
+        try:
+            await self._hub.catch_up()
+        except EmbedqError:
+            _log.warning("could not catch up with awaited tasks; trying again in %.0f s", CATCH_UP_S)

@@ -1,0 +1,55 @@
+"""Long polling: a status that is answered when there is news."""
+
+import time
+
+from starlette.requests import Request
+
+from api.departure import watched
+from api.failures import CallerGone
+from api.lookup import own_task
+from api.render import etag
+from api.services import Services
+from api.waiter import Waiter
+from tasks.ledger import Task
+
+_UNSEEN = 0
+"""A version no task has: news that comes while the task is being read is not lost."""
+
+
+def matches(known: str | None, task: Task) -> bool:
+    """Whether an `If-None-Match` header names the present version of the task."""
+    if known is None:
+        return False
+    return any(tag.strip().removeprefix("W/") in {etag(task), "*"} for tag in known.split(","))
+
+
+async def next_state(services: Services, request: Request, task_id: str, wait_s: float) -> Task:
+    """The task at its end, or after `wait_s`; with `If-None-Match`, at the first change since that version.
+
+    Raises:
+        CallerGone: the client left first.
+        RequestError, RedisUnavailable: as `own_task` does.
+    """
+    known = request.headers.get("if-none-match")
+    with services.hub.waiting(task_id, version=None if known is None else _UNSEEN) as waiter:
+        task = await own_task(services, request, task_id)
+        if task.state.terminal or wait_s <= 0 or (known is not None and not matches(known, task)):
+            return task
+        with watched(request, waiter):
+            return await _changed(services, request, task, waiter, time.monotonic() + wait_s)
+
+
+async def _changed(services: Services, request: Request, task: Task, waiter: Waiter, end: float) -> Task:
+    seen = task.version
+    any_change = waiter.version is not None
+    while not task.state.terminal and not waiter.dismissed:
+        if any_change:
+            waiter.version = task.version
+        if not await waiter.changed(end - time.monotonic()):
+            return task
+        if waiter.gone:
+            raise CallerGone
+        task = await own_task(services, request, task.id)
+        if any_change and task.version != seen:
+            return task
+    return task

@@ -1,0 +1,26 @@
+"""Finding a task for its owner. Whoever else asks learns no more than that there is no such task."""
+
+from starlette.requests import Request
+
+from api.services import Services
+from tasks.errors import TaskNotFound
+from tasks.ledger import Task, operations
+from tasks.ledger.ids import created_ms, missing
+
+
+async def own_task(services: Services, request: Request, task_id: str) -> Task:
+    """The task, if it belongs to the caller.
+
+    Raises:
+        TaskNotFound, TaskGone: the ledger does not hold it, or holds it for somebody else.
+        Unauthenticated: nobody known calls.
+    """
+    owner = services.owner(request)
+    task = None
+    if created_ms(task_id) is not None:  # otherwise it cannot be an id of ours, and Redis need not be asked
+        task = await services.ledger.run(operations.read_task(task_id))
+    if task is None:
+        raise missing(task_id, services.settings.result_ttl_s)
+    if task.owner != owner:
+        raise TaskNotFound("No task has this id. Use the id from the answer to POST /v1/tasks.", param="id")
+    return task

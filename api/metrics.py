@@ -1,0 +1,73 @@
+"""Metrics of this process. Those about queues and workers are in `api.queue_metrics`."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from tasks.ledger import Submission
+
+_LATENCIES_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_STALLS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5)
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Metrics:
+    """All series of one process, in a registry of its own so that two apps in one process do not mix."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = Counter(
+            "embedq_http_requests", "Requests served.", ["method", "route", "status"], registry=self._registry
+        )
+        self._latency = Histogram(
+            "embedq_http_request_seconds",
+            "Time to the last byte of the answer, waiting included.",
+            ["route"],
+            buckets=_LATENCIES_S,
+            registry=self._registry,
+        )
+        self._tasks = Counter("embedq_submitted_tasks", "Tasks stored.", ["model", "lane"], registry=self._registry)
+        self._items = Counter("embedq_submitted_items", "Texts in them.", ["model", "lane"], registry=self._registry)
+        self._joined = Counter(
+            "embedq_joined_requests", "Requests that found an earlier task.", ["model"], registry=self._registry
+        )
+        self._bells = Counter("embedq_bells", "Bell messages sent.", ["model"], registry=self._registry)
+        self._lost_bells = Counter(
+            "embedq_bell_failures", "Bell messages that could not be sent.", ["model"], registry=self._registry
+        )
+        stalls = Histogram(
+            "embedq_loop_stall_seconds",
+            "By how much a tick of the event loop came late.",
+            buckets=_STALLS_S,
+            registry=self._registry,
+        )
+        self.stalled = stalls.observe
+        """Takes the seconds of one stall."""
+
+    def served(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Counts one request. Status 0: nothing was answered."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._latency.labels(route).observe(seconds)
+
+    def submitted(self, submission: Submission, *, joined: bool) -> None:
+        """Counts a task that the ledger took, or a request that joined an earlier one."""
+        if joined:
+            self._joined.labels(submission.model).inc()
+            return
+        self._tasks.labels(submission.model, submission.lane.value).inc()
+        self._items.labels(submission.model, submission.lane.value).inc(sum(unit.items for unit in submission.units))
+
+    def rang(self, model: str, sent: bool) -> None:
+        """Counts one bell."""
+        (self._bells if sent else self._lost_bells).labels(model).inc()
+
+    def add(self, collector: Collector) -> None:
+        """Adds series that are computed when they are read."""
+        self._registry.register(collector)
+
+    def render(self) -> bytes:
+        """All series in Prometheus's text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,79 @@
+"""The OpenAPI document: what the routes cannot say of themselves because they read their bodies by hand."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from api.answers import Problem
+from api.problem import MEDIA_TYPE
+from tasks import errors
+
+_BODY_ERRORS = (errors.RequestError, errors.BodyTooLarge, errors.UnsupportedMediaType, errors.IdempotencyConflict)
+_TASK_ERRORS = (errors.TaskNotFound, errors.TaskGone)
+_REF = {"$ref": "#/components/schemas/Problem"}
+
+
+def json_body(kind: type[BaseModel]) -> dict[str, Any]:
+    """`openapi_extra` of a route whose JSON body is a `kind`."""
+    schema = kind.model_json_schema()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def query(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    """`openapi_extra` of a route with one optional query parameter."""
+    return {
+        "parameters": [{"name": name, "in": "query", "required": False, "schema": schema, "description": description}]
+    }
+
+
+def describe(app: FastAPI) -> None:
+    """Makes `/openapi.json` complete: every route's errors in the form they really have."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title="embedq",
+        version="0.1.0",
+        summary="Text embeddings off the web tier.",
+        routes=app.routes,
+    )
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(problem.pop("$defs"))
+    schemas["Problem"] = problem
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for kind in _errors_of(path, method):
+                operation["responses"].setdefault(str(kind.status), _response(kind))
+            operation["responses"].pop("422" if "requestBody" not in operation else "", None)
+    return document
+
+
+def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
+    if path.startswith("/health/live") or path == "/metrics":
+        return ()
+    if path.startswith("/health"):
+        return (errors.NotReady,)
+    found: tuple[type[errors.EmbedqError], ...] = (errors.Unauthenticated, errors.RedisUnavailable)
+    if "{task_id}" in path:
+        found += _TASK_ERRORS
+        if path.endswith(("result", "cancel")):
+            found += (errors.TaskNotFinished,)
+    elif method == "post":
+        found += (*_BODY_ERRORS, errors.ModelNotFound)
+    elif "{model_id" in path:
+        found += (errors.ModelNotFound,)
+    return found
+
+
+def _response(kind: type[errors.EmbedqError]) -> dict[str, Any]:
+    return {"description": kind.title, "content": {MEDIA_TYPE: {"schema": _REF}}}

@@ -1,0 +1,92 @@
+"""What the web tier knows about models and queues: the last overview of the ledger, at most about a second old."""
+
+import math
+from collections.abc import Mapping
+
+from tasks.errors import ModelNotFound, RedisUnavailable
+from tasks.ledger import Admission, Lane, ModelEntry, ModelOverview
+from worker_config.settings import Settings
+
+MAX_RETRY_AFTER_S = 120
+"""Above this openai-python gives up at once instead of waiting."""
+DEFAULT_RATE = 4000.0
+"""Estimated tokens per second, while no worker has ever reported a speed."""
+UNKNOWN_MODEL_MAX_TOKENS = 512
+"""Assumed of a model that no worker has loaded yet; it only prices items."""
+
+
+class Registry:
+    """Models by served name. Outlives workers: a model that was ever served is known, and so is the configured one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.own_model = settings.served_model_name
+        self.overviews: Mapping[str, ModelOverview] = {}
+        self.redis_up = False
+        self._seen = False
+
+    def update(self, overviews: Mapping[str, ModelOverview]) -> None:
+        """Takes in what the ledger said just now."""
+        self.overviews = overviews
+        self.redis_up = self._seen = True
+
+    def lost(self) -> None:
+        """Redis did not answer; the last overview stays."""
+        self.redis_up = False
+
+    def names(self) -> list[str]:
+        """All known models, the configured one first."""
+        return [self.own_model, *(name for name in sorted(self.overviews) if name != self.own_model)]
+
+    def resolve(self, name: str | None) -> str:
+        """The served name for what a request calls its model; without a name the configured one.
+
+        Raises:
+            ModelNotFound: nobody has ever served it here.
+            RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
+        """
+        if name is None or name == self.own_model or name in self.overviews:
+            return name or self.own_model
+        if not self._seen:
+            raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=2)
+        raise ModelNotFound(f"There is no model {name!r} here. GET /v1/models lists those there are.", param="model")
+
+    def entry(self, model: str) -> ModelEntry | None:
+        """What a worker said of the model; None when none has loaded it yet."""
+        overview = self.overviews.get(model)
+        return overview.entry if overview else None
+
+    def live_workers(self) -> dict[str, int]:
+        """Number of workers that beat, by model; models without any are left out."""
+        return {name: len(o.workers) for name, o in self.overviews.items() if o.workers}
+
+    def max_tokens(self, model: str) -> int:
+        """The most tokens the model reads of one text."""
+        entry = self.entry(model)
+        return entry.max_tokens if entry else UNKNOWN_MODEL_MAX_TOKENS
+
+    def unit_cost(self, model: str) -> int:
+        """Estimated tokens that one unit may hold: what one worker does in `claim_s`, within the configured limit."""
+        overview = self.overviews.get(model)
+        workers = max(1, len(overview.workers)) if overview else 1
+        return max(1, min(self._settings.unit_max_tokens, int(self._settings.claim_s * self._rate(model) / workers)))
+
+    def admission(self, lane: Lane) -> Admission:
+        """The limits that SUBMIT checks for a task of this lane."""
+        s = self._settings
+        return Admission(
+            max_backlog_s=s.max_backlog_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
+            default_rate=DEFAULT_RATE,
+            max_backlog_bytes=s.max_backlog_bytes,
+            max_memory_percent=s.max_redis_memory_percent,
+        )
+
+    def retry_after_s(self, model: str, lane: Lane) -> int:
+        """Seconds until what is queued in the lane should be done, 1 to 120."""
+        overview = self.overviews.get(model)
+        backlog = overview.backlog_cost[lane] if overview else 0
+        return max(1, min(MAX_RETRY_AFTER_S, math.ceil(backlog / self._rate(model))))
+
+    def _rate(self, model: str) -> float:
+        overview = self.overviews.get(model)
+        return (overview.rate if overview else None) or DEFAULT_RATE

@@ -1,0 +1,44 @@
+"""OpenAI's embeddings call: synchronous over the queue, or a task for callers who prefer not to wait."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api import vectors
+from api.answers import EmbeddingList, Task
+from api.body import read_body
+from api.intake import accept
+from api.offload import offload
+from api.openapi import json_body
+from api.prefer import patience_s, preference
+from api.schemas import EmbeddingsBody
+from api.services import Services
+from api.synchronous import encode_now
+
+router = APIRouter(tags=["embeddings"])
+
+
+@router.post(
+    "/v1/embeddings",
+    responses={200: {"model": EmbeddingList}, 202: {"model": Task, "description": "With `Prefer: respond-async`."}},
+    openapi_extra=json_body(EmbeddingsBody),
+)
+@router.post("/v1/embeddings/", include_in_schema=False)
+@router.post("/embeddings", include_in_schema=False)
+@router.post("/embeddings/", include_in_schema=False)
+async def create_embeddings(request: Request) -> Response:
+    """Vectors for one text or several, in input order. One failed text fails the request."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    wishes = preference(request.headers)
+    body = await read_body(request, services.settings.max_body_bytes)
+    if wishes.respond_async:
+        key = request.headers.get("idempotency-key")
+        task = await offload(len(body), services.drafter.openai_task, body, owner=owner, idempotency_key=key)
+        response = await accept(services, task)
+        response.headers["preference-applied"] = "respond-async"
+        return response
+    wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)
+    submission, base64 = await offload(len(body), services.drafter.synchronous, body, owner=owner, wait_s=wait_s)
+    result = await encode_now(services, request, submission, wait_s)
+    content = await offload(vectors.size_bytes(result), vectors.embedding_list, result, base64=base64)
+    return Response(content, media_type="application/json")

@@ -1,0 +1,54 @@
+"""The models: OpenAI's list, with what a worker said of each."""
+
+import time
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.answers import Model, ModelList
+from api.registry import Registry
+from api.services import Services
+
+router = APIRouter(tags=["models"])
+
+_JSON = "application/json"
+_STARTED_AT = int(time.time())
+
+
+@router.get("/v1/models", responses={200: {"model": ModelList}})
+@router.get("/v1/models/", include_in_schema=False)
+@router.get("/models", include_in_schema=False)
+@router.get("/models/", include_in_schema=False)
+async def list_models(request: Request) -> Response:
+    """Every model that a worker has ever served here, and the configured one."""
+    services = Services.of(request)
+    services.owner(request)
+    data = [_model(services.registry, name) for name in services.registry.names()]
+    return Response(orjson.dumps({"object": "list", "data": data}), media_type=_JSON)
+
+
+@router.get("/v1/models/{model_id:path}", responses={200: {"model": Model}})
+@router.get("/models/{model_id:path}", include_in_schema=False)
+async def read_model(request: Request, model_id: str) -> Response:
+    """One model; its id may contain slashes."""
+    services = Services.of(request)
+    services.owner(request)
+    name = services.registry.resolve(model_id.rstrip("/"))
+    return Response(orjson.dumps(_model(services.registry, name)), media_type=_JSON)
+
+
+def _model(registry: Registry, name: str) -> dict[str, Any]:
+    entry = registry.entry(name)
+    return {
+        "id": name,
+        "object": "model",
+        "created": entry.created_at if entry else _STARTED_AT,
+        "owned_by": "embedq",
+        "dimensions": entry.dimension if entry else None,
+        "max_input_tokens": entry.max_tokens if entry else None,
+        "prompts": list(entry.prompts) if entry else None,
+        "revision": entry.revision if entry else None,
+        "workers": registry.live_workers().get(name, 0),
+    }

@@ -1,0 +1,116 @@
+"""Tasks: submit, poll, fetch, cancel, forget."""
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api import render, vectors
+from api.answers import Deleted, EmbeddingList, Task
+from api.body import read_body
+from api.intake import accept
+from api.longpoll import matches, next_state
+from api.lookup import own_task
+from api.offload import offload
+from api.openapi import json_body, query
+from api.prefer import preference, query_wait_s
+from api.schemas import TaskBody
+from api.services import Services
+from tasks import ledger
+from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
+from tasks.ledger import operations
+from tasks.ledger.ids import missing
+
+router = APIRouter(prefix="/v1/tasks", tags=["tasks"])
+
+_WAIT = query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end, or for a change.")
+_FORMAT = query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32.")
+_JSON = "application/json"
+
+
+@router.post("", status_code=202, responses={202: {"model": Task}}, openapi_extra=json_body(TaskBody))
+@router.post("/", include_in_schema=False)
+async def create_task(request: Request) -> Response:
+    """Stores texts to be encoded and returns at once. With `Idempotency-Key` a repetition gets the same task."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    key = request.headers.get("idempotency-key")
+    body = await read_body(request, services.settings.max_body_bytes)
+    return await accept(
+        services, await offload(len(body), services.drafter.task, body, owner=owner, idempotency_key=key)
+    )
+
+
+@router.get("/{task_id}", responses={200: {"model": Task}, 304: {}}, openapi_extra=_WAIT)
+async def read_task(request: Request, task_id: str) -> Response:
+    """The state of a task. `wait` holds the answer until its end; with `If-None-Match`, until the first change."""
+    services = Services.of(request)
+    wished_s = query_wait_s(request.query_params.get("wait"))
+    if wished_s is None:
+        wished_s = preference(request.headers).wait_s or 0.0
+    task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s))
+    if matches(request.headers.get("if-none-match"), task):
+        return Response(status_code=304, headers={"etag": render.etag(task), "cache-control": "no-store"})
+    return _state(services, task)
+
+
+@router.get(
+    "/{task_id}/result",
+    responses={200: {"model": EmbeddingList, "content": {vectors.NPY: {}}}},
+    openapi_extra=_FORMAT,
+)
+async def read_result(request: Request, task_id: str) -> Response:
+    """The vectors in input order, as JSON or (`Accept: application/x-npy`) as a NumPy file, once the task has ended."""
+    services = Services.of(request)
+    base64 = _wants_base64(request.query_params.get("encoding_format"))
+    task = await own_task(services, request, task_id)
+    if not task.state.terminal:
+        raise TaskNotFinished(
+            f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
+            retry_after_s=services.registry.retry_after_s(task.model, task.lane),
+        )
+    result = await services.ledger.run(operations.read_result(task_id))
+    if result is None:
+        raise missing(task_id, services.settings.result_ttl_s)
+    size = vectors.size_bytes(result)
+    headers = {"etag": render.etag(result.task), "cache-control": "private", "vary": "Accept"}
+    if vectors.NPY in request.headers.get("accept", ""):
+        file = await offload(size, vectors.npy_file, result, _dimension(services, result.task))
+        return Response(file, media_type=vectors.NPY, headers=headers)
+    content = await offload(size, vectors.embedding_list, result, base64=base64)
+    return Response(content, media_type=_JSON, headers=headers)
+
+
+@router.post("/{task_id}/cancel", responses={200: {"model": Task}})
+async def cancel_task(request: Request, task_id: str) -> Response:
+    """Ends a task; what was finished stays readable. Cancelling twice is fine."""
+    services = Services.of(request)
+    task = await own_task(services, request, task_id)
+    outcome = await services.ledger.run(operations.cancel(task.model, task_id))
+    task = await own_task(services, request, task_id)
+    if outcome == "ended":
+        raise TaskEnded(f"The task has ended already ({task.state}); there is nothing to cancel.")
+    return _state(services, task)
+
+
+@router.delete("/{task_id}", responses={200: {"model": Deleted}})
+async def delete_task(request: Request, task_id: str) -> Response:
+    """Cancels a task if it is open and forgets it with everything that belongs to it."""
+    services = Services.of(request)
+    task = await own_task(services, request, task_id)
+    await services.ledger.run(operations.forget(task.model, task_id))
+    return Response(orjson.dumps({"id": task_id, "object": "embedding.task", "deleted": True}), media_type=_JSON)
+
+
+def _state(services: Services, task: ledger.Task) -> Response:
+    return render.task_response(task, retry_after_s=services.registry.retry_after_s(task.model, task.lane))
+
+
+def _dimension(services: Services, task: ledger.Task) -> int:
+    entry = services.registry.entry(task.model)
+    return task.options.dimensions or (entry.dimension if entry else 0)
+
+
+def _wants_base64(encoding_format: str | None) -> bool:
+    if encoding_format not in {None, "float", "base64"}:
+        raise InvalidValue("encoding_format must be 'float' or 'base64'.", param="encoding_format")
+    return encoding_format == "base64"

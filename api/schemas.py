@@ -1,0 +1,60 @@
+"""Bodies of requests, as pydantic models: one validation of a parsed object, all of it in compiled code."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, WithJsonSchema
+from pydantic.config import JsonDict
+
+MAX_DEADLINE_S = 31 * 86_400
+_EXAMPLE: JsonDict = {"input": ["The cat sat on the mat.", "Ein Satz."], "normalize": True, "metadata": {"job": "42"}}
+
+# A single string becomes a list before validation, so that a union need not try both; the document shows both.
+_INPUT_SCHEMA = {
+    "description": "One text or several, each of at least one character.",
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+    ],
+}
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Texts = Annotated[list[Text], Field(min_length=1), FailFast(), WithJsonSchema(_INPUT_SCHEMA)]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+PromptName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+MetadataValue = Annotated[str, StringConstraints(max_length=512)]
+
+
+class EmbeddingFields(BaseModel):
+    """What every embedding request has. `null` counts as absent."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    input: Texts
+    model: ModelName | None = Field(None, description="A name from GET /v1/models; by default the server's own model.")
+    dimensions: int | None = Field(None, ge=1, description="Cut the vectors to this length and renormalise.")
+    normalize: bool = Field(True, description="Scale every vector to length 1.")
+    prompt_name: PromptName | None = Field(None, description="One of the model's prompts, put before every text.")
+    truncate: bool = Field(True, description="Cut over-long texts; false makes them errors.")
+
+
+class TaskBody(EmbeddingFields):
+    """Body of `POST /v1/tasks`. Unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+
+    lane: Literal["online", "bulk"] = Field("online", description="bulk gives way to online work.")
+    metadata: dict[MetadataKey, MetadataValue] | None = Field(None, max_length=16, description="Kept with the task.")
+    deadline_s: float | None = Field(
+        None, gt=0, le=MAX_DEADLINE_S, allow_inf_nan=False, description="Seconds after which an open task expires."
+    )
+
+
+class EmbeddingsBody(EmbeddingFields):
+    """Body of `POST /v1/embeddings`, OpenAI's call. Unknown fields are ignored, as clients send all sorts of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"input": ["The cat sat on the mat."], "encoding_format": "float"}]}
+    )
+
+    encoding_format: Literal["float", "base64"] = Field("float", description="base64: of little-endian float32.")

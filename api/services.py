@@ -1,0 +1,92 @@
+"""The parts of one web tier process, and their start and stop."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Self, cast
+
+from starlette.requests import Request
+
+from api.auth import KeyRing
+from api.bell import Bell
+from api.hub import Hub
+from api.metrics import Metrics
+from api.queue_metrics import QueueMetrics
+from api.registry import Registry
+from api.stall import StallProbe
+from api.submission import Drafter
+from api.watchdog import Watchdog
+from tasks.ledger import AsyncLedger
+from worker_config.celery_app import make_celery
+from worker_config.settings import Settings
+
+_FIRST_SUBSCRIPTION_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything a route may need."""
+
+    settings: Settings
+    ledger: AsyncLedger
+    hub: Hub
+    bell: Bell
+    registry: Registry
+    watchdog: Watchdog
+    metrics: Metrics
+    stall: StallProbe
+    keys: KeyRing
+    drafter: Drafter
+
+    @classmethod
+    def build(cls, settings: Settings) -> Self:
+        """The parts, connected to each other and to nothing else yet."""
+        metrics = Metrics()
+        ledger = AsyncLedger.connect(settings.redis_url)
+        registry = Registry(settings)
+        bell = Bell(make_celery(settings), metrics.rang)
+        hub = Hub(ledger)
+        stall = StallProbe(metrics.stalled)
+        metrics.add(QueueMetrics(registry, hub, stall))
+        return cls(
+            settings=settings,
+            ledger=ledger,
+            hub=hub,
+            bell=bell,
+            registry=registry,
+            watchdog=Watchdog(ledger, registry, bell),
+            metrics=metrics,
+            stall=stall,
+            keys=KeyRing(settings.api_keys),
+            drafter=Drafter(settings, registry),
+        )
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """The parts behind the app that serves `request`."""
+        return cast("Self", request.app.state.services)
+
+    def owner(self, request: Request) -> str:
+        """Who calls; raises `Unauthenticated`."""
+        return self.keys.owner(request.headers)
+
+    async def start(self) -> list["asyncio.Task[None]"]:
+        """Starts the background tasks and returns them when the subscription stands, or a second later without it."""
+        self.stall.start()
+        self.bell.warm_up()
+        listening = asyncio.create_task(self.hub.run(), name="hub")
+        try:
+            async with asyncio.timeout(_FIRST_SUBSCRIPTION_S):
+                await self.hub.subscribed.wait()
+        except TimeoutError:
+            pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
+        await self.watchdog.look()
+        return [listening, asyncio.create_task(self.watchdog.run(), name="watchdog")]
+
+    async def stop(self, background: list["asyncio.Task[None]"]) -> None:
+        """Stops what `start` started and closes all connections."""
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        self.stall.stop()
+        await asyncio.to_thread(self.bell.close)
+        await self.ledger.close()

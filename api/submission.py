@@ -1,0 +1,144 @@
+"""From the bytes of a request to one `Submission`, ready for the ledger. No I/O, so it can run in a thread."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import orjson
+
+from api.body import parse_object
+from api.registry import Registry
+from api.schemas import EmbeddingFields, EmbeddingsBody, TaskBody
+from api.validation import check_options, check_sizes, checked
+from tasks.errors import InvalidValue
+from tasks.ledger import Alias, Lane, NewUnit, Options, Submission
+from tasks.ledger.ids import new_task_id
+from tasks.ledger.units import cut
+from worker_config.settings import Settings
+
+LINGERING_INTEREST_S = 10.0
+"""A synchronous task is still wanted this long after its waiter: a client that repeats the call joins it."""
+_MAX_KEY_CHARS = 255
+_DIGEST_CHARS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """Makes submissions under the server's limits and what is known of its models."""
+
+    settings: Settings
+    registry: Registry
+
+    def task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> Submission:
+        """The task of a `POST /v1/tasks`.
+
+        Raises:
+            RequestError: the subclass that says what is wrong with the body or the key.
+        """
+        fields = parse_object(body)
+        parsed = checked(TaskBody, fields, max_inputs=self.settings.max_inputs)
+        return self._submission(
+            parsed,
+            len(body),
+            owner=owner,
+            lane=Lane(parsed.lane),
+            ttl_s=self.settings.result_ttl_s,
+            deadline_s=parsed.deadline_s,
+            metadata=orjson.dumps(parsed.metadata) if parsed.metadata else b"",
+            alias=_idempotency(idempotency_key, fields),
+        )
+
+    def openai_task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> Submission:
+        """The task of a `POST /v1/embeddings` whose caller prefers not to wait. Raises like `task`."""
+        fields = parse_object(body)
+        parsed = checked(EmbeddingsBody, fields, max_inputs=self.settings.max_inputs)
+        alias = _idempotency(idempotency_key, fields)
+        return self._submission(
+            parsed, len(body), owner=owner, lane=Lane.ONLINE, ttl_s=self.settings.result_ttl_s, alias=alias
+        )
+
+    def synchronous(self, body: bytes, *, owner: str, wait_s: float) -> tuple[Submission, bool]:
+        """The task behind a `POST /v1/embeddings` that waits, and whether base64 is wanted. Raises like `task`.
+
+        The same request again joins the task, so that a client's retries cost one round of work.
+        """
+        parsed = checked(EmbeddingsBody, parse_object(body), max_inputs=self.settings.max_inputs)
+        model = self.registry.resolve(parsed.model)
+        submission = self._submission(
+            parsed,
+            len(body),
+            owner=owner,
+            lane=Lane.ONLINE,
+            ttl_s=self.settings.sync_result_ttl_s,
+            deadline_s=wait_s + LINGERING_INTEREST_S,
+            alias=_same_work(model, _options(parsed), parsed.input),
+        )
+        return submission, parsed.encoding_format == "base64"
+
+    def _submission(
+        self,
+        body: EmbeddingFields,
+        size_bytes: int,
+        *,
+        owner: str,
+        lane: Lane,
+        ttl_s: float,
+        deadline_s: float | None = None,
+        metadata: bytes = b"",
+        alias: Alias | None = None,
+    ) -> Submission:
+        model = self.registry.resolve(body.model)
+        check_options(body, model, self.registry)
+        if size_bytes > self.settings.max_input_bytes:  # JSON is never shorter than the text in it
+            check_sizes(body.input, self.settings.max_input_bytes)
+        return Submission(
+            task_id=new_task_id(),
+            model=model,
+            lane=lane,
+            owner=owner,
+            units=self._units(body.input, model),
+            options=_options(body),
+            ttl_ms=round(ttl_s * 1000),
+            admission=self.registry.admission(lane),
+            deadline_in_ms=None if deadline_s is None else max(1, round(deadline_s * 1000)),
+            metadata=metadata,
+            alias=alias,
+        )
+
+    def _units(self, texts: Sequence[str], model: str) -> list[NewUnit]:
+        return cut(
+            texts,
+            max_tokens=self.registry.max_tokens(model),
+            max_items=self.settings.unit_max_items,
+            max_cost=self.registry.unit_cost(model),
+        )
+
+
+def _options(body: EmbeddingFields) -> Options:
+    return Options(
+        prompt_name=body.prompt_name, dimensions=body.dimensions, normalize=body.normalize, truncate=body.truncate
+    )
+
+
+def _idempotency(key: str | None, fields: object) -> Alias | None:
+    if key is None:
+        return None
+    if not 1 <= len(key) <= _MAX_KEY_CHARS or not key.isprintable():
+        raise InvalidValue(
+            f"Idempotency-Key must have 1 to {_MAX_KEY_CHARS} printable characters.", param="Idempotency-Key"
+        )
+    return Alias(_digest(b"key", key.encode()), _digest(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)), join=False)
+
+
+def _same_work(model: str, options: Options, texts: Sequence[str]) -> Alias:
+    digest = _digest(b"work", model.encode(), options.to_text().encode(), orjson.dumps(texts))
+    return Alias(digest, digest, join=True)
+
+
+def _digest(*parts: bytes) -> str:
+    whole = sha256()
+    for part in parts:
+        # The length first, so that no two lists of parts look the same. It also keeps the kinds of alias apart.
+        whole.update(len(part).to_bytes(8))
+        whole.update(part)
+    return whole.hexdigest()[:_DIGEST_CHARS]

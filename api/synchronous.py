@@ -1,0 +1,83 @@
+"""A call that waits for its own task: OpenAI's embeddings over the queue."""
+
+import contextlib
+import time
+
+from starlette.requests import Request
+
+from api.departure import watched
+from api.failures import CallerGone, item_failed
+from api.intake import submit
+from api.services import Services
+from api.submission import LINGERING_INTEREST_S
+from api.waiter import Waiter
+from tasks.errors import RedisUnavailable, WaitTimeout
+from tasks.ledger import Lane, Result, State, Submission, operations
+
+_RENEW_S = 5.0
+"""Every so often a waiter says that it is still there: another one of the same task may have left and said so."""
+
+
+async def encode_now(services: Services, request: Request, submission: Submission, wait_s: float) -> Result:
+    """Submits and waits until every text has its vector.
+
+    Raises:
+        WaitTimeout: it took longer than `wait_s`; the same request again joins the work.
+        ItemFailed: a text has no vector.
+        CallerGone: the client left first.
+        Unavailable: see `submit`.
+    """
+    end = time.monotonic() + wait_s
+    with services.hub.waiting(submission.task_id) as waiter:
+        reply = await submit(services, submission)
+        if not reply.joined:
+            await _wait(services, request, submission.model, waiter, end)
+            return await _result(services, reply.task_id, submission.model)
+    with services.hub.waiting(reply.task_id) as waiter:
+        task = await services.ledger.run(operations.read_task(reply.task_id))
+        waiter.ended = task is None or task.state.terminal
+        await _wait(services, request, submission.model, waiter, end)
+        return await _result(services, reply.task_id, submission.model)
+
+
+async def _wait(services: Services, request: Request, model: str, waiter: Waiter, end: float) -> None:
+    if waiter.ended:
+        return
+    with watched(request, waiter):
+        while not waiter.ended:
+            left_s = end - time.monotonic()
+            if waiter.gone:
+                await _lose_interest(services, model, waiter)
+                raise CallerGone
+            if left_s <= 0 or waiter.dismissed:
+                raise _timeout(services, model)
+            if not await waiter.changed(min(left_s, _RENEW_S)) and left_s > _RENEW_S:
+                await _want(services, model, waiter, left_s - _RENEW_S + LINGERING_INTEREST_S, shorten=False)
+
+
+async def _lose_interest(services: Services, model: str, waiter: Waiter) -> None:
+    if not services.hub.awaited_by_others(waiter):
+        await _want(services, model, waiter, LINGERING_INTEREST_S, shorten=True)
+
+
+async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *, shorten: bool) -> None:
+    # Only an economy: without Redis there is nothing to save, and the wait itself goes on.
+    with contextlib.suppress(RedisUnavailable):
+        await services.ledger.run(operations.want(model, waiter.task_id, round(for_s * 1000), shorten=shorten))
+
+
+async def _result(services: Services, task_id: str, model: str) -> Result:
+    result = await services.ledger.run(operations.read_result(task_id))
+    if result is None or result.task.state not in {State.COMPLETED, State.FAILED}:
+        raise _timeout(services, model)
+    if result.errors:
+        first = min(result.errors)
+        raise item_failed(first, result.errors[first])
+    return result
+
+
+def _timeout(services: Services, model: str) -> WaitTimeout:
+    return WaitTimeout(
+        "The vectors are not ready yet; send the same request again to join the work that is under way.",
+        retry_after_s=services.registry.retry_after_s(model, Lane.ONLINE),
+    )

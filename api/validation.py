@@ -1,0 +1,137 @@
+"""From a parsed object to a checked body, or to the error that names the field and the fix."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from api.registry import Registry
+from api.schemas import EmbeddingFields
+from tasks.errors import (
+    EmbedqError,
+    EmptyInput,
+    InputTooLarge,
+    InvalidType,
+    InvalidUnicode,
+    InvalidValue,
+    MissingParameter,
+    TooManyInputs,
+    UnknownParameter,
+)
+
+B = TypeVar("B", bound=EmbeddingFields)
+
+_SHOWN_CHARS = 64
+
+
+def checked(kind: type[B], fields: dict[str, Any], *, max_inputs: int) -> B:
+    """The body as a value.
+
+    Raises:
+        RequestError: the subclass that fits the first thing that is wrong; a misspelt field comes before the rest.
+    """
+    present = {name: value for name, value in fields.items() if value is not None}
+    texts = present.get("input")
+    if isinstance(texts, str):
+        present["input"] = [texts]
+    elif isinstance(texts, list) and len(texts) > max_inputs:
+        raise TooManyInputs(
+            f"input has {len(texts):,} texts; one request takes {max_inputs:,}. "
+            f"Split it, or send a file to /v1/batches.",
+            param="input",
+        )
+    try:
+        return kind.model_validate(present)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=True)
+        raise _first(problems, kind) from None
+
+
+def check_sizes(texts: Sequence[str], max_input_bytes: int) -> None:
+    """Raises `InputTooLarge` for the first text of more than `max_input_bytes` bytes of UTF-8."""
+    for index, text in enumerate(texts):
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > max_input_bytes:
+            raise InputTooLarge(
+                f"input[{index}] has {size:,} bytes; one text may have {max_input_bytes:,} (EMBEDQ_MAX_INPUT_BYTES). "
+                f"Split it into passages.",
+                param=f"input[{index}]",
+            )
+
+
+def check_options(body: EmbeddingFields, model: str, registry: Registry) -> None:
+    """Raises `InvalidValue` for options that this model does not have. A model that nobody loaded yet has them all."""
+    entry = registry.entry(model)
+    if entry is None:
+        return
+    if body.dimensions is not None and body.dimensions > entry.dimension:
+        raise InvalidValue(
+            f"dimensions is {body.dimensions:,}; vectors of {model} have {entry.dimension:,}.", param="dimensions"
+        )
+    if body.prompt_name is not None and body.prompt_name not in entry.prompts:
+        known = ", ".join(entry.prompts) or "none"
+        raise InvalidValue(f"{model} has no prompt of this name; it has: {known}.", param="prompt_name")
+
+
+def _first(problems: Sequence[ErrorDetails], kind: type[BaseModel]) -> EmbedqError:
+    for found in problems:
+        if found["type"] == "extra_forbidden":
+            return _unknown(str(found["loc"][0]), kind)
+    return _translated(problems[0])
+
+
+def _unknown(name: str, kind: type[BaseModel]) -> UnknownParameter:
+    nearest = difflib.get_close_matches(name, kind.model_fields, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(kind.model_fields)}."
+    shown = name[:_SHOWN_CHARS]
+    return UnknownParameter(f"There is no field {shown!r}; {hint}", param=shown)
+
+
+def _translated(found: ErrorDetails) -> EmbedqError:
+    kind, param = found["type"], _param(found["loc"])
+    requirement = found["msg"].removeprefix("Input should ")
+    if kind == "missing":
+        return MissingParameter(f"{param} is missing.", param=param)
+    if param.startswith("input"):
+        return _bad_input(kind, param, found["input"])
+    if kind == "string_unicode":
+        return InvalidUnicode(f"{param} is not valid Unicode.", param=param)
+    if kind.endswith("_type"):
+        return InvalidType(f"{param} must {requirement}.", param=param)
+    return InvalidValue(f"{param} must {_lower(requirement)}.", param=param)
+
+
+def _bad_input(kind: str, param: str, value: object) -> EmbedqError:
+    if kind == "too_short":
+        return EmptyInput("input is an empty list; send at least one text.", param=param)
+    if kind == "string_too_short":
+        return EmptyInput(f"{param} is an empty string; leave it out or send a text.", param=param)
+    if kind == "string_unicode":
+        return InvalidUnicode(f"{param} is not valid Unicode.", param=param)
+    if _token_like(value):
+        return InvalidType(
+            f"{param} holds token numbers; send strings (LangChain: check_embedding_ctx_length=False).", param=param
+        )
+    expected = "a string or a list of strings" if param == "input" else "a string"
+    return InvalidType(f"{param} must be {expected}.", param=param)
+
+
+def _token_like(value: object) -> bool:
+    return type(value) is int or (isinstance(value, list) and bool(value) and type(value[0]) is int)
+
+
+def _param(location: Sequence[int | str]) -> str:
+    # pydantic ends the location of a bad key of an object with "[key]".
+    parts = [part for part in location if part != "[key]"]
+    path = str(parts[0])
+    for part in parts[1:]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part[:_SHOWN_CHARS]}"
+    return path
+
+
+def _lower(sentence: str) -> str:
+    # "Dictionary should have at most 16 items" and its kind begin with what the thing is.
+    _, should, rest = sentence.partition(" should ")
+    return rest if should else sentence

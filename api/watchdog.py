@@ -1,0 +1,65 @@
+"""The watchdog: once a second it looks after every model's queue and refreshes what the web tier knows."""
+
+import asyncio
+import logging
+import os
+import signal
+
+from redis.exceptions import RedisError
+
+from api.bell import Bell
+from api.registry import Registry
+from tasks.errors import EmbedqError, SchemaMismatch
+from tasks.ledger import AsyncLedger, operations
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+
+
+class Watchdog:
+    """Rings for work that nobody fetches, ends what is overdue, and survives every outage of Redis.
+
+    Attributes:
+        mismatch: set when Redis came back with another version's data; the process has been told to stop.
+    """
+
+    def __init__(self, ledger: AsyncLedger, registry: Registry, bell: Bell) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._bell = bell
+        self._schema_checked = False
+        self._failing = False
+        self.mismatch: SchemaMismatch | None = None
+
+    async def run(self) -> None:
+        """Looks once a second, for ever."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """One round. Logs the first of several failures; never raises them."""
+        try:
+            await self._round()
+        except SchemaMismatch as error:
+            self.mismatch = error
+            os.kill(os.getpid(), signal.SIGTERM)  # `api.__main__` then exits with the code for configuration errors
+        except (EmbedqError, RedisError) as error:
+            self._registry.lost()
+            if not self._failing:
+                _log.warning("the queue cannot be watched (%s); trying again every second", type(error).__name__)
+            self._failing = True
+        else:
+            if self._failing:
+                _log.warning("the queue is watched again")
+            self._failing = False
+
+    async def _round(self) -> None:
+        if not self._schema_checked:
+            await self._ledger.run(operations.check_schema())
+            self._schema_checked = True
+        self._registry.update(await self._ledger.run(operations.overview()))
+        for model in self._registry.names():
+            if (await self._ledger.run(operations.watch(model))).ring:
+                self._bell.ring(model)
