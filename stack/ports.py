@@ -1,6 +1,11 @@
-"""Free ports on loopback."""
+"""Ports on loopback, and questions to who listens there."""
 
+import http.client
 import socket
+
+from stack.errors import StackError
+
+_TIMEOUT_S = 1.0
 
 
 def free_port() -> int:
@@ -9,3 +14,30 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def require_free(port: int) -> None:
+    """Refuses a port on which somebody listens: the web tier would be restarted for ever.
+
+    Raises:
+        StackError: it is taken, or this user may not use it.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that just ended do not count
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise StackError(f"Port {port} cannot be used: {error.strerror}. Choose another: --port.") from None
+
+
+def answers_ok(host: str, port: int, path: str) -> bool:
+    """Whether GET of a path is answered with 200."""
+    # Not httpx: its import costs more than this module, and it may follow the environment to a proxy.
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

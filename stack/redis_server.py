@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,6 +16,8 @@ OLDEST_VERSION = (6, 2)
 MIN_MEMORY_BYTES = 512 * 2**20
 _MEMORY_SHARE = 4
 _MAX_SOCKET_PATH_CHARS = 100  # the kernel's limit is 107; a longer path fails with a riddle
+_PING_TIMEOUT_S = 1.0
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./@+-]+")  # clients disagree about escapes in the URL of a socket
 _VERSION = re.compile(r"\bv=(\d+)\.(\d+)")
 
 
@@ -54,11 +57,25 @@ def find_server() -> Path:
 
 
 def choose_endpoint(folder: Path) -> Endpoint:
-    """A socket inside `folder`, which only its owner can open; a free loopback port where the path is too long."""
+    """A socket inside `folder`, which only its owner can open; a free loopback port if its path makes no good URL."""
     path = folder.resolve() / "redis.sock"
-    if len(os.fsencode(path)) < _MAX_SOCKET_PATH_CHARS:
+    if len(str(path)) < _MAX_SOCKET_PATH_CHARS and _PLAIN_PATH.fullmatch(str(path)):
         return Endpoint(socket_path=path)
     return Endpoint(port=free_port())
+
+
+def answers_ping(endpoint: Endpoint) -> bool:
+    """Whether the server there is up and has read its data."""
+    family = socket.AF_UNIX if endpoint.socket_path else socket.AF_INET
+    address = str(endpoint.socket_path) if endpoint.socket_path else ("127.0.0.1", endpoint.port)
+    with socket.socket(family) as connection:
+        connection.settimeout(_PING_TIMEOUT_S)
+        try:
+            connection.connect(address)
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")  # "-LOADING …" while it reads its data
+        except OSError:
+            return False
 
 
 def server_command(

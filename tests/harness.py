@@ -63,7 +63,7 @@ class Process:
         self.command = command
         self.folder = folder
         self.settings = settings
-        self.log_file = folder / f"{name}.log"
+        self.log_file = self.stdout_file = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -81,13 +81,13 @@ class Process:
     def launch(self) -> None:
         """Starts the process and returns at once."""
         assert not self.running, f"{self.name} runs already"
-        with self.log_file.open("ab") as log:
+        with self.log_file.open("ab") as log, self.stdout_file.open("ab") as stdout:
             self._process = subprocess.Popen(
                 self.command,
                 cwd=self.folder,  # not the checkout: a developer's .env must not reach the test
                 env=_environment(self.settings),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=stdout,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in pytest reaches pytest, whose fixtures stop this in order
             )

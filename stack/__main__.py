@@ -1,0 +1,83 @@
+"""`python -m stack`: the local stack in the foreground, behind `embedq up`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from stack.data_folder import locked
+from stack.errors import StackError
+from stack.log import Log
+from stack.ports import answers_ok, free_port, require_free
+from stack.redis_server import choose_endpoint
+from stack.role import Role
+from stack.roles import api_role, redis_role, worker_roles
+from stack.supervisor import Supervisor
+from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
+
+DEFAULT_FOLDER = Path(".embedq")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the stack until it is told to stop; the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = load_settings()
+        port = _port(options.port if options.port is not None else settings.port)
+        with locked(options.data) as lock:
+            roles = _roles(settings, options.data, options.workers, port, lock)
+            return _supervise(roles, _host(settings.host), port)
+    except (SettingsError, StackError) as error:
+        print(f"embedq: {error}", file=sys.stderr)
+        return CONFIGURATION_EXIT_CODE
+
+
+def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -> list[Role]:
+    roles = []
+    redis_url = settings.redis_url
+    if "redis_url" not in settings.model_fields_set:  # nobody named a Redis: bring one
+        endpoint = choose_endpoint(data)
+        redis_url = endpoint.url
+        roles.append(redis_role(endpoint, data / "redis", lock))
+    return [*roles, *worker_roles(workers, redis_url, data / "run"), api_role(port, redis_url)]
+
+
+def _supervise(roles: list[Role], host: str, port: int) -> int:
+    shown_host = f"[{host}]" if ":" in host else host
+    return Supervisor(
+        roles,
+        Log([role.name for role in roles], sys.stderr),
+        is_ready=lambda: answers_ok(host, port, "/health/ready"),
+        announce=lambda: print(f"ready http://{shown_host}:{port}", flush=True),
+    ).run()
+
+
+def _port(wanted: int) -> int:
+    if wanted == 0:
+        return free_port()
+    require_free(wanted)
+    return wanted
+
+
+def _host(bound: str) -> str:
+    """Where this machine reaches a server that is bound to `bound`."""
+    return "127.0.0.1" if bound in {"0.0.0.0", "::", "localhost"} else bound  # noqa: S104 - compared, not bound
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="embedq up", description="Redis, model worker and web tier on this machine.")
+    parser.add_argument("--port", type=int, help="of the web tier; 0 picks a free one (default: EMBEDQ_PORT or 8000)")
+    parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, help="folder for all data (default: %(default)s)")
+    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="model workers (default: %(default)s)")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

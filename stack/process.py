@@ -1,0 +1,114 @@
+"""One running process of a role: start, output, signs of life, end."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from stack.lines import LineSplitter
+from stack.log import Log
+from stack.role import Role
+
+_CHILD = str(Path(__file__).with_name("child.py"))
+_READ_BYTES = 64 * 2**10
+
+
+class Process:
+    """One incarnation of a role, started by the constructor.
+
+    Call from the main thread only: the kernel's promise to end the process with us is tied to the thread that starts
+    it.
+    """
+
+    def __init__(self, role: Role, log: Log) -> None:
+        self.role = role
+        self.last_line = ""
+        self.started_at = time.monotonic()
+        self._log = log
+        self._lines = LineSplitter()
+        self._kill_at: float | None = None
+        self._alive_seen = (0.0, self.started_at)
+        if role.alive_file:
+            role.alive_file.unlink(missing_ok=True)  # left by an earlier incarnation
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        self._output = open(reader, "rb", buffering=0)  # noqa: SIM115, PTH123 - a descriptor, closed by `bury`
+        self._popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", _CHILD, str(os.getpid()), *role.command],
+            env=role.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=writer,
+            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the roles in order
+            pass_fds=role.keeps_open,
+        )
+        os.close(writer)
+
+    @property
+    def pid(self) -> int:
+        """Also the id of its process group."""
+        return self._popen.pid
+
+    @property
+    def output(self) -> int | None:
+        """The file descriptor to wait on for output; None once it has been closed."""
+        return None if self._output.closed else self._output.fileno()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative when a signal ended it."""
+        return self._popen.poll()
+
+    def lived_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started_at
+
+    def pump(self) -> None:
+        """Logs the output that has arrived; never blocks."""
+        while not self._output.closed and (piece := self._output.read(_READ_BYTES)) is not None:
+            if not piece:
+                self._output.close()
+            self._write(self._lines.feed(piece))
+
+    def hangs(self) -> bool:
+        """Whether the alive file was touched once and then no more.
+
+        Measured by the monotonic clock, which stands still while a laptop sleeps.
+        """
+        if self.role.alive_file is None:
+            return False
+        touched, since = self._alive_seen
+        with contextlib.suppress(FileNotFoundError):
+            now_touched = self.role.alive_file.stat().st_mtime
+            if now_touched != touched:
+                touched, since = self._alive_seen = now_touched, time.monotonic()
+        return touched > 0 and time.monotonic() - since > self.role.hung_after_s
+
+    def terminate(self) -> None:
+        """Asks it to stop; it has `grace_s` from now."""
+        self._popen.terminate()
+        self._kill_at = time.monotonic() + self.role.grace_s
+
+    def is_overdue(self) -> bool:
+        """Whether it was asked to stop and its grace is over."""
+        return self._kill_at is not None and time.monotonic() > self._kill_at
+
+    def kill(self) -> None:
+        """Ends it and everything that it has started in its group, at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def bury(self) -> None:
+        """After its end: logs the rest of its output and ends what it has left behind."""
+        self.kill()
+        self.pump()
+        self._write(self._lines.rest())
+        self._output.close()
+
+    def _write(self, lines: list[str]) -> None:
+        for line in lines:
+            self.last_line = line or self.last_line
+            self._log.write(self.role.name, line)

@@ -1,0 +1,62 @@
+"""What a local stack consists of: Redis unless there is one already, model workers, the web tier."""
+
+import sys
+from pathlib import Path
+
+from stack.redis_server import Endpoint, answers_ping, default_maxmemory_bytes, find_server, server_command
+from stack.role import Role
+from worker_config.settings import child_environment
+
+REDIS_STAGE, WORKER_STAGE, API_STAGE = range(3)
+REDIS_GRACE_S = 10.0
+WORKER_GRACE_S = 30.0
+API_GRACE_S = 5.0
+
+
+def redis_role(endpoint: Endpoint, data: Path, lock: int) -> Role:
+    """Redis on `endpoint`, its files in `data`; it holds the lock of the data folder as long as it runs.
+
+    Raises:
+        StackError: there is no Redis program.
+    """
+    data.mkdir(exist_ok=True)
+    command = server_command(find_server(), endpoint, data, maxmemory_bytes=default_maxmemory_bytes())
+    return Role(
+        name="redis",
+        command=tuple(command),
+        environment=child_environment(),
+        stage=REDIS_STAGE,
+        grace_s=REDIS_GRACE_S,
+        is_up=lambda: answers_ping(endpoint),
+        keeps_open=(lock,),
+    )
+
+
+def worker_roles(count: int, redis_url: str, run_dir: Path) -> list[Role]:
+    """Model workers, each with a folder of its own for its ready and alive files."""
+    roles = []
+    for number in range(1, count + 1):
+        name = "worker" if count == 1 else f"worker-{number}"
+        folder = run_dir.resolve() / name
+        folder.mkdir(parents=True, exist_ok=True)
+        role = Role(
+            name=name,
+            command=(sys.executable, "-m", "tasks.worker"),
+            environment=child_environment(redis_url=redis_url, run_dir=folder),
+            stage=WORKER_STAGE,
+            grace_s=WORKER_GRACE_S,
+            alive_file=folder / "alive",
+        )
+        roles.append(role)
+    return roles
+
+
+def api_role(port: int, redis_url: str) -> Role:
+    """The web tier on `port`."""
+    return Role(
+        name="api",
+        command=(sys.executable, "-m", "api"),
+        environment=child_environment(redis_url=redis_url, port=port),
+        stage=API_STAGE,
+        grace_s=API_GRACE_S,
+    )

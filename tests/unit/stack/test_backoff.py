@@ -1,0 +1,21 @@
+from stack.backoff import Backoff
+
+
+def delays(*lives_s: float) -> list[float]:
+    backoff, seen = Backoff(), []
+    for lived_s in lives_s:
+        backoff = backoff.after_death(lived_s)
+        seen.append(backoff.delay_s)
+    return seen
+
+
+def test_the_first_start_is_not_delayed() -> None:
+    assert Backoff().delay_s == 0
+
+
+def test_delays_double_up_to_half_a_minute() -> None:
+    assert delays(*[1.0] * 9) == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_minute_of_health_makes_the_next_death_the_first() -> None:
+    assert delays(1, 1, 1, 59.9, 60, 1) == [0.5, 1, 2, 4, 0.5, 1]

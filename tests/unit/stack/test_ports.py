@@ -1,0 +1,45 @@
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from stack.errors import StackError
+from stack.ports import answers_ok, free_port, require_free
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/well" else 503)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the standard library's
+        pass
+
+
+@pytest.fixture
+def server_port() -> Iterator[int]:
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_only_200_is_ok(server_port: int) -> None:
+    assert answers_ok("127.0.0.1", server_port, "/well")
+    assert not answers_ok("127.0.0.1", server_port, "/ill")
+
+
+def test_nobody_there_is_not_ok() -> None:
+    assert not answers_ok("127.0.0.1", free_port(), "/well")
+
+
+def test_a_port_in_use_is_refused_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StackError, match=rf"Port {port} .*in use.*--port"):
+            require_free(port)
+    require_free(port)
