@@ -63,7 +63,7 @@ class Heartbeat(threading.Thread):
                 if not self._away:
                     _log.warning("Redis is unavailable; this worker goes on when it is back")
                 self._away = True
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - the boundary of a thread
                 # A worker without a heartbeat loses every lease and nobody sees why: better a new process.
                 _log.critical("the heartbeat thread died of %s; leaving", type(error).__name__)
                 os._exit(THREAD_DIED_EXIT_CODE)

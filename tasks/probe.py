@@ -1,4 +1,4 @@
-"""`python -m tasks.probe ready|live`: exit 0 or 1, for containers. Reads two files; touches neither Redis nor the model."""
+"""`python -m tasks.probe ready|live`: exit 0 or 1, for containers. Reads one file, asks neither Redis nor the model."""
 
 import sys
 

@@ -30,7 +30,7 @@ class Wakeup:
         """
         if self._pubsub is not None:
             return
-        pubsub = self._client.pubsub(ignore_subscribe_messages=False)
+        pubsub = self._client.pubsub(ignore_subscribe_messages=False)  # type: ignore[no-untyped-call]
         pubsub.subscribe(self._channel)
         confirmed = pubsub.get_message(timeout=5)
         if confirmed is None or confirmed["type"] != "subscribe":

@@ -22,8 +22,8 @@ ONLINE_PER_BULK = 7
 """Between two micro-batches of bulk work the online lane gets at most this many times their duration."""
 
 
-class Stopping(Exception):  # noqa: N818 - not an error: the word of a clean stop on its way out of the model
-    """A stop was asked for between two micro-batches."""
+class Stopping(Exception):
+    """A stop was asked for between two micro-batches. Not an error: the word of a clean stop leaving the model."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Work:
             self._give_back(claim)
             raise
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
-            _log.error("claim of %d units failed with %s", len(claim.units), type(error).__name__)  # noqa: TRY400 - no user text
+            _log.error("claim of %d units failed with %s", len(claim.units), type(error).__name__)
             self._lose(claim)
         finally:
             self._progress.drop(claim.token)

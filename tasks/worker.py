@@ -15,8 +15,8 @@ import warnings
 from typing import Any
 
 from celery import Celery, bootsteps, signals
-from celery.apps.worker import Worker, install_worker_term_handler
-from celery.platforms import SecurityWarning
+from celery.apps import worker as celery_worker
+from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 
 from tasks.bell import bell_sender
 from tasks.errors import EmbedqError
@@ -53,9 +53,7 @@ class _Child:
         """Signal handler of `worker_process_init`."""
         send_bell = bell_sender(self._app, self._settings.served_model_name)
         try:
-            self._worker = ModelWorker.start(
-                self._settings, self._id, stop=self._stop.__bool__, send_bell=send_bell
-            )
+            self._worker = ModelWorker.start(self._settings, self._id, stop=self._stop.__bool__, send_bell=send_bell)
         except (ModelLoadError, EmbedqError) as error:
             self._refuse(str(error))
         except BaseException as error:  # noqa: BLE001 - anything that got out would be swallowed by Celery
@@ -84,21 +82,24 @@ class _Child:
         os._exit(CONFIGURATION_EXIT_CODE)
 
 
-class _Parent(Worker):  # type: ignore[misc]
+class _Parent(celery_worker.Worker):
     """Celery's worker with two signals: SIGTERM and Ctrl-C both mean a warm stop."""
 
-    def install_platform_tweaks(self, worker: Worker) -> None:
-        install_worker_term_handler(worker, verbose=False)
-        install_worker_term_handler(worker, sig="SIGINT", verbose=False)
+    def install_platform_tweaks(self, worker: Any) -> None:
+        """Called by Celery once, at start."""
+        install = celery_worker.install_worker_term_handler  # type: ignore[attr-defined]  # the stubs lack it
+        install(worker, verbose=False)
+        install(worker, sig="SIGINT", verbose=False)
 
 
 def _alive_step(files: RunFiles) -> type[bootsteps.StartStopStep]:
-    class Alive(bootsteps.StartStopStep):  # type: ignore[misc]
+    class Alive(bootsteps.StartStopStep):
         """Touches a file from the parent's own timer: it stops when the loop hangs, which is what a probe must see."""
 
-        requires = {"celery.worker.components:Timer"}  # noqa: RUF012 - Celery's interface
+        requires = ("celery.worker.components:Timer",)
 
-        def start(self, parent: Worker) -> None:
+        def start(self, parent: Any) -> None:
+            """Called by Celery when the timer runs."""
             files.touch_alive()
             parent.timer.call_repeatedly(1.0, files.touch_alive)
 
@@ -112,7 +113,7 @@ def run(settings: Settings) -> int:
     stop = StopFlag()
     app = make_celery(settings, models=(settings.served_model_name,))
     child = _Child(settings, app, stop)
-    app.task(child.drain, name=DRAIN_TASK)
+    app.task(name=DRAIN_TASK)(child.drain)
     app.steps["worker"].add(_alive_step(files))
 
     def shutting_down(**_: Any) -> None:

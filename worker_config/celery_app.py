@@ -54,7 +54,9 @@ def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
         broker_pool_limit=4,
         broker_pool_acquire_timeout=0.5,  # the default waits for ever
         broker_transport_options={
-            "socket_timeout": 5 if models else 1,  # above kombu's 1 s BRPOP; without it a half-open socket hangs the parent
+            "socket_timeout": 5
+            if models
+            else 1,  # above kombu's 1 s BRPOP; without it a half-open socket hangs the parent
             "socket_connect_timeout": 3 if models else 0.5,
             "socket_keepalive": True,
             "health_check_interval": 5,

@@ -1,10 +1,9 @@
 """Runs operations: one small synchronous executor for workers, one small asynchronous for the web tier."""
 
-from collections.abc import Awaitable
 from functools import cache
 from hashlib import sha1
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import redis
 import redis.asyncio
@@ -138,9 +137,9 @@ class AsyncLedger:
     async def _evaluate(self, operation: Operation[T]) -> Any:
         arguments = _arguments(self.root, self.clock_offset_ms, operation)
         try:
-            return await cast("Awaitable[Any]", self.client.evalsha(_sha(operation.script), 0, *arguments))
+            return await self.client.evalsha(_sha(operation.script), 0, *arguments)
         except NoScriptError:
-            return await cast("Awaitable[Any]", self.client.eval(source(operation.script), 0, *arguments))
+            return await self.client.eval(source(operation.script), 0, *arguments)
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -87,7 +87,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         if outcome == b"full":
             wait_s = _retry_after(float(reply[1]))
             raise BacklogFull(
-                f"About {float(reply[2]):.0f} s of work is queued already; try again in {wait_s} s. Nothing was stored.",
+                f"About {float(reply[2]):.0f} s of work is queued; try again in {wait_s} s. Nothing was stored.",
                 retry_after_s=wait_s,
             )
         if outcome == b"memory":
@@ -109,9 +109,7 @@ def read_task(task_id: str) -> Operation[Task | None]:
 def read_tasks(task_ids: Sequence[str]) -> Operation[list[Task | None]]:
     """The states of several tasks, in the order asked for (metadata left out)."""
     ids = tuple(task_ids)
-    return Operation(
-        "read", "", (0, *ids), lambda reply: [results.task(i, r) for i, r in zip(ids, reply, strict=True)]
-    )
+    return Operation("read", "", (0, *ids), lambda reply: [results.task(i, r) for i, r in zip(ids, reply, strict=True)])
 
 
 def read_result(task_id: str) -> Operation[Result | None]:
@@ -348,4 +346,3 @@ def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
         counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
         memory_percent=memory_percent,
     )
-

@@ -1,4 +1,4 @@
-"""The values that go into and come out of the ledger. All frozen; times are milliseconds of the Redis server's clock."""
+"""The values that go into and come out of the ledger. All frozen. Times are milliseconds of the server's clock."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -280,7 +280,7 @@ CancelOutcome = Literal["cancelled", "was_cancelled", "ended", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What WATCH saw: `ring` as elsewhere, the number of ready owners' queues, of leases, and of expired tasks ended."""
+    """What WATCH saw: `ring` as elsewhere, owners with ready work, leases, and tasks it ended at their deadline."""
 
     ring: bool
     ready: int

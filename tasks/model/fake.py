@@ -68,10 +68,17 @@ class FakeEncoder:
         dimension: length of its vectors.
         max_tokens: longest text in tokens, special ones included; at least 3.
         tokens_per_s: a forward pass takes its padded tokens divided by this; 0: no time.
+        sleep: how time passes, in seconds.
     """
 
     def __init__(
-        self, model: str = "fake", *, dimension: int = 384, max_tokens: int = 256, tokens_per_s: float = 0
+        self,
+        model: str = "fake",
+        *,
+        dimension: int = 384,
+        max_tokens: int = 256,
+        tokens_per_s: float = 0,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.info = ModelInfo(
             model=model,
@@ -84,6 +91,7 @@ class FakeEncoder:
             precision="float32",
         )
         self._tokens_per_s = tokens_per_s
+        self._sleep = sleep
         self.reference = np.stack([self._vector(text.features["input_ids"]) for text in self.tokenize(TEXTS, None)])
 
     def tokenize(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
@@ -98,7 +106,7 @@ class FakeEncoder:
             if any(_TRIGGER_IDS[trigger] in ids for ids in rows):
                 injure()
         if self._tokens_per_s:
-            time.sleep(max(text.length for text in batch) * len(batch) / self._tokens_per_s)
+            self._sleep(max(text.length for text in batch) * len(batch) / self._tokens_per_s)
         return np.stack([self._vector(ids) for ids in rows])
 
     def _tokenize(self, text: str) -> TokenizedText:

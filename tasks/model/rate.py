@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
@@ -12,7 +13,9 @@ _MAX_TEXTS = 1024
 _BYTES_PER_TOKEN = 4
 
 
-def measure_rate(encoder: Encoder, *, max_padded_tokens: int) -> float:
+def measure_rate(
+    encoder: Encoder, *, max_padded_tokens: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Estimated tokens per second, above 0.
 
     A text's estimate is ceil(UTF-8 bytes / 4), at least 1 and at most the model's maximum: the formula by which costs
@@ -22,9 +25,9 @@ def measure_rate(encoder: Encoder, *, max_padded_tokens: int) -> float:
     texts = 1
     while True:
         round_texts = [_passage(number) for number in range(texts)]
-        started = time.perf_counter()
+        started = clock()
         encode(encoder, [TextItem(text) for text in round_texts], max_padded_tokens=max_padded_tokens)
-        elapsed_s = time.perf_counter() - started
+        elapsed_s = clock() - started
         if elapsed_s >= _LONG_ENOUGH_S or texts >= _MAX_TEXTS:
             return sum(_estimate(text, encoder.info.max_tokens) for text in round_texts) / elapsed_s
         texts *= 2
