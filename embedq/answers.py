@@ -31,7 +31,9 @@ def read_embeddings(response: httpx.Response, expected: int) -> list[list[float]
     """The vectors of an OpenAI embedding list in base64, of which there must be `expected`."""
     try:
         data = response.json()["data"]
-        vectors = [np.frombuffer(base64.b64decode(item["embedding"]), dtype="<f4").tolist() for item in data]
+        vectors = [
+            np.frombuffer(base64.b64decode(item["embedding"], validate=True), dtype="<f4").tolist() for item in data
+        ]
     except _UNREADABLE as error:
         raise unexpected(response, "a list of vectors") from error
     if len(vectors) != expected:

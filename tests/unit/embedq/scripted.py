@@ -1,0 +1,116 @@
+"""A server on loopback that answers with what a test wrote down, and keeps what it was asked."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    hangs: bool = False
+
+    def encoded(self) -> bytes:
+        body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        lines = [f"HTTP/1.1 {self.status} x", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+HANG_UP = Answer(0)
+"""Closes the connection instead of answering."""
+SILENCE = Answer(0, hangs=True)
+"""Takes the request and never answers."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+Reply = Answer | Callable[[Asked], Answer]
+
+
+@dataclass
+class Scripted:
+    """`answers` are given in turn; the last one again and again."""
+
+    answers: list[Reply]
+    asked: list[Asked] = field(default_factory=list)
+    url: str = ""
+
+    def answer(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        reply = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return reply(asked) if callable(reply) else reply
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while asked := await _read(reader):
+                answer = self.answer(asked)
+                if answer.hangs:
+                    await reader.read()
+                if not answer.status:
+                    return
+                writer.write(answer.encoded())
+                await writer.drain()
+        finally:
+            writer.close()
+
+
+async def _read(reader: asyncio.StreamReader) -> Asked | None:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode() if not reader.at_eof() else ""
+    if not head:
+        return None
+    first, *lines = head.strip().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    method, target, _ = first.split(" ")
+    return Asked(method, target, headers, body)
+
+
+@asynccontextmanager
+async def scripted(*answers: Reply) -> AsyncIterator[Scripted]:
+    script = Scripted(list(answers))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The client may go away between two requests.
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await script.serve(reader, writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    script.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield script
+        server.close()
+
+
+def problem(status: int, code: str, message: str = "Text.", param: str | None = None, **headers: str) -> Answer:
+    """An error as the server words it."""
+    error = {"message": message, "type": "x", "param": param, "code": code}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, {"status": status, "detail": message, "error": error}, named)
+
+
+def task(status: str = "completed", *, total: int = 1, completed: int = 1, failed: int = 0, etag: str = "") -> Answer:
+    """A task as the server shows it."""
+    body = {
+        "id": "task_1",
+        "object": "embedding.task",
+        "status": status,
+        "model": "m",
+        "counts": {"total": total, "completed": completed, "failed": failed},
+        "usage": {"prompt_tokens": 3, "total_tokens": 3},
+    }
+    return Answer(200, body, {"etag": etag} if etag else {})

@@ -1,0 +1,64 @@
+"""Progress as text, JSON and a bar."""
+
+import io
+import json
+
+from embedq.progress import Lines, Sample, showing
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_sample_knows_its_end() -> None:
+    sample = Sample("embedding", done=500, failed=2, total=2000, rate=100)
+    assert sample.eta_s == 15
+    assert sample.to_text() == "embedding 500/2,000, 100/s, 2 failed, 15 s left"
+    assert json.loads(sample.to_json()) == {
+        "event": "progress", "done": 500, "failed": 2, "total": 2000, "rate": 100, "eta_s": 15,
+    }  # fmt: skip
+
+
+def test_without_a_total_there_is_no_end() -> None:
+    sample = Sample("embedding", done=5, failed=0, total=None, rate=1)
+    assert sample.eta_s is None
+    assert sample.to_text() == "embedding 5, 1/s"
+
+
+def test_before_the_first_result_there_is_no_end() -> None:
+    assert Sample("x", done=0, failed=0, total=10, rate=0).eta_s is None
+
+
+def test_lines_come_at_most_once_per_interval() -> None:
+    now = 100.0
+    written: list[Sample] = []
+    lines = Lines("x", 10, written.append, 5, clock=lambda: now)
+    for now, done in ((104.9, 1), (105.0, 2), (109.9, 3), (110.1, 4)):  # noqa: B007 - the clock reads it
+        lines.update(done)
+    lines.finish()
+    assert [sample.done for sample in written] == [2, 4, 4]
+    assert written[0].rate == 2 / 5
+
+
+def test_programs_get_json_even_on_a_terminal() -> None:
+    stream = Terminal()
+    with showing("x", 2, json_lines=True, stream=stream) as progress:
+        progress.update(2, 1)
+    assert [json.loads(line)["done"] for line in stream.getvalue().splitlines()] == [2]
+
+
+def test_files_get_a_line_at_the_end() -> None:
+    stream = io.StringIO()
+    with showing("x", 2, json_lines=False, stream=stream) as progress:
+        progress.update(2)
+    assert stream.getvalue().startswith("x 2/2, ")
+
+
+def test_a_terminal_gets_a_bar_with_the_count() -> None:
+    stream = Terminal()
+    with showing("embedding", 3, json_lines=False, stream=stream) as progress:
+        progress.update(3, failed=1)
+    assert "embedding" in stream.getvalue()
+    assert "3/3" in stream.getvalue()
+    assert "1 failed" in stream.getvalue()

@@ -1,0 +1,245 @@
+"""`EmbeddingService` in requests and answers, against a server on loopback that follows a script."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+
+from embedq import (
+    EmbeddingService,
+    NotFoundError,
+    RefusedError,
+    Task,
+    UnavailableError,
+    WaitTimeoutError,
+)
+from tests.unit.embedq.scripted import HANG_UP, Answer, Asked, problem, scripted, task
+
+
+def embeddings(*rows: list[float]) -> Answer:
+    data = [
+        {"object": "embedding", "index": i, "embedding": base64.b64encode(np.array(row, "<f4").tobytes()).decode()}
+        for i, row in enumerate(rows)
+    ]
+    return Answer(200, {"object": "list", "data": data, "model": "m", "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+
+
+def array(rows: list[list[float]]) -> Answer:
+    file = io.BytesIO()
+    np.save(file, np.array(rows, dtype="<f4"))
+    return Answer(200, file.getvalue())
+
+
+def model(name: str, *, ready: bool, dimension: int | None = 384, device: str | None = "cpu") -> dict[str, object]:
+    return {"id": name, "object": "model", "ready": ready, "dimension": dimension, "device": device}
+
+
+def lengths_and_numbers(asked: Asked) -> Answer:
+    """Each text's number and length as its vector; the text "bad" fails."""
+    texts = asked.json()["input"]
+    if "bad" in texts:
+        param = f"input[{texts.index('bad')}]"
+        return problem(400, "input_too_long", f"{param} is too long.", param)
+    return embeddings(*([float(text.split()[0]), float(len(text))] for text in texts))
+
+
+async def test_one_text_is_one_list_of_floats() -> None:
+    async with scripted(embeddings([1, 0.5])) as server, EmbeddingService(server.url) as service:
+        assert await service.get_embedding("text") == [1.0, 0.5]
+        asked = server.asked[0]
+        assert (asked.method, asked.target) == ("POST", "/v1/embeddings")
+        assert asked.json() == {"input": ["text"], "encoding_format": "base64"}
+        assert asked.headers["prefer"] == "wait=55"
+
+
+async def test_options_and_model_are_passed_on() -> None:
+    async with scripted(embeddings([1])) as server, EmbeddingService(server.url, model="m") as service:
+        await service.get_embeddings(["text"], dimensions=1, normalize=False, truncate=False, prompt_name="query")
+        asked = server.asked[0].json()
+    assert {key: asked[key] for key in ("model", "dimensions", "normalize", "truncate", "prompt_name")} == {
+        "model": "m",
+        "dimensions": 1,
+        "normalize": False,
+        "truncate": False,
+        "prompt_name": "query",
+    }
+
+
+async def test_no_texts_ask_nothing() -> None:
+    async with scripted(embeddings()) as server, EmbeddingService(server.url) as service:
+        assert await service.get_embeddings([]) == []
+        assert server.asked == []
+
+
+async def test_a_string_is_not_taken_for_a_list_of_letters() -> None:
+    async with scripted(embeddings()) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(TypeError, match="get_embedding takes one"):
+            await service.get_embeddings("text")
+        assert server.asked == []
+
+
+async def test_many_texts_travel_in_bounded_requests_and_come_back_in_order() -> None:
+    texts = [str(number) for number in range(5000)]
+    async with scripted(lengths_and_numbers) as server, EmbeddingService(server.url) as service:
+        vectors = await service.get_embeddings(texts)
+        assert [vector[0] for vector in vectors] == list(range(5000))
+        assert sorted(len(asked.json()["input"]) for asked in server.asked) == [904, 2048, 2048]
+
+
+async def test_long_texts_travel_in_smaller_requests() -> None:
+    texts = [f"{number} {'x' * 50_000}" for number in range(10)]
+    async with scripted(lengths_and_numbers) as server, EmbeddingService(server.url) as service:
+        assert len(await service.get_embeddings(texts)) == 10
+        assert [len(asked.json()["input"]) for asked in server.asked] == [2] * 5
+
+
+async def test_a_failing_text_is_counted_in_the_callers_list() -> None:
+    texts = ["1"] * 2050 + ["bad"]
+    async with scripted(lengths_and_numbers) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(RefusedError, match=r"^input\[2050\] is too long") as raised:
+            await service.get_embeddings(texts)
+    assert (raised.value.input_index, raised.value.code) == (2050, "input_too_long")
+
+
+async def test_fewer_vectors_than_texts_are_no_answer() -> None:
+    async with scripted(embeddings([1])) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(RefusedError, match="not a list of 2 vectors"):
+            await service.get_embeddings(["a", "b"])
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", {"data": 5}, {"data": [{"embedding": "?"}]}, {"data": [{}]}])
+async def test_what_is_no_list_of_vectors_is_refused(body: object) -> None:
+    async with scripted(Answer(200, body)) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(RefusedError, match="embedq server"):
+            await service.get_embedding("a")
+
+
+async def test_the_ready_model_is_described_and_remembered_until_the_cache_is_cleared() -> None:
+    models = Answer(200, {"object": "list", "data": [model("a", ready=False), model("b/c", ready=True)]})
+    async with scripted(models) as server, EmbeddingService(server.url) as service:
+        info = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
+        assert await service.get_model_info() == info
+        assert await service.get_model_info() == info
+        assert len(server.asked) == 1
+        await service.clear_cache()
+        assert await service.get_model_info() == info
+        assert len(server.asked) == 2
+
+
+async def test_the_chosen_model_is_described() -> None:
+    async with scripted(Answer(200, model("b/c d", ready=True))) as server:
+        async with EmbeddingService(server.url, model="b/c d") as service:
+            assert (await service.get_model_info())["model_name"] == "b/c d"
+        assert server.asked[0].target == "/v1/models/b/c%20d"
+
+
+@pytest.mark.parametrize("entries", [[], [model("a", ready=False, dimension=None, device=None)]])
+async def test_without_a_loaded_model_there_is_nothing_to_describe(entries: list[object]) -> None:
+    models = Answer(200, {"object": "list", "data": entries})
+    async with scripted(models) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(UnavailableError, match="doctor"):
+            await service.get_model_info()
+
+
+async def test_submit_sends_what_was_given_and_a_key_of_its_own() -> None:
+    async with scripted(task("queued", completed=0, etag='"1"')) as server, EmbeddingService(server.url) as service:
+        submitted = await service.submit(["a"], lane="bulk", metadata={"job": "7"}, deadline_s=60, truncate=False)
+        await service.submit("b")
+        first, second = server.asked
+    assert (submitted.id, submitted.status, submitted.etag) == ("task_1", "queued", '"1"')
+    assert not submitted.ended
+    assert first.json() == {
+        "input": ["a"],
+        "lane": "bulk",
+        "metadata": {"job": "7"},
+        "deadline_s": 60,
+        "truncate": False,
+    }
+    assert second.json() == {"input": "b", "lane": "online"}
+    assert first.headers["idempotency-key"] != second.headers["idempotency-key"]
+
+
+async def test_a_submission_repeated_after_a_lost_answer_has_the_same_key() -> None:
+    async with scripted(HANG_UP, task()) as server, EmbeddingService(server.url) as service:
+        await service.submit(["a"], idempotency_key="my-key")
+        await service.submit(["b"])
+        keys = [asked.headers["idempotency-key"] for asked in server.asked]
+    assert keys[:2] == ["my-key", "my-key"]
+
+
+async def test_waiting_is_left_to_the_server() -> None:
+    working, done = task("in_progress", completed=0), task()
+    async with scripted(working, done) as server, EmbeddingService(server.url) as service:
+        assert (await service.wait("task_1")).succeeded
+        assert [asked.headers["prefer"] for asked in server.asked] == ["wait=55", "wait=55"]
+
+
+async def test_changes_are_told_once_each() -> None:
+    seen: list[Task] = []
+    script = [
+        task("queued", total=2, completed=0, etag='"1"'),
+        Answer(304, b""),
+        task("in_progress", total=2, completed=1, etag='"2"'),
+        task("completed", total=2, completed=1, failed=1, etag='"3"'),
+    ]
+    async with scripted(*script) as server, EmbeddingService(server.url) as service:
+        ended = await service.wait("task_1", on_change=seen.append)
+        assert [asked.headers.get("if-none-match") for asked in server.asked] == [None, '"1"', '"1"', '"2"']
+    assert ended.ended
+    assert not ended.succeeded
+    assert [(t.counts.done, t.counts.failed) for t in dict.fromkeys(seen)] == [(0, 0), (1, 0), (2, 1)]
+
+
+async def test_waiting_ends_with_the_callers_time() -> None:
+    async with scripted(task("in_progress")) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(WaitTimeoutError, match=r"task_1 has not ended after 0.2 s"):
+            await service.wait("task_1", 0.2)
+
+
+async def test_a_result_is_a_float32_array_with_holes_for_failed_texts() -> None:
+    async with scripted(array([[1, 2], [float("nan")] * 2])) as server, EmbeddingService(server.url) as service:
+        vectors = await service.result("task_1")
+        assert server.asked[0].headers["accept"] == "application/x-npy"
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (2, 2)
+    assert np.isnan(vectors[1]).all()
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\x93NUMPY\x01\x00"])
+async def test_what_is_no_array_is_refused(body: bytes) -> None:
+    async with scripted(Answer(200, body)) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(RefusedError, match="npy"):
+            await service.result("task_1")
+
+
+async def test_failed_texts_say_why() -> None:
+    data = [
+        {"object": "embedding", "index": 0, "embedding": ""},
+        {"object": "error", "index": 1, "error": {"code": "input_too_long", "message": "Too long."}},
+    ]
+    async with scripted(Answer(200, {"data": data})) as server, EmbeddingService(server.url) as service:
+        errors = await service.item_errors("task_1")
+        assert server.asked[0].target == "/v1/tasks/task_1/result?encoding_format=base64"
+    assert [(index, error.code) for index, error in errors.items()] == [(1, "input_too_long")]
+
+
+async def test_an_id_cannot_reach_another_route() -> None:
+    async with scripted(problem(404, "task_not_found")) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(NotFoundError):
+            await service.cancel("../models?x#y")
+        assert server.asked[0].target == "/v1/tasks/..%2Fmodels%3Fx%23y/cancel"
+
+
+async def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scripted(task()) as server:
+        monkeypatch.setenv("EMBEDQ_URL", server.url)
+        monkeypatch.setenv("EMBEDQ_API_KEY", "from-the-environment")
+        async with EmbeddingService() as service:
+            await service.status("task_1")
+        assert server.asked[0].headers["authorization"] == "Bearer from-the-environment"
+
+
+def test_without_an_environment_the_server_is_the_local_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EMBEDQ_URL", raising=False)
+    assert EmbeddingService().url == "http://127.0.0.1:8000"

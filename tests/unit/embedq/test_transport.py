@@ -1,0 +1,184 @@
+"""One call with its repetitions, against a server on loopback that follows a script."""
+
+import time
+
+import pytest
+
+from embedq.errors import (
+    EmbedqClientError,
+    NotAuthenticatedError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+    UnreachableError,
+    WaitTimeoutError,
+)
+from embedq.retry import RetryPolicy
+from embedq.transport import Call, Transport
+from tests.unit.embedq.scripted import HANG_UP, SILENCE, Answer, problem, scripted
+
+QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.001, first_contact_s=0.05, unreachable_s=0.05)
+FINE = Answer(200, {"fine": True})
+GET = Call("GET", "/v1/tasks/task_1")
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        problem(503, "backlog_full", retry_after="0"),
+        problem(429, "rate_limited"),
+        problem(409, "task_not_finished", x_should_retry="true"),
+        Answer(502, b"<html>Bad gateway</html>"),
+        HANG_UP,
+    ],
+)
+async def test_what_may_pass_is_repeated_as_it_was(trouble: Answer) -> None:
+    call = Call("POST", "/v1/tasks", body={"input": "ä"}, headers={"Idempotency-Key": "k"})
+    async with scripted(trouble, trouble, FINE) as server, Transport(server.url, policy=QUICK) as transport:
+        assert (await transport.call(call, timeout_s=20)).json() == {"fine": True}
+        assert [asked.json() for asked in server.asked] == [{"input": "ä"}] * 3
+        assert [asked.headers["idempotency-key"] for asked in server.asked] == ["k"] * 3
+        assert {asked.headers["content-type"] for asked in server.asked} == {"application/json"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (problem(400, "empty_input", param="input[3]"), RefusedError),
+        (problem(401, "invalid_api_key"), NotAuthenticatedError),
+        (problem(404, "task_not_found"), NotFoundError),
+        (problem(409, "task_already_ended", x_should_retry="false"), RefusedError),
+        (problem(410, "task_expired"), NotFoundError),
+        (problem(503, "storage_full", x_should_retry="false"), UnavailableError),
+    ],
+)
+async def test_what_will_not_pass_is_raised_at_once(answer: Answer, kind: type[EmbedqClientError]) -> None:
+    async with scripted(answer) as server, Transport(server.url, policy=QUICK) as transport:
+        with pytest.raises(kind) as raised:
+            await transport.call(GET, timeout_s=20)
+        assert len(server.asked) == 1
+    assert type(raised.value) is kind
+    assert raised.value.status == answer.status
+    assert raised.value.code == answer.body["error"]["code"]
+    assert raised.value.param == answer.body["error"]["param"]
+    assert raised.value.message == "Text."
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[1]", b'{"error": "TEI"}', b'{"error": {}}'])
+async def test_an_error_in_foreign_words_is_still_an_error(body: bytes) -> None:
+    answer = Answer(418, body, {"x-request-id": "r-1"})
+    async with scripted(answer) as server, Transport(server.url) as transport:
+        with pytest.raises(RefusedError) as raised:
+            await transport.call(GET, timeout_s=20)
+    assert (raised.value.code, raised.value.request_id) == ("unexpected_answer", "r-1")
+
+
+async def test_the_server_names_the_delay_and_the_caller_is_told() -> None:
+    told: list[tuple[str, float]] = []
+    busy = problem(503, "backlog_full", retry_after="0")
+
+    def tell(error: EmbedqClientError, delay_s: float) -> None:
+        told.append((error.code, delay_s))
+
+    async with scripted(busy, FINE) as server, Transport(server.url, on_retry=tell) as transport:
+        await transport.call(GET, timeout_s=20)
+    assert told == [("backlog_full", 0)]
+
+
+async def test_a_delay_beyond_the_callers_time_is_not_waited_for() -> None:
+    busy = problem(503, "backlog_full", retry_after="100")
+    async with scripted(busy) as server, Transport(server.url) as transport:
+        with pytest.raises(UnavailableError):
+            await transport.call(GET, timeout_s=60)
+        assert len(server.asked) == 1
+
+
+async def test_still_working_at_the_end_is_a_timeout() -> None:
+    answer = problem(503, "wait_timeout", retry_after="100", x_should_retry="true")
+    async with scripted(answer) as server, Transport(server.url) as transport:
+        with pytest.raises(WaitTimeoutError):
+            await transport.call(GET, timeout_s=5)
+
+
+async def test_a_server_that_never_was_there_is_given_up_soon() -> None:
+    async with scripted(FINE) as server:
+        address = server.url
+    started = time.monotonic()
+    async with Transport(address, policy=QUICK) as transport:
+        with pytest.raises(UnreachableError, match=f"No answer from {address}"):
+            await transport.call(GET, timeout_s=600)
+    assert time.monotonic() - started < 60
+
+
+async def test_a_server_that_answered_before_gets_more_patience() -> None:
+    policy = RetryPolicy(first_delay_s=0.001, first_contact_s=0, unreachable_s=60)
+    async with scripted(FINE, HANG_UP, HANG_UP, FINE) as server, Transport(server.url, policy=policy) as transport:
+        await transport.call(GET, timeout_s=60)
+        await transport.call(GET, timeout_s=60)
+        assert len(server.asked) == 4
+
+
+async def test_silence_ends_with_the_callers_time() -> None:
+    async with scripted(SILENCE) as server, Transport(server.url) as transport:
+        with pytest.raises(WaitTimeoutError, match="did not answer in time"):
+            await transport.call(GET, timeout_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "timeout_s", "preferred"), [(55, 600, "wait=55"), (55, 20, "wait=18"), (55, 0.5, "wait=1"), (0, 9, None)]
+)
+async def test_the_server_is_asked_to_answer_before_the_client_gives_up(
+    wait_s: float, timeout_s: float, preferred: str | None
+) -> None:
+    async with scripted(FINE) as server, Transport(server.url) as transport:
+        await transport.call(Call("GET", "/", wait_s=wait_s), timeout_s=timeout_s)
+        assert server.asked[0].headers.get("prefer") == preferred
+
+
+async def test_the_key_travels_in_the_header_only() -> None:
+    async with scripted(FINE) as server, Transport(server.url, api_key="secret") as transport:
+        await transport.call(GET, timeout_s=5)
+        assert server.asked[0].headers["authorization"] == "Bearer secret"
+        assert "secret" not in server.asked[0].target
+
+
+async def test_lone_surrogates_reach_the_server_which_explains_them() -> None:
+    async with scripted(FINE) as server, Transport(server.url) as transport:
+        await transport.call(Call("POST", "/", body={"input": ["ä", "\ud800"]}), timeout_s=5)
+        assert server.asked[0].json() == {"input": ["ä", "\ud800"]}
+
+
+@pytest.mark.parametrize("below", ["", "/", "/v1", "/v1/"])
+async def test_the_address_may_be_that_of_openai_clients(below: str) -> None:
+    async with scripted(FINE) as server, Transport(server.url + below) as transport:
+        await transport.call(GET, timeout_s=5)
+        assert server.asked[0].target == "/v1/tasks/task_1"
+
+
+async def test_the_server_may_be_below_a_path() -> None:
+    async with scripted(FINE) as server, Transport(f"{server.url}/embed/q/v1") as transport:
+        await transport.call(GET, timeout_s=5)
+        assert server.asked[0].target == "/embed/q/v1/tasks/task_1"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8000", "ftp://host", "http://", "http://host:port", "redis://127.0.0.1"]
+)
+async def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        Transport(url)
+
+
+async def test_a_password_in_the_address_is_not_shown() -> None:
+    async with scripted(FINE) as server:
+        address = server.url.replace("//", "//user:hunter2@")
+    async with Transport(address, policy=QUICK) as transport:
+        with pytest.raises(UnreachableError) as raised:
+            await transport.call(GET, timeout_s=5)
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_a_probe_shows_every_status() -> None:
+    async with scripted(Answer(503, {})) as server, Transport(server.url) as transport:
+        assert (await transport.probe("/health/ready")).status_code == 503
+        assert len(server.asked) == 1
