@@ -1,5 +1,6 @@
 """Runs operations: one small synchronous executor for workers, one small asynchronous for the web tier."""
 
+import re
 from functools import cache
 from hashlib import sha1
 from pathlib import Path
@@ -20,8 +21,10 @@ T = TypeVar("T")
 WORKER_RETRIES = 3
 """A worker repeats a call whose reply was lost: every script is idempotent. The web tier never does; its caller may."""
 
-
 SCRIPTS = Path(__file__).parent / "lua"
+
+# At the start of an error, and with a "-" before it where Redis 6.2 quotes it inside the error of a script.
+_OUT_OF_SERVICE = re.compile(r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|NOAUTH)\b")
 
 
 @cache
@@ -40,7 +43,7 @@ def translate(error: RedisError) -> EmbedqError | RedisError:
     # Redis 6.2 reports an OOM inside a script as a ResponseError whose text contains it.
     if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)):
         return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
-    if isinstance(error, ResponseError) and not str(error).startswith(("LOADING", "MISCONF", "READONLY", "NOAUTH")):
+    if isinstance(error, ResponseError) and not _OUT_OF_SERVICE.search(str(error)):
         return error
     return RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=2)
 

@@ -55,12 +55,17 @@ class Operation(Generic[T]):
 def submit(submission: Submission) -> Operation[SubmitReply]:
     """Stores a task, or finds the one that its alias names.
 
+    Raises:
+        ValueError: there are no units.
+
     Raises on reading:
         BacklogFull: the lane has as much queued as may wait; with the seconds after which there is room.
         StorageFull: Redis is above the allowed share of its memory.
         IdempotencyConflict: the alias belongs to a task with another digest.
     """
     s, admission, alias = submission, submission.admission, submission.alias
+    if not s.units:
+        raise ValueError(f"{s.task_id} has no units: it would never end")
     units: list[Argument] = []
     for unit in s.units:
         units += [unit.items, unit.cost, unit.payload]

@@ -1,6 +1,6 @@
 -- Ends a task.   own: id   reply: 'cancelled' | 'was_cancelled' | 'ended' | 'unknown'.   O(log tasks), never O(units)
 allowed_when_full()
-local state = call('HGET', task_key(arg(1)), 'state')
+local state = state_of(arg(1))
 if not state then return 'unknown' end
 if end_task(arg(1), 'cancelled') then
   announce()

@@ -1,7 +1,7 @@
 -- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
 -- own: worker token budget max_units lease_ms linger_ms heard online_only
 -- reply: {ring, wait_ms, more, lane, {id, unit, first, items, cost, attempts, offset, options, payload}...}
-local worker, token, budget, max_units = arg(1), arg(2), tonumber(arg(3)), tonumber(arg(4))
+local worker, token, budget, max_units = arg(1), arg(2), tonumber(arg(3)), math.min(tonumber(arg(4)), 1000)
 local lease_ms, linger_ms, heard, online_only = tonumber(arg(5)), tonumber(arg(6)), arg(7) == '1', arg(8) == '1'
 local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
 local MAX_SKIPPED = 64      -- expired tasks ended by one CLAIM
@@ -23,9 +23,10 @@ if call('EXISTS', claim_key(token)) == 1 then       -- the reply got lost and th
     local id, uid = string.match(ref, '^(%S+) (%S+)$')
     local raw = call('HGET', units_key(id), 'u' .. uid)
     local f = call('HMGET', task_key(id), 'lane', 'options')
-    if raw and f[1] then
+    local u = raw and unit_record(raw)
+    if u and u.token == token then
       out[4] = f[1]
-      hand_out(id, uid, unit_record(raw), nil, f[2])
+      hand_out(id, uid, u, nil, f[2])
     end
   end
   if ready() > 0 then out[1], out[3] = wake(), 1 end
@@ -116,7 +117,7 @@ if #refs > 0 then
   if lane == 'bulk' then credit = math.max(0, credit - (BULK_SHARE - 1) * spent)
   elseif bulk_waits then credit = credit + spent end
   call('HSET', S, 'credit', int(credit))
-  call('SADD', claim_key(token), unpack(refs))      -- at most 1,000: unpack fails above about 8,000
+  call('SADD', claim_key(token), unpack(refs))      -- at most 1,000 of them: unpack fails above about 8,000
   call('ZADD', LEASES, int(NOW + lease_ms), token)
   count('claims', 1)
   out[4] = lane
@@ -124,7 +125,7 @@ end
 if ready() > 0 then
   if not online_only or #refs > 0 then out[1] = wake() end
   out[3] = 1
-elseif #refs == 0 and linger_ms > 0 then
+elseif #refs == 0 and linger_ms > 0 and not online_only then
   local wait = linger_ms
   local due = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')
   if due[2] then wait = math.max(1, math.min(wait, tonumber(due[2]) - NOW)) end

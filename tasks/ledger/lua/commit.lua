@@ -4,7 +4,7 @@
 local token = arg(1)
 allowed_when_full()
 local out, refs = {}, {}
-local items_ok, items_failed, stale, tokens_sum = 0, 0, 0, 0
+local items_ok, items_failed, stale, repeated, tokens_sum = 0, 0, 0, 0, 0
 for i = FIRST + 4, #ARGV, 8 do
   local id, uid, first, items, failed, tokens, extra, vectors =
     ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
@@ -22,8 +22,10 @@ for i = FIRST + 4, #ARGV, 8 do
     items_ok, items_failed, tokens_sum = items_ok + items - failed, items_failed + failed, tokens_sum + tokens
     out[#out + 1] = 1
   elseif not raw and vectors ~= '' and call('HGET', result_key(id), field) == vectors then
+    repeated = repeated + 1
     out[#out + 1] = 2
   elseif not raw and vectors == '' and extra ~= '' and call('HGET', result_key(id), 'x' .. first) == extra then
+    repeated = repeated + 1
     out[#out + 1] = 2
   else
     stale = stale + 1
@@ -37,7 +39,9 @@ count('committed_items', items_ok)
 count('failed_items', items_failed)
 count('stale_units', stale)
 count('tokens', tokens_sum)
-count('forward_passes', tonumber(arg(2)))
-count('padded_tokens', tonumber(arg(3)))
+if repeated == 0 or repeated < #out then  -- a call that was repeated as a whole has been counted
+  count('forward_passes', tonumber(arg(2)))
+  count('padded_tokens', tonumber(arg(3)))
+end
 announce()
 return out

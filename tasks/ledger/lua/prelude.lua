@@ -35,6 +35,15 @@ local function lane_key(lane) return Q .. ':' .. lane end
 local function owner_key(lane, owner) return Q .. ':' .. lane .. ':' .. owner end
 
 local OPEN = {queued = true, in_progress = true}
+local function state_of(id)             -- false: unknown, also when it is a task of another model
+  local f = call('HMGET', task_key(id), 'state', 'q')
+  return f[2] == MODEL and f[1]
+end
+local function alias_of(id, owner, name) -- its key; nil when a later task has taken the name over
+  local key = alias_key(owner, name)
+  local known = call('GET', key)
+  if known and string.match(known, '^%S+') == id then return key end
+end
 
 local function allowed_when_full() call('ZREM', LINGER, '') end
 
@@ -110,7 +119,8 @@ local function finish(id, state, t)
   if t.deadline then call('ZREM', DEADLINES, id) end
   call('UNLINK', units_key(id), back_key(id))
   for _, key in ipairs({task_key(id), result_key(id), meta_key(id)}) do call('PEXPIRE', key, t.ttl) end
-  if t.alias then call('PEXPIRE', alias_key(t.owner, t.alias), t.ttl) end
+  local alias = t.alias and alias_of(id, t.owner, t.alias)
+  if alias then call('PEXPIRE', alias, t.ttl) end
   if t.cost > 0 then call('HINCRBY', S, 'cost_' .. t.lane, int(0 - t.cost)) end
   if t.bytes > 0 then call('HINCRBY', S, 'bytes', int(0 - t.bytes)) end
   call('HINCRBY', S, 'tasks_' .. t.lane, -1)

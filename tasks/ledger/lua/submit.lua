@@ -7,6 +7,11 @@ local deadline_in, ttl, options, meta = tonumber(arg(4)), arg(5), arg(6), arg(7)
 local alias, digest, join = arg(8), arg(9), arg(10) == '1'
 local UNITS = FIRST + 14
 
+local function found(how, task)         -- stores nothing new, so a full Redis does not matter
+  allowed_when_full()
+  return {how, task, ready() > 0 and wake() or 0}
+end
+
 if alias ~= '' then
   local known = call('GET', alias_key(owner, alias))
   if known then
@@ -18,10 +23,11 @@ if alias ~= '' then
     end
     if f[1] and of == digest and OPEN[f[1]] then
       if f[2] and deadline_in > 0 and NOW + deadline_in > tonumber(f[2]) then
+        allowed_when_full()
         call('HSET', task_key(other), 'deadline', int(NOW + deadline_in))
         call('ZADD', DEADLINES, int(NOW + deadline_in), other)
       end
-      return {'joined', other, ready() > 0 and wake() or 0}
+      return found('joined', other)
     end
     if f[1] and of == digest and f[1] == 'completed' then
       -- The result must not vanish between this answer and the caller's next read.
@@ -32,7 +38,7 @@ if alias ~= '' then
     end
   end
 end
-if call('EXISTS', task_key(id)) == 1 then return {'ok', id, ready() > 0 and wake() or 0} end  -- this very call, again
+if call('EXISTS', task_key(id)) == 1 then return found('ok', id) end  -- this very call, again
 
 local cost, bytes, total = 0, 0, 0
 local units = (#ARGV - UNITS) / 3

@@ -1,0 +1,55 @@
+"""Subscriptions of tests: what was published up to now, read without waiting for what may never come."""
+
+from types import TracebackType
+from typing import Self
+
+import redis
+
+from tasks.ledger import keys
+from tests.harness import wait_until
+from tests.integration.ledger.driver import MODEL
+
+
+class Listener:
+    """A subscription to one channel, open once the object exists."""
+
+    def __init__(self, client: redis.Redis, channel: str) -> None:
+        self._client = client
+        self._channel = channel
+        self._pubsub = client.pubsub()
+        self._pubsub.subscribe(channel)
+        self._next()
+
+    @classmethod
+    def of_worker(cls, client: redis.Redis, worker: str, model: str = MODEL) -> Self:
+        """What wakes a lingering worker."""
+        return cls(client, keys.wake_channel(model, worker))
+
+    def messages(self) -> list[bytes]:
+        """Everything published before this call and not read yet."""
+        self._pubsub.ping()  # its answer comes after all that was published before
+        found = []
+        while (message := self._next())["type"] != "pong":
+            found.append(message["data"])
+        return found
+
+    def close(self) -> None:
+        """Returns when the server has noticed too."""
+        self._pubsub.close()
+        wait_until(self._is_deaf, message=f"{self._channel} still has a subscriber")
+
+    def _is_deaf(self) -> bool:
+        return int(self._client.pubsub_numsub(self._channel)[0][1]) == 0
+
+    def _next(self) -> dict[str, object]:
+        message = self._pubsub.get_message(timeout=5)
+        assert message is not None, "the subscription is silent"
+        return message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,150 @@
+"""Redis is away, hangs, refuses to write or comes back: what callers see, and that they see it soon."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tasks.errors import RedisUnavailable
+from tasks.ledger import AsyncLedger, Ledger, State, operations
+from tests.harness import RedisServer, free_port, wait_until
+from tests.integration.ledger.driver import Driver
+
+QUICK_TIMEOUT_S = 0.1
+ATTEMPTS = 4
+
+
+@pytest.fixture
+def hung_redis(private_redis: RedisServer) -> Iterator[RedisServer]:
+    os.kill(private_redis.pid, signal.SIGSTOP)
+    yield private_redis
+    os.kill(private_redis.pid, signal.SIGCONT)
+
+
+async def test_a_redis_that_is_down_is_reported_to_the_web_tier() -> None:
+    ledger = AsyncLedger.connect(f"redis://127.0.0.1:{free_port()}/0")
+    with pytest.raises(RedisUnavailable):
+        await ledger.run(operations.overview())
+    await ledger.close()
+
+
+async def test_a_redis_that_hangs_is_reported_to_the_web_tier(hung_redis: RedisServer) -> None:
+    ledger = AsyncLedger.connect(hung_redis.url)
+    with pytest.raises(RedisUnavailable) as reported:
+        await ledger.run(operations.overview())
+    assert reported.value.retry_after_s == 2
+    await ledger.close()
+
+
+def test_a_redis_that_is_down_is_reported_to_a_worker_after_a_few_attempts() -> None:
+    ledger = Ledger.connect(f"redis://127.0.0.1:{free_port()}/0")
+    with pytest.raises(RedisUnavailable):
+        ledger.run(operations.overview())
+    ledger.close()
+
+
+def test_a_redis_that_hangs_is_reported_to_a_worker(hung_redis: RedisServer) -> None:
+    client = redis.Redis.from_url(
+        hung_redis.url, socket_timeout=QUICK_TIMEOUT_S, retry=Retry(NoBackoff(), ATTEMPTS - 1)
+    )
+    ledger = Ledger(client)
+    with pytest.raises(RedisUnavailable):
+        ledger.run(operations.overview())
+    ledger.close()
+
+
+def test_a_worker_that_lost_its_connection_goes_on_with_a_new_one(private_redis: RedisServer) -> None:
+    ledger = Ledger.connect(private_redis.url)
+    ledger.run(operations.overview())
+    with private_redis.client() as other:
+        other.client_kill_filter(_type="normal", skipme=True)
+        assert ledger.run(operations.overview()) == {}
+    ledger.close()
+
+
+def test_what_was_accepted_survives_a_killed_redis(private_redis: RedisServer) -> None:
+    with private_redis.client() as client:
+        task_id = Driver(client).submit((2, 20)).task_id
+    private_redis.kill()
+    private_redis.start()
+    with private_redis.client() as client:
+        driver = Driver(client)
+        assert driver.task(task_id).state is State.QUEUED
+        assert len(driver.work_off()) == 1
+        assert driver.task(task_id).state is State.COMPLETED
+
+
+def test_what_was_leased_survives_a_killed_redis(private_redis: RedisServer) -> None:
+    with private_redis.client() as client:
+        driver = Driver(client)
+        driver.submit((2, 20))
+        claim = driver.claim()
+        private_redis.kill()
+        private_redis.start()
+        assert driver.commit(claim) == [1]
+
+
+def reports_unavailable(driver: Driver) -> bool:
+    try:
+        driver.submit()
+    except RedisUnavailable:
+        return True
+    return False
+
+
+def test_a_redis_that_became_a_replica_is_unavailable(private_redis: RedisServer) -> None:
+    with private_redis.client() as client:
+        driver = Driver(client)
+        client.replicaof("127.0.0.1", free_port())
+        try:
+            for call in (driver.submit, driver.claim, driver.watch):
+                with pytest.raises(RedisUnavailable):
+                    call()
+        finally:
+            client.replicaof("NO", "ONE")
+
+
+def test_a_redis_that_cannot_write_to_its_disk_is_unavailable(private_redis: RedisServer) -> None:
+    with private_redis.client() as client:
+        driver = Driver(client)
+        client.config_set("min-replicas-to-write", 1)  # refuses writes as a failed disk does, in the same place
+        try:
+            for call in (driver.submit, driver.claim, driver.watch):
+                with pytest.raises(RedisUnavailable):
+                    call()
+        finally:
+            client.config_set("min-replicas-to-write", 0)
+
+
+def test_a_redis_that_is_busy_with_a_script_is_unavailable(private_redis: RedisServer) -> None:
+    with private_redis.client() as client, private_redis.client() as stuck:
+        client.config_set("lua-time-limit", 10)
+        pool = stuck.connection_pool.get_connection()
+        pool.send_command("EVAL", "while true do end", 0)
+        driver = Driver(client)
+        try:
+            wait_until(lambda: reports_unavailable(driver), message="BUSY was not reported")
+        finally:
+            client.script_kill()
+        with pytest.raises(redis.ResponseError):
+            pool.read_response()
+        stuck.connection_pool.release(pool)
+        assert not driver.submit().joined
+
+
+def test_scripts_that_redis_forgot_are_sent_again(driver: Driver, redis_client: redis.Redis) -> None:
+    driver.submit()
+    redis_client.script_flush()
+    assert len(driver.work_off()) == 1
+
+
+def test_a_defect_of_a_script_stays_what_it_is(driver: Driver, redis_client: redis.Redis) -> None:
+    redis_client.set("eq:q:m:state", "not a hash", px=60_000)
+    calls: list[Callable[[], object]] = [driver.submit, driver.claim]
+    for call in calls:
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            call()
