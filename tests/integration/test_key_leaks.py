@@ -42,6 +42,7 @@ def test_open_tasks_leases_and_lingering_workers_are_no_leaks(redis_client: "red
 def test_what_the_broker_keeps_is_no_leak(redis_client: "redis.Redis") -> None:
     redis_client.rpush("embedq.bell.org/model", b"{}")
     redis_client.sadd("_kombu.binding.embedq", b"x")
+    redis_client.sadd("_kombu.binding_permanent.embedq", b"x")
     redis_client.hset("unacked", "tag", "message")
 
     assert leaked_keys(redis_client) == []

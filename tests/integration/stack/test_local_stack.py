@@ -1,0 +1,185 @@
+"""`python -m stack` with the real roles: Redis, a worker with the fake encoder, the web tier."""
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import psutil
+import pytest
+import redis
+
+from tests.harness import Process, wait_until
+
+START_TIMEOUT_S = 90
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+class LocalStack(Process):
+    """The command behind `embedq up`, on a free port."""
+
+    def __init__(self, folder: Path, *arguments: str, **settings: Any) -> None:
+        command = [sys.executable, "-m", "stack", "--port", "0", "--data", str(folder / "data"), *arguments]
+        super().__init__("stack", command, folder, **{"compute": "fake"} | settings)
+        self.stdout_file = folder / "stdout"
+
+    def start(self) -> Self:
+        self.stdout_file.unlink(missing_ok=True)
+        self.launch()
+        self.wait_while_running(lambda: self.url, "saying that it is ready")
+        return self
+
+    @property
+    def url(self) -> str:
+        return self.stdout_file.read_text().removeprefix("ready ").rstrip("\n")
+
+    def roles(self) -> dict[str, psutil.Process]:
+        """Its direct children by what they are."""
+        marks = {"redis-server": "redis", "-m tasks.worker": "worker", "-m api": "api"}
+        found: dict[str, psutil.Process] = {}
+        for child in psutil.Process(self.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just died
+                command = " ".join(child.cmdline())
+                found |= {name: child for mark, name in marks.items() if mark in command}
+        return found
+
+    def family(self) -> list[psutil.Process]:
+        return list(psutil.Process(self.pid).children(recursive=True))
+
+    def embed(self, text: str) -> list[float]:
+        answer = httpx.post(f"{self.url}/v1/embeddings", json={"model": MODEL, "input": text}, timeout=30)
+        answer.raise_for_status()
+        vector: list[float] = answer.json()["data"][0]["embedding"]
+        return vector
+
+    def embeds(self, text: str) -> bool:
+        try:
+            return bool(self.embed(text))
+        except httpx.HTTPError:
+            return False
+
+
+@pytest.fixture
+def make_stack(tmp_path: Path) -> Iterator[Callable[..., LocalStack]]:
+    made: list[LocalStack] = []
+
+    def make(*arguments: str, **settings: Any) -> LocalStack:
+        made.append(LocalStack(tmp_path, *arguments, **settings))
+        return made[-1]
+
+    yield make
+    for stack in made:
+        stack.stop()
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    return not any(process.is_running() for process in processes)
+
+
+def survive_the_death_of(role: str, stack: LocalStack) -> None:
+    stack.roles()[role].kill()
+    wait_until(lambda: f"{role} ended by SIGKILL" in stack.log(), message=f"nobody misses {role}")
+    wait_until(lambda: stack.embeds("a text"), timeout_s=60, message=f"no answer after the death of {role}")
+
+
+def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) -> None:
+    stack = make_stack("--workers", "2").start()
+    family = stack.family()
+
+    assert len(stack.embed("a text")) == 384
+    ready = wait_until(lambda: _ready(stack.url, workers=2), timeout_s=30)
+    assert ready["redis"] == "up"
+    assert stack.stdout_file.read_text() == f"ready {stack.url}\n"
+    assert {"worker-1", "worker-2", "api", "redis"} <= {line.split(" ", 1)[0] for line in stack.log().splitlines()}
+
+    stack.send(signal.SIGTERM)
+    assert stack.wait(timeout_s=60) == 0
+    assert gone(family)
+
+
+def test_it_recovers_from_the_death_of_any_role(make_stack: Callable[..., LocalStack]) -> None:
+    stack = make_stack().start()
+    vector = stack.embed("a text")
+
+    for role in ("redis", "worker", "api"):
+        survive_the_death_of(role, stack)
+
+    assert stack.embed("a text") == vector
+
+
+def test_data_outlives_a_killed_stack_and_no_orphan_does(make_stack: Callable[..., LocalStack]) -> None:
+    stack = make_stack().start()
+    task = httpx.post(f"{stack.url}/v1/tasks", json={"input": ["one", "two"]}).json()["id"]
+    httpx.get(f"{stack.url}/v1/tasks/{task}", params={"wait": 20}, timeout=30)
+    result = httpx.get(f"{stack.url}/v1/tasks/{task}/result").json()
+    assert len(result["data"]) == 2
+    family = stack.family()
+
+    stack.kill()
+    wait_until(lambda: gone(family), timeout_s=60, message="orphans are left")
+    stack.start()
+
+    assert httpx.get(f"{stack.url}/v1/tasks/{task}/result").json() == result
+
+
+def test_a_second_stack_on_the_same_data_is_refused(make_stack: Callable[..., LocalStack], redis_url: str) -> None:
+    first = make_stack(redis_url=redis_url)  # the lock is about the folder, whoever runs Redis
+    first.launch()
+    wait_until(lambda: "started" in first.log())
+
+    second = make_stack()
+    second.launch()
+
+    assert second.wait() == 78
+    assert f"Another local stack (pid {first.pid}) uses" in second.log()
+
+
+def test_a_redis_that_is_named_is_used(
+    make_stack: Callable[..., LocalStack], redis_url: str, redis_client: "redis.Redis"
+) -> None:
+    stack = make_stack(redis_url=redis_url).start()
+
+    assert stack.embed("a text")
+
+    assert "redis" not in stack.roles()
+    assert redis_client.exists("eq:models")
+    stack.stop()  # before the key-leak check
+
+
+def test_what_no_restart_can_mend_stops_everything(
+    make_stack: Callable[..., LocalStack], redis_url: str, redis_client: "redis.Redis"
+) -> None:
+    redis_client.set("eq:schema", 999)
+    stack = make_stack(redis_url=redis_url)
+    stack.launch()
+
+    assert stack.wait(timeout_s=START_TIMEOUT_S) == 78
+
+    assert "cannot run" in stack.log().splitlines()[-1]
+    assert "schema 999" in stack.log().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ((), {"port": "many"}, "EMBEDQ_PORT=many"),
+        (("--data", "/dev/null/x"), {}, "Not a directory. Choose another folder: --data."),
+        (("--workers", "0"), {}, "at least 1"),
+    ],
+)
+def test_what_cannot_be_used_is_said_at_once(
+    make_stack: Callable[..., LocalStack], arguments: tuple[str, ...], settings: dict[str, str], message: str
+) -> None:
+    stack = make_stack(*arguments, **settings)
+    stack.launch()
+    assert stack.wait() in {2, 78}
+    assert message in stack.log()
+    assert "Traceback" not in stack.log()
+
+
+def _ready(url: str, *, workers: int) -> dict[str, Any] | None:
+    body: dict[str, Any] = httpx.get(f"{url}/health/ready").json()
+    return body if body.get("workers") == {MODEL: workers} else None
