@@ -71,8 +71,7 @@ class Services:
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""
-        self.stall.start()
-        self.bell.warm_up()
+        await asyncio.to_thread(self.bell.warm_up)
         listening = asyncio.create_task(self.hub.run(), name="hub")
         try:
             async with asyncio.timeout(_FIRST_SUBSCRIPTION_S):
@@ -80,6 +79,7 @@ class Services:
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
         await self.watchdog.look()
+        self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [listening, asyncio.create_task(self.watchdog.run(), name="watchdog")]
 
     async def stop(self, background: list["asyncio.Task[None]"]) -> None:

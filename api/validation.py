@@ -72,7 +72,7 @@ def check_options(body: EmbeddingFields, model: str, registry: Registry) -> None
         )
     if body.prompt_name is not None and body.prompt_name not in entry.prompts:
         known = ", ".join(entry.prompts) or "none"
-        raise InvalidValue(f"{model} has no prompt of this name; it has: {known}.", param="prompt_name")
+        raise InvalidValue(f"prompt_name is no prompt of {model}; it has: {known}.", param="prompt_name")
 
 
 def _first(problems: Sequence[ErrorDetails], kind: type[BaseModel]) -> EmbedqError:

@@ -1,0 +1,120 @@
+"""A worker by hand: it claims and commits in the real ledger, with vectors that a test can predict."""
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.ledger import Claim, ClaimedUnit, Finished, ItemError, Ledger, ModelEntry, WorkerEntry, operations
+
+DIMENSION = 4
+MAX_TOKENS = 128
+
+
+def vector(text: str) -> npt.NDArray[np.float32]:
+    """What this worker makes of a text: float32 [4]."""
+    return np.array([len(text), ord(text[0]), 0.5, 1 / 3], dtype="<f4")
+
+
+def entry(model: str) -> ModelEntry:
+    """How this worker describes the model."""
+    return ModelEntry(
+        id=model,
+        model=model,
+        revision="r1",
+        dimension=DIMENSION,
+        max_tokens=MAX_TOKENS,
+        prompts=("query",),
+        device="cpu",
+        compute="fake",
+        precision="float32",
+        created_at=1_700_000_000,
+    )
+
+
+class LedgerWorker:
+    """Serves one model. Each text is one token; texts in `errors` fail, texts in `truncated` count as cut."""
+
+    def __init__(self, redis_url: str, model: str) -> None:
+        self.id = f"w-{uuid.uuid4().hex[:8]}"
+        self.model = model
+        self.ledger = Ledger.connect(redis_url)
+        self.errors: dict[str, ItemError] = {}
+        self.truncated: set[str] = set()
+        self.claims = 0
+        self._stop = threading.Event()
+
+    def announce(self) -> None:
+        """Registers the model and beats once, for ten minutes."""
+        self.ledger.run(operations.register(self.model, entry(self.model)))
+        worker = WorkerEntry(
+            id=self.id,
+            pid=1,
+            host="here",
+            started_at=0.0,
+            rate=50_000.0,
+            rss_bytes=1,
+            forward_passes=3,
+            items=4,
+            tokens=5,
+            padded_tokens=6,
+        )
+        self.ledger.run(operations.beat(self.model, worker, 600_000))
+
+    def work(self, max_units: int = 1000) -> int:
+        """Claims once and commits what it got; the number of units."""
+        claim = self._claim(max_units)
+        finished = [self._encode(unit) for unit in claim.units]
+        if finished:
+            self.ledger.run(operations.commit(self.model, claim.token, finished))
+        return len(finished)
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """While inside, a thread works on whatever comes."""
+        self._stop.clear()
+        thread = threading.Thread(target=self._serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.ledger.close()
+
+    def _serve(self) -> None:
+        while not self._stop.wait(0.002):
+            self.work()
+
+    def _claim(self, max_units: int) -> Claim:
+        self.claims += 1
+        request = operations.ClaimRequest(
+            worker=self.id, token=f"{self.id}/{self.claims}", budget=10**9, max_units=max_units, lease_ms=15_000
+        )
+        return self.ledger.run(operations.claim(self.model, request))
+
+    def _encode(self, unit: ClaimedUnit) -> Finished:
+        texts = unit.texts()
+        vectors = np.stack([np.full(DIMENSION, np.nan, "<f4") if t in self.errors else vector(t) for t in texts])
+        failed: Mapping[int, ItemError] = {
+            unit.first + i: self.errors[t] for i, t in enumerate(texts) if t in self.errors
+        }
+        return Finished(
+            unit=unit,
+            vectors=b"" if len(failed) == len(texts) else vectors.tobytes(),
+            tokens=len(texts) - len(failed),
+            errors=failed,
+            truncated=[unit.first + i for i, t in enumerate(texts) if t in self.truncated],
+        )

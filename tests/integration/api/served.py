@@ -1,0 +1,68 @@
+"""The web tier under a real uvicorn on a real port, in a thread of the test's process."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import uvicorn
+import uvloop
+
+from api.app import create_app
+from api.services import Services
+from tests.harness import wait_until
+from worker_config.settings import load_settings
+
+MODEL = "test/model"
+
+
+class ServedApp:
+    """One app; a context manager. `client` talks to it over a socket."""
+
+    def __init__(self, redis_url: str, **settings: Any) -> None:
+        merged = {"redis_url": redis_url, "compute": "fake", "served_name": MODEL, "max_wait_s": 20} | settings
+        app = create_app(load_settings(**merged))
+        self.services: Services = app.state.services
+        config = uvicorn.Config(app, port=0, log_config=None, lifespan="on", loop="uvloop", http="httptools")
+        self._server = uvicorn.Server(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run)
+        self.client = httpx.Client(timeout=30)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._server.servers[0].sockets[0].getsockname()[1]
+        return port
+
+    def call_in_loop(self, function: Callable[[], None]) -> None:
+        """Runs `function` in the server's event loop, and returns when it has run."""
+        done = threading.Event()
+        assert self._loop is not None
+
+        def call() -> None:
+            function()
+            done.set()
+
+        self._loop.call_soon_threadsafe(call)
+        assert done.wait(10)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        wait_until(lambda: self._server.started, message="the web tier did not start")
+        self.client.base_url = httpx.URL(f"http://127.0.0.1:{self.port}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.close()
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._server.serve())

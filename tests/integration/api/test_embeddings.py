@@ -1,0 +1,184 @@
+"""OpenAI's embeddings call, synchronous over the queue."""
+
+import base64
+import concurrent.futures
+import contextlib
+from collections.abc import Callable
+
+import httpx
+import numpy as np
+import pytest
+
+from tasks.ledger import ItemError, Lane, State, Task, operations
+from tests.harness import wait_until
+from tests.integration.api.ledger_worker import LedgerWorker, vector
+from tests.integration.api.served import MODEL, ServedApp
+
+
+def open_tasks(worker: LedgerWorker) -> int:
+    return worker.ledger.run(operations.overview())[MODEL].backlog_tasks[Lane.ONLINE]
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/embeddings/", "/embeddings", "/embeddings/"])
+def test_vectors_come_back_in_input_order(client: httpx.Client, worker: LedgerWorker, path: str) -> None:
+    worker.truncated.add("two")
+    with worker.serving():
+        answer = client.post(path, json={"input": ["one", "two"], "model": MODEL})
+
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": 0, "embedding": pytest.approx(vector("one").tolist())},
+            {"object": "embedding", "index": 1, "embedding": pytest.approx(vector("two").tolist()), "truncated": True},
+        ],
+        "model": MODEL,
+        "usage": {"prompt_tokens": 2, "total_tokens": 2},
+    }
+
+
+def test_base64_is_the_float32_buffer(client: httpx.Client, worker: LedgerWorker) -> None:
+    with worker.serving():
+        answer = client.post("/v1/embeddings", json={"input": "one", "encoding_format": "base64"})
+
+    packed = answer.json()["data"][0]["embedding"]
+    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed), "<f4"), vector("one"))
+
+
+def test_nulls_and_unknown_fields_are_ignored(client: httpx.Client, worker: LedgerWorker) -> None:
+    body = {"input": "one", "dimensions": None, "encoding_format": None, "user": None, "input_type": "query"}
+    with worker.serving():
+        answer = client.post("/v1/embeddings", json=body)
+
+    assert answer.status_code == 200
+
+
+def test_many_texts_in_many_units(client: httpx.Client, worker: LedgerWorker) -> None:
+    texts = [f"{'word ' * (i % 40)}{i}" for i in range(2048)]
+    with worker.serving():
+        answer = client.post("/v1/embeddings", json={"input": texts})
+
+    vectors = np.array([item["embedding"] for item in answer.json()["data"]], dtype="f4")
+    np.testing.assert_array_equal(vectors, np.stack([vector(text) for text in texts]))
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("input_too_long", 400), ("invalid_dimensions", 400), ("worker_crashed", 422)]
+)
+def test_one_failed_item_fails_the_request(client: httpx.Client, worker: LedgerWorker, code: str, status: int) -> None:
+    worker.errors["bad"] = ItemError(code, "It cannot be done.")
+    with worker.serving():
+        answer = client.post("/v1/embeddings", json={"input": ["good", "bad"]})
+
+    error = answer.json()["error"]
+    assert answer.status_code == status
+    assert answer.headers["x-should-retry"] == "false"
+    assert (error["code"], error["param"]) == (code, "input[1]")
+    assert "It cannot be done." in error["message"]
+
+
+def test_a_timeout_says_try_again_and_the_retry_joins(client: httpx.Client, worker: LedgerWorker) -> None:
+    request = {"input": ["slow"], "model": MODEL}
+    first = client.post("/v1/embeddings", json=request, headers={"prefer": "wait=0.05"})
+    assert open_tasks(worker) == 1
+
+    with worker.serving():
+        second = client.post("/v1/embeddings", json=request | {"encoding_format": "base64"})
+
+    assert first.status_code == 503
+    assert first.json()["error"]["code"] == "wait_timeout"
+    assert first.headers["x-should-retry"] == "true"
+    assert 1 <= int(first.headers["retry-after"]) <= 120
+    assert second.status_code == 200
+    assert worker.ledger.run(operations.overview())[MODEL].counters["committed_items"] == 1
+
+
+def test_a_repetition_of_finished_work_needs_no_worker(client: httpx.Client, worker: LedgerWorker) -> None:
+    with worker.serving():
+        first = client.post("/v1/embeddings", json={"input": "one"})
+
+    assert client.post("/v1/embeddings", json={"input": "one"}).json() == first.json()
+
+
+def test_the_callers_read_timeout_bounds_the_wait(client: httpx.Client) -> None:
+    answer = client.post("/v1/embeddings", json={"input": "x"}, headers={"x-stainless-read-timeout": "0.1"})
+
+    assert answer.status_code == 503
+
+
+def test_equal_requests_at_once_are_one_task(app: ServedApp, client: httpx.Client, worker: LedgerWorker) -> None:
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        calls = [pool.submit(client.post, "/v1/embeddings", json={"input": "same"}) for _ in range(5)]
+        wait_until(lambda: app.services.hub.waiting_requests == 5, message="not all wait")
+        assert open_tasks(worker) == 1
+        with worker.serving():
+            answers = [call.result() for call in calls]
+
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, client: httpx.Client, worker: LedgerWorker) -> None:
+    before = deadline_after_leaving(app, client, worker, read_timeout_s=None)
+    after = deadline_after_leaving(app, client, worker, read_timeout_s=0.2)
+
+    assert before > 25_000  # the wait of 20 s and 10 s more
+    assert after < 15_000
+
+
+def deadline_after_leaving(
+    app: ServedApp, client: httpx.Client, worker: LedgerWorker, *, read_timeout_s: float | None
+) -> float:
+    """Milliseconds between the creation and the deadline of a synchronous task."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        call = pool.submit(post_and_leave, client, f"text {read_timeout_s}", read_timeout_s)
+        wait_until(lambda: app.services.hub.waiting_requests == 1, message="nobody waits")
+        if read_timeout_s is not None:
+            wait_until(lambda: app.services.hub.waiting_requests == 0, message="the request still waits")
+        task = next(t for t in all_tasks(worker) if t.state is State.QUEUED)
+        worker.work()
+        call.result()
+    assert task.deadline_ms is not None
+    return task.deadline_ms - task.created_ms
+
+
+def post_and_leave(client: httpx.Client, text: str, read_timeout_s: float | None) -> None:
+    with contextlib.suppress(httpx.ReadTimeout):
+        client.post("/v1/embeddings", json={"input": text}, timeout=httpx.Timeout(30, read=read_timeout_s))
+
+
+def all_tasks(worker: LedgerWorker) -> list[Task]:
+    ids = [key.decode().removeprefix("eq:task:") for key in worker.ledger.client.scan_iter("eq:task:*")]
+    return [task for task in worker.ledger.run(operations.read_tasks(ids)) if task]
+
+
+def test_respond_async_is_a_task_like_any_other(client: httpx.Client, worker: LedgerWorker) -> None:
+    headers = {"prefer": "respond-async", "idempotency-key": "k1"}
+    answer = client.post("/v1/embeddings", json={"input": "one"}, headers=headers)
+    again = client.post("/v1/embeddings", json={"input": "one"}, headers=headers)
+    worker.work()
+
+    assert answer.status_code == again.status_code == 202
+    assert answer.headers["preference-applied"] == "respond-async"
+    assert again.json()["id"] == answer.json()["id"]
+    assert client.get(f"{answer.headers['location']}/result").json()["data"][0]["embedding"]
+
+
+def test_a_stopping_server_sends_waiters_home(app: ServedApp, client: httpx.Client) -> None:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        call = pool.submit(client.post, "/v1/embeddings", json={"input": "x"})
+        wait_until(lambda: app.services.hub.waiting_requests == 1, message="nobody waits")
+        app.call_in_loop(app.services.hub.close)
+
+        assert call.result().status_code == 503
+        assert client.post("/v1/embeddings", json={"input": "y"}).status_code == 503
+
+
+def test_a_full_backlog_refuses_with_the_time_to_wait(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
+    client = serve(max_backlog_s=0.01).client
+    client.post("/v1/tasks", json={"input": ["x" * 400] * 20})
+
+    answer = client.post("/v1/tasks", json={"input": ["x" * 400] * 20})
+
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "backlog_full"
+    assert 1 <= int(answer.headers["retry-after"]) <= 120

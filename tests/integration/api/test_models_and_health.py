@@ -1,0 +1,146 @@
+"""Models, probes, metrics, and what every response carries."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tests.harness import wait_until
+from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
+from tests.integration.api.served import MODEL, ServedApp
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/", "/models", "/models/"])
+def test_the_list_of_models(client: httpx.Client, path: str) -> None:
+    body = client.get(path).json()
+
+    assert body["object"] == "list"
+    assert [model["id"] for model in body["data"]] == [MODEL]
+
+
+@pytest.mark.parametrize("path", [f"/v1/models/{MODEL}", f"/v1/models/{MODEL}/", f"/models/{MODEL}"])
+def test_one_model_with_a_slash_in_its_name(client: httpx.Client, path: str) -> None:
+    model = client.get(path).json()
+
+    assert model["id"] == MODEL
+    assert model["object"] == "model"
+    assert model["created"] == 1_700_000_000
+    assert model["owned_by"]
+    assert model["dimensions"] == DIMENSION
+    assert model["workers"] == 1
+
+
+def test_an_unknown_model(client: httpx.Client) -> None:
+    answer = client.get("/v1/models/nobody/knows")
+
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "model_not_found"
+
+
+def test_a_model_that_appears_while_the_server_runs_is_learnt(serve: Callable[..., ServedApp], redis_url: str) -> None:
+    client = serve().client
+    with LedgerWorker(redis_url, "late/model") as late:
+        late.announce()
+
+        wait_until(lambda: client.get("/v1/models/late/model").status_code == 200)
+        answer = client.post("/v1/tasks", json={"input": "x", "model": "late/model"})
+    assert answer.json()["model"] == "late/model"
+
+
+def test_the_configured_model_is_known_before_any_worker(serve: Callable[..., ServedApp]) -> None:
+    client = serve().client
+
+    assert client.get(f"/v1/models/{MODEL}").json()["dimensions"] is None
+    assert client.post("/v1/tasks", json={"input": "x", "dimensions": 3}).status_code == 202
+
+
+def test_ready_once_a_worker_beats(serve: Callable[..., ServedApp], redis_url: str) -> None:
+    client = serve().client
+    before = client.get("/health/ready")
+    with LedgerWorker(redis_url, MODEL) as worker:
+        worker.announce()
+        after = client.get("/health/ready")
+
+    assert before.status_code == 503
+    assert before.json()["error"] | {"message": ""} == {
+        "message": "",
+        "type": "service_unavailable_error",
+        "param": "worker",
+        "code": "not_ready",
+    }
+    assert after.json() == {"status": "ready", "redis": "up", "workers": {MODEL: 1}}
+
+
+def test_live(client: httpx.Client) -> None:
+    assert client.get("/health/live").json() == {"status": "live"}
+    assert client.head("/health/live").status_code == 200
+
+
+def test_every_response_has_a_request_id(client: httpx.Client) -> None:
+    paths = ["/health/live", "/health/ready", "/metrics", "/v1/models", "/nothing", "/openapi.json"]
+    ids = [client.get(path).headers["x-request-id"] for path in paths]
+
+    assert len(set(ids)) == len(paths)
+
+
+@pytest.mark.parametrize(("sent", "kept"), [("abc-1.2:3_4", True), ("two words", False), ("x" * 129, False)])
+def test_a_sane_request_id_is_kept(client: httpx.Client, sent: str, kept: bool) -> None:
+    answer = client.get("/health/live", headers={"x-request-id": sent})
+
+    assert (answer.headers["x-request-id"] == sent) is kept
+
+
+def test_metrics_count_requests_tasks_and_bells(client: httpx.Client, worker: LedgerWorker) -> None:
+    client.post("/v1/tasks", json={"input": ["a", "b"]})
+    with worker.serving():
+        client.post("/v1/embeddings", json={"input": "c"})
+    client.get("/v1/tasks/task_x")
+    wait_until(lambda: f'embedq_ledger_committed_items_total{{model="{MODEL}"}} 3.0' in client.get("/metrics").text)
+
+    text = client.get("/metrics").text
+
+    assert 'embedq_http_requests_total{method="POST",route="/v1/tasks",status="202"} 1.0' in text
+    assert 'embedq_http_requests_total{method="GET",route="/v1/tasks/{task_id}",status="404"} 1.0' in text
+    assert f'embedq_submitted_items_total{{lane="online",model="{MODEL}"}} 3.0' in text
+    assert f'embedq_workers{{model="{MODEL}"}} 1.0' in text
+    assert f'embedq_bells_total{{model="{MODEL}"}}' in text
+    assert "embedq_redis_up 1.0" in text
+    assert "embedq_loop_stall_max_seconds " in text
+    assert "process_resident_memory_bytes" in text
+
+
+def test_a_defect_is_a_500_without_its_message(
+    app: ServedApp, client: httpx.Client, worker: LedgerWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker.ledger.client.set("eq:task:task_01a1fa18-18cc-7626-bb92-71b2af5733d5", "not a hash")
+    answer = client.get("/v1/tasks/task_01a1fa18-18cc-7626-bb92-71b2af5733d5", headers={"x-request-id": "r-1"})
+    worker.ledger.client.delete("eq:task:task_01a1fa18-18cc-7626-bb92-71b2af5733d5")
+
+    assert answer.status_code == 500
+    assert answer.headers["x-request-id"] == "r-1"
+    assert answer.json()["error"]["code"] == "internal_error"
+    assert "WRONGTYPE" not in answer.text
+    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name == "api.edge"] == [
+        "request r-1 failed"
+    ]
+
+
+def test_the_document_covers_every_route(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+
+    assert set(document["paths"]) == {
+        "/v1/embeddings",
+        "/v1/tasks",
+        "/v1/tasks/{task_id}",
+        "/v1/tasks/{task_id}/result",
+        "/v1/tasks/{task_id}/cancel",
+        "/v1/models",
+        "/v1/models/{model_id}",
+        "/health/live",
+        "/health/ready",
+        "/metrics",
+    }
+    submit = document["paths"]["/v1/tasks"]["post"]
+    assert set(submit["responses"]) == {"202", "400", "401", "404", "413", "415", "422", "503"}
+    assert "input" in submit["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert document["components"]["schemas"]["Problem"]["properties"]["error"]

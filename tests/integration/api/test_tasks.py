@@ -1,0 +1,281 @@
+"""The life of a task over HTTP."""
+
+import base64
+import concurrent.futures
+import io
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tasks.ledger import ItemError
+from tasks.ledger.ids import new_task_id
+from tests.harness import wait_until
+from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, vector
+from tests.integration.api.served import MODEL, ServedApp
+
+
+def submit(client: httpx.Client, texts: Any, **fields: Any) -> dict[str, Any]:
+    answer = client.post("/v1/tasks", json={"input": texts, **fields})
+    assert answer.status_code == 202, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_a_submitted_task_is_told_where_to_look(client: httpx.Client) -> None:
+    answer = client.post("/v1/tasks", json={"input": ["a", "b"], "metadata": {"job": "7"}})
+
+    task = answer.json()
+    assert answer.status_code == 202
+    assert answer.headers["location"] == f"/v1/tasks/{task['id']}"
+    assert 1 <= int(answer.headers["retry-after"]) <= 120
+    assert answer.headers["etag"] == '"1"'
+    assert task["object"] == "embedding.task"
+    assert task["status"] == "queued"
+    assert task["counts"] == {"total": 2, "completed": 0, "failed": 0}
+    assert task["metadata"] == {"job": "7"}
+    assert task["model"] == MODEL
+
+
+def test_the_answer_to_a_submission_is_what_the_ledger_holds(client: httpx.Client) -> None:
+    answer = client.post("/v1/tasks", json={"input": "a", "lane": "bulk", "deadline_s": 500, "metadata": {"k": "v"}})
+
+    read = client.get(answer.headers["location"])
+
+    submitted, stored = answer.json(), read.json()
+    for name in ("created_at", "deadline"):  # one is this machine's time, the other the Redis server's
+        assert abs(submitted.pop(name) - stored.pop(name)) <= 1
+    assert submitted == stored
+    assert read.headers["etag"] == answer.headers["etag"]
+    assert read.headers["cache-control"] == "no-store"
+
+
+def test_a_finished_task_has_its_vectors_in_input_order(client: httpx.Client, worker: LedgerWorker) -> None:
+    texts = [f"text {i}" * (i % 3 + 1) for i in range(150)]
+    worker.truncated.add(texts[3])
+    task = submit(client, texts)
+    worker.work()
+
+    status = client.get(task["links"]["self"])
+    result = client.get(task["links"]["result"]).json()
+
+    assert status.json()["status"] == "completed"
+    assert status.json()["usage"] == {"prompt_tokens": 150, "total_tokens": 150}
+    assert status.json()["expires_at"] > status.json()["finished_at"]
+    assert "retry-after" not in status.headers
+    assert result["object"] == "list"
+    assert result["model"] == MODEL
+    assert [item["index"] for item in result["data"]] == list(range(150))
+    assert [item["index"] for item in result["data"] if item.get("truncated")] == [3]
+    np.testing.assert_array_equal(
+        np.array([item["embedding"] for item in result["data"]], dtype="f4"), np.stack([vector(t) for t in texts])
+    )
+
+
+def test_the_result_as_npy_and_base64(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client, ["one", "two"])
+    worker.work()
+
+    npy = client.get(task["links"]["result"], headers={"accept": "application/x-npy"})
+    packed = client.get(task["links"]["result"], params={"encoding_format": "base64"}).json()["data"]
+
+    vectors = np.load(io.BytesIO(npy.content), allow_pickle=False)
+    assert npy.headers["content-type"] == "application/x-npy"
+    assert vectors.dtype == np.dtype("<f4")
+    assert vectors.shape == (2, DIMENSION)
+    np.testing.assert_array_equal(vectors[1], vector("two"))
+    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed[0]["embedding"]), "<f4"), vector("one"))
+
+
+def test_a_failed_item_is_an_error_in_its_place(client: httpx.Client, worker: LedgerWorker) -> None:
+    worker.errors["bad"] = ItemError("encoding_failed", "The vector was not finite.")
+    task = submit(client, ["good", "bad", "fine"])
+    worker.work()
+
+    data = client.get(task["links"]["result"]).json()["data"]
+    npy = client.get(task["links"]["result"], headers={"accept": "application/x-npy"})
+
+    assert client.get(task["links"]["self"]).json()["counts"] == {"total": 3, "completed": 2, "failed": 1}
+    assert data[1] == {
+        "object": "error",
+        "index": 1,
+        "error": {"code": "encoding_failed", "message": "The vector was not finite."},
+    }
+    assert data[2]["embedding"]
+    assert np.isnan(np.load(io.BytesIO(npy.content))).all(axis=1).tolist() == [False, True, False]
+
+
+def test_a_task_without_any_vector_failed(client: httpx.Client, worker: LedgerWorker) -> None:
+    worker.errors["bad"] = ItemError("input_too_long", "300 tokens; the model takes 128.")
+    task = submit(client, ["bad"])
+    worker.work()
+
+    state = client.get(task["links"]["self"]).json()
+    npy = client.get(task["links"]["result"], headers={"accept": "application/x-npy"})
+
+    assert state["status"] == "failed"
+    assert state["error"]["code"] == "all_items_failed"
+    assert np.load(io.BytesIO(npy.content)).shape == (1, DIMENSION)
+
+
+def test_the_result_before_the_end_is_a_409_that_says_try_again(client: httpx.Client) -> None:
+    task = submit(client, "x")
+
+    answer = client.get(task["links"]["result"])
+
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == "task_not_finished"
+    assert answer.headers["x-should-retry"] == "true"
+    assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_a_long_poll_returns_at_the_end(app: ServedApp, client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client, ["a", "b"])
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        poll = pool.submit(client.get, task["links"]["self"], params={"wait": 20})
+        wait_until(lambda: app.services.hub.waiting_requests, message="nobody waits")
+        worker.work()
+
+        assert poll.result().json()["status"] == "completed"
+
+
+def test_a_long_poll_by_preference_ends_with_the_wait(client: httpx.Client) -> None:
+    task = submit(client, "x")
+
+    answer = client.get(task["links"]["self"], headers={"prefer": "wait=0.05"})
+
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "queued"
+    assert answer.headers["retry-after"]
+
+
+def test_an_unchanged_task_is_a_304(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client, "x")
+    tag = client.get(task["links"]["self"]).headers["etag"]
+
+    same = client.get(task["links"]["self"], headers={"if-none-match": tag})
+    waited = client.get(task["links"]["self"], params={"wait": "0.05"}, headers={"if-none-match": f"W/{tag}"})
+    worker.work()
+    changed = client.get(task["links"]["self"], params={"wait": 20}, headers={"if-none-match": tag})
+
+    assert same.status_code == waited.status_code == 304
+    assert same.headers["etag"] == tag
+    assert changed.status_code == 200
+
+
+def test_a_long_poll_with_a_tag_returns_at_the_first_change(
+    app: ServedApp, client: httpx.Client, worker: LedgerWorker
+) -> None:
+    task = submit(client, [f"text {i}" for i in range(200)])
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        poll = pool.submit(client.get, task["links"]["self"], params={"wait": 20}, headers={"if-none-match": '"1"'})
+        wait_until(lambda: app.services.hub.waiting_requests, message="nobody waits")
+        worker.work(max_units=1)
+
+        answer = poll.result()
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "in_progress"
+    assert answer.headers["etag"] != '"1"'
+
+
+def test_cancelling_keeps_what_is_finished(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client, [f"text {i}" for i in range(100)])
+    worker.work(max_units=1)
+
+    first = client.post(task["links"]["cancel"])
+    second = client.post(task["links"]["cancel"], headers={"content-type": "application/json"})
+    data = client.get(task["links"]["result"]).json()["data"]
+
+    assert first.status_code == second.status_code == 200
+    assert first.json()["status"] == second.json()["status"] == "cancelled"
+    done = first.json()["counts"]["completed"]
+    assert 0 < done < 100
+    assert [item["object"] for item in data] == ["embedding"] * done + ["error"] * (100 - done)
+    assert data[-1]["error"]["code"] == "cancelled"
+
+
+def test_cancelling_after_the_end_is_a_409_that_says_never_again(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client, "x")
+    worker.work()
+
+    answer = client.post(task["links"]["cancel"])
+
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == "task_already_ended"
+    assert answer.headers["x-should-retry"] == "false"
+
+
+def test_a_deleted_task_is_forgotten(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client, "x")
+
+    answer = client.delete(task["links"]["self"])
+
+    assert answer.json() == {"id": task["id"], "object": "embedding.task", "deleted": True}
+    assert client.get(task["links"]["self"]).status_code == 404
+    assert client.delete(task["links"]["self"]).status_code == 404
+    assert worker.work() == 0
+
+
+@pytest.mark.parametrize(
+    ("task_id", "status", "code"),
+    [
+        (new_task_id(), 404, "task_not_found"),
+        ("task_nonsense", 404, "task_not_found"),
+        ("task_018bcfe5-6800-7000-8000-000000000000", 410, "task_expired"),  # made in November 2023
+    ],
+    ids=["unknown", "malformed", "old"],
+)
+def test_ids_that_are_not_held(client: httpx.Client, task_id: str, status: int, code: str) -> None:
+    for method, path in [("GET", ""), ("GET", "/result"), ("POST", "/cancel"), ("DELETE", "")]:
+        answer = client.request(method, f"/v1/tasks/{task_id}{path}")
+
+        assert answer.status_code == status, (method, path)
+        assert answer.json()["error"]["code"] == code
+
+
+def test_a_deadline_ends_a_task_that_nobody_works_on(client: httpx.Client) -> None:
+    task = submit(client, "x", deadline_s=0.05)
+
+    answer = client.get(task["links"]["self"], params={"wait": 20})
+
+    assert answer.json()["status"] == "expired"
+    assert answer.json()["error"]["code"] == "expired"
+    assert client.get(task["links"]["result"]).json()["data"][0]["error"]["code"] == "expired"
+
+
+def test_the_same_idempotency_key_gets_the_same_task(client: httpx.Client, worker: LedgerWorker) -> None:
+    headers = {"idempotency-key": "order-1"}
+    first = client.post("/v1/tasks", json={"input": ["a"], "lane": "bulk"}, headers=headers)
+    worker.work()
+
+    again = client.post("/v1/tasks", json={"lane": "bulk", "input": ["a"]}, headers=headers)
+    other = client.post("/v1/tasks", json={"input": ["b"]}, headers=headers)
+
+    assert again.status_code == 202
+    assert again.json()["id"] == first.json()["id"]
+    assert again.json()["status"] == "completed"
+    assert other.status_code == 422
+    assert other.json()["error"]["code"] == "idempotency_key_reused"
+    assert worker.work() == 0
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "tab\there"])
+def test_an_unusable_idempotency_key(client: httpx.Client, key: str) -> None:
+    answer = client.post("/v1/tasks", json={"input": "a"}, headers={"idempotency-key": key})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "Idempotency-Key"
+
+
+@pytest.mark.parametrize(
+    ("path", "param"),
+    [("?wait=soon", "wait"), ("?wait=-1", "wait"), ("/result?encoding_format=hex", "encoding_format")],
+)
+def test_bad_query_parameters(client: httpx.Client, path: str, param: str) -> None:
+    task = submit(client, "x")
+
+    answer = client.get(task["links"]["self"] + path)
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
