@@ -43,7 +43,8 @@ class Sample:
     def to_text(self) -> str:
         """One line for people."""
         share = f"{self.done:,}" if self.total is None else f"{self.done:,}/{self.total:,}"
-        parts = [f"{self.label} {share}", f"{self.rate:,.0f}/s"]
+        parts = [f"{self.label} {share}"]
+        parts += [f"{self.rate:,.0f}/s"] if self.rate else []
         parts += [f"{self.failed:,} failed"] if self.failed else []
         parts += [f"{self.eta_s:,.0f} s left"] if self.eta_s else []
         return ", ".join(parts)
@@ -61,6 +62,20 @@ class Sample:
         return json.dumps(fields)
 
 
+class Pace:
+    """How fast work goes: the average since the start, not counting the `start` units that were done before."""
+
+    def __init__(self, start: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._start = start
+        self._clock = clock
+        self._started = clock()
+
+    def rate(self, done: int) -> float:
+        """Units per second up to now; 0 when nothing was done."""
+        elapsed_s = self._clock() - self._started
+        return (done - self._start) / elapsed_s if elapsed_s > 0 else 0.0
+
+
 class Lines:
     """Progress as lines, at most one per interval and one for the end."""
 
@@ -71,6 +86,7 @@ class Lines:
         write: Callable[[Sample], None],
         interval_s: float,
         *,
+        start: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._label = label
@@ -78,8 +94,9 @@ class Lines:
         self._write = write
         self._interval_s = interval_s
         self._clock = clock
-        self._started = self._written = clock()
-        self._done = self._failed = 0
+        self._written = clock()
+        self._pace = Pace(start, clock=clock)
+        self._done, self._failed = start, 0
 
     def update(self, done: int, failed: int = 0) -> None:
         """Takes the state; writes it when it is time."""
@@ -93,17 +110,19 @@ class Lines:
         self._write(self._sample())
 
     def _sample(self) -> Sample:
-        elapsed_s = self._clock() - self._started
-        return Sample(self._label, self._done, self._failed, self._total, self._done / elapsed_s if elapsed_s else 0.0)
+        return Sample(self._label, self._done, self._failed, self._total, self._pace.rate(self._done))
 
 
 @contextmanager
-def showing(label: str, total: int | None, *, json_lines: bool, stream: TextIO | None = None) -> Iterator[Progress]:
+def showing(
+    label: str, total: int | None, *, start: int = 0, json_lines: bool, stream: TextIO | None = None
+) -> Iterator[Progress]:
     """Shows progress for as long as the block runs.
 
     Args:
         label: what is being done, one or two words.
         total: None when it is not known.
+        start: how much of it is done already.
         json_lines: one JSON object per line instead of a bar.
         stream: None: stderr.
     """
@@ -115,7 +134,7 @@ def showing(label: str, total: int | None, *, json_lines: bool, stream: TextIO |
         except ImportError:
             pass
         else:
-            with bar(label, total, stream) as shown:
+            with bar(label, total, stream, Pace(start)) as shown:
                 yield shown
             return
     lines = Lines(
@@ -123,6 +142,7 @@ def showing(label: str, total: int | None, *, json_lines: bool, stream: TextIO |
         total,
         lambda sample: print(sample.to_json() if json_lines else sample.to_text(), file=stream, flush=True),
         _JSON_INTERVAL_S if json_lines else _PLAIN_INTERVAL_S,
+        start=start,
     )
     yield lines
     lines.finish()

@@ -6,41 +6,42 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-
-class _Rate(ProgressColumn):
-    """Units per second, over the last seconds while it runs and over all at the end."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
+from embedq.progress import Pace
 
 
 class Bar:
     """One line of a rich display."""
 
-    def __init__(self, display: Progress, label: str, total: int | None) -> None:
+    def __init__(self, display: Progress, label: str, total: int | None, pace: Pace) -> None:
         self._display = display
-        self._task = display.add_task(label, total=total, failed="")
+        self._pace = pace
+        self._task = display.add_task(label, total=total, rate="", failed="")
 
     def update(self, done: int, failed: int = 0) -> None:
         """Redraws the bar."""
-        self._display.update(self._task, completed=done, failed=f"{failed:,} failed" if failed else "")
+        rate = self._pace.rate(done)
+        self._display.update(
+            self._task,
+            completed=done,
+            # rich's own speed is that of the last updates, which for tasks of 2,048 texts says nothing.
+            rate=f"{rate:,.0f}/s" if rate else "",
+            failed=f"{failed:,} failed" if failed else "",
+        )
 
 
 @contextmanager
-def bar(label: str, total: int | None, stream: TextIO) -> Iterator[Bar]:
+def bar(label: str, total: int | None, stream: TextIO, pace: Pace) -> Iterator[Bar]:
     """A bar with count, rate and time left, shown on `stream` while the block runs."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        _Rate(),
+        TextColumn("[progress.data.speed]{task.fields[rate]}"),
         TimeRemainingColumn(),
         TextColumn("[red]{task.fields[failed]}"),
     )
     # Results on the same terminal are printed above the bar; results that go into a pipe must not end up on stderr.
     with Progress(*columns, console=Console(file=stream), redirect_stdout=sys.stdout.isatty()) as display:
-        yield Bar(display, label, total)
+        yield Bar(display, label, total, pace)

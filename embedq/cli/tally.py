@@ -1,5 +1,7 @@
 """Adds up how far several tasks are."""
 
+from collections.abc import Iterable
+
 from embedq.progress import Progress
 from embedq.task import Counts, Task
 
@@ -7,9 +9,9 @@ from embedq.task import Counts, Task
 class Tally:
     """The progress of many tasks as one; `changed` is what `EmbeddingService.wait` calls."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, known: Iterable[Task] = ()) -> None:
         self._progress = progress
-        self._counts: dict[str, Counts] = {}
+        self._counts: dict[str, Counts] = {task.id: task.counts for task in known}
         self.all_succeeded = True
 
     @property

@@ -39,9 +39,10 @@ def describe(task: Task) -> str:
 
 async def _wait(args: argparse.Namespace, output: Output) -> int:
     async with service_of(args, output) as service:
-        total = await _total(service, args.ids)
-        with showing("waiting", total, json_lines=args.json) as progress:
-            tally = Tally(progress)
+        known = await _known(service, args.ids)
+        total, start = sum(task.counts.total for task in known), sum(task.counts.done for task in known)
+        with showing("waiting", total, start=start, json_lines=args.json) as progress:
+            tally = Tally(progress, known)
 
             async def ended(task_id: str) -> Task:
                 return await service.wait(task_id, on_change=tally.changed)
@@ -52,6 +53,6 @@ async def _wait(args: argparse.Namespace, output: Output) -> int:
     return OK if tally.all_succeeded else SOME_FAILED
 
 
-async def _total(service: EmbeddingService, ids: list[str]) -> int:
+async def _known(service: EmbeddingService, ids: list[str]) -> list[Task]:
     async with aclosing(in_order(service.status, ids, limit=WATCHED)) as tasks:
-        return sum([task.counts.total async for task in tasks])
+        return [task async for task in tasks]

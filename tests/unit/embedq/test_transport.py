@@ -17,7 +17,8 @@ from embedq.retry import RetryPolicy
 from embedq.transport import Call, Transport
 from tests.unit.embedq.scripted import HANG_UP, SILENCE, Answer, problem, scripted
 
-QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.001, first_contact_s=0.05, unreachable_s=0.05)
+QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.001, first_contact_s=60, unreachable_s=60)
+IMPATIENT = RetryPolicy(first_delay_s=0.001, max_delay_s=0.001, first_contact_s=0.05, unreachable_s=60)
 FINE = Answer(200, {"fine": True})
 GET = Call("GET", "/v1/tasks/task_1")
 
@@ -104,7 +105,7 @@ async def test_a_server_that_never_was_there_is_given_up_soon() -> None:
     async with scripted(FINE) as server:
         address = server.url
     started = time.monotonic()
-    async with Transport(address, policy=QUICK) as transport:
+    async with Transport(address, policy=IMPATIENT) as transport:
         with pytest.raises(UnreachableError, match=f"No answer from {address}"):
             await transport.call(GET, timeout_s=600)
     assert time.monotonic() - started < 60
@@ -172,7 +173,7 @@ async def test_what_is_no_address_is_refused(url: str) -> None:
 async def test_a_password_in_the_address_is_not_shown() -> None:
     async with scripted(FINE) as server:
         address = server.url.replace("//", "//user:hunter2@")
-    async with Transport(address, policy=QUICK) as transport:
+    async with Transport(address, policy=IMPATIENT) as transport:
         with pytest.raises(UnreachableError) as raised:
             await transport.call(GET, timeout_s=5)
     assert "hunter2" not in str(raised.value)

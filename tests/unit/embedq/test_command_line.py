@@ -1,0 +1,192 @@
+"""The command without a server: usage, exit codes, forms of output."""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embedq import EmbedqClientError, RefusedError, UnavailableError, UnreachableError, WaitTimeoutError
+from embedq.cli import main, parser, roles
+from embedq.cli.exits import HELP, UsageError, code_of
+from embedq.cli.limit import within
+from embedq.cli.output import Output
+from embedq.cli.result import lines_of
+from embedq.cli.search import shown
+from embedq.cli.tally import Tally
+from embedq.task import Counts, ItemError, Task
+
+
+@pytest.fixture
+def closed_url() -> Iterator[str]:
+    """The address of a port that is taken and that nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["embed"],
+        ["embed", "x", "--dimensions", "0"],
+        ["embed", "x", "--timeout", "0"],
+        ["embed", "x", "--timeout", "inf"],
+        ["search", "x"],
+        ["search", "x", "--in", "d", "-k", "0"],
+        ["submit", "f", "--lane", "fast"],
+        ["up", "--port", "65536"],
+        ["up", "--workers", "0"],
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2
+    assert "usage: embedq" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["embed", ""], "empty text"),
+        (["embed", "x", "--url", "redis://localhost"], "address"),
+        (["doctor", "--url", "nonsense"], "address"),
+        (["submit", "missing.txt"], "missing.txt: No such file"),
+        (["search", "x", "--in", "missing"], "submit FILE --out missing"),
+        (["result", "task_1", "-o", "out.csv"], ".npy or .jsonl"),
+        (["documents-worker"], "no documents worker"),
+    ],
+)
+def test_what_cannot_be_done_says_why(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert says in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("command", [["embed", "x"], ["wait", "task_1"]])
+def test_nobody_there_is_4(command: list[str], closed_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--url", closed_url]) == 4
+    assert "`embedq up` starts one" in capsys.readouterr().err
+
+
+def test_the_doctor_finds_that_nobody_is_there(closed_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--url", closed_url, "--json"]) == 1
+    finding = json.loads(capsys.readouterr().out)
+    assert (finding["name"], finding["fine"]) == ("server", False)
+    assert "embedq up" in finding["advice"]
+
+
+def test_a_bad_line_names_itself_before_anything_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "texts.jsonl"
+    file.write_text('{"text": "a"}\n{"txt": "b"}\n')
+    assert main(["submit", str(file), "--url", "http://127.0.0.1:9"]) == 2
+    assert "line 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(RefusedError, 3), (UnavailableError, 4), (UnreachableError, 4), (WaitTimeoutError, 5)],
+)
+def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
+    assert code_of(kind("Text.", code="x")) == code
+    assert f"\n  {code}  " in HELP
+
+
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("up", "api", "worker", "embed", "submit", "wait", "result", "cancel", "search", "doctor", "demo"):
+        with pytest.raises(SystemExit) as raised:
+            parser().parse_args([command, "--help"])
+        assert raised.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: embedq {command}")
+
+
+def test_output_for_people_and_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    error = RefusedError("No.", code="nope", status=404, request_id="r-1")
+    for output in (Output(json_lines=False), Output(json_lines=True)):
+        output.result("Ä text", {"text": "Ä"})
+        output.error(error)
+        output.retry(error, 0.25)
+        output.retry(error, 0.5)
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == ["Ä text", '{"text": "Ä"}']
+    plain_error, plain_retry, json_error, json_retry = captured.err.splitlines()
+    assert plain_error == "embedq: nope: No. (request r-1)"
+    assert plain_retry == "embedq: nope, trying again"
+    assert json.loads(json_error) == {
+        "event": "error", "code": "nope", "message": "No.", "param": None, "status": 404, "request_id": "r-1",
+    }  # fmt: skip
+    assert json.loads(json_retry)["event"] == "note"
+
+
+def test_a_result_has_one_line_per_text() -> None:
+    vectors = np.array([[1, 2], [np.nan, np.nan]], dtype=np.float32)
+    lines = list(lines_of(vectors, {1: ItemError("input_too_long", "Too long.")}))
+    assert lines == [
+        {"index": 0, "embedding": [1, 2]},
+        {"index": 1, "error": {"code": "input_too_long", "message": "Too long."}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a\n b\t c", "a b c"), ("x" * 10, "x" * 10), ("x" * 11, "x" * 9 + "…"), ("", "")]
+)
+def test_long_texts_are_shown_in_part(text: str, line: str) -> None:
+    assert shown(text, 10) == line
+
+
+class Seen:
+    """A display that keeps its last state."""
+
+    def update(self, done: int, failed: int = 0) -> None:
+        self.last = (done, failed)
+
+
+def test_many_tasks_add_up() -> None:
+    seen = Seen()
+    tally = Tally(seen, [Task("a", "in_progress", "m", Counts(10, 3, 0), 0)])
+    tally.changed(Task("b", "completed", "m", Counts(5, 5, 0), 0))
+    assert seen.last == (8, 0)
+    assert tally.all_succeeded
+    tally.changed(Task("a", "completed", "m", Counts(10, 8, 2), 0))
+    assert seen.last == (15, 2)
+    assert not tally.all_succeeded
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "expired"])
+def test_a_task_that_ended_otherwise_is_no_success(status: str) -> None:
+    tally = Tally(Seen())
+    tally.changed(Task("a", status, "m", Counts(1, 0, 0), 0))
+    assert not tally.all_succeeded
+
+
+async def test_the_limit_of_a_command_is_told_apart_from_other_timeouts() -> None:
+    async def for_ever() -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    async def fails() -> int:
+        raise TimeoutError
+
+    with pytest.raises(WaitTimeoutError, match=r"0\.01 s of --timeout"):
+        await within(0.01, for_ever())
+    with pytest.raises(TimeoutError):
+        await within(60, fails())
+
+
+def test_a_role_runs_from_the_checkout_whatever_the_working_directory_holds() -> None:
+    assert roles.command_for("tasks.worker") == [sys.executable, "-P", "-m", "tasks.worker"]
+    assert roles.command_for("stack", "--port", "0")[-2:] == ["--port", "0"]
+
+
+def test_a_client_alone_has_no_server() -> None:
+    with pytest.raises(UsageError, match="clone the repository"):
+        roles.command_for("no_such_part")
