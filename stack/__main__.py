@@ -15,6 +15,7 @@ from stack.roles import api_role, redis_role, worker_roles
 from stack.supervisor import Supervisor
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
 
+_LAST_PORT = 65_535
 DEFAULT_FOLDER = Path(".embedq")
 
 
@@ -66,10 +67,19 @@ def _host(bound: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="embedq up", description="Redis, model worker and web tier on this machine.")
-    parser.add_argument("--port", type=int, help="of the web tier; 0 picks a free one (default: EMBEDQ_PORT or 8000)")
+    parser.add_argument(
+        "--port", type=_port_number, help="of the web tier; 0 picks a free one (default: EMBEDQ_PORT or 8000)"
+    )
     parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, help="folder for all data (default: %(default)s)")
     parser.add_argument("--workers", type=_count, default=1, metavar="N", help="model workers (default: %(default)s)")
     return parser
+
+
+def _port_number(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"0 to {_LAST_PORT}")
+    return number
 
 
 def _count(text: str) -> int:

@@ -19,7 +19,7 @@ def redis_role(endpoint: Endpoint, data: Path, lock: int) -> Role:
     Raises:
         StackError: there is no Redis program.
     """
-    data.mkdir(exist_ok=True)
+    data.mkdir(mode=0o700, exist_ok=True)  # it holds what people submit
     command = server_command(find_server(), endpoint, data, maxmemory_bytes=default_maxmemory_bytes())
     return Role(
         name="redis",
