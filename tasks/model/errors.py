@@ -5,7 +5,7 @@ class ModelLoadError(Exception):
     """The model cannot be served. The message names the setting and the fix; the worker exits with code 78."""
 
 
-class EncoderBroken(Exception):  # noqa: N818 - a state of the encoder, read as "except EncoderBroken"
+class EncoderBroken(Exception):
     """The device is lost for this process (CUDA after an illegal access, say): every further pass would fail.
 
     No text is to blame, so nothing may be committed; the process must be replaced.

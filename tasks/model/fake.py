@@ -17,7 +17,6 @@ import hashlib
 import os
 import signal
 import time
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -119,7 +118,7 @@ class FakeEncoder:
         dimension = self.info.dimension
         if _TRIGGER_IDS[_NAN_TRIGGER] in ids:
             return np.full(dimension, np.nan, dtype=np.float32)
-        digest = hashlib.shake_128(array("q", ids).tobytes()).digest(2 * dimension)
+        digest = hashlib.shake_128(np.array(ids, dtype="<i8").tobytes()).digest(2 * dimension)
         # Whole numbers up to the square root, so that every machine gets the same bits. Odd ones, so none is zero.
         components = np.frombuffer(digest, dtype="<i2").astype(np.int64) | 1
         vector: Float32Array = (components / np.sqrt(float(components @ components))).astype(np.float32)

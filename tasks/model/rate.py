@@ -13,9 +13,7 @@ _MAX_TEXTS = 1024
 _BYTES_PER_TOKEN = 4
 
 
-def measure_rate(
-    encoder: Encoder, *, max_padded_tokens: int, clock: Callable[[], float] = time.perf_counter
-) -> float:
+def measure_rate(encoder: Encoder, *, max_padded_tokens: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Estimated tokens per second, above 0.
 
     A text's estimate is ceil(UTF-8 bytes / 4), at least 1 and at most the model's maximum: the formula by which costs

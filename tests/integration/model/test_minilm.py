@@ -1,0 +1,143 @@
+"""The real model: vectors equal the library's for any number of texts, in input order."""
+
+import random
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from tasks.model.encoder import Encoder
+from tasks.model.encoding import encode
+from tasks.model.locate import locate
+from tasks.model.rate import measure_rate
+from tasks.model.self_test import self_test, worst_cosine
+from tasks.model.types import EncodeOptions, Float32Array, ItemVector, TextItem
+from worker_config.settings import DEFAULT_MODEL
+
+pytestmark = pytest.mark.model
+
+WORDS = [
+    "queue",
+    "worker",
+    "vector",
+    "text",
+    "model",
+    "lease",
+    "claim",
+    "commit",
+    "bell",
+    "task",
+    "unit",
+    "redis",
+    "token",
+    "batch",
+    "größe",
+    "模型",
+    "naïve",
+    "🦆",
+]
+MAX_PADDED_TOKENS = 2048
+
+
+@pytest.fixture(scope="session")
+def library() -> SentenceTransformer:
+    return SentenceTransformer(locate(DEFAULT_MODEL), device="cpu")
+
+
+def mixed_texts(count: int) -> list[str]:
+    """Mostly short, some passages, a few above the maximum; all different."""
+    source = random.Random(count)  # noqa: S311 - a fixed corpus, not a secret
+    lengths = source.choices([1, 4, 8, 40, 300], weights=[30, 40, 27, 2.8, 0.2], k=count)
+    return [f"{n} {' '.join(source.choices(WORDS, k=length))}" for n, length in enumerate(lengths)]
+
+
+def encoded(encoder: Encoder, texts: list[str], **options: object) -> list[ItemVector]:
+    wanted = EncodeOptions(**options)  # type: ignore[arg-type]
+    return encode(encoder, [TextItem(text, wanted) for text in texts], max_padded_tokens=MAX_PADDED_TOKENS)[0]
+
+
+def rows(outcomes: list[ItemVector]) -> Float32Array:
+    return np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+
+
+def expected(library: SentenceTransformer, texts: list[str]) -> Float32Array:
+    return np.asarray(library.encode(texts, show_progress_bar=False), dtype=np.float32)
+
+
+@pytest.mark.parametrize("count", [1, 2, 500, 2048])
+def test_vectors_equal_the_library_in_input_order(count: int, minilm: Encoder, library: SentenceTransformer) -> None:
+    texts = mixed_texts(count)
+    vectors = rows(encoded(minilm, texts))
+    assert vectors.shape == (count, 384)
+    assert worst_cosine(vectors, expected(library, texts)) >= 0.9999
+
+
+def test_a_mixed_corpus_is_mostly_not_padding(minilm: Encoder) -> None:
+    items = [TextItem(text) for text in mixed_texts(500)]
+    outcomes, stats = encode(minilm, items, max_padded_tokens=MAX_PADDED_TOKENS)
+    assert stats.tokens == sum(outcome.tokens for outcome in outcomes)
+    assert 1 - stats.tokens / stats.padded_tokens < 0.1
+    assert stats.forward_passes < 500 / 20
+
+
+def test_edges_equal_the_library(minilm: Encoder, library: SentenceTransformer) -> None:
+    texts = [
+        "",
+        "a",
+        " ",
+        "\n\t ",
+        "\0",
+        "a\0b",
+        "🦆",
+        "🏳️‍🌈" * 3,
+        "word " * 1000,
+        "x" * 5000,
+        "İ",
+        "\u200b",
+        "[CLS] [SEP]",
+    ]
+    outcomes = encoded(minilm, texts)
+    assert worst_cosine(rows(outcomes), expected(library, texts)) >= 0.9999
+    assert [outcome.truncated for outcome in outcomes] == [text.startswith("word") for text in texts]
+    assert [outcome.tokens for outcome in outcomes[:3]] == [2, 3, 2]
+    assert outcomes[8].tokens == 256
+
+
+def test_a_long_text_is_cut_exactly_where_the_library_cuts(minilm: Encoder) -> None:
+    [fits, over] = encoded(minilm, ["word " * 254, "word " * 255])
+    assert (fits.tokens, fits.truncated) == (256, False)
+    assert (over.tokens, over.truncated) == (256, True)
+    np.testing.assert_allclose(rows([fits]), rows([over]), atol=1e-6)
+
+
+def test_a_long_text_that_must_not_be_cut_names_both_numbers(minilm: Encoder) -> None:
+    [outcome] = encoded(minilm, ["word " * 1000], truncate=False)
+    assert outcome.error is not None
+    assert outcome.error.code == "input_too_long"
+    assert "has 1002 tokens; the model takes at most 256" in outcome.error.message
+
+
+def test_a_lone_surrogate_fails_alone(minilm: Encoder) -> None:
+    bad, good = encoded(minilm, ["\ud800", "good"])
+    assert bad.error is not None
+    assert bad.error.code == "encoding_failed"
+    assert good.error is None
+
+
+def test_fewer_dimensions_are_the_first_ones_at_unit_length(minilm: Encoder) -> None:
+    [whole], [cut] = encoded(minilm, ["a b c"]), encoded(minilm, ["a b c"], dimensions=64)
+    assert whole.vector is not None
+    assert cut.vector is not None
+    np.testing.assert_allclose(cut.vector, whole.vector[:64] / np.linalg.norm(whole.vector[:64]), rtol=1e-5)
+
+
+def test_equal_texts_take_one_row_of_the_pass(minilm: Encoder) -> None:
+    _, stats = encode(minilm, [TextItem("the same words")] * 300, max_padded_tokens=MAX_PADDED_TOKENS)
+    assert (stats.forward_passes, stats.tokens) == (1, 5)
+
+
+def test_it_is_ready_to_serve(minilm: Encoder) -> None:
+    self_test(minilm)
+    assert measure_rate(minilm, max_padded_tokens=MAX_PADDED_TOKENS) > 0
+    assert minilm.info.model == DEFAULT_MODEL
+    assert (minilm.info.dimension, minilm.info.max_tokens, len(minilm.info.revision)) == (384, 256, 12)

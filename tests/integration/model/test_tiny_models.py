@@ -1,0 +1,115 @@
+"""Every kind of model gives through our path what `SentenceTransformer.encode` gives."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from tasks.model.encoder import Encoder
+from tasks.model.encoding import encode
+from tasks.model.load import load
+from tasks.model.self_test import self_test, worst_cosine
+from tasks.model.types import EncodeOptions, Float32Array, ItemVector, TextItem
+from tests.integration.model.tiny_model import MAX_TOKENS, TinyModel
+from worker_config.settings import load_settings
+
+TEXTS = [
+    "b",
+    "hello there",
+    "",
+    "  ",
+    "\0",
+    "🦆",
+    "what is a queue?",
+    "abc " * 5,
+    "long " * 40,
+    "hello there",
+    "zz, yy!",
+]
+
+Folders = Mapping[TinyModel, Path]
+
+
+def loaded(folder: Path) -> Encoder:
+    return load(load_settings(model=str(folder), compute="torch", device="cpu"))
+
+
+def ours(encoder: Encoder, **options: object) -> list[ItemVector]:
+    wanted = EncodeOptions(**options)  # type: ignore[arg-type]
+    return encode(encoder, [TextItem(text, wanted) for text in TEXTS], max_padded_tokens=64)[0]
+
+
+def rows(outcomes: list[ItemVector]) -> Float32Array:
+    assert [outcome.error for outcome in outcomes] == [None] * len(outcomes)
+    return np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+
+
+def library(folder: Path, **options: object) -> Float32Array:
+    model = SentenceTransformer(str(folder), device="cpu")
+    return np.asarray(model.encode(TEXTS, show_progress_bar=False, **options), dtype=np.float32)  # type: ignore[call-overload]
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("kind", TinyModel)
+def test_vectors_equal_the_library(kind: TinyModel, tiny_folders: Folders) -> None:
+    encoder = loaded(tiny_folders[kind])
+    self_test(encoder)
+    expected = library(tiny_folders[kind])
+    assert worst_cosine(expected[:1], expected[1:2]) < 0.99  # a comparison that could not fail would prove nothing
+    np.testing.assert_allclose(rows(ours(encoder, normalize=False)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("kind", TinyModel)
+def test_cut_and_normalised_vectors_equal_the_library(kind: TinyModel, tiny_folders: Folders) -> None:
+    encoder = loaded(tiny_folders[kind])
+    expected = library(tiny_folders[kind], truncate_dim=5, normalize_embeddings=True)
+    np.testing.assert_allclose(rows(ours(encoder, dimensions=5)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("kind", [TinyModel.PROMPTED, TinyModel.INSTRUCTED])
+@pytest.mark.parametrize("prompt_name", ["query", "passage", None])
+def test_prompts_are_those_of_the_library(kind: TinyModel, prompt_name: str | None, tiny_folders: Folders) -> None:
+    encoder = loaded(tiny_folders[kind])
+    expected = library(tiny_folders[kind], prompt_name=prompt_name)
+    np.testing.assert_allclose(
+        rows(ours(encoder, normalize=False, prompt_name=prompt_name)), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.model
+def test_the_default_prompt_is_used_without_being_named(tiny_folders: Folders) -> None:
+    encoder = loaded(tiny_folders[TinyModel.PROMPTED])
+    np.testing.assert_array_equal(rows(ours(encoder)), rows(ours(encoder, prompt_name="passage")))
+    assert ours(encoder)[0].tokens > ours(encoder, prompt_name="query")[0].tokens
+
+
+@pytest.mark.model
+def test_texts_of_different_prompts_mix_in_one_call(tiny_folders: Folders) -> None:
+    encoder = loaded(tiny_folders[TinyModel.INSTRUCTED])
+    mixed = [TextItem("hello there", EncodeOptions(prompt_name=name)) for name in ("query", None, "passage", "query")]
+    outcomes, stats = encode(encoder, mixed, max_padded_tokens=1000)
+    alone = [encode(encoder, [item], max_padded_tokens=1000)[0][0] for item in mixed]
+    np.testing.assert_allclose(rows(outcomes), rows(alone), rtol=1e-4, atol=1e-5)
+    assert stats.forward_passes == 3
+
+
+@pytest.mark.model
+def test_usage_is_what_the_tokenizer_counts(tiny_folders: Folders) -> None:
+    tokenizer = SentenceTransformer(str(tiny_folders[TinyModel.DENSE]), device="cpu").tokenizer
+    outcomes = ours(loaded(tiny_folders[TinyModel.DENSE]))
+    counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
+    assert [outcome.tokens for outcome in outcomes] == [min(count, MAX_TOKENS) for count in counts]
+    assert [outcome.truncated for outcome in outcomes] == [count > MAX_TOKENS for count in counts]
+
+
+@pytest.mark.model
+def test_what_a_model_says_of_itself(tiny_folders: Folders) -> None:
+    info = loaded(tiny_folders[TinyModel.DENSE]).info
+    assert (info.dimension, info.max_tokens, info.device) == (8, MAX_TOKENS, "cpu")
+    assert (info.model, info.compute, info.precision) == ("model", "torch", "float32")
+    assert loaded(tiny_folders[TinyModel.PROMPTED]).info.prompts == ("query", "document", "passage")
+    assert info.revision != loaded(tiny_folders[TinyModel.CLS]).info.revision

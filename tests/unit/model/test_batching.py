@@ -1,0 +1,76 @@
+"""Micro-batch planning: properties that hold for every list of lengths, and the padding it saves."""
+
+import itertools
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.model.batching import PASSES_PER_BUDGET, plan
+
+lengths = st.lists(st.integers(1, 512), max_size=300)
+budgets = st.integers(1, 4096)
+
+
+def padded(batch: list[int], of: list[int]) -> int:
+    return max(of[i] for i in batch) * len(batch)
+
+
+@given(lengths, budgets)
+def test_every_text_is_in_exactly_one_batch(of: list[int], budget: int) -> None:
+    assert sorted(i for batch in plan(of, budget) for i in batch) == list(range(len(of)))
+
+
+@given(lengths, budgets)
+def test_no_batch_exceeds_the_budget_unless_it_is_one_text(of: list[int], budget: int) -> None:
+    assert all(padded(batch, of) <= budget or len(batch) == 1 for batch in plan(of, budget))
+
+
+@given(lengths, budgets)
+def test_a_batch_ends_only_where_it_is_full_or_another_pass_pays(of: list[int], budget: int) -> None:
+    batches = plan(of, budget)
+    for number, (batch, following) in enumerate(itertools.pairwise(batches)):
+        longest, next_length = of[batch[0]], of[following[0]]
+        free = budget // longest - len(batch)
+        waiting = sum(map(len, batches[number + 1 :]))
+        assert free <= 0 or (longest - next_length) * min(free, waiting) > budget / PASSES_PER_BUDGET
+
+
+@given(lengths, budgets)
+def test_lengths_never_rise(of: list[int], budget: int) -> None:
+    order = [of[i] for batch in plan(of, budget) for i in batch]
+    assert order == sorted(of, reverse=True)
+
+
+def test_equal_lengths_keep_their_order() -> None:
+    assert plan([3, 3, 3, 3, 3], 6) == [[0, 1], [2, 3], [4]]
+
+
+def test_no_texts_make_no_batches() -> None:
+    assert plan([], 100) == []
+
+
+def test_a_long_passage_does_not_make_passages_of_the_queries_beside_it() -> None:
+    assert plan([8, 256, 9, 8, 10, 9, 8], 2048) == [[1], [4, 2, 5, 0, 3, 6]]
+
+
+def test_a_burst_of_queries_takes_few_passes() -> None:
+    source = random.Random(7)  # noqa: S311 - a fixed corpus, not a secret
+    assert len(plan([source.randint(10, 16) for _ in range(200)], 2048)) <= 4
+
+
+def test_a_text_above_the_budget_is_alone() -> None:
+    assert plan([10, 500, 10], 100) == [[1], [0, 2]]
+
+
+def test_a_mixed_corpus_wastes_less_than_a_tenth_on_padding() -> None:
+    # Passages as measured: log-normal around 138 tokens and cut at 256, with queries of a few words between them.
+    source = random.Random(7)  # noqa: S311 - a fixed corpus, not a secret
+    passages = [min(256, max(3, int(source.lognormvariate(4.75, 0.6)))) for _ in range(500)]
+    corpus = passages + [source.randint(4, 30) for _ in range(500)]
+    source.shuffle(corpus)
+    total = sum(padded(batch, corpus) for batch in plan(corpus, 2048))
+    assert 1 - sum(corpus) / total < 0.1
+
+    unsorted = [list(range(i, min(i + 32, len(corpus)))) for i in range(0, len(corpus), 32)]
+    assert 1 - sum(corpus) / sum(padded(batch, corpus) for batch in unsorted) > 0.4  # what sorting saves

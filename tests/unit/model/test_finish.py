@@ -1,0 +1,59 @@
+"""Post-processing: Matryoshka cut, then unit length, as the library orders them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from tasks.model.finish import finish
+from tasks.model.types import EncodeOptions, Float32Array, ItemFailure
+
+RAW = np.array([3, 4, 12, 84], dtype=np.float32)
+
+
+def finished(raw: Float32Array, options: EncodeOptions) -> Float32Array:
+    vector = finish(raw, options)
+    assert not isinstance(vector, ItemFailure)
+    assert vector.dtype == np.float32
+    return vector
+
+
+def test_default_is_unit_length() -> None:
+    np.testing.assert_allclose(finished(RAW, EncodeOptions()), RAW / 85.0, rtol=1e-6)
+
+
+def test_a_cut_vector_is_scaled_after_the_cut() -> None:
+    np.testing.assert_allclose(finished(RAW, EncodeOptions(dimensions=2)), [0.6, 0.8], rtol=1e-6)
+
+
+def test_without_normalize_the_raw_output_stays() -> None:
+    np.testing.assert_array_equal(finished(RAW, EncodeOptions(normalize=False)), RAW)
+    np.testing.assert_array_equal(finished(RAW, EncodeOptions(normalize=False, dimensions=3)), RAW[:3])
+
+
+def test_a_zero_vector_stays_zero() -> None:
+    np.testing.assert_array_equal(finished(np.zeros(3, dtype=np.float32), EncodeOptions()), np.zeros(3))
+
+
+def test_the_result_does_not_keep_the_batch_alive() -> None:
+    batch = np.ones((100, 4), dtype=np.float32)
+    for options in (EncodeOptions(), EncodeOptions(normalize=False), EncodeOptions(normalize=False, dimensions=2)):
+        assert not np.shares_memory(finished(batch[0], options), batch)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_component_counts_even_behind_the_cut(bad: float) -> None:
+    failure = finish(np.array([1, 2, bad], dtype=np.float32), EncodeOptions(dimensions=2))
+    assert isinstance(failure, ItemFailure)
+
+
+@given(
+    arrays.arrays(np.float32, st.integers(1, 64), elements=st.floats(-(2.0**100), 2.0**100, width=32)).filter(
+        lambda raw: bool(np.abs(raw).max() > 1e-6)
+    )
+)
+def test_every_other_vector_becomes_a_unit_vector_in_its_direction(raw: Float32Array) -> None:
+    vector = finished(raw, EncodeOptions())
+    assert np.linalg.norm(vector.astype(np.float64)) == pytest.approx(1, abs=1e-5)
+    assert np.dot(vector.astype(np.float64), raw.astype(np.float64)) > 0

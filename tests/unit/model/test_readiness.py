@@ -1,0 +1,91 @@
+"""What a worker does before it is ready: load, self-test, measure. Here with the fake and with stubs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tasks.model.encoder import TokenizedText
+from tasks.model.errors import ModelLoadError
+from tasks.model.fake import FakeEncoder
+from tasks.model.load import load
+from tasks.model.rate import measure_rate
+from tasks.model.self_test import TEXTS, self_test, worst_cosine
+from tasks.model.types import Float32Array
+from tests.unit.model.stub_encoder import Batch, StubEncoder
+from worker_config.settings import load_settings
+
+
+def test_the_fake_is_chosen_by_a_setting() -> None:
+    settings = load_settings(
+        model="some/model", compute="fake", fake_dimension=12, fake_max_tokens=9, fake_tokens_per_s=5e6
+    )
+    encoder = load(settings)
+    assert encoder.info.compute == "fake"
+    assert (encoder.info.model, encoder.info.dimension, encoder.info.max_tokens) == ("some/model", 12, 9)
+    self_test(encoder)
+
+
+def test_openvino_is_refused_by_name() -> None:
+    with pytest.raises(ModelLoadError, match="EMBEDQ_COMPUTE=openvino is not available"):
+        load(load_settings(compute="openvino"))
+
+
+class DriftingEncoder(FakeEncoder):
+    """A fake whose forward pass is off by `drift` in one component of every vector."""
+
+    drift = 0.0
+
+    def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
+        rows = super().forward(batch)
+        rows[:, 0] += self.drift
+        return rows
+
+
+@pytest.mark.parametrize(("drift", "passes"), [(0.0, True), (0.005, True), (0.1, False), (float("nan"), False)])
+def test_the_self_test_refuses_other_vectors(drift: float, passes: bool) -> None:
+    encoder = DriftingEncoder()
+    encoder.drift = drift
+    if passes:
+        self_test(encoder)
+        return
+    with pytest.raises(ModelLoadError, match="EMBEDQ_MODEL=fake with fake in float32 on cpu failed its self-test"):
+        self_test(encoder)
+
+
+def test_the_self_test_refuses_vectors_of_another_length() -> None:
+    encoder = StubEncoder(max_tokens=1000)
+    encoder.reference = np.ones((len(TEXTS), 8), dtype=np.float32)
+    with pytest.raises(ModelLoadError, match="vectors have 4 components"):
+        self_test(encoder)
+
+
+def test_the_self_test_needs_batches_of_different_lengths() -> None:
+    lengths = [text.length for text in FakeEncoder().tokenize(TEXTS, None)]
+    assert min(lengths) == 3
+    assert max(lengths) > 80
+
+
+def test_worst_cosine_is_of_the_worst_row() -> None:
+    left = np.array([[1, 0], [1, 0]], dtype=np.float32)
+    right = np.array([[5, 0], [3, 4]], dtype=np.float32)
+    assert worst_cosine(left, right) == pytest.approx(0.6)
+
+
+def test_the_rate_is_estimated_tokens_over_the_time_they_took() -> None:
+    now = [0.0]
+
+    def pass_time(batch: Batch) -> None:
+        # 100 estimated tokens per second: a token of the stub is a character, four of them an estimated token.
+        now[0] += sum(text.length for text in batch) / 400
+
+    encoder = StubEncoder(fault=pass_time, max_tokens=100_000)
+    rate = measure_rate(encoder, max_padded_tokens=10_000, clock=lambda: now[0])
+    assert rate == pytest.approx(100, rel=0.02)
+    assert len(encoder.batches) == 1
+
+
+def test_measuring_stops_with_a_model_that_takes_no_time() -> None:
+    encoder = StubEncoder(max_tokens=4)
+    assert measure_rate(encoder, max_padded_tokens=10**9) > 0
+    assert len(encoder.tokenized) <= 2 * 1024
