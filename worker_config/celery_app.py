@@ -17,6 +17,8 @@ DRAIN_TASK = "embedq.drain"
 LOAD_TIMEOUT_S = 300.0
 """Longest time a replaced model child may take to load. Celery's default of 4 s kills every replacement for ever."""
 
+HUNG_AFTER_LEASES = 4
+
 
 def bell_queue(model: str) -> str:
     """The Celery queue on which the workers of `model` listen."""
@@ -75,6 +77,9 @@ def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
         worker_disable_prefetch=True,
         worker_prefetch_multiplier=1,
         worker_proc_alive_timeout=LOAD_TIMEOUT_S,
+        # The last resort for a hung kernel: its lease ran out long before, but the process would stay hung for ever. It
+        # costs a reload of the model, so it is far above the longest slice.
+        task_time_limit=settings.slice_s + HUNG_AFTER_LEASES * settings.lease_s,
         # Nobody who can PUBLISH may shut workers down, and nothing is gossiped.
         worker_enable_remote_control=False,
         worker_send_task_events=False,

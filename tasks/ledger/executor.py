@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import redis
 import redis.asyncio
 from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
@@ -19,7 +20,7 @@ from tasks.ledger.operations import Operation
 T = TypeVar("T")
 
 WORKER_RETRIES = 3
-"""A worker repeats a call whose reply was lost: every script is idempotent. The web tier never does; its caller may."""
+"""A worker repeats a call whose reply was lost: every script is idempotent. The web tier leaves that to its callers, who know how long they can wait."""
 
 SCRIPTS = Path(__file__).parent / "lua"
 
@@ -109,7 +110,7 @@ class Ledger:
 
 
 class AsyncLedger:
-    """Asynchronous executor for the web tier. Same arguments as `Ledger`; never repeats a call by itself."""
+    """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only if its connection was dead."""
 
     def __init__(self, client: redis.asyncio.Redis, *, root: str = ROOT, clock_offset_ms: int = 0) -> None:
         self.client = client
@@ -125,7 +126,9 @@ class AsyncLedger:
             timeout=1,
             socket_timeout=1,
             socket_connect_timeout=0.5,
-            retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+            # A restart of Redis leaves dead connections in the pool, and each is noticed only when it is used. One
+            # repetition opens it anew (the scripts are idempotent); a timeout is not repeated, so nothing takes longer.
+            retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
             **_keepalive(url),
         )
         return cls(redis.asyncio.Redis.from_pool(pool), root=root)

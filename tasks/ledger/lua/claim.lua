@@ -101,10 +101,10 @@ local function fill(lane)
   if #refs > 0 then call('HSET', S, 'vt_' .. lane, int(clock)) end
 end
 
-local bulk_waits = call('ZCARD', lane_key('bulk')) > 0
+local bulk_waits, online_waits = call('ZCARD', lane_key('bulk')) > 0, call('ZCARD', lane_key('online')) > 0
 local credit = bulk_waits and tonumber(call('HGET', S, 'credit') or 0) or 0
 local lane = 'online'
-if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * budget or call('ZCARD', lane_key('online')) == 0) then
+if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * budget or not online_waits) then
   lane = 'bulk'
 end
 fill(lane)
@@ -114,7 +114,9 @@ if #refs == 0 and not online_only then
 end
 
 if #refs > 0 then
-  if lane == 'bulk' then credit = math.max(0, credit - (BULK_SHARE - 1) * spent)
+  if lane == 'bulk' then              -- what it took beyond its share it owes, unless nobody else wanted it
+    credit = credit - (BULK_SHARE - 1) * spent
+    if not online_waits then credit = math.max(0, credit) end
   elseif bulk_waits then credit = credit + spent end
   call('HSET', S, 'credit', int(credit))
   call('SADD', claim_key(token), unpack(refs))      -- at most 1,000 of them: unpack fails above about 8,000

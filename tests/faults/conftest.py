@@ -1,0 +1,20 @@
+"""What every fault test needs: a Redis of its own, roles on it, and a client of the ledger."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tasks.ledger import Ledger
+from tests.harness import RedisServer
+from tests.ledger_client import LedgerClient
+
+QUICK: dict[str, Any] = {"lease_s": 2, "heartbeat_s": 0.3, "slice_s": 0.5, "fake_tokens_per_s": 2_000}
+"""Recovery takes moments instead of a quarter of a minute, and encoding long enough that a kill falls into it."""
+
+
+@pytest.fixture
+def client(private_redis: RedisServer) -> Iterator[LedgerClient]:
+    with redis.Redis.from_url(private_redis.url) as connection:
+        yield LedgerClient(Ledger(connection))

@@ -1,0 +1,60 @@
+"""Load for fault tests: single-text tasks over HTTP from a thread, retried until they are accepted, like a good client."""
+
+import threading
+import time
+import uuid
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from tests.harness import ApiProcess
+
+
+class Load:
+    """Submits texts until it is told to stop; afterwards `accepted` maps task ids to texts.
+
+    Every submission carries an Idempotency-Key and is repeated with it until the answer is 202, so that a lost answer
+    cannot double it. Use as a context manager.
+    """
+
+    def __init__(self, api: ApiProcess, *, name: str, pause_s: float = 0.004) -> None:
+        self._api = api
+        self._name = name
+        self._pause_s = pause_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.accepted: dict[str, str] = {}
+        self.retries = 0
+
+    def _run(self) -> None:
+        number = 0
+        with self._api.client() as http:
+            while not self._stopping.wait(self._pause_s):
+                self._submit(http, f"{self._name} text number {number} of the load")
+                number += 1
+
+    def _submit(self, http: httpx.Client, text: str) -> None:
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                answer = http.post("/v1/tasks", json={"input": text}, headers=headers)
+                if answer.status_code == httpx.codes.ACCEPTED:
+                    self.accepted[answer.json()["id"]] = text
+                    return
+                assert answer.status_code == httpx.codes.SERVICE_UNAVAILABLE, answer.text
+            except httpx.TransportError:
+                pass
+            self.retries += 1
+            self._stopping.wait(0.05)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()

@@ -1,0 +1,32 @@
+"""Texts that kill or hang the worker which encodes them: they fail alone, their neighbours complete."""
+
+import pytest
+
+from tasks.ledger import State
+from tests.faults.conftest import QUICK
+from tests.harness import Roles, wait_until
+from tests.ledger_client import LedgerClient
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+
+
+@pytest.mark.parametrize("trigger", ["!!kill!!", "!!hang!!"])
+def test_neighbours_of_a_poison_text_complete(private_roles: Roles, client: LedgerClient, trigger: str) -> None:
+    settings = QUICK | ({"lease_s": 0.5, "heartbeat_s": 0.1} if trigger == "!!hang!!" else {})
+    texts = [f"good text {n}" for n in range(12)]
+    texts[5] = f"poison {trigger}"
+    poisoned = client.submit(texts)
+    neighbours = [client.submit([f"neighbour {n}"]) for n in range(12)]
+    worker = private_roles.worker(start=False, **settings)
+    worker.launch()
+    task = client.ended(poisoned, timeout_s=120)
+    result = client.result(poisoned)
+    print(f"{trigger}: {task.completed} completed, {task.failed} failed, lost {client.counter('lost_leases')} leases")  # noqa: T201 - counts
+    assert (task.state, task.completed, task.failed) == (State.COMPLETED, 11, 1)
+    assert {index: error.code for index, error in result.errors.items()} == {5: "worker_lost"}
+    for neighbour in neighbours:
+        client.completed(neighbour, timeout_s=60)
+    # Once in company, then three times alone.
+    assert client.counter("lost_leases") == 4
+    assert client.counter("committed_items") == 11 + len(neighbours)
+    wait_until(lambda: client.overview().leases == 0, message="no lease left")

@@ -1,0 +1,99 @@
+"""What a worker makes of bursts, trickles and bulk work: counted in forward passes and bells."""
+
+import asyncio
+import os
+import signal
+
+import httpx
+
+from tasks.ledger import Lane, State
+from tests.harness import Roles, wait_until
+from tests.ledger_client import LedgerClient
+
+BURST = 200
+MAX_PASSES = 12
+
+
+def _text(number: int) -> str:
+    return f"text {number} has about ten words like many search queries"
+
+
+async def _post_all(base_url: str, path: str, bodies: list[dict[str, object]]) -> list[httpx.Response]:
+    async with httpx.AsyncClient(base_url=base_url, timeout=60) as http:
+        return await asyncio.gather(*(http.post(path, json=body) for body in bodies))
+
+
+def test_a_burst_of_single_texts_becomes_a_few_forward_passes(roles: Roles, client: LedgerClient) -> None:
+    api, worker = roles.api(), roles.worker(fake_tokens_per_s=6000)
+    api.wait_ready()
+    before = client.counter("forward_passes")
+    child = worker.child_pid
+    os.kill(child, signal.SIGSTOP)  # busy, for as long as the burst takes on whatever machine this is
+    try:
+        answers = asyncio.run(_post_all(api.base_url, "/v1/tasks", [{"input": _text(n)} for n in range(BURST)]))
+    finally:
+        os.kill(child, signal.SIGCONT)
+    assert {answer.status_code for answer in answers} == {202}
+    for answer in answers:
+        client.completed(answer.json()["id"])
+    assert client.counter("forward_passes") - before <= MAX_PASSES
+
+
+def test_equal_texts_of_a_claim_are_encoded_once(roles: Roles, client: LedgerClient) -> None:
+    worker = roles.worker()
+    child = worker.child_pid
+    os.kill(child, signal.SIGSTOP)
+    try:
+        tokens = client.counter("padded_tokens")
+        ids = [client.submit(["the very same text"]) for _ in range(50)]
+    finally:
+        os.kill(child, signal.SIGCONT)
+    vectors = [client.completed(task_id).vectors for task_id in ids]
+    assert all((vector == vectors[0]).all() for vector in vectors)
+    assert client.counter("padded_tokens") - tokens == len("[CLS] the very same text [SEP]".split())
+
+
+def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: LedgerClient) -> None:
+    queries = 20
+    # One long slice, so that the number of slices is not the machine's speed.
+    api, _ = roles.api(), roles.worker(slice_s=30, lease_s=60)
+    api.wait_ready()
+    before = client.counter("rings")
+    with api.client() as http:
+        for n in range(queries):
+            http.post("/v1/embeddings", json={"input": _text(n), "model": client.model}).raise_for_status()
+    # One wakes the idle worker; a watchdog may ring for a query it happens to see between submit and claim.
+    assert client.counter("rings") - before <= 3
+
+
+def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles: Roles, client: LedgerClient) -> None:
+    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512)
+    passage = "word " * 100
+    # One unit, so one claim and one commit: whatever is served before that commit was served in between.
+    bulk = client.submit([f"{n} {passage}" for n in range(200)], lane=Lane.BULK, unit_items=200, unit_cost=10**9)
+    wait_until(lambda: client.task(bulk).state is State.IN_PROGRESS, message="the bulk claim")
+    client.completed(client.submit(["an online query"]))
+    assert client.task(bulk).completed == 0
+    client.completed(bulk, timeout_s=60)
+
+
+def test_several_workers_share_the_work(roles: Roles, client: LedgerClient) -> None:
+    workers = [roles.worker(fake_tokens_per_s=20_000, heartbeat_s=0.2, lease_s=10) for _ in range(2)]
+    task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)
+    client.completed(task)
+
+    def everyone_worked() -> bool:
+        return sorted(w.items > 0 for w in client.overview().workers) == [True] * len(workers)
+
+    wait_until(everyone_worked, message="items encoded by both workers")
+    assert client.counter("committed_items") == 2000
+
+
+def test_first_requests_load_the_model_once(roles: Roles, client: LedgerClient) -> None:
+    api = roles.api()
+    worker = roles.worker(start=False, fake_load_s=1)
+    worker.launch()
+    bodies: list[dict[str, object]] = [{"input": _text(n), "model": client.model} for n in range(100)]
+    answers = asyncio.run(_post_all(api.base_url, "/v1/embeddings", bodies))
+    assert [answer.status_code for answer in answers] == [200] * len(bodies)
+    assert client.counter("model_loads") == 1

@@ -1,0 +1,91 @@
+"""Start, stop, and the files that probes read."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tasks.ledger import Lane, State, operations
+from tasks.ledger.operations import ClaimRequest
+from tests.harness import CHECKOUT, Roles, WorkerProcess, wait_until
+from tests.ledger_client import LedgerClient
+from worker_config.settings import CONFIGURATION_EXIT_CODE
+
+
+def _probe(worker: WorkerProcess, question: str) -> int:
+    environment = {**os.environ, "EMBEDQ_RUN_DIR": str(worker.run_dir), "PYTHONPATH": str(CHECKOUT)}
+    return subprocess.run([sys.executable, "-m", "tasks.probe", question], env=environment, check=False).returncode
+
+
+def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClient) -> None:
+    worker = roles.worker(fake_tokens_per_s=2000, max_padded_tokens=128)
+    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], unit_items=500, unit_cost=10**9)
+    wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
+    assert worker.stop() == 0
+    overview = client.overview()
+    assert overview.leases == 0
+    assert overview.workers == ()
+    assert client.task(task).completed == 0
+    again = client.ledger.run(operations.claim(client.model, ClaimRequest("w", "w/1", 10**9, 10, 10_000)))
+    # The attempt was refunded: the unit is whole and no suspect.
+    assert [(unit.items, unit.attempts) for unit in again.units] == [(500, 1)]
+
+
+def test_probes_follow_the_worker(roles: Roles) -> None:
+    worker = roles.worker(start=False)
+    worker.run_dir.mkdir()
+    assert (_probe(worker, "ready"), _probe(worker, "live")) == (1, 1)
+    worker.start()
+    assert (_probe(worker, "ready"), _probe(worker, "live")) == (0, 0)
+    worker.stop()
+    assert _probe(worker, "ready") == 1
+    assert _probe(worker, "nonsense") == 2
+
+
+def test_a_killed_child_is_not_ready(roles: Roles) -> None:
+    worker = roles.worker(fake_load_s=3)
+    worker.kill_child()
+    wait_until(lambda: _probe(worker, "ready") == 1, message="not ready")
+
+
+def test_the_parent_touches_its_file_during_a_long_slice(roles: Roles, client: LedgerClient) -> None:
+    worker = roles.worker(fake_tokens_per_s=100)
+    task = client.submit(["word " * 250], lane=Lane.BULK)
+    wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
+    (worker.run_dir / "alive").unlink()
+    wait_until(lambda: (worker.run_dir / "alive").exists(), message="a touched file while the child is busy")
+    assert not client.task(task).state.terminal
+    worker.send(signal.SIGTERM)
+
+
+@pytest.mark.model
+def test_a_model_that_cannot_load_stops_the_worker_for_good(roles: Roles) -> None:
+    worker = roles.worker(start=False, compute="torch", model="/nonexistent/model")
+    worker.launch()
+    assert worker.wait(60) == CONFIGURATION_EXIT_CODE
+    assert "EMBEDQ_MODEL=/nonexistent/model" in worker.log()
+    assert "Traceback" not in worker.log()
+
+
+def test_a_bad_setting_stops_the_worker_at_once(roles: Roles) -> None:
+    worker = roles.worker(start=False, max_inputs="many")
+    worker.launch()
+    assert worker.wait() == CONFIGURATION_EXIT_CODE
+    assert "EMBEDQ_MAX_INPUTS=many" in worker.log()
+
+
+def test_data_of_another_version_stops_the_worker(roles: Roles, client: LedgerClient) -> None:
+    client.ledger.client.set("eq:schema", 999)
+    worker = roles.worker(start=False)
+    worker.launch()
+    assert worker.wait() == CONFIGURATION_EXIT_CODE
+    assert "schema 999" in worker.log()
+
+
+def test_two_interrupts_in_a_row_still_stop_in_order(roles: Roles, client: LedgerClient) -> None:
+    worker = roles.worker()
+    worker.send(signal.SIGINT)
+    assert worker.wait() == 0
+    assert client.overview().workers == ()

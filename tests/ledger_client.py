@@ -1,0 +1,75 @@
+"""Submitting to the ledger as the web tier does, and reading what became of it, without HTTP."""
+
+from collections.abc import Sequence
+
+from tasks.ledger import Admission, Lane, Ledger, ModelOverview, Options, Result, State, Submission, Task, operations
+from tasks.ledger.ids import new_task_id
+from tasks.ledger.units import cut
+from tests.harness import wait_until
+from worker_config.settings import DEFAULT_MODEL
+
+
+class LedgerClient:
+    """One caller on one model's queue. It never sends a bell: the workers' own watch finds the work."""
+
+    def __init__(self, ledger: Ledger, model: str = DEFAULT_MODEL) -> None:
+        self.ledger = ledger
+        self.model = model
+
+    def submit(
+        self,
+        texts: Sequence[str],
+        *,
+        lane: Lane = Lane.ONLINE,
+        unit_items: int = 64,
+        unit_cost: int = 4096,
+        options: Options | None = None,
+    ) -> str:
+        """Stores a task of these texts; its id."""
+        submission = Submission(
+            task_id=new_task_id(),
+            model=self.model,
+            lane=lane,
+            owner="anonymous",
+            units=cut(texts, max_tokens=256, max_items=unit_items, max_cost=unit_cost),
+            options=options or Options(),
+            ttl_ms=600_000,
+            admission=Admission(max_backlog_s=1e6),
+        )
+        return self.ledger.run(operations.submit(submission)).task_id
+
+    def task(self, task_id: str) -> Task:
+        """Its state now."""
+        task = self.ledger.run(operations.read_task(task_id))
+        assert task is not None, f"{task_id} is unknown"
+        return task
+
+    def ended(self, task_id: str, *, timeout_s: float = 30) -> Task:
+        """Its state once it has ended."""
+
+        def check() -> Task | None:
+            task = self.task(task_id)
+            return task if task.state.terminal else None
+
+        return wait_until(check, timeout_s=timeout_s, message=f"the end of {task_id}")
+
+    def result(self, task_id: str) -> Result:
+        """Everything that has been committed."""
+        result = self.ledger.run(operations.read_result(task_id))
+        assert result is not None, f"{task_id} is unknown"
+        return result
+
+    def completed(self, task_id: str, *, timeout_s: float = 30) -> Result:
+        """The result of a task all of whose items have a vector."""
+        task = self.ended(task_id, timeout_s=timeout_s)
+        assert task.state is State.COMPLETED, task
+        assert task.completed == task.total, task
+        return self.result(task_id)
+
+    def overview(self) -> ModelOverview:
+        """The queue as the web tier sees it."""
+        return self.ledger.run(operations.overview(self.model))[self.model]
+
+    def counter(self, name: str) -> int:
+        """A counter of the ledger, 0 before its first count."""
+        return self.overview().counters.get(name, 0)
