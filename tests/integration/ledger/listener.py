@@ -1,7 +1,7 @@
 """Subscriptions of tests: what was published up to now, read without waiting for what may never come."""
 
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import redis
 
@@ -16,7 +16,7 @@ class Listener:
     def __init__(self, client: redis.Redis, channel: str) -> None:
         self._client = client
         self._channel = channel
-        self._pubsub = client.pubsub()
+        self._pubsub = client.pubsub()  # type: ignore[no-untyped-call]
         self._pubsub.subscribe(channel)
         self._next()
 
@@ -28,7 +28,7 @@ class Listener:
     def messages(self) -> list[bytes]:
         """Everything published before this call and not read yet."""
         self._pubsub.ping()  # its answer comes after all that was published before
-        found = []
+        found: list[bytes] = []
         while (message := self._next())["type"] != "pong":
             found.append(message["data"])
         return found
@@ -41,8 +41,8 @@ class Listener:
     def _is_deaf(self) -> bool:
         return int(self._client.pubsub_numsub(self._channel)[0][1]) == 0
 
-    def _next(self) -> dict[str, object]:
-        message = self._pubsub.get_message(timeout=5)
+    def _next(self) -> dict[str, Any]:
+        message: dict[str, Any] | None = self._pubsub.get_message(timeout=5)
         assert message is not None, "the subscription is silent"
         return message
 

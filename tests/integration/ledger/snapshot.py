@@ -39,7 +39,7 @@ class Snapshot:
     def take(cls, client: redis.Redis) -> Self:
         """A snapshot of the whole database."""
         return cls(
-            {name.decode(): Key(_value(kind.decode(), raw), ttl) for name, kind, ttl, raw in client.eval(_SCRIPT, 0)}  # type: ignore[union-attr]
+            {name.decode(): Key(_value(kind.decode(), raw), ttl) for name, kind, ttl, raw in client.eval(_SCRIPT, 0)}
         )
 
     @cached_property

@@ -20,7 +20,8 @@ def full(driver: Driver, redis_client: redis.Redis) -> Iterator[Driver]:
     for number in range(40):
         driver.submit((1, 10), task_id=f"task_{number}", deadline_in_ms=120_000)
     driver.claim("w", token="w/held", max_units=2)
-    limit = int(redis_client.config_get("maxmemory")["maxmemory"])
+    limit = redis_client.config_get("maxmemory")["maxmemory"]
+    assert limit is not None
     redis_client.config_set("maxmemory", 1_000_000)
     with pytest.raises(redis.exceptions.OutOfMemoryError):
         redis_client.set("eq:x", "y")

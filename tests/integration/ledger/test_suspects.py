@@ -1,5 +1,7 @@
 """Units whose worker died: each item is tried alone, and only one that keeps killing fails."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from tasks.ledger import Claim, ClaimedUnit, Lane, State, operations
@@ -12,7 +14,7 @@ def dies(driver: Driver, claim: Claim) -> None:
     driver.advance(LEASE_MS)
 
 
-def places(units: tuple[ClaimedUnit, ...] | list[ClaimedUnit]) -> list[tuple[str, int, int]]:
+def places(units: Sequence[ClaimedUnit]) -> list[tuple[str, int, int]]:
     return [(u.task_id, u.first, u.items) for u in units]
 
 

@@ -1,0 +1,107 @@
+"""Workers and models: who lives, how fast they are, and which data this Redis holds."""
+
+import pytest
+import redis
+
+from tasks.errors import SchemaMismatch
+from tasks.ledger import Lane, ModelEntry, operations
+from tests.integration.ledger.driver import Driver
+from tests.integration.ledger.test_admission import worker
+
+ENTRY = ModelEntry(
+    id="m",
+    model="org/model",
+    revision="abc",
+    dimension=384,
+    max_tokens=256,
+    prompts=("query", "passage"),
+    device="cpu",
+    compute="torch",
+    precision="float32",
+    created_at=1,
+)
+
+
+def test_nothing_is_known_of_an_empty_redis(driver: Driver) -> None:
+    assert driver.run(operations.overview()) == {}
+    unknown = driver.run(operations.overview("m"))["m"]
+    assert (unknown.entry, unknown.rate, unknown.workers) == (None, None, ())
+
+
+def test_a_registered_model_outlives_its_workers(driver: Driver) -> None:
+    driver.run(operations.register("m", ENTRY))
+    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+    driver.run(operations.retire("m", "w"))
+    seen = driver.run(operations.overview())["m"]
+    assert (seen.entry, seen.workers, seen.rate) == (ENTRY, (), 100.0)
+    assert seen.counters["model_loads"] == 1
+
+
+def test_workers_live_as_long_as_they_beat(driver: Driver) -> None:
+    driver.run(operations.register("m", ENTRY))
+    for name, rate in (("a", 100.0), ("b", 50.5)):
+        driver.run(operations.beat("m", worker(name, rate), ttl_ms=10_000))
+    seen = driver.run(operations.overview())["m"]
+    assert sorted(w.id for w in seen.workers) == ["a", "b"]
+    assert seen.rate == pytest.approx(150, abs=1)
+    driver.advance(9_000)
+    driver.run(operations.beat("m", worker("a", 80.0), ttl_ms=10_000))
+    driver.advance(1_000)
+    seen = driver.run(operations.overview())["m"]
+    assert [w.id for w in seen.workers] == ["a"]
+    driver.watch()
+    assert driver.run(operations.overview())["m"].rate == 80.0
+
+
+def test_the_last_known_rate_is_kept(driver: Driver) -> None:
+    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+    driver.advance(1000)
+    driver.watch()
+    assert driver.run(operations.overview("m"))["m"].rate == 100.0
+
+
+def test_workers_that_vanished_leave_nothing(driver: Driver, redis_client: redis.Redis) -> None:
+    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+    driver.claim("w", linger_ms=500)
+    driver.advance(1000)
+    driver.watch()
+    assert not redis_client.exists("eq:q:m:workers", "eq:q:m:rates", "eq:q:m:lingering")
+
+
+def test_backlog_and_counters_are_told_apart_by_model_and_lane(driver: Driver, redis_client: redis.Redis) -> None:
+    other = Driver(redis_client, model="other/model:v2")
+    driver.submit((2, 20))
+    driver.submit((1, 7), lane=Lane.BULK)
+    other.submit((1, 5), task_id="task_other")
+    other.work_off()
+    seen = driver.run(operations.overview("m", other.model))
+    assert seen["m"].backlog_cost == {Lane.ONLINE: 20, Lane.BULK: 7}
+    assert seen["m"].backlog_tasks == {Lane.ONLINE: 1, Lane.BULK: 1}
+    assert seen["m"].backlog_bytes > 0
+    assert seen[other.model].backlog_tasks == {Lane.ONLINE: 0, Lane.BULK: 0}
+    assert seen[other.model].backlog_bytes == 0
+    counters = seen[other.model].counters
+    assert (counters["claims"], counters["committed_items"], counters["tokens"]) == (1, 1, 10)
+    driver.claim()
+    assert (driver.run(operations.overview("m"))["m"].leases, driver.watch().leases) == (1, 1)
+
+
+def test_memory_in_use_is_seen_by_watch(driver: Driver, redis_client: redis.Redis) -> None:
+    assert driver.run(operations.overview("m"))["m"].memory_percent == 0
+    limit = redis_client.config_get("maxmemory")["maxmemory"]
+    redis_client.config_set("maxmemory", redis_client.info("memory")["used_memory"] * 2)
+    driver.watch()
+    redis_client.config_set("maxmemory", limit)  # type: ignore[arg-type]
+    assert 35 <= driver.run(operations.overview("m"))["m"].memory_percent <= 65
+
+
+def test_an_empty_redis_is_claimed_for_this_version(driver: Driver) -> None:
+    driver.run(operations.check_schema())
+    driver.run(operations.check_schema())
+
+
+def test_data_of_another_version_is_refused(driver: Driver, redis_client: redis.Redis) -> None:
+    redis_client.set("eq:schema", 99)
+    with pytest.raises(SchemaMismatch, match="schema 99"):
+        driver.run(operations.check_schema())
+    assert redis_client.get("eq:schema") == b"99"
