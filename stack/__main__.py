@@ -1,6 +1,8 @@
 """`python -m stack`: the local stack in the foreground, behind `embedq up`."""
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,8 +51,13 @@ def _supervise(roles: list[Role], host: str, port: int) -> int:
         roles,
         Log([role.name for role in roles], sys.stderr),
         is_ready=lambda: answers_ok(host, port, "/health/ready"),
-        announce=lambda: print(f"ready http://{shown_host}:{port}", flush=True),
+        announce=lambda: _say(f"ready http://{shown_host}:{port}"),
     ).run()
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody reads: no reason to stop
+        os.write(sys.stdout.fileno(), f"{line}\n".encode())  # unbuffered: nothing is left to fail at exit
 
 
 def _port(wanted: int) -> int:

@@ -66,12 +66,13 @@ class Process:
         """Seconds since the start."""
         return time.monotonic() - self.started_at
 
-    def pump(self) -> None:
-        """Logs the output that has arrived; never blocks."""
-        while not self._output.closed and (piece := self._output.read(_READ_BYTES)) is not None:
-            if not piece:
-                self._output.close()
-            self._write(self._lines.feed(piece))
+    def pump(self) -> bool:
+        """Logs a piece of the output that has arrived; never blocks. False when there was none."""
+        piece = None if self._output.closed else self._output.read(_READ_BYTES)
+        if piece == b"":
+            self._output.close()
+        self._write(self._lines.feed(piece or b""))
+        return bool(piece)
 
     def hangs(self) -> bool:
         """Whether the alive file was touched once and then no more.
@@ -104,7 +105,8 @@ class Process:
     def bury(self) -> None:
         """After its end: logs the rest of its output and ends what it has left behind."""
         self.kill()
-        self.pump()
+        while self.pump():
+            pass
         self._write(self._lines.rest())
         self._output.close()
 
