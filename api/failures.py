@@ -25,7 +25,7 @@ class ItemRefused(ItemFailed):
     title = "An input cannot be used"
 
 
-class CallerGone(Exception):  # noqa: N818 - nothing went wrong here, somebody left
+class CallerGone(Exception):
     """The client closed the connection; nobody reads what is answered."""
 
 

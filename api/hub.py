@@ -134,8 +134,9 @@ class _Session:
             match message:
                 case {"type": "message", "data": bytes(data)}:
                     self._hub.heard(data)
-                case {"type": "subscribe"}:
+                case {"type": "subscribe"}:  # at first, and after redis-py has replaced a dead connection
                     self._hub.subscribed.set()
+                    self._unanswered_ping = False
                     self._due = time.monotonic()  # what was published before is caught up with now
                 case {"type": "pong"}:
                     self._unanswered_ping = False

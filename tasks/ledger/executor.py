@@ -20,7 +20,7 @@ from tasks.ledger.operations import Operation
 T = TypeVar("T")
 
 WORKER_RETRIES = 3
-"""A worker repeats a call whose reply was lost: every script is idempotent. The web tier leaves that to its callers, who know how long they can wait."""
+"""A worker repeats a call whose reply was lost: every script is idempotent. The web tier leaves that to its callers."""
 
 SCRIPTS = Path(__file__).parent / "lua"
 
@@ -110,7 +110,7 @@ class Ledger:
 
 
 class AsyncLedger:
-    """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only if its connection was dead."""
+    """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only on a dead connection."""
 
     def __init__(self, client: redis.asyncio.Redis, *, root: str = ROOT, clock_offset_ms: int = 0) -> None:
         self.client = client

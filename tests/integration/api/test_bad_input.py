@@ -98,14 +98,14 @@ def refused(answer: httpx.Response, status: int, code: str, param: str | None, *
     ids=["task", "embeddings", "task only", "embeddings only"],
 )
 def test_a_bad_value(client: httpx.Client, path: str, cases: list[Case]) -> None:
-    for name, body, *expected in cases:
-        refused(client.post(path, json=body), *expected, case=name)
+    for name, body, status, code, param in cases:
+        refused(client.post(path, json=body), status, code, param, case=name)
 
 
 @pytest.mark.parametrize("path", [TASKS, EMBEDDINGS])
 def test_bytes_that_are_no_object(client: httpx.Client, path: str) -> None:
-    for name, body, *expected in RAW:
-        refused(client.post(path, content=body, headers=JSON), *expected, case=name)
+    for name, body, status, code, param in RAW:
+        refused(client.post(path, content=body, headers=JSON), status, code, param, case=name)
 
 
 def test_a_misspelt_field_names_the_nearest_known_one(client: httpx.Client) -> None:

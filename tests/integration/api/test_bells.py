@@ -1,0 +1,79 @@
+"""The bell and the watchdog: who rings, how often, and that a lost one is replaced."""
+
+import httpx
+import pytest
+import redis
+
+from api.bell import Bell
+from api.registry import Registry
+from api.watchdog import Watchdog
+from tasks.ledger import AsyncLedger
+from tests.harness import free_port, wait_until
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import MODEL
+from worker_config.celery_app import bell_queue, make_celery
+from worker_config.settings import load_settings
+
+
+def bells(connection: redis.Redis) -> int:
+    length = connection.llen(bell_queue(MODEL))
+    assert isinstance(length, int)
+    return length
+
+
+def test_a_burst_of_tasks_rings_once(client: httpx.Client, redis_client: redis.Redis) -> None:
+    for i in range(20):
+        client.post("/v1/tasks", json={"input": f"text {i}"})
+
+    wait_until(lambda: bells(redis_client), message="no bell")
+    text = client.get("/metrics").text
+    assert f'embedq_bells_total{{model="{MODEL}"}} 1.0' in text
+
+
+def test_a_bell_carries_no_data(client: httpx.Client, redis_client: redis.Redis) -> None:
+    client.post("/v1/tasks", json={"input": "a very private text"})
+
+    wait_until(lambda: bells(redis_client), message="no bell")
+    message = redis_client.lindex(bell_queue(MODEL), 0)
+
+    assert isinstance(message, bytes)
+    assert b"private" not in message
+    assert b"embedq.drain" in message
+
+
+def test_the_watchdog_replaces_a_lost_bell(client: httpx.Client, redis_client: redis.Redis) -> None:
+    client.post("/v1/tasks", json={"input": "x"})
+    wait_until(lambda: bells(redis_client), message="no bell")
+    redis_client.delete(bell_queue(MODEL))
+
+    wait_until(lambda: bells(redis_client), message="the lost bell was not replaced")
+
+
+async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker) -> None:
+    rung: list[str] = []
+    settings = load_settings(redis_url=redis_url, served_name=MODEL)
+    ledger, bell = AsyncLedger.connect(redis_url), Bell(make_celery(settings), lambda model, _sent: rung.append(model))
+    registry = Registry(settings)
+    watchdog = Watchdog(ledger, registry, bell)
+
+    await watchdog.look()
+    await watchdog.look()
+    bell.close()
+    await ledger.close()
+
+    assert registry.live_workers() == {MODEL: 1}
+    assert rung == []
+
+
+def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    counted: list[tuple[str, bool]] = []
+    settings = load_settings(redis_url=f"redis://127.0.0.1:{free_port()}/0")
+    bell = Bell(make_celery(settings), lambda model, sent: counted.append((model, sent)))
+
+    for _ in range(3):
+        bell.ring("m")
+    wait_until(lambda: len(counted) == 3)
+    bell.close()
+
+    assert counted == [("m", False)] * 3
+    assert len([record for record in caplog.records if record.name == "api.bell"]) == 1

@@ -1,0 +1,137 @@
+"""Waiting for tasks: the subscription, and what happens when it misses something."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import redis
+
+from api.hub import Hub
+from tasks.ledger import (
+    ANONYMOUS,
+    CHANGED_CHANNEL,
+    Admission,
+    AsyncLedger,
+    Lane,
+    NewUnit,
+    Options,
+    Submission,
+    operations,
+)
+from tasks.ledger.ids import new_task_id
+from tests.harness import eventually
+from tests.integration.api.ledger_worker import LedgerWorker
+
+MODEL = "m"
+LONG_S = 20.0
+
+
+@pytest.fixture
+async def ledger(redis_url: str) -> AsyncIterator[AsyncLedger]:
+    connected = AsyncLedger.connect(redis_url)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def hub(ledger: AsyncLedger) -> AsyncIterator[Hub]:
+    hub = Hub(ledger)
+    listening = asyncio.create_task(hub.run())
+    async with asyncio.timeout(LONG_S):
+        await hub.subscribed.wait()
+    yield hub
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
+
+@pytest.fixture
+def encoder(redis_url: str) -> LedgerWorker:
+    return LedgerWorker(redis_url, MODEL)
+
+
+async def submit(ledger: AsyncLedger, *, units: int = 1) -> str:
+    submission = Submission(
+        task_id=new_task_id(),
+        model=MODEL,
+        lane=Lane.ONLINE,
+        owner=ANONYMOUS,
+        units=[NewUnit(items=1, cost=1, payload=b'["x"]')] * units,
+        options=Options(),
+        ttl_ms=60_000,
+        admission=Admission(max_backlog_s=100),
+    )
+    return (await ledger.run(operations.submit(submission))).task_id
+
+
+async def test_the_end_of_a_task_wakes_its_waiters_only(hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker) -> None:
+    task_id = await submit(ledger)
+    with hub.waiting(task_id) as first, hub.waiting(task_id) as second, hub.waiting("task_other") as other:
+        await asyncio.to_thread(encoder.work)
+
+        assert await first.changed(LONG_S)
+        assert await second.changed(LONG_S)
+        assert first.ended
+        assert second.ended
+        assert not await other.changed(0)
+
+
+async def test_a_step_wakes_only_those_who_follow_every_change(
+    hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker
+) -> None:
+    task_id = await submit(ledger, units=2)
+    with hub.waiting(task_id, version=1) as curious, hub.waiting(task_id) as patient:
+        await asyncio.to_thread(encoder.work, 1)
+
+        assert await curious.changed(LONG_S)
+        assert not curious.ended
+        assert not await patient.changed(0)
+
+
+async def test_catching_up_wakes_those_whose_message_was_lost(ledger: AsyncLedger, encoder: LedgerWorker) -> None:
+    deaf = Hub(ledger)
+    ended, moved, same, unknown = await submit(ledger), await submit(ledger, units=2), await submit(ledger), "task_gone"
+    await asyncio.to_thread(encoder.work, 2)
+    with (
+        deaf.waiting(ended) as a,
+        deaf.waiting(moved, version=1) as b,
+        deaf.waiting(same, version=1) as c,
+        deaf.waiting(unknown) as d,
+    ):
+        await deaf.catch_up()
+
+        assert (a.ended, b.ended, c.ended, d.ended) == (True, False, False, True)
+        assert await b.changed(0)
+        assert not await c.changed(0)
+
+
+async def test_after_a_reconnect_nothing_is_missing(
+    hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
+) -> None:
+    task_id = await submit(ledger)
+    with hub.waiting(task_id) as waiter:
+        await asyncio.to_thread(redis_client.client_kill_filter, _type="pubsub")
+        await asyncio.to_thread(encoder.work)
+
+        assert await waiter.changed(LONG_S)
+        assert waiter.ended
+
+    async def one_subscriber() -> bool:
+        return dict(await ledger.client.pubsub_numsub(CHANGED_CHANNEL))[CHANGED_CHANNEL.encode()] == 1
+
+    await eventually(one_subscriber)
+
+
+async def test_nobody_is_remembered_after_the_wait(hub: Hub) -> None:
+    with hub.waiting("task_a"), hub.waiting("task_a") as waiter:
+        assert hub.waiting_requests == 2
+        assert hub.awaited_by_others(waiter)
+    assert hub.waiting_requests == 0
+
+
+async def test_closing_dismisses_present_and_later_waiters(hub: Hub) -> None:
+    with hub.waiting("task_a") as present:
+        hub.close()
+        with hub.waiting("task_b") as later:
+            assert present.dismissed
+            assert later.dismissed
+            assert await later.changed(LONG_S)

@@ -1,0 +1,98 @@
+"""Redis down, back again, or full: what the web tier says meanwhile."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.harness import RedisServer, wait_until
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import MODEL, ServedApp
+
+
+@pytest.fixture
+def client(private_redis: RedisServer) -> Iterator[httpx.Client]:
+    with ServedApp(private_redis.url) as served:
+        yield served.client
+
+
+def submit(client: httpx.Client, text: str = "x") -> httpx.Response:
+    return client.post("/v1/tasks", json={"input": text})
+
+
+def test_while_redis_is_down(private_redis: RedisServer, client: httpx.Client) -> None:
+    location = submit(client).headers["location"]
+    private_redis.stop()
+
+    refusals = [submit(client), client.post("/v1/embeddings", json={"input": "x"}), client.get(location)]
+
+    assert [(a.status_code, a.json()["error"]["code"]) for a in refusals] == [(503, "redis_unavailable")] * 3
+    assert all(1 <= int(a.headers["retry-after"]) <= 120 for a in refusals)
+    assert client.get("/health/live").status_code == 200
+    ready = client.get("/health/ready")
+    assert (ready.status_code, ready.json()["error"]["param"]) == (503, "redis")
+    wait_until(lambda: "embedq_redis_up 0.0" in client.get("/metrics").text)
+
+
+def test_it_recovers_without_a_restart(private_redis: RedisServer, client: httpx.Client) -> None:
+    location = submit(client).headers["location"]
+    private_redis.stop()
+    assert submit(client).status_code == 503
+    private_redis.start()
+
+    assert submit(client).status_code == 202
+    assert client.get(location).json()["status"] == "queued"
+    wait_until(lambda: "embedq_subscribed 1.0" in client.get("/metrics").text)
+    with LedgerWorker(private_redis.url, MODEL) as worker, worker.serving():
+        answer = client.post("/v1/embeddings", json={"input": "x"})
+    assert answer.status_code == 200, answer.text
+
+
+def test_it_starts_while_redis_is_down(private_redis: RedisServer) -> None:
+    private_redis.stop()
+    with ServedApp(private_redis.url) as served:
+        client = served.client
+        assert client.get("/health/live").status_code == 200
+        assert submit(client).status_code == 503
+        unknown = client.post("/v1/tasks", json={"input": "x", "model": "other"})
+        assert unknown.json()["error"]["code"] == "redis_unavailable"
+
+        private_redis.start()
+
+        assert submit(client).status_code == 202
+        wait_until(lambda: "embedq_subscribed 1.0" in client.get("/metrics").text)
+
+
+def test_a_hung_redis_is_a_503_too(private_redis: RedisServer, client: httpx.Client) -> None:
+    assert submit(client).status_code == 202
+    private_redis.send(signal.SIGSTOP)
+    try:
+        answer = submit(client)
+        ready = client.get("/health/ready")
+    finally:
+        private_redis.send(signal.SIGCONT)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "redis_unavailable")
+    assert ready.json()["error"]["param"] == "redis"
+    wait_until(lambda: submit(client).status_code == 202)
+
+
+def test_a_full_redis_refuses_tasks_and_running_work_still_commits(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path / "redis").start()
+    try:
+        with ServedApp(server.url) as served, LedgerWorker(server.url, MODEL) as worker:
+            worker.announce()
+            location = submit(served.client).headers["location"]
+            with server.client() as connection:
+                connection.config_set("maxmemory", 1)
+
+            refused = submit(served.client)
+            worker.work()
+            finished = served.client.get(location, params={"wait": 20})
+
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "storage_full")
+            assert finished.json()["status"] == "completed"
+    finally:
+        server.stop()

@@ -1,0 +1,57 @@
+"""Starting `python -m api`: what stops it, with which code and message, and what it does not load."""
+
+import subprocess
+import sys
+
+import httpx
+import pytest
+import redis
+
+from tests.harness import Roles
+
+CONFIGURATION_ERROR = 78
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"host": "0.0.0.0"}, "EMBEDQ_API_KEYS"),  # noqa: S104 - refusing exactly this is what is tested
+        ({"max_inputs": 0}, "EMBEDQ_MAX_INPUTS=0"),
+        ({"compute": "magic"}, "EMBEDQ_COMPUTE=magic"),
+    ],
+    ids=["public without keys", "bad number", "bad word"],
+)
+def test_a_configuration_that_cannot_work_is_said_and_exits_78(
+    roles: Roles, settings: dict[str, object], message: str
+) -> None:
+    api = roles.api(start=False, **settings)
+    api.launch()
+
+    assert api.wait() == CONFIGURATION_ERROR
+    assert message in api.log()
+    assert "Traceback" not in api.log()
+
+
+def test_data_of_another_version_exits_78(roles: Roles, redis_client: redis.Redis) -> None:
+    redis_client.set("eq:schema", 999)
+    api = roles.api(start=False)
+    api.launch()
+
+    assert api.wait() == CONFIGURATION_ERROR
+    assert "schema 999" in api.log()
+
+
+def test_it_serves_and_sigterm_ends_it_cleanly(roles: Roles) -> None:
+    api = roles.api()
+
+    assert httpx.get(f"{api.base_url}/health/live").status_code == 200
+    assert api.stop() == 0
+    assert "Traceback" not in api.log()
+
+
+def test_importing_the_web_tier_leaves_torch_unloaded() -> None:
+    heavy = ("torch", "sentence_transformers", "transformers", "openvino", "tasks.model")
+    code = f"import sys, api.app, api.__main__; print([m for m in {heavy} if m in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed.strip() == "[]"
