@@ -1,5 +1,6 @@
 """Runs operations: one small synchronous executor for workers, one small asynchronous for the web tier."""
 
+import asyncio
 import re
 from functools import cache
 from hashlib import sha1
@@ -11,6 +12,7 @@ import redis.asyncio
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from tasks.errors import EmbedqError, RedisUnavailable, StorageFull
@@ -26,6 +28,10 @@ SCRIPTS = Path(__file__).parent / "lua"
 
 # At the start of an error, and with a "-" before it where Redis 6.2 quotes it inside the error of a script.
 _OUT_OF_SERVICE = re.compile(r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|NOAUTH)\b")
+
+CALL_TIMEOUT_S = 1.2
+"""For one call of the web tier in all. Waiting for a connection, opening it and the reply have limits of their own, but
+they add up when Redis hangs and many calls queue for the pool."""
 
 
 @cache
@@ -134,11 +140,15 @@ class AsyncLedger:
         return cls(redis.asyncio.Redis.from_pool(pool), root=root)
 
     async def run(self, operation: Operation[T]) -> T:
-        """The operation's reply; raises like `Ledger.run`."""
+        """The operation's reply; raises like `Ledger.run`, `RedisUnavailable` within `CALL_TIMEOUT_S`."""
         try:
-            return operation.read(await self._evaluate(operation))
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                reply = await self._evaluate(operation)
         except RedisError as error:
             raise translate(error) from error
+        except TimeoutError:
+            raise translate(RedisTimeoutError()) from None
+        return operation.read(reply)
 
     async def _evaluate(self, operation: Operation[T]) -> Any:
         arguments = _arguments(self.root, self.clock_offset_ms, operation)
