@@ -51,15 +51,11 @@ class ModelWorker:
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
         self._rate = Rate(measure_rate(encoder, max_padded_tokens=settings.max_padded_tokens))
-        progress = Progress()
+        self._progress = Progress()
+        self._stop = stop
+        limits = WorkLimits(settings.max_padded_tokens, settings.claim_s, commit_patience_s=settings.lease_s)
         self._work = Work(
-            self._ledger,
-            self._queue,
-            encoder,
-            WorkLimits(settings.max_padded_tokens, settings.claim_s, commit_patience_s=settings.lease_s),
-            rate=self._rate,
-            progress=progress,
-            stop=stop,
+            self._ledger, self._queue, encoder, limits, rate=self._rate, progress=self._progress, stop=stop
         )
         self._wakeup = Wakeup(self._ledger, self._queue, worker_id)
         self._drain = Drain(
@@ -73,17 +69,7 @@ class ModelWorker:
             send_bell=send_bell,
             stop=stop,
         )
-        self._heartbeat = Heartbeat(
-            self._ledger,
-            self._queue,
-            self._describe,
-            progress,
-            every_s=settings.heartbeat_s,
-            ttl_s=settings.heartbeat_ttl_s,
-            lease_s=settings.lease_s,
-            send_bell=send_bell,
-        )
-        self._stop = stop
+        self._heartbeat = self._make_heartbeat(send_bell)
 
     @classmethod
     def start(
@@ -141,6 +127,18 @@ class ModelWorker:
         self._heartbeat.finish()
         self._wakeup.close()
         self._ledger.close()
+
+    def _make_heartbeat(self, send_bell: Callable[[], None]) -> Heartbeat:
+        return Heartbeat(
+            self._ledger,
+            self._queue,
+            self._describe,
+            self._progress,
+            every_s=self._settings.heartbeat_s,
+            ttl_s=self._settings.heartbeat_ttl_s,
+            lease_s=self._settings.lease_s,
+            send_bell=send_bell,
+        )
 
     def _register(self) -> None:
         self._ledger.run(operations.check_schema())

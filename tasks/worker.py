@@ -11,17 +11,19 @@ import secrets
 import signal
 import socket
 import sys
+import threading
+import time
 import warnings
 from typing import Any
 
-from celery import Celery, bootsteps, signals
-from celery.apps import worker as celery_worker
+from celery import Celery, signals
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 
 from tasks.bell import bell_sender
 from tasks.errors import EmbedqError
 from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model_worker import ModelWorker
+from tasks.parent import make_parent
 from tasks.run_files import RunFiles
 from tasks.stop import StopFlag
 from worker_config.celery_app import DRAIN_TASK, make_celery
@@ -37,6 +39,9 @@ from worker_config.settings import (
 _log = logging.getLogger(__name__)
 
 BROKEN_EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h."""
+
+STOP_CHECK_S = 0.1
 
 
 class _Child:
@@ -52,6 +57,7 @@ class _Child:
     def load(self, **_: Any) -> None:
         """Signal handler of `worker_process_init`."""
         send_bell = bell_sender(self._app, self._settings.served_model_name)
+        threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
         try:
             self._worker = ModelWorker.start(self._settings, self._id, stop=self._stop.__bool__, send_bell=send_bell)
         except (ModelLoadError, EmbedqError) as error:
@@ -76,34 +82,17 @@ class _Child:
         if self._worker is not None:
             self._worker.leave()
 
+    def _leave_if_stopped_early(self) -> None:
+        # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.
+        while self._worker is None:
+            if self._stop:
+                os._exit(os.EX_OK)
+            time.sleep(STOP_CHECK_S)
+
     def _refuse(self, message: str) -> None:
         RunFiles(self._settings.run_dir).set_failure(message)
         os.kill(os.getppid(), signal.SIGTERM)
         os._exit(CONFIGURATION_EXIT_CODE)
-
-
-class _Parent(celery_worker.Worker):
-    """Celery's worker with two signals: SIGTERM and Ctrl-C both mean a warm stop."""
-
-    def install_platform_tweaks(self, worker: Any) -> None:
-        """Called by Celery once, at start."""
-        install = celery_worker.install_worker_term_handler  # type: ignore[attr-defined]  # the stubs lack it
-        install(worker, verbose=False)
-        install(worker, sig="SIGINT", verbose=False)
-
-
-def _alive_step(files: RunFiles) -> type[bootsteps.StartStopStep]:
-    class Alive(bootsteps.StartStopStep):
-        """Touches a file from the parent's own timer: it stops when the loop hangs, which is what a probe must see."""
-
-        requires = ("celery.worker.components:Timer",)
-
-        def start(self, parent: Any) -> None:
-            """Called by Celery when the timer runs."""
-            files.touch_alive()
-            parent.timer.call_repeatedly(1.0, files.touch_alive)
-
-    return Alive
 
 
 def run(settings: Settings) -> int:
@@ -114,7 +103,6 @@ def run(settings: Settings) -> int:
     app = make_celery(settings, models=(settings.served_model_name,))
     child = _Child(settings, app, stop)
     app.task(name=DRAIN_TASK)(child.drain)
-    app.steps["worker"].add(_alive_step(files))
 
     def shutting_down(**_: Any) -> None:
         stop.set()
@@ -126,9 +114,7 @@ def run(settings: Settings) -> int:
     signals.worker_process_init.connect(child.load)
     signals.worker_process_shutdown.connect(child.leave)
     signals.worker_shutting_down.connect(shutting_down)
-    parent = _Parent(
-        app=app, hostname=None, quiet=True, without_gossip=True, without_mingle=True, without_heartbeat=True
-    )
+    parent = make_parent(app, files)
     parent.start()
     failure = files.failure()
     if failure is not None:

@@ -1,4 +1,4 @@
-"""Load for fault tests: single-text tasks over HTTP from a thread, retried until they are accepted, like a good client."""
+"""Load for fault tests: single-text tasks over HTTP from a thread, each repeated until it is accepted."""
 
 import threading
 import time

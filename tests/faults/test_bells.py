@@ -28,7 +28,9 @@ def test_a_doubled_bell_is_harmless(private_roles: Roles, client: LedgerClient) 
     with api.client() as http:
         tasks = [http.post("/v1/tasks", json={"input": f"text {n}"}).raise_for_status().json()["id"] for n in range(20)]
     redis = client.ledger.client
-    bell = wait_until(lambda: redis.lindex(queue, 0), message="the bell")
+    wait_until(lambda: redis.llen(queue), message="the bell")
+    bell = redis.lindex(queue, 0)
+    assert isinstance(bell, bytes)
     redis.lpush(queue, *[bell] * 10)
     private_roles.worker(**QUICK)
     for task in tasks:

@@ -50,7 +50,7 @@ def test_equal_texts_of_a_claim_are_encoded_once(roles: Roles, client: LedgerCli
         os.kill(child, signal.SIGCONT)
     vectors = [client.completed(task_id).vectors for task_id in ids]
     assert all((vector == vectors[0]).all() for vector in vectors)
-    assert client.counter("padded_tokens") - tokens == len("[CLS] the very same text [SEP]".split())
+    assert client.counter("padded_tokens") - tokens == len(["[CLS]", "the", "very", "same", "text", "[SEP]"])
 
 
 def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: LedgerClient) -> None:

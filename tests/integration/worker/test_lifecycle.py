@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tasks.ledger import Lane, State, operations
+from tasks.ledger import Lane, Ledger, State, operations
 from tasks.ledger.operations import ClaimRequest
-from tests.harness import CHECKOUT, Roles, WorkerProcess, wait_until
+from tests.harness import CHECKOUT, RedisServer, Roles, WorkerProcess, wait_until
 from tests.ledger_client import LedgerClient
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
@@ -55,7 +55,7 @@ def test_the_parent_touches_its_file_during_a_long_slice(roles: Roles, client: L
     task = client.submit(["word " * 250], lane=Lane.BULK)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     (worker.run_dir / "alive").unlink()
-    wait_until(lambda: (worker.run_dir / "alive").exists(), message="a touched file while the child is busy")
+    wait_until((worker.run_dir / "alive").exists, message="a touched file while the child is busy")
     assert not client.task(task).state.terminal
     worker.send(signal.SIGTERM)
 
@@ -89,3 +89,25 @@ def test_two_interrupts_in_a_row_still_stop_in_order(roles: Roles, client: Ledge
     worker.send(signal.SIGINT)
     assert worker.wait() == 0
     assert client.overview().workers == ()
+
+
+def test_a_stop_during_the_load_does_not_wait_for_it(roles: Roles, client: LedgerClient) -> None:
+    worker = roles.worker(start=False, fake_load_s=600)
+    worker.launch()
+    wait_until((worker.run_dir / "alive").exists, message="the parent's loop")
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert client.overview().workers == ()
+
+
+def test_waiting_for_redis_is_not_hanging(private_redis: RedisServer, private_roles: Roles) -> None:
+    worker = private_roles.worker()
+    private_redis.kill()
+    alive = worker.run_dir / "alive"
+    wait_until(lambda: "Redis is unavailable" in worker.log(), message="the worker's notice of the outage")
+    alive.unlink()
+    wait_until(alive.exists, message="a touched file during the outage")
+    private_redis.start()
+    with private_redis.client() as connection:
+        client = LedgerClient(Ledger(connection))
+        client.completed(client.submit(["after the outage"]))

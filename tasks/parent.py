@@ -1,0 +1,67 @@
+"""The Celery parent of a model worker: how it stops, how it waits for the broker, and how one sees that it is alive."""
+
+from typing import Any
+
+from celery import Celery, bootsteps
+from celery.apps import worker as celery_worker
+from celery.worker.consumer import Consumer
+from celery.worker.state import maybe_shutdown
+
+from tasks.run_files import RunFiles
+
+ALIVE_EVERY_S = 1.0
+RECONNECT_EVERY_S = 1.0
+"""Celery's own waits grow to 30 s: after an outage of a minute nobody would work for half a minute more."""
+
+
+class _Parent(celery_worker.Worker):
+    """Celery's worker with two signals: SIGTERM and Ctrl-C both mean a warm stop."""
+
+    def install_platform_tweaks(self, worker: Any) -> None:
+        """Called by Celery once, at start."""
+        install = celery_worker.install_worker_term_handler  # type: ignore[attr-defined]  # the stubs lack it
+        install(worker, verbose=False)
+        install(worker, sig="SIGINT", verbose=False)
+
+
+def make_parent(app: Celery, files: RunFiles) -> celery_worker.Worker:
+    """A worker of `app` that touches the alive file from its own loop, and while it waits for the broker."""
+
+    class Alive(bootsteps.StartStopStep):
+        """From the loop's timer: the file grows old when the loop hangs, which is what a probe must see."""
+
+        requires = ("celery.worker.components:Timer",)
+
+        def start(self, parent: Any) -> None:
+            """Called by Celery when the timer runs."""
+            files.touch_alive()
+            parent.timer.call_repeatedly(ALIVE_EVERY_S, files.touch_alive)
+
+    class PatientConsumer(Consumer):
+        """Waiting for the broker is not hanging."""
+
+        def ensure_connected(self, conn: Any) -> Any:
+            """The connection, once there is one; a stop ends the wait."""
+
+            def turned() -> None:
+                files.touch_alive()
+                maybe_shutdown()
+
+            return conn.ensure_connection(
+                None,
+                None,
+                interval_start=RECONNECT_EVERY_S,
+                interval_step=0,
+                interval_max=RECONNECT_EVERY_S,
+                callback=turned,
+            )
+
+    app.steps["worker"].add(Alive)
+    return _Parent(
+        app=app,
+        consumer_cls=PatientConsumer,
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
