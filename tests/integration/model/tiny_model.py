@@ -2,6 +2,7 @@
 
 from enum import Enum, auto
 from pathlib import Path
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
@@ -67,7 +68,7 @@ def _save_transformer(folder: Path, *, causal: bool) -> None:
         single="[CLS] $A [SEP]", special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")]
     )
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _SPECIAL, strict=True))
-    fast = PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         padding_side="left" if causal else "right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
@@ -79,7 +80,7 @@ def _save_transformer(folder: Path, *, causal: bool) -> None:
 
 def _network(words: int, *, causal: bool) -> PreTrainedModel:
     # Large weights: with the default ones random vectors are all alike, and every comparison would pass.
-    sizes = {
+    sizes: dict[str, Any] = {
         "vocab_size": words,
         "hidden_size": 32,
         "num_hidden_layers": 2,

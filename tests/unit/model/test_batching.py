@@ -3,6 +3,7 @@
 import itertools
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,13 @@ def test_a_long_passage_does_not_make_passages_of_the_queries_beside_it() -> Non
 def test_a_burst_of_queries_takes_few_passes() -> None:
     source = random.Random(7)  # noqa: S311 - a fixed corpus, not a secret
     assert len(plan([source.randint(10, 16) for _ in range(200)], 2048)) <= 4
+
+
+@pytest.mark.parametrize("count", [32, 64, 500])
+def test_small_claims_are_mostly_not_padding(count: int) -> None:
+    source = random.Random(count)  # noqa: S311 - a fixed corpus, not a secret
+    claim = [source.choice([source.randint(8, 30), source.randint(60, 256)]) for _ in range(count)]
+    assert 1 - sum(claim) / sum(padded(batch, claim) for batch in plan(claim, 2048)) < 0.1
 
 
 def test_a_text_above_the_budget_is_alone() -> None:

@@ -1,0 +1,106 @@
+"""The torch encoder at its edges: what it refuses to load, precision, and a lost device."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import nn
+
+from tasks.model.encoding import encode
+from tasks.model.errors import EncoderBroken, ModelLoadError
+from tasks.model.load import load
+from tasks.model.self_test import self_test
+from tasks.model.sentence import SentenceEncoder
+from tasks.model.types import TextItem
+from tests.integration.model.tiny_model import TinyModel
+from worker_config.settings import load_settings
+
+pytestmark = pytest.mark.model
+
+Folders = Mapping[TinyModel, Path]
+
+
+class LostDevice(nn.Module):
+    """The last module of a model; fails as a device does once `message` is set."""
+
+    message: str | None = None
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        if self.message is not None:
+            raise torch.AcceleratorError(self.message)
+        return features
+
+
+@pytest.fixture
+def library(tiny_folders: Folders) -> SentenceTransformer:
+    return SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+
+
+def encoder_of(model: SentenceTransformer, precision: str = "float32") -> SentenceEncoder:
+    return SentenceEncoder(model, name="tiny", revision="0", precision=precision)
+
+
+def test_half_precision_still_gives_float32_vectors_near_the_reference(library: SentenceTransformer) -> None:
+    encoder = encoder_of(library, "float16")
+    [outcome], _ = encode(encoder, [TextItem("hello")], max_padded_tokens=64)
+    assert outcome.vector is not None
+    assert outcome.vector.dtype == np.float32
+    assert library.dtype == torch.float16
+    assert encoder.reference.dtype == np.float32
+    self_test(encoder)
+
+
+def test_a_lost_device_blames_no_text(library: SentenceTransformer) -> None:
+    broken = LostDevice()
+    library.append(broken)
+    encoder = encoder_of(library)
+    broken.message = "CUDA error: an illegal memory access was encountered"
+    with pytest.raises(EncoderBroken):
+        encode(encoder, [TextItem("a"), TextItem("b")], max_padded_tokens=64)
+
+
+def test_a_device_without_memory_is_not_lost(library: SentenceTransformer) -> None:
+    full = LostDevice()
+    library.append(full)
+    encoder = encoder_of(library)
+    full.message = "CUDA error: out of memory"
+    outcomes, stats = encode(encoder, [TextItem("a"), TextItem("b")], max_padded_tokens=64)
+    assert [outcome.error and outcome.error.code for outcome in outcomes] == ["out_of_memory"] * 2
+    assert stats.forward_passes == 3
+
+
+def test_a_model_without_pooling_is_no_embedding_model(library: SentenceTransformer, tmp_path: Path) -> None:
+    _save_first(library, tmp_path)
+    with pytest.raises(ModelLoadError, match="cannot be loaded as an embedding model"):
+        load(load_settings(model=str(tmp_path), compute="torch", device="cpu"))
+
+
+def test_a_model_with_code_of_its_own_needs_consent(tiny_folders: Folders, tmp_path: Path) -> None:
+    folder = _copy(tiny_folders[TinyModel.CLS], tmp_path / "model")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[-1]["type"] = "custom_pooling.CustomPooling"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "custom_pooling.py").write_text("raise SystemExit('code of a model ran without consent')\n")
+    with pytest.raises(ModelLoadError, match="EMBEDQ_TRUST_REMOTE_CODE"):
+        load(load_settings(model=str(folder), compute="torch", device="cpu"))
+
+
+def test_broken_weights_are_reported_not_served(tiny_folders: Folders, tmp_path: Path) -> None:
+    folder = _copy(tiny_folders[TinyModel.CLS], tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(ModelLoadError, match=f"EMBEDQ_MODEL={folder}"):
+        load(load_settings(model=str(folder), compute="torch", device="cpu"))
+
+
+def _copy(source: Path, target: Path) -> Path:
+    return Path(shutil.copytree(source, target))
+
+
+def _save_first(library: SentenceTransformer, folder: Path) -> None:
+    SentenceTransformer(modules=[library[0]], device="cpu").save(str(folder), create_model_card=False)
