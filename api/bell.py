@@ -4,9 +4,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from celery import Celery
-
-from worker_config.celery_app import DRAIN_TASK, bell_queue
+from worker_config.celery_app import DRAIN_TASK, bell_queue, make_celery
+from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 _THREADS = 2
@@ -16,12 +15,12 @@ class Bell:
     """Sends bells off the event loop. A bell that cannot be sent is left to the watchdog, which rings again.
 
     Args:
-        celery: the app whose broker carries the bells.
+        settings: with the broker that carries the bells.
         count: called with the model and whether the bell went out.
     """
 
-    def __init__(self, celery: Celery, count: Callable[[str, bool], None]) -> None:
-        self._celery = celery
+    def __init__(self, settings: Settings, count: Callable[[str, bool], None]) -> None:
+        self._celery = make_celery(settings)
         self._count = count
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="bell")
         self._failing = False

@@ -16,7 +16,6 @@ from api.stall import StallProbe
 from api.submission import Drafter
 from api.watchdog import Watchdog
 from tasks.ledger import AsyncLedger
-from worker_config.celery_app import make_celery
 from worker_config.settings import Settings
 
 _FIRST_SUBSCRIPTION_S = 1.0
@@ -43,7 +42,7 @@ class Services:
         metrics = Metrics()
         ledger = AsyncLedger.connect(settings.redis_url)
         registry = Registry(settings)
-        bell = Bell(make_celery(settings), metrics.rang)
+        bell = Bell(settings, metrics.rang)
         hub = Hub(ledger)
         stall = StallProbe(metrics.stalled)
         metrics.add(QueueMetrics(registry, hub, stall))

@@ -11,7 +11,7 @@ from tasks.ledger import AsyncLedger
 from tests.harness import free_port, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
-from worker_config.celery_app import bell_queue, make_celery
+from worker_config.celery_app import bell_queue
 from worker_config.settings import load_settings
 
 
@@ -52,7 +52,7 @@ def test_the_watchdog_replaces_a_lost_bell(client: httpx.Client, redis_client: r
 async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker) -> None:
     rung: list[str] = []
     settings = load_settings(redis_url=redis_url, served_name=MODEL)
-    ledger, bell = AsyncLedger.connect(redis_url), Bell(make_celery(settings), lambda model, _sent: rung.append(model))
+    ledger, bell = AsyncLedger.connect(redis_url), Bell(settings, lambda model, _sent: rung.append(model))
     registry = Registry(settings)
     watchdog = Watchdog(ledger, registry, bell)
 
@@ -68,7 +68,7 @@ async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker
 def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     counted: list[tuple[str, bool]] = []
     settings = load_settings(redis_url=f"redis://127.0.0.1:{free_port()}/0")
-    bell = Bell(make_celery(settings), lambda model, sent: counted.append((model, sent)))
+    bell = Bell(settings, lambda model, sent: counted.append((model, sent)))
 
     for _ in range(3):
         bell.ring("m")

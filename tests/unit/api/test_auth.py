@@ -1,0 +1,48 @@
+"""API keys."""
+
+from hashlib import sha256
+
+import pytest
+from starlette.datastructures import Headers
+
+from api.auth import KeyRing
+from tasks.errors import Unauthenticated
+from tasks.ledger import ANONYMOUS
+
+RING = KeyRing([(name, sha256(f"secret-{name}".encode()).hexdigest()) for name in ("ann", "bob")])
+
+
+@pytest.mark.parametrize(
+    ("headers", "owner"),
+    [
+        ({"authorization": "Bearer secret-ann"}, "ann"),
+        ({"authorization": "BEARER  secret-bob "}, "bob"),
+        ({"api-key": "secret-bob"}, "bob"),
+        ({"x-api-key": "secret-ann"}, "ann"),
+        ({"authorization": "Bearer secret-ann", "x-api-key": "wrong"}, "ann"),
+    ],
+)
+def test_the_owner_is_the_name_of_the_key(headers: dict[str, str], owner: str) -> None:
+    assert RING.owner(Headers(headers)) == owner
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer "},
+        {"authorization": "Bearer secret-eve"},
+        {"authorization": "Token secret-ann"},
+        {"authorization": f"Bearer {sha256(b'secret-ann').hexdigest()}"},
+        {"x-api-key": "sécret"},
+    ],
+)
+def test_anything_else_is_refused(headers: dict[str, str]) -> None:
+    raw = Headers(raw=[(name.encode(), value.encode()) for name, value in headers.items()])
+    with pytest.raises(Unauthenticated):
+        RING.owner(raw)
+
+
+def test_without_keys_everybody_is_anonymous() -> None:
+    assert KeyRing([]).owner(Headers({"authorization": "Bearer x"})) == ANONYMOUS

@@ -1,0 +1,149 @@
+"""Tasks, vectors and errors as bytes."""
+
+import base64
+import io
+
+import numpy as np
+import orjson
+import pytest
+
+from api.failures import item_failed
+from api.problem import problem
+from api.render import task_json, task_response
+from api.vectors import embedding_list, npy_file
+from tasks import errors
+from tasks.ledger import ItemError, Lane, Options, Result, State, Task
+
+
+def a_task(state: State = State.COMPLETED, total: int = 3) -> Task:
+    return Task(
+        id="task_1",
+        model="m",
+        lane=Lane.ONLINE,
+        owner="me",
+        state=state,
+        total=total,
+        completed=total,
+        failed=0,
+        prompt_tokens=7,
+        created_ms=1_999,
+        started_ms=2_000,
+        finished_ms=None,
+        deadline_ms=None,
+        expires_ms=9_999,
+        version=4,
+        options=Options(),
+        metadata={"k": "v"},
+    )
+
+
+def a_result(total: int = 3, *, failed: int | None = None) -> Result:
+    vectors = np.arange(total * 2, dtype=np.float32).reshape(total, 2) / np.float32(3)
+    failures = {} if failed is None else {failed: ItemError("encoding_failed", "no")}
+    if failed is not None:
+        vectors[failed] = np.nan
+    return Result(task=a_task(total=total), vectors=vectors, errors=failures, truncated=frozenset({0}))
+
+
+def test_times_are_whole_seconds() -> None:
+    body = task_json(a_task())
+
+    assert (body["created_at"], body["started_at"], body["finished_at"], body["expires_at"]) == (1, 2, None, 9)
+    assert body["usage"] == {"prompt_tokens": 7, "total_tokens": 7}
+    assert body["metadata"] == {"k": "v"}
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [(State.COMPLETED, None), (State.CANCELLED, None), (State.FAILED, "all_items_failed"), (State.EXPIRED, "expired")],
+)
+def test_the_error_of_a_task(state: State, code: str | None) -> None:
+    error = task_json(a_task(state))["error"]
+
+    assert (error and error["code"]) == code
+
+
+@pytest.mark.parametrize(
+    ("state", "retry_after"), [(State.QUEUED, "5"), (State.IN_PROGRESS, "5"), (State.FAILED, None)]
+)
+def test_only_open_tasks_say_when_to_ask_again(state: State, retry_after: str | None) -> None:
+    response = task_response(a_task(state), retry_after_s=5)
+
+    assert response.headers.get("retry-after") == retry_after
+    assert response.headers["etag"] == '"4"'
+
+
+@pytest.mark.parametrize("total", [1, 2, 31, 32, 33, 100])
+def test_the_list_is_whole_whatever_its_length(total: int) -> None:
+    result = a_result(total)
+
+    body = orjson.loads(embedding_list(result, base64=False))
+
+    assert set(body) == {"object", "data", "model", "usage"}
+    assert [item["index"] for item in body["data"]] == list(range(total))
+    np.testing.assert_array_equal(np.array([i["embedding"] for i in body["data"]], "f4"), result.vectors)
+    assert [item.get("truncated", False) for item in body["data"]] == [True] + [False] * (total - 1)
+
+
+def test_base64_is_little_endian_float32() -> None:
+    result = a_result()
+
+    body = orjson.loads(embedding_list(result, base64=True))
+
+    decoded = [np.frombuffer(base64.b64decode(item["embedding"], validate=True), "<f4") for item in body["data"]]
+    np.testing.assert_array_equal(np.stack(decoded), result.vectors)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_failed_item_never_looks_like_a_vector(packed: bool) -> None:
+    body = orjson.loads(embedding_list(a_result(failed=1), base64=packed))
+
+    assert body["data"][1] == {"object": "error", "index": 1, "error": {"code": "encoding_failed", "message": "no"}}
+    assert len(body["data"]) == 3
+
+
+def test_npy() -> None:
+    result = a_result(failed=2)
+
+    loaded = np.load(io.BytesIO(npy_file(result, 2)), allow_pickle=False)
+
+    assert loaded.dtype == np.dtype("<f4")
+    np.testing.assert_array_equal(loaded, result.vectors)
+    assert np.isnan(loaded[2]).all()
+
+
+def test_npy_without_any_vector_still_has_its_shape() -> None:
+    result = Result(task=a_task(), vectors=np.empty((3, 0), "<f4"), errors={}, truncated=frozenset())
+
+    loaded = np.load(io.BytesIO(npy_file(result, 8)))
+
+    assert loaded.shape == (3, 8)
+    assert np.isnan(loaded).all()
+
+
+def test_a_problem_reads_both_ways() -> None:
+    response = problem(errors.TaskNotFinished("Wait.", param="id", retry_after_s=3), instance="/here")
+
+    assert response.status_code == 409
+    assert response.headers["content-type"] == "application/problem+json"
+    assert (response.headers["retry-after"], response.headers["x-should-retry"]) == ("3", "true")
+    assert orjson.loads(response.body) == {
+        "type": "urn:embedq:error:task_not_finished",
+        "title": "Task has not finished",
+        "status": 409,
+        "detail": "Wait.",
+        "instance": "/here",
+        "error": {"message": "Wait.", "type": "invalid_request_error", "param": "id", "code": "task_not_finished"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("input_too_long", 400), ("invalid_dimensions", 400), ("anything_else", 422)]
+)
+def test_an_items_error_as_the_answer_to_a_request(code: str, status: int) -> None:
+    response = problem(item_failed(5, ItemError(code, "Too bad.")), instance="/")
+
+    error = orjson.loads(response.body)["error"]
+    assert response.status_code == status
+    assert (error["code"], error["param"]) == (code, "input[5]")
+    assert response.headers["x-should-retry"] == "false"

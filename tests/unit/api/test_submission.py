@@ -1,0 +1,193 @@
+"""From the bytes of a request to a submission."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from api.registry import Registry
+from api.submission import Drafter
+from tasks.errors import InvalidValue, ModelNotFound, RedisUnavailable, RequestError
+from tasks.ledger import Alias, Lane, ModelEntry, ModelOverview, Options, Submission, WorkerEntry
+from worker_config.settings import load_settings
+
+MODEL = "test/model"
+ENTRY = ModelEntry(
+    id=MODEL,
+    model=MODEL,
+    revision="r",
+    dimension=8,
+    max_tokens=100,
+    prompts=("query",),
+    device="cpu",
+    compute="fake",
+    precision="float32",
+    created_at=0,
+)
+WORKER = WorkerEntry(
+    id="w",
+    pid=1,
+    host="h",
+    started_at=0,
+    rate=2000,
+    rss_bytes=0,
+    forward_passes=0,
+    items=0,
+    tokens=0,
+    padded_tokens=0,
+)
+
+
+def overview(*, workers: int = 2, rate: float | None = 4000, online: int = 0) -> ModelOverview:
+    return ModelOverview(
+        queue=MODEL,
+        entry=ENTRY,
+        workers=(WORKER,) * workers,
+        rate=rate,
+        backlog_cost={Lane.ONLINE: online, Lane.BULK: 0},
+        backlog_tasks={Lane.ONLINE: 0, Lane.BULK: 0},
+        backlog_bytes=0,
+        leases=0,
+        counters={},
+        memory_percent=0,
+    )
+
+
+def drafter(seen: ModelOverview | None = None, **settings: Any) -> Drafter:
+    loaded = load_settings(served_name=MODEL, **settings)
+    registry = Registry(loaded)
+    if seen is not None:
+        registry.update({MODEL: seen})
+    return Drafter(loaded, registry)
+
+
+def task(drafts: Drafter, **fields: Any) -> Submission:
+    return drafts.task(orjson.dumps(fields), owner="me", idempotency_key=None)
+
+
+def keyed(drafts: Drafter, key: str, body: bytes) -> Alias:
+    alias = drafts.task(body, owner="me", idempotency_key=key).alias
+    assert alias is not None
+    return alias
+
+
+def synchronous(drafts: Drafter, **fields: Any) -> Submission:
+    return drafts.synchronous(orjson.dumps(fields), owner="me", wait_s=20)[0]
+
+
+def test_all_fields_reach_the_submission() -> None:
+    stored = task(
+        drafter(overview(), result_ttl_s=60),
+        input=["a", "b"],
+        model=MODEL,
+        dimensions=4,
+        normalize=False,
+        truncate=False,
+        prompt_name="query",
+        lane="bulk",
+        metadata={"k": "v"},
+        deadline_s=2.5,
+    )
+
+    assert stored.model == MODEL
+    assert stored.owner == "me"
+    assert stored.lane is Lane.BULK
+    assert stored.options == Options(prompt_name="query", dimensions=4, normalize=False, truncate=False)
+    assert stored.ttl_ms == 60_000
+    assert stored.deadline_in_ms == 2500
+    assert orjson.loads(stored.metadata) == {"k": "v"}
+    assert [orjson.loads(unit.payload) for unit in stored.units] == [["a", "b"]]
+    assert stored.alias is None
+
+
+def test_defaults() -> None:
+    stored = task(drafter(), input="a")
+
+    assert (stored.model, stored.lane, stored.options) == (MODEL, Lane.ONLINE, Options())
+    assert stored.deadline_in_ms is None
+    assert stored.metadata == b""
+
+
+def test_a_unit_is_a_quarter_second_of_one_worker() -> None:
+    texts = ["x" * 400] * 20  # 100 tokens each
+
+    two_workers = task(drafter(overview(workers=2, rate=4000)), input=texts)  # 2,000 tokens/s each
+    one_worker = task(drafter(overview(workers=1, rate=4000)), input=texts)
+    fast = task(drafter(overview(workers=1, rate=1e9)), input=texts)
+
+    assert [unit.items for unit in two_workers.units] == [5] * 4
+    assert [unit.items for unit in one_worker.units] == [10] * 2
+    assert [unit.items for unit in fast.units] == [20]
+
+
+def test_a_synchronous_task_lives_a_little_longer_than_its_waiter() -> None:
+    stored = synchronous(drafter(sync_result_ttl_s=60), input="a")
+
+    assert stored.deadline_in_ms == 30_000
+    assert stored.ttl_ms == 60_000
+    assert stored.alias is not None
+    assert stored.alias.join
+
+
+def test_equal_work_has_one_alias_whatever_the_form() -> None:
+    drafts = drafter(overview())
+    alias = synchronous(drafts, input="a").alias
+
+    assert synchronous(drafts, input=["a"], model=MODEL, encoding_format="base64", user="u").alias == alias
+    for other in (
+        {"input": "b"},
+        {"input": ["a", "a"]},
+        {"input": "a", "dimensions": 2},
+        {"input": "a", "normalize": False},
+    ):
+        assert synchronous(drafts, **other).alias != alias
+
+
+def test_an_idempotency_key_names_the_key_and_the_body() -> None:
+    drafts = drafter()
+    first = keyed(drafts, "key", b'{"input": "a", "lane": "bulk"}')
+    reordered = keyed(drafts, "key", b'{"lane":"bulk",  "input":"a"}')
+    changed = keyed(drafts, "key", b'{"input": "b", "lane": "bulk"}')
+    other_key = keyed(drafts, "yek", b'{"input": "a", "lane": "bulk"}')
+
+    assert not first.join
+    assert first == reordered
+    assert (changed.name == first.name, changed.digest == first.digest) == (True, False)
+    assert (other_key.name == first.name, other_key.digest == first.digest) == (False, True)
+
+
+def test_options_are_checked_against_what_a_worker_said() -> None:
+    known = drafter(overview())
+    for field, value in (("dimensions", 9), ("prompt_name", "passage")):
+        with pytest.raises(InvalidValue) as caught:
+            task(known, **{"input": "a", field: value})
+        assert caught.value.param == field
+        task(drafter(), **{"input": "a", field: value})  # nobody knows yet, so it is accepted
+
+
+def test_models() -> None:
+    assert task(drafter(overview()), input="a", model=MODEL).model == MODEL
+    with pytest.raises(ModelNotFound):
+        task(drafter(overview()), input="a", model="other")
+    with pytest.raises(RedisUnavailable):  # Redis was never reachable, so nothing is known
+        task(drafter(), input="a", model="other")
+
+
+@pytest.mark.parametrize("text", ["x" * 101, "é" * 51, "😀" * 26])
+def test_the_size_of_a_text_is_counted_in_bytes(text: str) -> None:
+    drafts = drafter(max_input_bytes=100)
+
+    with pytest.raises(RequestError, match=r"input\[1\]") as caught:
+        task(drafts, input=["fine", text])
+    assert caught.value.code == "input_too_large"
+    assert len(task(drafts, input=["x" * 100, "é" * 50, "😀" * 25]).units) == 1
+
+
+def test_retry_after_is_what_is_queued_at_the_measured_rate() -> None:
+    drafts = drafter(overview(rate=100, online=1234))
+    registry = drafts.registry
+
+    assert registry.retry_after_s(MODEL, Lane.ONLINE) == 13
+    assert registry.retry_after_s(MODEL, Lane.BULK) == 1
+    registry.update({MODEL: overview(rate=1, online=100_000)})
+    assert registry.retry_after_s(MODEL, Lane.ONLINE) == 120
