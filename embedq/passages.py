@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MAX_CHARS = 1200
-"""About 300 tokens of English, a little more than small models read."""
+MAX_CHARS = 800
+"""About 200 tokens of English: within what small models read, and of one topic in most documents."""
 _MIN_CHARS = 40
 
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")

@@ -26,7 +26,7 @@ from embedq.service import EmbeddingService
 
 QUESTIONS = (
     "What happens to accepted texts when a worker is killed?",
-    "How do I require an API key from callers?",
+    "Which exit code means that the server cannot be reached?",
 )
 _TASK_TEXTS = 64
 """Texts of one task here: few, so that the progress bar moves."""

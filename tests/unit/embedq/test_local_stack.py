@@ -1,0 +1,82 @@
+"""A local stack as a child process; here a small program in its place."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedq.cli.demo import documentation
+from embedq.cli.exits import UsageError
+from embedq.cli.local_stack import running
+
+COMES_UP = """
+import pathlib, signal, sys, time
+def stop(*_):
+    pathlib.Path("stopped").touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+print("starting", flush=True)
+print("ready http://127.0.0.1:1", flush=True)
+while True:
+    time.sleep(60)
+"""
+GIVES_UP = "import sys; print('the model cannot load', file=sys.stderr); sys.exit(78)"
+
+
+def command(program: str, folder: Path) -> list[str]:
+    return [sys.executable, "-c", f"import os; os.chdir({str(folder)!r})\n{program}"]
+
+
+async def test_it_runs_as_long_as_the_block(tmp_path: Path) -> None:
+    async with running(command(COMES_UP, tmp_path), tmp_path / "log") as url:
+        assert url == "http://127.0.0.1:1"
+        assert not (tmp_path / "stopped").exists()
+    assert (tmp_path / "stopped").exists()
+
+
+async def test_it_is_stopped_after_a_failure_too(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with running(command(COMES_UP, tmp_path), tmp_path / "log"):
+            raise ZeroDivisionError
+    assert (tmp_path / "stopped").exists()
+
+
+async def test_it_is_stopped_when_the_caller_is_cancelled(tmp_path: Path) -> None:
+    up = asyncio.Event()
+
+    async def use() -> None:
+        async with running(command(COMES_UP, tmp_path), tmp_path / "log"):
+            up.set()
+            await asyncio.Event().wait()
+
+    using = asyncio.create_task(use())
+    await up.wait()
+    using.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    assert (tmp_path / "stopped").exists()
+
+
+async def test_one_that_gives_up_says_why(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did not come up:\nthe model cannot load"):
+        async with running(command(GIVES_UP, tmp_path), tmp_path / "log"):
+            pytest.fail("it came up")
+    assert os.listdir(tmp_path) == ["log"]  # noqa: PTH208 - names are enough
+
+
+def test_the_documentation_is_found(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "deeper").mkdir(parents=True)
+    for name in ("README.md", "docs/http.md", "docs/deeper/more.md", "docs/image.png"):
+        (tmp_path / name).write_text(f"# {name}\n\n{'word ' * 20}")
+    assert [passage.source for passage in documentation(tmp_path)] == [
+        "README.md",
+        "docs/deeper/more.md",
+        "docs/http.md",
+    ]
+
+
+def test_without_documentation_there_is_nothing_to_show(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no documentation"):
+        documentation(tmp_path)
