@@ -25,7 +25,7 @@ from embedq.service import EmbeddingService
 from embedq.task import ItemError, Task
 
 IN_FLIGHT = 8
-"""Requests, or with --wait tasks, under way at once. Bounds memory and keeps the worker busy."""
+"""Tasks waited for at once. Bounds memory and keeps the worker busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _submit(args: argparse.Namespace, output: Output) -> int:
-    async with service_of(args, output) as service:
-        with _records(args) as records:
-
-            async def hand_over(piece: list[Record]) -> tuple[list[Record], Task]:
-                return piece, await _send(service, piece, args)
-
-            async with aclosing(in_order(hand_over, _pieces(records), limit=IN_FLIGHT)) as submitted:
-                async for piece, task in submitted:
-                    output.result(task.id, _submitted(task, piece))
+    with _records(args) as records:
+        async with service_of(args, output) as service:
+            # One after the other: ids in the order of the file, and none unprinted when a later piece is refused.
+            for piece in _pieces(records):
+                task = await _send(service, piece, args)
+                output.result(task.id, _submitted(task, piece))
     return OK
 
 

@@ -43,11 +43,11 @@ class Command:
     url: str
     folder: Path
 
-    def __call__(self, *arguments: str, stdin: str | None = None) -> Ran:
+    def __call__(self, *arguments: str, stdin: str | None = None, **environment: str) -> Ran:
         done = subprocess.run(
             self._command(arguments),
             cwd=self.folder,
-            env=self._environment(),
+            env=self._environment() | environment,
             input=stdin,
             capture_output=True,
             text=True,

@@ -67,6 +67,14 @@ def test_a_folder_is_made_and_searched(command: Command) -> None:
     assert in_task.json == [{"score": pytest.approx(1, abs=1e-5), "row": 2500 - 2048}]
 
 
+def test_what_was_submitted_before_a_refusal_is_printed(command: Command) -> None:
+    name = write(command, "texts.txt", [*TEXTS[:2048], "x" * (2**20 + 1)])
+    ran = command("submit", name)
+    assert ran.code == 3
+    assert "line 2049: " in ran.err
+    assert command("wait", *ran.lines).lines == [f"{ran.lines[0]} completed 2048/2048"]
+
+
 def test_texts_come_from_stdin_too(command: Command) -> None:
     waited = command("submit", "-", "--wait", stdin="a\n\nb\n")
     assert (waited.code, len(waited.lines)) == (0, 1)
@@ -188,3 +196,13 @@ def test_a_reader_that_has_seen_enough_is_no_error(command: Command) -> None:
         printing.stdout.close()
         assert printing.wait(20) == 0
         assert printing.stderr.read() == ""
+
+
+@pytest.mark.parametrize("role", ["api", "worker", "up"])
+def test_a_role_is_the_servers_own_wherever_it_is_started(role: str, tmp_path: Path) -> None:
+    for decoy in ("api", "tasks", "stack", "worker_config"):
+        (tmp_path / decoy).mkdir()
+        (tmp_path / decoy / "__init__.py").write_text("raise SystemExit('a folder of the caller was imported')")
+    ran = Command("", tmp_path)(role, EMBEDQ_PORT="not-a-number")
+    assert ran.code == 78
+    assert "EMBEDQ_PORT=not-a-number" in ran.err
