@@ -62,6 +62,7 @@ def _serve(settings: Settings) -> int:
         log_config=None,  # the root logger is set up already
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here asks for the client's address
         timeout_keep_alive=75,  # above the 60 s of common proxies, so that they never reuse a closed connection
         timeout_graceful_shutdown=_GRACE_S,
     )

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from redis.asyncio.client import PubSub
-from redis.exceptions import RedisError
 
 from api.waiter import Waiter
 from tasks.errors import EmbedqError
@@ -71,7 +70,7 @@ class Hub:
         while True:
             try:
                 await self._listen()
-            except (RedisError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - if this loop died, every request that waits would go deaf
                 if self.subscribed.is_set() or backoff_s == _FIRST_BACKOFF_S:
                     _log.warning("no subscription to task changes (%s); trying again", type(error).__name__)
                 backoff_s = _FIRST_BACKOFF_S * 2 if self.subscribed.is_set() else min(2 * backoff_s, _MAX_BACKOFF_S)

@@ -5,7 +5,11 @@ from starlette.responses import Response
 from api import render
 from api.services import Services
 from tasks.ledger import Submission, SubmitReply, operations
+from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
+
+_SLOWEST_BYTES_PER_S = 10 * 2**20
+"""A large submission gets this much longer to reach Redis and its disk."""
 
 
 async def submit(services: Services, submission: Submission) -> SubmitReply:
@@ -14,7 +18,9 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     Raises:
         BacklogFull, StorageFull, RedisUnavailable, IdempotencyConflict: nothing was stored.
     """
-    reply = await services.ledger.run(operations.submit(submission))
+    size_bytes = sum(len(unit.payload) for unit in submission.units)
+    timeout_s = CALL_TIMEOUT_S + size_bytes / _SLOWEST_BYTES_PER_S
+    reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
     if reply.ring:
         services.bell.ring(submission.model)
     services.metrics.submitted(submission, joined=reply.joined)

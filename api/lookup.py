@@ -4,8 +4,11 @@ from starlette.requests import Request
 
 from api.services import Services
 from tasks.errors import TaskNotFound
-from tasks.ledger import Task, operations
+from tasks.ledger import Result, Task, operations
 from tasks.ledger.ids import created_ms, missing
+
+_RESULT_TIMEOUT_S = 30.0
+"""A result may be hundreds of megabytes. Whoever reads one has just heard from Redis, so a long limit blocks nobody."""
 
 
 async def own_task(services: Services, request: Request, task_id: str) -> Task:
@@ -24,3 +27,8 @@ async def own_task(services: Services, request: Request, task_id: str) -> Task:
     if task.owner != owner:
         raise TaskNotFound("No task has this id. Use the id from the answer to POST /v1/tasks.", param="id")
     return task
+
+
+async def read_result(services: Services, task_id: str) -> Result | None:
+    """Everything committed of a task; None when the ledger no longer holds it. Raises `RedisUnavailable`."""
+    return await services.ledger.run(operations.read_result(task_id), timeout_s=_RESULT_TIMEOUT_S)

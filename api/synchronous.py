@@ -8,6 +8,7 @@ from starlette.requests import Request
 from api.departure import watched
 from api.failures import CallerGone, item_failed
 from api.intake import submit
+from api.lookup import read_result
 from api.services import Services
 from api.submission import LINGERING_INTEREST_S
 from api.waiter import Waiter
@@ -67,7 +68,7 @@ async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *,
 
 
 async def _result(services: Services, task_id: str, model: str) -> Result:
-    result = await services.ledger.run(operations.read_result(task_id))
+    result = await read_result(services, task_id)
     if result is None or result.task.state not in {State.COMPLETED, State.FAILED}:
         raise _timeout(services, model)
     if result.errors:

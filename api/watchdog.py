@@ -5,11 +5,9 @@ import logging
 import os
 import signal
 
-from redis.exceptions import RedisError
-
 from api.bell import Bell
 from api.registry import Registry
-from tasks.errors import EmbedqError, SchemaMismatch
+from tasks.errors import SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
 
 _log = logging.getLogger(__name__)
@@ -45,7 +43,7 @@ class Watchdog:
         except SchemaMismatch as error:
             self.mismatch = error
             os.kill(os.getpid(), signal.SIGTERM)  # `api.__main__` then exits with the code for configuration errors
-        except (EmbedqError, RedisError) as error:
+        except Exception as error:  # noqa: BLE001 - the watchdog is what notices failures; it must outlive all of them
             self._registry.lost()
             if not self._failing:
                 _log.warning("the queue cannot be watched (%s); trying again every second", type(error).__name__)

@@ -4,12 +4,11 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api import render, vectors
+from api import lookup, render, vectors
 from api.answers import Deleted, EmbeddingList, Task
 from api.body import read_body
 from api.intake import accept
 from api.longpoll import matches, next_state
-from api.lookup import own_task
 from api.offload import offload
 from api.openapi import json_body, query
 from api.prefer import preference, query_wait_s
@@ -62,13 +61,13 @@ async def read_result(request: Request, task_id: str) -> Response:
     """The vectors in input order, as JSON or (`Accept: application/x-npy`) as a NumPy file, once the task has ended."""
     services = Services.of(request)
     base64 = _wants_base64(request.query_params.get("encoding_format"))
-    task = await own_task(services, request, task_id)
+    task = await lookup.own_task(services, request, task_id)
     if not task.state.terminal:
         raise TaskNotFinished(
             f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
             retry_after_s=services.registry.retry_after_s(task.model, task.lane),
         )
-    result = await services.ledger.run(operations.read_result(task_id))
+    result = await lookup.read_result(services, task_id)
     if result is None:
         raise missing(task_id, services.settings.result_ttl_s)
     size = vectors.size_bytes(result)
@@ -84,9 +83,9 @@ async def read_result(request: Request, task_id: str) -> Response:
 async def cancel_task(request: Request, task_id: str) -> Response:
     """Ends a task; what was finished stays readable. Cancelling twice is fine."""
     services = Services.of(request)
-    task = await own_task(services, request, task_id)
+    task = await lookup.own_task(services, request, task_id)
     outcome = await services.ledger.run(operations.cancel(task.model, task_id))
-    task = await own_task(services, request, task_id)
+    task = await lookup.own_task(services, request, task_id)
     if outcome == "ended":
         raise TaskEnded(f"The task has ended already ({task.state}); there is nothing to cancel.")
     return _state(services, task)
@@ -96,7 +95,7 @@ async def cancel_task(request: Request, task_id: str) -> Response:
 async def delete_task(request: Request, task_id: str) -> Response:
     """Cancels a task if it is open and forgets it with everything that belongs to it."""
     services = Services.of(request)
-    task = await own_task(services, request, task_id)
+    task = await lookup.own_task(services, request, task_id)
     await services.ledger.run(operations.forget(task.model, task_id))
     return Response(orjson.dumps({"id": task_id, "object": "embedding.task", "deleted": True}), media_type=_JSON)
 

@@ -30,8 +30,8 @@ SCRIPTS = Path(__file__).parent / "lua"
 _OUT_OF_SERVICE = re.compile(r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|NOAUTH)\b")
 
 CALL_TIMEOUT_S = 1.2
-"""For one call of the web tier in all. Waiting for a connection, opening it and the reply have limits of their own, but
-they add up when Redis hangs and many calls queue for the pool."""
+"""For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read
+have limits of their own, but they add up when Redis hangs and many calls queue for the pool."""
 
 
 @cache
@@ -139,10 +139,10 @@ class AsyncLedger:
         )
         return cls(redis.asyncio.Redis.from_pool(pool), root=root)
 
-    async def run(self, operation: Operation[T]) -> T:
-        """The operation's reply; raises like `Ledger.run`, `RedisUnavailable` within `CALL_TIMEOUT_S`."""
+    async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
+        """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 reply = await self._evaluate(operation)
         except RedisError as error:
             raise translate(error) from error

@@ -125,6 +125,23 @@ def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, client: http
     assert after < 15_000
 
 
+def test_a_client_that_leaves_takes_nothing_from_another(
+    app: ServedApp, client: httpx.Client, worker: LedgerWorker
+) -> None:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        staying = pool.submit(client.post, "/v1/embeddings", json={"input": "same"})
+        wait_until(lambda: app.services.hub.waiting_requests == 1, message="nobody waits")
+        pool.submit(post_and_leave, client, "same", 0.2)
+        wait_until(lambda: app.services.hub.waiting_requests == 2, message="the second does not wait")
+        wait_until(lambda: app.services.hub.waiting_requests == 1, message="the second still waits")
+        (task,) = all_tasks(worker)
+        worker.work()
+
+        assert staying.result().status_code == 200
+    assert task.deadline_ms is not None
+    assert task.deadline_ms - task.created_ms > 25_000
+
+
 def deadline_after_leaving(
     app: ServedApp, client: httpx.Client, worker: LedgerWorker, *, read_timeout_s: float | None
 ) -> float:
