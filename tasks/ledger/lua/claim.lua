@@ -125,8 +125,7 @@ if #refs > 0 then
   out[4] = lane
 end
 if ready() > 0 then
-  if not online_only or #refs > 0 then out[1] = wake() end
-  out[3] = 1
+  out[1], out[3] = wake(), 1
 elseif #refs == 0 and linger_ms > 0 and not online_only then
   local wait = linger_ms
   local due = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')

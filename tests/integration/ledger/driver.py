@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,10 +69,10 @@ def failed(unit: ClaimedUnit, code: str = "boom") -> Finished:
 class Driver:
     """Calls of one queue. `now_ms` is the time at which every script runs."""
 
-    def __init__(self, client: redis.Redis, model: str = MODEL) -> None:
+    def __init__(self, client: redis.Redis, model: str = MODEL, *, scripts: Path = SCRIPTS) -> None:
         self.client = client
         self.model = model
-        self.ledger = Ledger(client, scripts=SCRIPTS)
+        self.ledger = Ledger(client, scripts=scripts)
         self.ledger.frozen_ms = START_MS
         self._numbers = itertools.count(1)
 

@@ -4,20 +4,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+import orjson
 import redis
 
-_SCRIPT = """
-local out = {}
+# One JSON text, because parsing thousands of small replies would take most of a simulation's time. JSON holds no
+# vectors; their digests compare as well.
+_SCRIPT = r"""
 local read = {string = {'GET'}, list = {'LRANGE', 0, -1}, set = {'SMEMBERS'}, hash = {'HGETALL'},
   zset = {'ZRANGE', 0, -1, 'WITHSCORES'}}
+local function text(value)
+  return string.find(value, '[%z\1-\31\127-\255]') and redis.sha1hex(value) or value
+end
+local out = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
   local kind = redis.call('TYPE', key).ok
   local how = read[kind]
-  out[#out + 1] = {key, kind, redis.call('PTTL', key), redis.call(how[1], key, unpack(how, 2))}
+  local value = redis.call(how[1], key, unpack(how, 2))
+  if type(value) == 'string' then value = {value} end
+  for i = 1, #value do value[i] = text(value[i]) end
+  out[#out + 1] = {key, kind, redis.call('PTTL', key), value}
 end
-return out
+return cjson.encode(out)
 """
-_PAIRED = {"hash", "zset"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Snapshot:
     def take(cls, client: redis.Redis) -> Self:
         """A snapshot of the whole database."""
         return cls(
-            {name.decode(): Key(_value(kind.decode(), raw), ttl) for name, kind, ttl, raw in client.eval(_SCRIPT, 0)}
+            {name: Key(_value(kind, raw), ttl) for name, kind, ttl, raw in orjson.loads(client.eval(_SCRIPT, 0))}
         )
 
     @cached_property
@@ -57,15 +65,9 @@ class Snapshot:
         return {name.removeprefix(prefix): key.value for name, key in self.keys.items() if name.startswith(prefix)}
 
 
-def _value(kind: str, raw: Any) -> Any:
-    if kind in _PAIRED:
-        parts = [_text(part) for part in raw]
+def _value(kind: str, parts: list[str]) -> Any:
+    if kind in {"hash", "zset"}:
         return dict(zip(parts[::2], parts[1::2], strict=True))
     if kind == "set":
-        return {_text(part) for part in raw}
-    return [_text(part) for part in raw] if kind == "list" else _text(raw)
-
-
-def _text(raw: bytes) -> str:
-    # latin-1 keeps vectors comparable: any bytes have a text.
-    return raw.decode("latin-1")
+        return set(parts)
+    return parts if kind == "list" else parts[0]

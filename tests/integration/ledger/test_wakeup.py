@@ -95,6 +95,14 @@ def test_a_claim_of_the_online_lane_alone_does_not_linger(driver: Driver) -> Non
     assert driver.claim(online_only=True).units == ()
 
 
+def test_a_look_at_the_online_lane_rings_for_work_that_it_returned(driver: Driver) -> None:
+    driver.submit(lane=Lane.BULK)
+    driver.claim("dead", heard=True)
+    driver.advance(LEASE_MS)
+    looked = driver.claim("busy", online_only=True)
+    assert (looked.units, looked.more, looked.ring) == ((), True, True)
+
+
 def test_a_worker_waits_no_longer_than_the_next_lease_runs(driver: Driver) -> None:
     driver.submit()
     driver.claim("busy", lease_ms=300)

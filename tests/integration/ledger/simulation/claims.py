@@ -1,0 +1,83 @@
+"""What must hold of every claim: what it took, for whom, from which lane, and who ran alone."""
+
+from tasks.ledger import Claim, ClaimedUnit, Lane
+from tasks.ledger.operations import ClaimRequest
+from tests.integration.ledger.simulation.world import World
+
+BULK_SHARE = 8
+MAX_UNIT_COST = 40
+
+
+def check_claim(world: World, request: ClaimRequest, claim: Claim) -> None:
+    """Compares a claim with all keys before it, and counts suspects and turns."""
+    units = claim.units
+    assert len(units) <= request.max_units
+    assert len(units) <= 1 or sum(u.cost for u in units) <= request.budget, "over budget"
+    assert len(units) <= 1 or all(u.attempts == 1 for u in units), "a suspect ran in company"
+    for unit in units:
+        _check_unit(world, claim, unit)
+    if request.online_only:
+        assert claim.lane in {None, Lane.ONLINE}
+        assert not claim.wait_ms
+    if not _lease_due(world):  # the claim would have returned what nobody could foresee
+        _check_lane(world, request, claim)
+    _count_turns(world, claim)
+    world.stats["claims"] += 1
+    world.stats["claimed_units"] += len(units)
+
+
+def _check_unit(world: World, claim: Claim, unit: ClaimedUnit) -> None:
+    task = world.tasks[unit.task_id]
+    assert task.deadline_ms is None or task.deadline_ms > world.now_ms, "nobody wanted this any more"
+    assert task.lane is claim.lane
+    assert unit.texts() == [f"t{unit.first + i}" for i in range(unit.items)]
+    if unit.attempts == 1:
+        return
+    assert unit.items == 1, "a suspect was not split"
+    place = unit.task_id, unit.first
+    assert unit.attempts == 2 + world.lost_alone[place], "attempts were not counted"
+    assert world.lost_alone[place] < 3, "it had died alone three times"
+    world.lost_alone[place] += 1
+    world.stats["suspects"] += 1
+
+
+def _lease_due(world: World) -> bool:
+    return any(float(due) <= world.now_ms for due in world.seen.get("eq:q:m:leases").values())
+
+
+def _check_lane(world: World, request: ClaimRequest, claim: Claim) -> None:
+    state = world.seen.get("eq:q:m:state")
+    bulk_waits, online_waits = (bool(world.seen.get(f"eq:q:m:{lane}")) for lane in ("bulk", "online"))
+    credit = int(state.get("credit", 0)) if bulk_waits else 0
+    bulks_turn = credit >= (BULK_SHARE - 1) * request.budget and not request.online_only
+    live = {lane for lane in Lane if _live(world, lane)}
+    if not claim.units:
+        assert not live - ({Lane.BULK} if request.online_only else set()), "ready work was not handed out"
+        return
+    expected = Lane.BULK if Lane.BULK in live and (bulks_turn or Lane.ONLINE not in live) else Lane.ONLINE
+    assert claim.lane is expected, f"credit {credit}, budget {request.budget}"
+    spent = sum(unit.cost for unit in claim.units)
+    if claim.lane is Lane.BULK:
+        credit -= (BULK_SHARE - 1) * spent
+        credit = credit if online_waits else max(0, credit)
+    elif bulk_waits:
+        credit += spent
+    stored = world.client.hget("eq:q:m:state", "credit")
+    assert int(stored or 0) == credit
+
+
+def _live(world: World, lane: Lane) -> bool:
+    """Whether the lane had a ready task that somebody still wanted."""
+    for owner in world.seen.get(f"eq:q:m:{lane}"):
+        for task_id in world.seen.get(f"eq:q:m:{lane}:{owner}"):
+            deadline_ms = world.tasks[task_id].deadline_ms
+            if deadline_ms is None or deadline_ms > world.now_ms:
+                return True
+    return False
+
+
+def _count_turns(world: World, claim: Claim) -> None:
+    for unit in claim.units:
+        task = world.tasks[unit.task_id]
+        world.owner_turns[task.lane].served(task.owner, unit.cost)
+        world.task_turns[task.lane, task.owner].served(task.id, unit.cost)

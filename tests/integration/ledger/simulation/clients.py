@@ -1,0 +1,194 @@
+"""Steps of clients, of the broker and of time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tasks.errors import IdempotencyConflict
+from tasks.ledger import Alias, Lane, State, Submission, operations
+from tests.integration.ledger.simulation.world import ExpectedTask, World
+
+DIGEST, OTHER_DIGEST = "d" * 32, "e" * 32
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asks for. `alias`: 0 none, else one of a few names. `sent`: the caller lives to ring."""
+
+    sizes: Sequence[tuple[int, int]] = ((1, 10),)
+    lane: Lane = Lane.ONLINE
+    owner: str = "a"
+    deadline_in_ms: int | None = None
+    poison: int | None = None
+    alias: int = 0
+    join: bool = True
+    other_body: bool = False
+    sent: bool = True
+
+
+def submit(world: World, request: Request) -> None:
+    """A new task, or one that is found by its alias."""
+    submission = _submission(world, request)
+    known = _known(world, submission)
+    if known is not None and not request.join and request.other_body != _body(world, known):
+        _refused(world, submission)
+        return
+    joins = known is not None and (not request.join or not _ended_badly(world, known))
+    reply = world.driver.run(operations.submit(submission))
+    if joins:
+        assert known is not None
+        assert (reply.task_id, reply.joined) == (known, True)
+        _prolong(world, known, submission)
+        world.stats["joined"] += 1
+    else:
+        assert (reply.task_id, reply.joined) == (submission.task_id, False)
+        _expect(world, submission, request)
+    world.rang(reply.ring, sent=request.sent)
+    world.last = lambda: _submit_again(world, submission, reply.task_id)
+
+
+def cancel(world: World, number: int) -> None:
+    task_id = sorted(world.tasks)[number % len(world.tasks)]
+    state = world.state(task_id)
+    expected = "cancelled" if not state.terminal else "was_cancelled" if state is State.CANCELLED else "ended"
+    assert world.driver.cancel(task_id) == expected
+
+
+def forget(world: World, number: int) -> None:
+    task_id = sorted(world.tasks)[number % len(world.tasks)]
+    assert world.driver.forget(task_id)
+    assert not world.driver.forget(task_id)
+    del world.tasks[task_id]
+    for index in [key for key in world.outcomes if key[0] == task_id]:
+        del world.outcomes[index]
+
+
+def want(world: World, number: int, for_ms: int, *, shorten: bool) -> None:
+    """A waiter comes, or the last one goes."""
+    task = world.tasks[sorted(world.tasks)[number % len(world.tasks)]]
+    moved = world.driver.run(operations.want(world.driver.model, task.id, for_ms, shorten=shorten))
+    at_ms = world.now_ms + for_ms
+    can_move = task.deadline_ms is not None and not world.state(task.id).terminal
+    assert moved == can_move
+    if can_move and task.deadline_ms is not None:
+        task.deadline_ms = min(task.deadline_ms, at_ms) if shorten else max(task.deadline_ms, at_ms)
+
+
+def lose_message(world: World) -> None:
+    world.messages -= 1
+    world.lost_bell = True
+    world.stats["lost_bells"] += 1
+
+
+def double_message(world: World) -> None:
+    world.messages += 1
+    world.stats["doubled_bells"] += 1
+
+
+def advance(world: World, ms: int) -> None:
+    world.driver.advance(ms)
+
+
+def watch(world: World) -> None:
+    seen = world.driver.watch()
+    if seen.ring:
+        world.lost_bell = False
+    if seen.ready:
+        world.lost_wake = False  # it told somebody else, and a bell is out
+    world.rang(seen.ring)
+
+
+def repeat_last(world: World) -> None:
+    """The reply of the last call was lost, and its caller asks again."""
+    if world.last is not None:
+        world.stats["repeats"] += 1
+        world.last()
+
+
+def _submission(world: World, request: Request) -> Submission:
+    alias = None
+    if request.alias:
+        digest = OTHER_DIGEST if request.other_body else DIGEST
+        alias = Alias(f"{'join' if request.join else 'key'}{request.alias}", digest, join=request.join)
+    return world.driver.submission(
+        *request.sizes,
+        lane=request.lane,
+        owner=request.owner,
+        deadline_in_ms=request.deadline_in_ms,
+        alias=alias,
+        metadata=b'{"a":"b"}' if len(request.sizes) > 1 else b"",
+    )
+
+
+def _known(world: World, submission: Submission) -> str | None:
+    """The task that the alias names, by what was submitted before."""
+    if submission.alias is None:
+        return None
+    named = [
+        task.id
+        for task in world.tasks.values()
+        if task.alias is not None and (task.owner, task.alias.name) == (submission.owner, submission.alias.name)
+    ]
+    latest = named[-1] if named else None
+    if latest is None or world.tasks[latest].alias == submission.alias or not submission.alias.join:
+        return latest
+    return None  # another request took the name over
+
+
+def _body(world: World, task_id: str) -> bool:
+    alias = world.tasks[task_id].alias
+    return alias is not None and alias.digest == OTHER_DIGEST
+
+
+def _ended_badly(world: World, task_id: str) -> bool:
+    return world.state(task_id) in {State.FAILED, State.CANCELLED, State.EXPIRED}
+
+
+def _refused(world: World, submission: Submission) -> None:
+    try:
+        world.driver.run(operations.submit(submission))
+    except IdempotencyConflict:
+        world.stats["conflicts"] += 1
+    else:
+        raise AssertionError("another body under the same Idempotency-Key was accepted")
+
+
+def _expect(world: World, submission: Submission, request: Request) -> None:
+    items = sum(unit.items for unit in submission.units)
+    for older in world.tasks.values():  # its name is taken over
+        if (
+            older.alias
+            and submission.alias
+            and (older.owner, older.alias.name)
+            == (
+                submission.owner,
+                submission.alias.name,
+            )
+        ):
+            older.alias = None
+    world.tasks[submission.task_id] = ExpectedTask(
+        id=submission.task_id,
+        lane=submission.lane,
+        owner=submission.owner,
+        items=items,
+        size_bytes=sum(len(unit.payload) for unit in submission.units),
+        deadline_ms=world.now_ms + submission.deadline_in_ms if submission.deadline_in_ms else None,
+        alias=submission.alias,
+        poison=frozenset() if request.poison is None else frozenset({request.poison % items}),
+    )
+    world.stats["tasks"] += 1
+
+
+def _prolong(world: World, task_id: str, submission: Submission) -> None:
+    task = world.tasks[task_id]
+    assert submission.alias is not None
+    if submission.alias.join and submission.deadline_in_ms and task.deadline_ms and not world.state(task_id).terminal:
+        task.deadline_ms = max(task.deadline_ms, world.now_ms + submission.deadline_in_ms)
+
+
+def _submit_again(world: World, submission: Submission, task_id: str) -> None:
+    if task_id not in world.tasks or (submission.alias is not None and _ended_badly(world, task_id)):
+        return
+    # Without its deadline: time has gone on, and a repetition would move it.
+    reply = world.driver.run(operations.submit(replace(submission, deadline_in_ms=None)))
+    assert reply.task_id == task_id
+    world.rang(reply.ring)

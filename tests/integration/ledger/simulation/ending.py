@@ -1,0 +1,83 @@
+"""The end of a run: every worker dies, a healthy one and the watchdog finish, and every item has ended once."""
+
+from tasks.ledger import State
+from tests.integration.ledger.simulation.clients import advance, watch
+from tests.integration.ledger.simulation.fleet import Turn, claim, commit, crash, work
+from tests.integration.ledger.simulation.invariants import LOST, check
+from tests.integration.ledger.simulation.world import LEASE_MS, WORKERS, World
+
+MAX_ROUNDS = 2000
+MAX_IDLE = 200
+"""Seconds of simulated time after which the watchdog must have had work done: a bell is at most 32 s old."""
+
+
+def work_off(world: World) -> None:
+    """Raises AssertionError when work is left asleep, or an item is lost, doubled or convicted without cause."""
+    for number in range(WORKERS):
+        crash(world, number)
+    check(world)
+    idle = 0
+    for _ in range(MAX_ROUNDS):
+        if not world.open_tasks():
+            break
+        idle = 0 if _step(world) else idle + 1
+        assert idle < MAX_IDLE, "work is asleep"
+        check(world)
+    else:
+        raise AssertionError(f"no end after {MAX_ROUNDS} rounds")
+    _let_leases_end(world)
+    _check_everything_ended(world)
+
+
+def _step(world: World) -> bool:
+    """One thing that the healthy worker does; False when it could only wait for the watchdog."""
+    doctor = world.workers[0]
+    if doctor.state == "idle" and not world.messages:
+        advance(world, 1000)
+        watch(world)
+        return False
+    if doctor.state == "idle":
+        world.messages -= 1
+        doctor.state = "started"
+    elif doctor.state == "lingering":
+        if not doctor.notified:
+            advance(world, max(0, doctor.until_ms - world.now_ms))
+        claim(world, doctor, Turn(linger_ms=0))
+    elif doctor.state == "busy" and _ends_badly(world):
+        crash(world, 0)
+    elif doctor.state == "busy":
+        commit(world, doctor.token, doctor.units)
+        doctor.units, doctor.state = [], "again"
+    else:
+        work(world, Turn())
+    return True
+
+
+def _ends_badly(world: World) -> bool:
+    held = world.workers[0].units
+    return any(
+        unit.first <= index < unit.first + unit.items for unit in held for index in world.tasks[unit.task_id].poison
+    )
+
+
+def _let_leases_end(world: World) -> None:
+    advance(world, LEASE_MS)
+    while world.driver.watch().leases:
+        pass
+    world.rang(ring=False)
+    check(world)
+    assert not world.seen.named("eq:q:m:claim:")
+
+
+def _check_everything_ended(world: World) -> None:
+    for task in world.tasks.values():
+        state = world.state(task.id)
+        assert state.terminal
+        result = world.driver.result(task.id)
+        convicted = {index for index, error in result.errors.items() if error.code == LOST}
+        if state in {State.COMPLETED, State.FAILED}:
+            assert task.poison <= convicted
+        world.stats["convicted"] += len(convicted)
+        world.stats[f"tasks_{state}"] += 1
+    lasting = {name for name, key in world.seen.keys.items() if key.ttl_ms == -1}
+    assert lasting <= {"eq:q:m:state", "eq:q:m:lingering"}

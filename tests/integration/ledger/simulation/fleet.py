@@ -1,0 +1,210 @@
+"""Steps of workers: they hear, claim, linger, commit, give back, hang, die, and come back from the dead."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, operations
+from tasks.ledger.operations import ClaimRequest, Operation
+from tests.integration.ledger.driver import failed, finished
+from tests.integration.ledger.simulation.claims import check_claim
+from tests.integration.ledger.simulation.world import LEASE_MS, WORKERS, Worker, World
+
+Deed = Literal["commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt"]
+DEEDS: tuple[Deed, ...] = ("commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt")
+HARMLESS = {"hang", "release", "renew", "preempt"}
+"""Deeds that encode nothing of what the worker holds."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a worker does when it is its turn. `sent`: it lives to send the bell message it is told to send."""
+
+    worker: int = 0
+    budget: int = 100
+    max_units: int = 64
+    linger_ms: int = 800
+    deed: Deed = "commit"
+    sent: bool = True
+
+
+def deliver(world: World, number: int) -> None:
+    """A bell message reaches a worker, if that one takes messages now."""
+    worker = world.workers[number % WORKERS]
+    if worker.state == "idle":
+        world.messages -= 1
+        worker.state = "started"
+
+
+def work(world: World, turn: Turn) -> None:
+    """The next thing that this worker does in its state."""
+    worker = world.workers[turn.worker % WORKERS]
+    world.stats[worker.state] += 1
+    if worker.state in {"started", "again"} or _wakes(world, worker):
+        claim(world, worker, turn)
+    elif worker.state == "busy":
+        poisoned = any(_poisonous(world, unit) for unit in worker.units)
+        _act(world, worker, "crash" if poisoned and turn.deed not in HARMLESS else turn.deed, turn)
+
+
+def claim(world: World, worker: Worker, turn: Turn) -> None:
+    heard = worker.state == "started"
+    request = _request(world, worker, turn, heard=heard)
+    got = world.driver.run(operations.claim(world.driver.model, request))
+    if heard:
+        world.lost_bell = False
+    worker.notified = False
+    world.rang(got.ring, sent=turn.sent)
+    check_claim(world, request, got)
+    worker.claim, worker.units = got, list(got.units)
+    if got.units:
+        worker.state, worker.worked = "busy", True
+        world.last = lambda: _claim_again(world, request, got)
+    elif got.wait_ms:
+        worker.state, worker.until_ms = "lingering", world.now_ms + got.wait_ms
+    elif got.more:
+        worker.state = "again"
+    else:
+        leave(world, worker, sent=turn.sent)
+
+
+def leave(world: World, worker: Worker, *, sent: bool = True) -> None:
+    """The drain ends."""
+    ring = world.driver.run(operations.leave(world.driver.model, worker.name, warm=worker.worked))
+    worker.state, worker.worked = "idle", False
+    world.rang(ring, sent=sent)
+
+
+def crash(world: World, number: int, *, comes_back: bool = False) -> None:
+    """The process is gone at once. `comes_back`: its successor has its name and declares its claims lost."""
+    worker = world.workers[number % WORKERS]
+    world.stats["crashes"] += 1
+    if worker.state == "started":
+        world.lost_bell = True
+    if worker.notified:
+        world.lost_wake = True
+    if worker.units:
+        world.zombies.append((worker.token, worker.units))
+    world.ears.close(worker.name)
+    world.workers[number % WORKERS] = world.new_worker(worker.name if comes_back else None)
+    if comes_back:
+        world.rang(world.driver.run(operations.abandon(world.driver.model, worker.name)))
+
+
+def zombie_commit(world: World, number: int) -> None:
+    """A worker that was declared dead finishes what it had."""
+    token, units = world.zombies[number % len(world.zombies)]
+    for unit in units:
+        if unit.task_id not in world.tasks or not _poisonous(world, unit):
+            commit(world, token, [unit])
+
+
+def zombie_release(world: World, number: int) -> None:
+    """A worker that was declared dead gives back what it had."""
+    token, units = world.zombies[number % len(world.zombies)]
+    give_back(world, token, units)
+
+
+def commit(world: World, token: str, units: list[ClaimedUnit], *, fail: bool = False) -> None:
+    held = [world.holds(token, unit) for unit in units]
+    done = [_outcome(token, unit, fail=fail) for unit in units]
+    call = operations.commit(world.driver.model, token, done, forward_passes=1)
+    got = world.driver.run(call)
+    for was_held, outcome, unit in zip(held, got, units, strict=True):
+        assert was_held == (outcome is CommitOutcome.COMMITTED), f"{outcome!r} for {unit.unit_id}"
+        world.stats["stale_commits"] += not was_held
+    world.rang(ring=False)
+    if all(held):
+        world.last = lambda: _commit_again(world, call, units)
+
+
+def give_back(world: World, token: str, units: list[ClaimedUnit], *, sent: bool = True) -> None:
+    for unit in units:
+        if unit.attempts > 1 and world.holds(token, unit):
+            world.lost_alone[unit.task_id, unit.first] -= 1
+    world.rang(world.driver.run(operations.release(world.driver.model, token)), sent=sent)
+
+
+def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
+    if deed in {"commit", "slice_end"}:
+        commit(world, worker.token, worker.units)
+        worker.units = []
+    elif deed in {"part", "fail"}:
+        commit(world, worker.token, worker.units[:1], fail=deed == "fail")
+        worker.units = worker.units[1:]
+    elif deed == "release":
+        give_back(world, worker.token, worker.units, sent=turn.sent)
+        worker.units = []
+    elif deed == "crash":
+        crash(world, turn.worker, comes_back=turn.budget > 50)
+    elif deed == "renew":
+        held = world.client.exists(f"eq:q:m:claim:{worker.token}") == 1
+        assert world.driver.run(operations.renew(world.driver.model, worker.token, LEASE_MS)) == held
+    elif deed == "preempt":
+        _preempt(world, worker, turn)
+    if worker.state == "busy" and not worker.units:
+        worker.state = "again"
+        if deed in {"release", "slice_end"}:
+            leave(world, worker, sent=turn.sent)
+
+
+def _preempt(world: World, worker: Worker, turn: Turn) -> None:
+    """Between two micro-batches of bulk work the worker serves the online lane, and keeps what it holds."""
+    if worker.claim is None or worker.claim.lane is not Lane.BULK:
+        return
+    request = _request(world, worker, turn, heard=False, online_only=True)
+    got = world.driver.run(operations.claim(world.driver.model, request))
+    world.rang(got.ring, sent=turn.sent)
+    check_claim(world, request, got)
+    if any(_poisonous(world, unit) for unit in got.units):
+        world.zombies.append((got.token, list(got.units)))
+        crash(world, turn.worker)
+    elif got.units:
+        commit(world, got.token, list(got.units))
+        world.stats["preemptions"] += 1
+
+
+def _request(world: World, worker: Worker, turn: Turn, *, heard: bool, online_only: bool = False) -> ClaimRequest:
+    return ClaimRequest(
+        worker=worker.name,
+        token=f"{worker.name}/{next(world.numbers)}",
+        budget=turn.budget,
+        max_units=turn.max_units,
+        lease_ms=LEASE_MS,
+        linger_ms=turn.linger_ms,
+        heard=heard,
+        online_only=online_only,
+    )
+
+
+def _wakes(world: World, worker: Worker) -> bool:
+    return worker.state == "lingering" and (worker.notified or world.now_ms >= worker.until_ms)
+
+
+def _poisonous(world: World, unit: ClaimedUnit) -> bool:
+    task = world.tasks.get(unit.task_id)
+    return task is not None and any(unit.first <= index < unit.first + unit.items for index in task.poison)
+
+
+def _outcome(token: str, unit: ClaimedUnit, *, fail: bool) -> Finished:
+    # The mark tells whose vectors these are, so that a second commit cannot hide behind equal ones.
+    return failed(unit, f"by {token}") if fail else finished(unit, mark=float(token.rpartition("/")[2]))
+
+
+def _claim_again(world: World, request: ClaimRequest, got: Claim) -> None:
+    if not world.client.exists(f"eq:q:m:claim:{got.token}"):
+        return
+    again = world.driver.run(operations.claim(world.driver.model, request))
+    world.rang(again.ring)
+    if request.heard:
+        world.lost_bell = False
+    first = {(unit.task_id, unit.unit_id): unit for unit in got.units}
+    for unit in again.units:
+        assert first[unit.task_id, unit.unit_id] == unit, "the same claim has changed"
+    held = {place for place, unit in first.items() if world.holds(got.token, unit)}
+    assert {(unit.task_id, unit.unit_id) for unit in again.units} == held
+
+
+def _commit_again(world: World, call: Operation[list[CommitOutcome]], units: list[ClaimedUnit]) -> None:
+    if all(unit.task_id in world.tasks for unit in units):
+        again = world.driver.run(call)
+        assert set(again) == {CommitOutcome.REPEATED}

@@ -1,0 +1,186 @@
+"""What must hold of all keys after every step."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.ledger import Lane, State
+from tests.integration.ledger.simulation.claims import MAX_UNIT_COST
+from tests.integration.ledger.simulation.world import ExpectedTask, World
+from tests.integration.ledger.snapshot import Snapshot
+
+STATE, LEASES, LINGER, DEADLINES = (f"eq:q:m:{part}" for part in ("state", "leases", "lingering", "deadlines"))
+LOST = "worker_lost"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A unit as it is stored."""
+
+    first: int
+    items: int
+    cost: int
+    attempts: int
+    root: str
+    token: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Record":
+        first, items, cost, attempts, root, _, token = text.split(" ")
+        return cls(int(first), int(items), int(cost), int(attempts), root, token)
+
+
+def check(world: World) -> None:
+    """Looks at everything. Call it after each step."""
+    world.seen = seen = Snapshot.take(world.client)
+    world.stats["steps"] += 1
+    claims = seen.named("eq:q:m:claim:")
+    assert set(claims) == set(seen.get(LEASES)), "a claim without a lease, or a lease without a claim"
+    ready: dict[Lane, dict[str, set[str]]] = {lane: defaultdict(set) for lane in Lane}
+    backlog = {f"{what}_{lane}": 0 for what in ("cost", "tasks") for lane in Lane} | {"bytes": 0}
+    deadlines: dict[str, str] = {}
+    leased: set[tuple[str, str]] = set()
+    for task in world.tasks.values():
+        stored = seen.get(f"eq:task:{task.id}")
+        outcomes = _outcomes(world, task, seen)
+        _check_versions(world, task, stored)
+        if State(stored["state"]).terminal:
+            _check_ended(task, stored, seen, outcomes)
+            continue
+        records = _check_open(task, stored, seen, outcomes)
+        leased |= {(record.token, f"{task.id} {name}") for name, record in records.items() if record.token != "-"}
+        if any(record.token == "-" for record in records.values()):
+            ready[task.lane][task.owner].add(task.id)
+        backlog[f"cost_{task.lane}"] += int(stored["cost"])
+        backlog[f"tasks_{task.lane}"] += 1
+        backlog["bytes"] += task.size_bytes
+        if task.deadline_ms is not None:
+            deadlines[task.id] = str(task.deadline_ms)
+    _check_claims(world, claims, leased)
+    _check_lanes(seen, ready)
+    assert seen.get(DEADLINES) == deadlines
+    state = seen.get(STATE)
+    assert {name: int(state.get(name, 0)) for name in backlog} == backlog
+    _check_turns(world, ready)
+    _check_wakeup(world, state, any(ready.values()))
+    _check_names(world, seen)
+
+
+def _outcomes(world: World, task: ExpectedTask, seen: Snapshot) -> set[int]:
+    """Items that have ended, each once and for good."""
+    ended: set[int] = set()
+    for name, value in seen.get(f"eq:result:{task.id}").items():
+        first, _, items = name[1:].partition("+")
+        for index in range(int(first), int(first) + int(items or _error_items(value))):
+            assert index not in ended, f"item {index} of {task.id} ended twice"
+            ended.add(index)
+            assert world.outcomes.setdefault((task.id, index), (name, value)) == (name, value), "an outcome changed"
+            if LOST in value:
+                assert world.lost_alone[task.id, index] == 3, "convicted too early or too late"
+            else:
+                assert index not in task.poison
+    return ended
+
+
+def _error_items(extra: str) -> int:
+    return extra.count('","')
+
+
+def _check_versions(world: World, task: ExpectedTask, stored: dict[str, str]) -> None:
+    visible = tuple(stored.get(name) for name in ("state", "completed", "failed", "tokens"))
+    version = int(stored["version"])
+    before = world.versions.get(task.id)
+    if before is not None:
+        assert version >= before[0]
+        assert version > before[0] or visible == before[1], "a change that no client can notice"
+    world.versions[task.id] = version, visible
+
+
+def _check_ended(task: ExpectedTask, stored: dict[str, str], seen: Snapshot, outcomes: set[int]) -> None:
+    state = State(stored["state"])
+    completed, failed = int(stored["completed"]), int(stored["failed"])
+    assert completed + failed == len(outcomes)
+    if state in {State.COMPLETED, State.FAILED}:
+        assert len(outcomes) == task.items
+        assert (state is State.COMPLETED) == (completed > 0)
+    assert not seen.get(f"eq:units:{task.id}")
+    assert not seen.get(f"eq:back:{task.id}")
+    for kind in ("task", "result", "meta"):
+        key = seen.keys.get(f"eq:{kind}:{task.id}")
+        assert key is None or key.ttl_ms > 0, f"{kind} of an ended task lives for ever"
+
+
+def _check_open(task: ExpectedTask, stored: dict[str, str], seen: Snapshot, outcomes: set[int]) -> dict[str, Record]:
+    units = seen.get(f"eq:units:{task.id}")
+    records = {name[1:]: Record.parse(text) for name, text in units.items() if name[0] == "u"}
+    back = seen.keys.get(f"eq:back:{task.id}")
+    returned = [] if back is None else back.value
+    fresh = [str(number) for number in range(int(stored["next"]), int(stored["units"]))]
+    leased = [name for name, record in records.items() if record.token != "-"]
+    assert len(returned) == int(stored["back"])
+    assert sorted(fresh + returned + leased) == sorted(records), "a unit is not in exactly one place"
+    assert all(records[name].token == "-" for name in fresh + returned)
+    assert all(records[name].attempts == 0 for name in fresh)
+    assert all(f"p{record.root}" in units for record in records.values()), "a unit without its texts"
+    places = [i for record in records.values() for i in range(record.first, record.first + record.items)]
+    assert sorted([*places, *outcomes]) == list(range(task.items)), "an item is lost or doubled"
+    assert sum(record.cost for record in records.values()) == int(stored["cost"])
+    assert int(stored["completed"]) + int(stored["failed"]) == len(outcomes)
+    for kind in ("task", "units", "result", "meta"):
+        key = seen.keys.get(f"eq:{kind}:{task.id}")
+        assert key is None or key.ttl_ms == -1, f"{kind} of an open task may vanish"
+    return records
+
+
+def _check_claims(world: World, claims: dict[str, set[str]], leased: set[tuple[str, str]]) -> None:
+    listed = {(token, ref) for token, refs in claims.items() for ref in refs}
+    assert leased <= listed, "a leased unit is in no claim"
+    for _, ref in listed - leased:  # allowed for units of tasks that were ended meanwhile
+        task_id = ref.split(" ")[0]
+        stored = world.seen.get(f"eq:task:{task_id}")
+        assert not stored or State(stored["state"]).terminal, "a claim lists what it does not hold"
+
+
+def _check_lanes(seen: Snapshot, ready: dict[Lane, dict[str, set[str]]]) -> None:
+    for lane, owners in ready.items():
+        assert set(seen.get(f"eq:q:m:{lane}")) == set(owners), f"owners in {lane}"
+        stored = {name: set(tasks) for name, tasks in seen.named(f"eq:q:m:{lane}:").items()}
+        assert stored == dict(owners), f"tasks in {lane}"
+
+
+def _check_turns(world: World, ready: dict[Lane, dict[str, set[str]]]) -> None:
+    for lane, owners in ready.items():
+        turns = world.owner_turns[lane]
+        turns.waiting(owners)
+        assert turns.largest_lead() <= 2 * MAX_UNIT_COST, "an owner got ahead of another"
+        for owner in {task.owner for task in world.tasks.values()}:
+            turns = world.task_turns[lane, owner]
+            turns.waiting(owners.get(owner, ()))
+            assert turns.largest_lead() <= 4 * MAX_UNIT_COST, "a task got ahead of another"
+
+
+def _check_wakeup(world: World, state: dict[str, Any], work_is_ready: bool) -> None:
+    bell = "bell" in state
+    if work_is_ready:
+        coming = any(worker.notified and worker.state == "lingering" for worker in world.workers)
+        assert bell or coming or world.lost_wake, "ready work, and nobody comes"
+    if bell:
+        heard = any(worker.state == "started" for worker in world.workers)
+        assert world.messages or heard or world.lost_bell, (
+            "the ledger believes in a message that nobody was told to send"
+        )
+
+
+def _check_names(world: World, seen: Snapshot) -> None:
+    """No key beside those that the known tasks and claims have."""
+    allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory"}
+    for task in world.tasks.values():
+        allowed |= {f"eq:{kind}:{task.id}" for kind in ("task", "units", "back", "result", "meta")}
+        if task.alias is not None:
+            name = f"eq:alias:{task.owner}:{task.alias.name}"
+            allowed.add(name)
+            ended = State(seen.get(f"eq:task:{task.id}")["state"]).terminal
+            assert (seen.keys[name].ttl_ms > 0) == ended, "an alias does not live as long as its task"
+    known = ("eq:q:m:claim:", "eq:q:m:online", "eq:q:m:bulk")
+    strange = {name for name in seen.keys if name not in allowed and not name.startswith(known)}
+    assert not strange

@@ -1,0 +1,158 @@
+"""What the simulation knows: tasks it submitted, workers it plays, messages on their way, faults it has caused."""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import redis
+
+from tasks.ledger import Alias, Claim, ClaimedUnit, Lane, State, keys
+from tests.integration.ledger.driver import MODEL, Driver
+from tests.integration.ledger.scripts import SCRIPTS
+from tests.integration.ledger.simulation.turns import Turns
+from tests.integration.ledger.snapshot import Snapshot
+
+WORKERS = 3
+LEASE_MS = 1000
+
+WorkerState = Literal["idle", "started", "again", "lingering", "busy"]
+
+
+@dataclass
+class ExpectedTask:
+    """A task as it was submitted, and the deadline it should have now."""
+
+    id: str
+    lane: Lane
+    owner: str
+    items: int
+    size_bytes: int
+    deadline_ms: int | None
+    alias: Alias | None
+    poison: frozenset[int]
+    """Items that kill whoever encodes them."""
+
+
+@dataclass
+class Worker:
+    """One worker process.
+
+    `idle`: no drain runs. `started`: a bell message arrived. `again`: between claims of a drain. `lingering`: blocked
+    until it is woken or `until_ms`. `busy`: it holds `units`.
+    """
+
+    name: str
+    state: WorkerState = "idle"
+    claim: Claim | None = None
+    units: list[ClaimedUnit] = field(default_factory=list)
+    until_ms: int = 0
+    notified: bool = False
+    worked: bool = False
+
+    @property
+    def token(self) -> str:
+        assert self.claim is not None
+        return self.claim.token
+
+
+class Ears:
+    """The subscriptions of all living workers, on one connection."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._pubsub = client.pubsub()  # type: ignore[no-untyped-call]
+
+    def open(self, worker: str) -> None:
+        self._pubsub.subscribe(keys.wake_channel(MODEL, worker))
+        self._next()
+
+    def close(self, worker: str) -> None:
+        self._pubsub.unsubscribe(keys.wake_channel(MODEL, worker))
+        while self._next()["type"] != "unsubscribe":
+            pass
+
+    def woken(self) -> set[str]:
+        """Workers that were woken before this call."""
+        self._pubsub.ping()  # its answer comes after all that was published before
+        found: set[str] = set()
+        while (message := self._next())["type"] != "pong":
+            found.add(message["channel"].decode().rpartition(":")[2])
+        return found
+
+    def shut(self) -> None:
+        self._pubsub.close()
+
+    def _next(self) -> dict[str, Any]:
+        message: dict[str, Any] | None = self._pubsub.get_message(timeout=5)
+        assert message is not None, "the subscription is silent"
+        return message
+
+
+class World:
+    """One run of the simulation, on an empty Redis."""
+
+    def __init__(self, client: redis.Redis, scripts: Path = SCRIPTS) -> None:
+        client.flushall()
+        self.client = client
+        self.driver = Driver(client, scripts=scripts)
+        self.ears = Ears(client)
+        self.tasks: dict[str, ExpectedTask] = {}
+        self.workers: list[Worker] = []
+        self.zombies: list[tuple[str, list[ClaimedUnit]]] = []
+        """Claims of workers that were declared dead and may not be."""
+        self.messages = 0
+        self.lost_bell = False
+        """A message that the ledger believes in will never arrive."""
+        self.lost_wake = False
+        """A worker died that had just been woken; until WATCH looks, nobody may come."""
+        self.outcomes: dict[tuple[str, int], tuple[str, str]] = {}
+        self.versions: dict[str, tuple[int, object]] = {}
+        self.lost_alone: Counter[tuple[str, int]] = Counter()
+        """How often an item was claimed alone as a suspect and that claim was neither committed nor given back."""
+        self.last: Callable[[], None] | None = None
+        """Repeats the last call, as after a lost reply, and checks its answer."""
+        self.owner_turns: defaultdict[str, Turns] = defaultdict(Turns)
+        self.task_turns: defaultdict[tuple[str, str], Turns] = defaultdict(Turns)
+        self.stats: Counter[str] = Counter()
+        self.numbers = itertools.count(1)
+        self.seen = Snapshot({})
+        """All keys after the last step."""
+        for _ in range(WORKERS):
+            self.workers.append(self.new_worker())
+
+    @property
+    def now_ms(self) -> int:
+        return self.driver.now_ms
+
+    def new_worker(self, name: str | None = None) -> Worker:
+        worker = Worker(name or f"w{next(self.numbers)}")
+        self.ears.open(worker.name)
+        return worker
+
+    def rang(self, ring: bool, *, sent: bool = True) -> None:
+        """A call has answered: its caller sends the message it was told to send, unless it dies before."""
+        if ring and sent:
+            self.messages += 1
+        elif ring:
+            self.lost_bell = True
+        woken = self.ears.woken()
+        self.stats["woken"] += len(woken)
+        for worker in self.workers:
+            worker.notified |= worker.name in woken
+
+    def holds(self, token: str, unit: ClaimedUnit) -> bool:
+        """Whether this claim holds the unit at this moment."""
+        record = self.client.hget(f"eq:units:{unit.task_id}", f"u{unit.unit_id}")
+        return isinstance(record, bytes) and record.decode().split(" ")[-1] == token
+
+    def state(self, task_id: str) -> State:
+        return self.driver.task(task_id).state
+
+    def open_tasks(self) -> list[str]:
+        """After the last step."""
+        return [id_ for id_ in self.tasks if not State(self.seen.get(f"eq:task:{id_}")["state"]).terminal]
+
+    def close(self) -> None:
+        self.ears.shut()
