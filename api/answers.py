@@ -96,11 +96,15 @@ class Model(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
-    dimensions: int | None
-    max_input_tokens: int | None
+    dimension: int | None = Field(description="Length of its vectors; null until a worker has loaded it.")
+    max_tokens: int | None = Field(description="Longest input in tokens, special ones included.")
+    device: str | None
+    compute: str | None
+    precision: str | None
     prompts: list[str] | None
     revision: str | None
     workers: int = Field(description="Live workers that serve it.")
+    ready: bool = Field(description="Whether there is one.")
 
 
 class ModelList(BaseModel):

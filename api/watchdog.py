@@ -57,7 +57,7 @@ class Watchdog:
         if not self._schema_checked:
             await self._ledger.run(operations.check_schema())
             self._schema_checked = True
-        self._registry.update(await self._ledger.run(operations.overview()))
+        self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model)))
         for model in self._registry.names():
             if (await self._ledger.run(operations.watch(model))).ring:
                 self._bell.ring(model)

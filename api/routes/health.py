@@ -27,7 +27,7 @@ async def ready(request: Request) -> Response:
     """200 while a worker with a loaded model beats; otherwise 503 naming the missing part."""
     services = Services.of(request)
     try:
-        services.registry.update(await services.ledger.run(operations.overview()))
+        services.registry.update(await services.ledger.run(operations.overview(services.registry.own_model)))
     except EmbedqError:
         services.registry.lost()
         raise NotReady("Redis does not answer.", param="redis", retry_after_s=2) from None

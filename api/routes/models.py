@@ -15,6 +15,8 @@ router = APIRouter(tags=["models"])
 
 _JSON = "application/json"
 _STARTED_AT = int(time.time())
+_FACTS = ("dimension", "max_tokens", "device", "compute", "precision", "revision")
+"""Of `ModelEntry`: what a worker said when it loaded the model."""
 
 
 @router.get("/v1/models", responses={200: {"model": ModelList}})
@@ -41,14 +43,15 @@ async def read_model(request: Request, model_id: str) -> Response:
 
 def _model(registry: Registry, name: str) -> dict[str, Any]:
     entry = registry.entry(name)
+    workers = registry.live_workers().get(name, 0)
+    facts = {fact: getattr(entry, fact, None) for fact in _FACTS}
     return {
         "id": name,
         "object": "model",
         "created": entry.created_at if entry else _STARTED_AT,
         "owned_by": "embedq",
-        "dimensions": entry.dimension if entry else None,
-        "max_input_tokens": entry.max_tokens if entry else None,
+        **facts,
         "prompts": list(entry.prompts) if entry else None,
-        "revision": entry.revision if entry else None,
-        "workers": registry.live_workers().get(name, 0),
+        "workers": workers,
+        "ready": workers > 0,
     }

@@ -26,7 +26,7 @@ def test_one_model_with_a_slash_in_its_name(client: httpx.Client, path: str) -> 
     assert model["object"] == "model"
     assert model["created"] == 1_700_000_000
     assert model["owned_by"]
-    assert model["dimensions"] == DIMENSION
+    assert model["dimension"] == DIMENSION
     assert model["workers"] == 1
 
 
@@ -50,7 +50,7 @@ def test_a_model_that_appears_while_the_server_runs_is_learnt(serve: Callable[..
 def test_the_configured_model_is_known_before_any_worker(serve: Callable[..., ServedApp]) -> None:
     client = serve().client
 
-    assert client.get(f"/v1/models/{MODEL}").json()["dimensions"] is None
+    assert client.get(f"/v1/models/{MODEL}").json()["dimension"] is None
     assert client.post("/v1/tasks", json={"input": "x", "dimensions": 3}).status_code == 202
 
 

@@ -141,7 +141,6 @@ def test_a_refused_text_is_named_by_its_line(command: Command) -> None:
     assert folder_names(command.folder / "made") == set()
 
 
-@pytest.mark.xfail(strict=True, reason="the web tier does not tell a model's device, dimension and ready flag yet")
 def test_the_doctor_is_content_with_a_server_that_works(command: Command) -> None:
     ran = command("doctor", "--json")
     assert {line["name"]: line["fine"] for line in ran.json} == {

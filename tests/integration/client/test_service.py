@@ -97,7 +97,6 @@ async def test_unknown_tasks_and_models(service: EmbeddingService, api: ApiProce
     assert raised.value.code == "model_not_found"
 
 
-@pytest.mark.xfail(strict=True, reason="the web tier does not tell a model's device, dimension and ready flag yet")
 async def test_the_model_is_described_as_an_in_process_service_would(service: EmbeddingService) -> None:
     info = await service.get_model_info()
     assert info == {"model_name": "sentence-transformers/all-MiniLM-L6-v2", "device": "cpu", "embedding_size": 384}
