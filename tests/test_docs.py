@@ -1,0 +1,246 @@
+"""The documentation against the code: what exists is described, and what is described exists."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from api.app import create_app
+from embedq.cli import parser
+from tasks import errors
+from tests.source_tree import CHECKOUT, source_files
+from worker_config.settings import PREFIX, Settings, load_settings
+
+DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
+LUA = "\n".join(file.read_text() for file in (CHECKOUT / "tasks/ledger/lua").glob("*.lua"))
+
+CLIENT_SETTINGS = {f"{PREFIX}URL", f"{PREFIX}API_KEY"}
+MUST_NOT_EXIST = "utils.py"
+PLACES = (".", "docs", "tests", "tests/integration", "tasks/ledger")
+SAYS_ONLY_THAT_IT_IS_NOT_THERE = {"documents-worker"}
+FAMILIES_OF_SERIES = {"embedq_http_", "embedq_submitted_", "embedq_bell", "embedq_loop_"}
+
+
+def text(name: str) -> str:
+    return (CHECKOUT / name).read_text(encoding="utf-8")
+
+
+def rows(name: str) -> Iterator[list[str]]:
+    """Cells of every line of a table, without the code marks around a whole cell."""
+    for line in text(name).splitlines():
+        if line.startswith("|"):
+            yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def code_spans(document: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", document, flags=re.DOTALL | re.MULTILINE))
+
+
+def fenced(document: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", document, flags=re.DOTALL | re.MULTILINE)
+
+
+def commands(document: str, program: str) -> set[str]:
+    """First arguments of `program` in code spans and in shell blocks."""
+    lines = [*code_spans(document), *"\n".join(fenced(document, "sh")).splitlines()]
+    return {found[1] for line in lines if (found := re.match(rf"(?:\w+=\S+ )*{program} ([a-z][a-z-]*)", line))}
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def shown_default(name: str) -> str:
+    default: Any = Settings.model_fields[name].default
+    if default in (None, ()):
+        return "none"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def bounds(name: str) -> Iterator[str]:
+    for rule in Settings.model_fields[name].metadata:
+        for kind in ("ge", "gt", "le", "min_length", "max_length"):
+            if (bound := getattr(rule, kind, None)) is not None:
+                yield f"{bound:,}"
+
+
+@pytest.fixture(scope="module")
+def settings_rows() -> dict[str, list[str]]:
+    return {row[0].strip("`"): row for row in rows("docs/settings.md") if row[0].startswith(f"`{PREFIX}")}
+
+
+def test_every_setting_is_described_and_nothing_else(settings_rows: dict[str, list[str]]) -> None:
+    assert set(settings_rows) == {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+
+
+@pytest.mark.parametrize("name", sorted(set(Settings.model_fields) - {"run_dir"}))
+def test_a_setting_shows_its_default_and_its_range(name: str, settings_rows: dict[str, list[str]]) -> None:
+    _, default, allowed, meaning, _ = settings_rows[f"{PREFIX}{name.upper()}"]
+    choices = [choice for choice in get_args(Settings.model_fields[name].annotation) if isinstance(choice, str)]
+    assert default == shown_default(name)
+    assert [bound for bound in bounds(name) if not re.search(rf"(?<!\d)(?<!\d,){bound}(?!,?\d)", allowed)] == []
+    assert [choice for choice in choices if f"`{choice}`" not in allowed] == []
+    assert meaning
+
+
+def test_no_document_names_a_setting_that_does_not_exist() -> None:
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | CLIENT_SETTINGS
+    named = {name for file in DOCUMENTS for name in re.findall(rf"\b{PREFIX}[A-Z_]+\b", file.read_text())}
+    assert named - known == set()
+
+
+# ---- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def routes() -> set[str]:
+    document = create_app(load_settings()).openapi()
+    return {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+
+
+def test_every_route_is_described(routes: set[str]) -> None:
+    spans = set(code_spans(text("docs/http.md")))
+    headings = set(re.findall(r"^## (.+)$", text("docs/http.md"), flags=re.MULTILINE))
+    assert routes - (spans | headings) == set()
+
+
+def test_no_route_is_described_that_does_not_exist(routes: set[str]) -> None:
+    named = [span for span in code_spans(text("docs/http.md")) if re.match(r"(GET|POST|PUT|DELETE) /", span)]
+    assert {span.partition("?")[0] for span in named} - routes == {"GET /openapi.json"}
+
+
+def error_classes(kind: type[errors.EmbedqError] = errors.EmbedqError) -> Iterator[type[errors.EmbedqError]]:
+    for below in kind.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield below
+            yield from error_classes(below)
+
+
+def test_every_error_code_is_described_with_its_status() -> None:
+    described = {(row[0].strip("`"), row[1]) for row in rows("docs/http.md")}
+    # A schema mismatch ends a process and is never an answer.
+    expected = {(kind.code, "-" if kind is errors.SchemaMismatch else str(kind.status)) for kind in error_classes()}
+    assert expected - described == set()
+
+
+def item_codes() -> set[str]:
+    """First arguments of `ItemFailure` and `ItemError` in the source, and what scripts write by themselves."""
+    calls = [
+        node for file in source_files("api", "tasks") for node in ast.walk(file.tree) if isinstance(node, ast.Call)
+    ]
+    made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in {"ItemFailure", "ItemError"}]
+    firsts = [call.args[0] for call in made if call.args and isinstance(call.args[0], ast.Constant)]
+    return {str(first.value) for first in firsts} | set(re.findall(r'\[%s,"(\w+)"', LUA))
+
+
+def test_every_error_of_an_item_is_described() -> None:
+    assert {"input_too_long", "worker_lost", "cancelled"} <= item_codes(), "the search finds nothing any more"
+    assert item_codes() - set(code_spans(text("docs/http.md"))) == set()
+
+
+# ---- metrics ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def series() -> set[str]:
+    exposed = create_app(load_settings()).state.services.metrics.render().decode()
+    counters = set(re.findall(r"count\('(\w+)'", LUA))
+    assert counters, "the search finds nothing any more"
+    return {
+        *re.findall(r"^# HELP (embedq_\w+)", exposed, re.MULTILINE),
+        *(f"embedq_ledger_{n}_total" for n in counters),
+    }
+
+
+def test_every_series_is_described(series: set[str]) -> None:
+    assert series - set(code_spans(text("docs/metrics.md"))) == set()
+
+
+def test_no_document_names_a_series_that_does_not_exist(series: set[str]) -> None:
+    spans = [span for file in DOCUMENTS for span in code_spans(file.read_text())]
+    named = {name for span in spans for name in re.findall(r"\bembedq_\w+", span)}
+    assert named - series - FAMILIES_OF_SERIES == set()
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
+
+def subcommands() -> set[str]:
+    (choices,) = (action.choices for action in parser()._actions if action.choices)
+    return set(choices)
+
+
+def test_every_command_is_described() -> None:
+    described = {
+        found for span in code_spans(text("docs/client.md")) for found in re.findall(r"embedq ([a-z-]+)", span)
+    }
+    assert subcommands() - SAYS_ONLY_THAT_IT_IS_NOT_THERE - described == set()
+
+
+def test_no_document_names_a_command_that_does_not_exist() -> None:
+    used = {name for file in DOCUMENTS for name in commands(file.read_text(), "embedq")}
+    assert {"up", "submit"} <= used, "the search finds nothing any more"
+    assert used - subcommands() == set()
+
+
+def test_no_document_names_a_make_target_that_does_not_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", text("Makefile"), re.MULTILINE))
+    used = {name for file in DOCUMENTS for name in commands(file.read_text(), "make")}
+    assert {"demo", "up", "test"} <= commands(text("README.md"), "make")
+    assert used - targets == set()
+
+
+def test_every_trigger_of_the_fake_encoder_is_described() -> None:
+    trigger = re.compile(r"!![a-z-]+!!")
+    assert set(trigger.findall(text("docs/testing.md"))) == set(trigger.findall(text("tasks/model/fake.py")))
+
+
+# ---- links and examples ----------------------------------------------------------------------------------------------
+
+
+def anchors(document: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#{1,6} (.+)$", document, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(file: Path) -> Iterator[str]:
+    for target in re.findall(r"\]\(([^)\s]+)\)", file.read_text()):
+        if re.match(r"[a-z]+://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (file.parent / path).resolve() if path else file
+        if not there.exists() or (anchor and anchor not in anchors(there.read_text())):
+            yield target
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(CHECKOUT)))
+def test_relative_links_lead_somewhere(file: Path) -> None:
+    assert list(broken_links(file)) == []
+
+
+def exists(name: str) -> bool:
+    """A path from one of the places that documents count from, or a bare name of a file of the server or its tests."""
+    if any((CHECKOUT / place / name).exists() for place in PLACES):
+        return True
+    return "/" not in name and any(path for part in ("tasks", "tests") for path in (CHECKOUT / part).rglob(name))
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(CHECKOUT)))
+def test_files_that_are_named_exist(file: Path) -> None:
+    spans = [span for span in code_spans(file.read_text()) if re.fullmatch(r"[\w./-]*\w(\.(py|lua|md|yml)|/)", span)]
+    assert [span for span in spans if span != MUST_NOT_EXIST and not exists(span)] == []
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(CHECKOUT)))
+def test_examples_in_python_can_be_parsed(file: Path) -> None:
+    for example in fenced(file.read_text(), "python"):
+        compile(example, str(file), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+
+
+def test_the_index_leads_to_every_document() -> None:
+    assert [
+        file.name for file in DOCUMENTS if file.parent.name == "docs" and file.name not in text("docs/README.md")
+    ] == []
