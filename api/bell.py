@@ -8,7 +8,6 @@ from worker_config.celery_app import DRAIN_TASK, bell_queue, make_celery
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
-_THREADS = 2
 
 
 class Bell:
@@ -22,7 +21,8 @@ class Bell:
     def __init__(self, settings: Settings, count: Callable[[str, bool], None]) -> None:
         self._celery = make_celery(settings)
         self._count = count
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="bell")
+        # One thread: the ledger allows about one bell per second and model, and an outage is logged once.
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="bell")
         self._failing = False
 
     def ring(self, model: str) -> None:

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 CATCH_UP_S = 5.0
 _READ_AT_ONCE = 500
 """Tasks per call while catching up: one script must not hold Redis for long."""
-_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
+_BACKOFF_S, _BACKOFF_DOUBLINGS = 0.05, 4
 
 
 class Hub:
@@ -66,16 +66,16 @@ class Hub:
 
     async def run(self) -> None:
         """Listens for ever; reconnects with growing pauses, and logs an outage once."""
-        backoff_s = _FIRST_BACKOFF_S
+        failures = 0
         while True:
             try:
                 await self._listen()
             except Exception as error:  # noqa: BLE001 - if this loop died, every request that waits would go deaf
-                if self.subscribed.is_set() or backoff_s == _FIRST_BACKOFF_S:
-                    _log.warning("no subscription to task changes (%s); trying again", type(error).__name__)
-                backoff_s = _FIRST_BACKOFF_S * 2 if self.subscribed.is_set() else min(2 * backoff_s, _MAX_BACKOFF_S)
+                failures = 1 if self.subscribed.is_set() else failures + 1
                 self.subscribed.clear()
-                await asyncio.sleep(backoff_s)
+                if failures == 1:
+                    _log.warning("no subscription to task changes (%s); trying again", type(error).__name__)
+                await asyncio.sleep(_BACKOFF_S * 2 ** min(failures, _BACKOFF_DOUBLINGS))
 
     async def _listen(self) -> None:
         async with self._ledger.client.pubsub() as subscription:

@@ -50,11 +50,14 @@ def _document(app: FastAPI) -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas.update(problem.pop("$defs"))
     schemas["Problem"] = problem
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for kind in _errors_of(path, method):
                 operation["responses"].setdefault(str(kind.status), _response(kind))
-            operation["responses"].pop("422" if "requestBody" not in operation else "", None)
+            if "requestBody" not in operation:
+                operation["responses"].pop("422", None)  # FastAPI announces a validation that nothing can fail
     return document
 
 
@@ -66,8 +69,10 @@ def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
     found: tuple[type[errors.EmbedqError], ...] = (errors.Unauthenticated, errors.RedisUnavailable)
     if "{task_id}" in path:
         found += _TASK_ERRORS
-        if path.endswith(("result", "cancel")):
+        if path.endswith("/result"):
             found += (errors.TaskNotFinished,)
+        if path.endswith("/cancel"):
+            found += (errors.TaskEnded,)
     elif method == "post":
         found += (*_BODY_ERRORS, errors.ModelNotFound)
     elif "{model_id" in path:

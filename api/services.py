@@ -70,7 +70,6 @@ class Services:
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""
-        await asyncio.to_thread(self.bell.warm_up)
         listening = asyncio.create_task(self.hub.run(), name="hub")
         try:
             async with asyncio.timeout(_FIRST_SUBSCRIPTION_S):

@@ -3,13 +3,14 @@
 import base64
 import concurrent.futures
 import contextlib
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 
 import httpx
 import numpy as np
 import pytest
 
-from tasks.ledger import ItemError, Lane, State, Task, operations
+from tasks.ledger import ItemError, Lane, Task, operations
 from tests.harness import wait_until
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
@@ -110,6 +111,7 @@ def test_equal_requests_at_once_are_one_task(app: ServedApp, client: httpx.Clien
     with concurrent.futures.ThreadPoolExecutor(5) as pool:
         calls = [pool.submit(client.post, "/v1/embeddings", json={"input": "same"}) for _ in range(5)]
         wait_until(lambda: app.services.hub.waiting_requests == 5, message="not all wait")
+        wait_until(lambda: open_tasks(worker), message="nothing was stored")
         assert open_tasks(worker) == 1
         with worker.serving():
             answers = [call.result() for call in calls]
@@ -117,50 +119,51 @@ def test_equal_requests_at_once_are_one_task(app: ServedApp, client: httpx.Clien
     assert {answer.status_code for answer in answers} == {200}
 
 
-def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, client: httpx.Client, worker: LedgerWorker) -> None:
-    before = deadline_after_leaving(app, client, worker, read_timeout_s=None)
-    after = deadline_after_leaving(app, client, worker, read_timeout_s=0.2)
+def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, worker: LedgerWorker) -> None:
+    with requesting(app, "x"):
+        task = wait_until(lambda: only_task(worker), message="nothing was stored")
+        assert interest_ms(task) > 25_000  # the wait of 20 s and 10 s more
+    wait_until(lambda: app.services.hub.waiting_requests == 0, message="the request still waits")
 
-    assert before > 25_000  # the wait of 20 s and 10 s more
-    assert after < 15_000
-
-
-def test_a_client_that_leaves_takes_nothing_from_another(
-    app: ServedApp, client: httpx.Client, worker: LedgerWorker
-) -> None:
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        staying = pool.submit(client.post, "/v1/embeddings", json={"input": "same"})
-        wait_until(lambda: app.services.hub.waiting_requests == 1, message="nobody waits")
-        pool.submit(post_and_leave, client, "same", 0.2)
-        wait_until(lambda: app.services.hub.waiting_requests == 2, message="the second does not wait")
-        wait_until(lambda: app.services.hub.waiting_requests == 1, message="the second still waits")
-        (task,) = all_tasks(worker)
-        worker.work()
-
-        assert staying.result().status_code == 200
-    assert task.deadline_ms is not None
-    assert task.deadline_ms - task.created_ms > 25_000
+    left = only_task(worker)
+    assert left is not None
+    assert interest_ms(left) < 15_000
 
 
-def deadline_after_leaving(
-    app: ServedApp, client: httpx.Client, worker: LedgerWorker, *, read_timeout_s: float | None
-) -> float:
-    """Milliseconds between the creation and the deadline of a synchronous task."""
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        call = pool.submit(post_and_leave, client, f"text {read_timeout_s}", read_timeout_s)
-        wait_until(lambda: app.services.hub.waiting_requests == 1, message="nobody waits")
-        if read_timeout_s is not None:
-            wait_until(lambda: app.services.hub.waiting_requests == 0, message="the request still waits")
-        task = next(t for t in all_tasks(worker) if t.state is State.QUEUED)
-        worker.work()
-        call.result()
+def test_a_client_that_leaves_takes_nothing_from_another(app: ServedApp, worker: LedgerWorker) -> None:
+    with requesting(app, "same"):
+        with requesting(app, "same"):
+            wait_until(lambda: app.services.hub.waiting_requests == 2, message="not both wait")
+            wait_until(lambda: only_task(worker), message="nothing was stored")
+        wait_until(lambda: app.services.hub.waiting_requests == 1, message="the one who left still waits")
+
+        task = only_task(worker)
+        assert task is not None
+        assert interest_ms(task) > 25_000
+
+
+@contextlib.contextmanager
+def requesting(app: ServedApp, text: str) -> Iterator[None]:
+    """A client that has sent its request and waits; at the end it closes the connection."""
+    body = f'{{"input": "{text}"}}'
+    with socket.create_connection(("127.0.0.1", app.port)) as connection:
+        head = (
+            f"POST /v1/embeddings HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        )
+        connection.sendall(f"{head}\r\n\r\n{body}".encode())
+        yield
+
+
+def interest_ms(task: Task) -> int:
+    """Between the creation of a task and the moment after which nobody wants it."""
     assert task.deadline_ms is not None
     return task.deadline_ms - task.created_ms
 
 
-def post_and_leave(client: httpx.Client, text: str, read_timeout_s: float | None) -> None:
-    with contextlib.suppress(httpx.ReadTimeout):
-        client.post("/v1/embeddings", json={"input": text}, timeout=httpx.Timeout(30, read=read_timeout_s))
+def only_task(worker: LedgerWorker) -> Task | None:
+    tasks = all_tasks(worker)
+    assert len(tasks) <= 1
+    return tasks[0] if tasks else None
 
 
 def all_tasks(worker: LedgerWorker) -> list[Task]:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 import redis
 
-from tests.harness import Roles
+from tests.harness import RedisServer, Roles
 
 CONFIGURATION_ERROR = 78
 
@@ -39,6 +39,19 @@ def test_data_of_another_version_exits_78(roles: Roles, redis_client: redis.Redi
 
     assert api.wait() == CONFIGURATION_ERROR
     assert "schema 999" in api.log()
+
+
+def test_data_of_another_version_that_shows_up_later_exits_78(private_redis: RedisServer, private_roles: Roles) -> None:
+    with private_redis.client() as connection:
+        connection.set("eq:schema", 999)
+    private_redis.stop()
+    api = private_roles.api()  # it starts without Redis, so it cannot know yet
+    private_redis.start()
+
+    assert api.wait() == CONFIGURATION_ERROR
+    assert "schema 999" in api.log()
+    with private_redis.client() as connection:
+        connection.delete("eq:schema")
 
 
 def test_it_serves_and_sigterm_ends_it_cleanly(roles: Roles) -> None:

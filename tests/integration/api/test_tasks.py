@@ -179,6 +179,16 @@ def test_a_long_poll_with_a_tag_returns_at_the_first_change(
     assert answer.headers["etag"] != '"1"'
 
 
+def test_a_stopping_server_answers_long_polls_with_what_it_knows(app: ServedApp, client: httpx.Client) -> None:
+    task = submit(client, "x")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        poll = pool.submit(client.get, task["links"]["self"], params={"wait": 20})
+        wait_until(lambda: app.services.hub.waiting_requests, message="nobody waits")
+        app.call_in_loop(app.services.hub.close)
+
+        assert poll.result().json()["status"] == "queued"
+
+
 def test_cancelling_keeps_what_is_finished(client: httpx.Client, worker: LedgerWorker) -> None:
     task = submit(client, [f"text {i}" for i in range(100)])
     worker.work(max_units=1)
