@@ -208,3 +208,17 @@ def test_a_task_of_another_model_is_unknown(driver: Driver, redis_client: redis.
     assert driver.run(operations.forget(other, task_id)) is False
     assert driver.run(operations.want(other, task_id, 5000, shorten=False)) is False
     assert Snapshot.take(redis_client).values == before
+
+
+def test_a_forgotten_task_that_comes_again_is_not_disturbed_by_old_claims(driver: Driver) -> None:
+    driver.submit(task_id="again")
+    old = driver.claim("old")
+    driver.forget("again")
+    driver.submit(task_id="again")
+    assert driver.claim("old", token=old.token).units == (), "a unit of another claim was handed out"
+    driver.advance(1000)
+    new = driver.claim("new")
+    driver.advance(LEASE_MS - 1000)
+    driver.watch()
+    assert driver.commit(old) == [CommitOutcome.STALE]
+    assert driver.commit(new) == [CommitOutcome.COMMITTED]

@@ -1,0 +1,29 @@
+"""The simulation notices scripts that are broken on purpose. All of them, by hand: `python -m tests.mutants`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.mutants import broken_copy, noticed_by_simulation
+from tests.mutations import MUTATIONS, Mutation
+
+SEEDS = 8
+
+
+@pytest.fixture
+def emptied(redis_client: redis.Redis) -> Iterator[redis.Redis]:
+    """Broken scripts leave broken keys."""
+    yield redis_client
+    redis_client.flushall()
+
+
+@pytest.mark.parametrize("mutation", [m for m in MUTATIONS if m.quick], ids=lambda mutation: mutation.name)
+def test_a_broken_script_is_noticed(emptied: redis.Redis, tmp_path: Path, mutation: Mutation) -> None:
+    assert noticed_by_simulation(emptied, broken_copy(mutation, tmp_path), SEEDS) is not None
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_every_mutation_still_applies(tmp_path: Path, mutation: Mutation) -> None:
+    assert broken_copy(mutation, tmp_path) == tmp_path

@@ -1,0 +1,126 @@
+"""Breaks the ledger's scripts on purpose, one place at a time, and shows that the tests notice.
+
+python -m tests.mutants                 every mutant: the simulation, and where it sees nothing, the directed tests
+python -m tests.mutants 3 7             these alone
+python -m tests.mutants --soak 200      no mutant: 200 seeds of the simulation on the real scripts
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from tasks.ledger.executor import SCRIPTS
+from tests.harness import RedisServer
+from tests.integration.ledger.simulation.weighted import MODES, run
+from tests.mutations import MUTATIONS, Mutation
+
+SEEDS = 32
+STEPS = 150
+DIRECTED = Path(__file__).parent / "integration" / "ledger"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a mutant ended. `killer`: the first line of what noticed it, None when nothing did."""
+
+    mutation: Mutation
+    killer: str | None
+
+
+def broken_copy(mutation: Mutation, folder: Path) -> Path:
+    """A copy of the scripts with one change.
+
+    Raises:
+        ValueError: the text to be changed is not in the file exactly once.
+    """
+    shutil.copytree(SCRIPTS, folder, dirs_exist_ok=True)
+    file = folder / mutation.file
+    text = file.read_text()
+    if text.count(mutation.old) != 1:
+        raise ValueError(f"{mutation.name}: {mutation.file} holds its text {text.count(mutation.old)} times")
+    file.write_text(text.replace(mutation.old, mutation.new))
+    return folder
+
+
+def noticed_by_simulation(client: redis.Redis, scripts: Path, seeds: int = SEEDS) -> str | None:
+    """The first violation that the simulation meets on these scripts."""
+    for seed in range(seeds):
+        try:
+            run(client, seed, STEPS, MODES[seed % len(MODES)], scripts)
+        except Exception as error:  # noqa: BLE001 - a broken script may fail in any way, and each one counts
+            return f"seed {seed}: {type(error).__name__} {str(error).splitlines()[0] if str(error) else ''}"[:110]
+    return None
+
+
+def noticed_by_directed_tests(scripts: Path) -> str | None:
+    """The first directed test that fails on these scripts."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", str(DIRECTED)]
+    ignored = ["--deselect", str(DIRECTED / "test_machine.py"), "--ignore", str(DIRECTED / "test_outage.py")]
+    shown = subprocess.run(
+        [*command, *ignored],
+        env={**os.environ, "LEDGER_SCRIPTS": str(scripts)},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    return next((line[:110] for line in shown.splitlines() if line.startswith(("FAILED", "ERROR"))), None)
+
+
+@contextmanager
+def quick_redis() -> Iterator[redis.Redis]:
+    """A client of a Redis of its own that keeps nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = RedisServer(Path(folder), unix_socket=True).start()
+        try:
+            with server.client() as client:
+                client.config_set("appendonly", "no")
+                yield client
+        finally:
+            server.stop()
+
+
+def judge(client: redis.Redis, mutation: Mutation) -> Verdict:
+    """Runs the tests on one mutant, the simulation first."""
+    with tempfile.TemporaryDirectory() as folder:
+        scripts = broken_copy(mutation, Path(folder))
+        return Verdict(mutation, noticed_by_simulation(client, scripts) or noticed_by_directed_tests(scripts))
+
+
+def soak(client: redis.Redis, seeds: int) -> None:
+    """Runs the simulation on the real scripts; the first violation is raised."""
+    stats = Counter[str]()
+    for seed in range(seeds):
+        stats += run(client, seed, STEPS, MODES[seed % len(MODES)]).stats
+    print(dict(stats))  # noqa: T201
+
+
+def main() -> int:
+    """Exit code 1 when a mutant survives."""
+    parser = argparse.ArgumentParser(description="Do the ledger's tests notice broken scripts?")
+    parser.add_argument("numbers", nargs="*", type=int, help="which mutants; all of them when none is named")
+    parser.add_argument("--soak", type=int, metavar="SEEDS", help="run the simulation on the real scripts instead")
+    options = parser.parse_args()
+    with quick_redis() as client:
+        if options.soak:
+            soak(client, options.soak)
+            return 0
+        survivors = 0
+        for number in options.numbers or range(len(MUTATIONS)):
+            verdict = judge(client, MUTATIONS[number])
+            survivors += verdict.killer is None
+            print(f"{number:2} {verdict.mutation.name}: {verdict.killer or 'SURVIVED'}", flush=True)  # noqa: T201
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""What `tests.mutants` breaks: one place of one script each, by name."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`old` is in `file` exactly once. `quick`: so easy to notice that the test suite itself checks it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    quick: bool = False
+
+
+def _cut(name: str, file: str, text: str, *, quick: bool = False) -> Mutation:
+    return Mutation(name, file, text, "", quick)
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    # Fencing and leases
+    Mutation("no fence at commit", "commit.lua", "if u and u.token == token then", "if u then", quick=True),
+    Mutation("no fence when units come back", "prelude.lua", "if u.token ~= token then return end", ""),
+    _cut("an expired claim keeps its key", "prelude.lua", "  call('DEL', claim_key(token))\n", quick=True),
+    _cut("an expired lease stays", "prelude.lua", "  call('ZREM', LEASES, token)\n  settled()", quick=True),
+    Mutation("leases never expire", "prelude.lua", "'LIMIT', 0, limit)", "'LIMIT', 0, 0)"),
+    _cut(
+        "a finished claim keeps its lease",
+        "commit.lua",
+        "if call('EXISTS', claim_key(token)) == 0 then call('ZREM', LEASES, token) end\n",
+    ),
+    Mutation(
+        "a repeated claim takes new units",
+        "claim.lua",
+        "if call('EXISTS', claim_key(token)) == 1 then",
+        "if false then",
+    ),
+    Mutation("renew revives what is lost", "renew.lua", "if not call('ZSCORE', LEASES, arg(1)) then return 0 end", ""),
+    # Attempts and suspects
+    Mutation(
+        "attempts are not counted",
+        "claim.lua",
+        "u.attempts, u.token = u.attempts + 1, token",
+        "u.token = token",
+        quick=True,
+    ),
+    Mutation("convicted after two deaths", "prelude.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 2"),
+    Mutation("convicted after four deaths", "prelude.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 4"),
+    Mutation("suspects join others", "claim.lua", "(suspect or spent + u.cost > budget)", "(spent + u.cost > budget)"),
+    Mutation("others join suspects", "claim.lua", "alone = spent + u.cost, suspect", "alone = spent + u.cost, false"),
+    Mutation("release does not refund", "prelude.lua", "u.attempts = u.attempts - 1", "u.attempts = u.attempts"),
+    Mutation("parts lose cost", "prelude.lua", "i == u.items - 1 and left or math.floor", "math.floor"),
+    Mutation("parts read the wrong text", "prelude.lua", "offset = u.offset + i", "offset = u.offset"),
+    # Ends
+    _cut("a cancelled task keeps its place", "prelude.lua", "  leave_lane(id, f[2], f[3])\n"),
+    _cut("an ended task keeps its deadline", "prelude.lua", "  if t.deadline then call('ZREM', DEADLINES, id) end\n"),
+    _cut("an ended task keeps its units", "prelude.lua", "  call('UNLINK', units_key(id), back_key(id))\n"),
+    Mutation(
+        "results live for ever",
+        "prelude.lua",
+        "{task_key(id), result_key(id), meta_key(id)}) do",
+        "{task_key(id), meta_key(id)}) do",
+    ),
+    Mutation("a claim ignores deadlines", "claim.lua", "if f[2] and tonumber(f[2]) <= NOW then", "if false then"),
+    Mutation("watch ignores deadlines", "watch.lua", "if end_task(id, 'expired') then", "if false then"),
+    Mutation("a task of errors has completed", "prelude.lua", "t.ok > 0 and 'completed' or 'failed'", "'completed'"),
+    Mutation("the backlog keeps an ended task's cost", "prelude.lua", "if t.cost > 0 then", "if false then"),
+    Mutation("the backlog keeps an ended task's bytes", "prelude.lua", "if t.bytes > 0 then", "if false then"),
+    Mutation("no new version at commit", "prelude.lua", "    t.version = t.version + 1\n", ""),
+    # Aliases
+    Mutation(
+        "an alias dies with the task it had",
+        "prelude.lua",
+        "if known and string.match(known, '^%S+') == id then",
+        "if known then",
+    ),
+    Mutation("joining does not prolong", "submit.lua", "NOW + deadline_in > tonumber(f[2]) then", "false then"),
+    Mutation("joining shortens", "submit.lua", "NOW + deadline_in > tonumber(f[2]) then", "true then"),
+    Mutation("joins what was cancelled", "submit.lua", "of == digest and OPEN[f[1]] then", "of == digest then"),
+    Mutation("another body joins", "submit.lua", "if of ~= digest then return {'conflict'} end", ""),
+    Mutation(
+        "want only prolongs",
+        "want.lua",
+        "shorten and math.min(deadline, at) or math.max(deadline, at)",
+        "math.max(deadline, at)",
+    ),
+    # Wake-up
+    Mutation(
+        "a claim that leaves work wakes nobody",
+        "claim.lua",
+        "  out[1], out[3] = wake(), 1\nelseif",
+        "  out[3] = 1\nelseif",
+    ),
+    Mutation("a heard bell stays", "claim.lua", "if heard then call('HDEL'", "if false then call('HDEL'", quick=True),
+    Mutation("every claim clears the bell", "claim.lua", "if heard then call('HDEL'", "if true then call('HDEL'"),
+    Mutation(
+        "a registration is believed",
+        "prelude.lua",
+        "'work') > 0 then return true end",
+        "'work') >= 0 then return true end",
+    ),
+    Mutation("release wakes nobody", "release.lua", "return ready() > 0 and wake() or 0", "return 0"),
+    Mutation("abandon wakes nobody", "abandon.lua", "return ready() > 0 and wake() or 0", "return 0"),
+    Mutation("submit wakes nobody", "submit.lua", "return {'ok', id, wake()}", "return {'ok', id, 0}", quick=True),
+    Mutation("watch rings for nobody", "watch.lua", "  rung = ring()\n", ""),
+    Mutation(
+        "lingers beside ready work", "claim.lua", "if ready() > 0 then\n  out[1], out[3] = wake(), 1\nelseif", "if"
+    ),
+    Mutation("a bell is believed for ever", "prelude.lua", "NOW - at < BELL_MS * 2 ^", "NOW - at < 1e12 * 2 ^"),
+    Mutation(
+        "a bell does not age more slowly", "prelude.lua", "BELL_MS * 2 ^ math.min(math.max(rings - 1, 0), 5)", "BELL_MS"
+    ),
+    # Fairness and lanes
+    Mutation("bulk gets a fifteenth", "claim.lua", "local BULK_SHARE = 8", "local BULK_SHARE = 15"),
+    Mutation("bulk owes nothing", "claim.lua", "    credit = credit - (BULK_SHARE - 1) * spent\n", "    credit = 0\n"),
+    Mutation(
+        "owners pay nothing",
+        "claim.lua",
+        "owner.pass, owner.tag, owner.served = owner.pass + cost,",
+        "owner.pass, owner.tag, owner.served = owner.pass,",
+    ),
+    Mutation("owners pay per unit", "claim.lua", "= owner.pass + cost,", "= owner.pass + 1,"),
+    Mutation("a task keeps its turn", "claim.lua", "int(tag + u.cost), id) end", "int(tag), id) end"),
+    Mutation(
+        "who comes late goes first",
+        "prelude.lua",
+        "int(math.max(tonumber(v[2] or 0), tonumber(v[3] or 0)))",
+        "int(tonumber(v[2] or 0))",
+    ),
+    Mutation("new tasks go first", "prelude.lua", "'NX', int(tonumber(v[1] or 0) + cost), id)", "'NX', int(cost), id)"),
+    Mutation(
+        "a look at the online lane takes bulk",
+        "claim.lua",
+        "if #refs == 0 and not online_only then",
+        "if #refs == 0 then",
+    ),
+    Mutation(
+        "what did not fit loses its turn",
+        "claim.lua",
+        "call('ZADD', owner_key(lane, owner), tag, id)   --",
+        "call('ZADD', owner_key(lane, owner), tag + 1000, id)   --",
+    ),
+    # Admission and a full Redis
+    Mutation(
+        "admission ignores what comes",
+        "submit.lua",
+        "queued + cost > tonumber(arg(11)) * rate",
+        "queued > tonumber(arg(11)) * rate",
+    ),
+    Mutation("submit grows a full Redis", "submit.lua", "-- HSET first:", "allowed_when_full()\n-- HSET first:"),
+    Mutation("claim stops when full", "claim.lua", "call('ZREM', LINGER, worker)            --", "--"),
+    Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),
+)
