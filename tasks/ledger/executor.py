@@ -11,7 +11,14 @@ import redis
 import redis.asyncio
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import (
+    MasterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -50,9 +57,14 @@ def translate(error: RedisError) -> EmbedqError | RedisError:
     # Redis 6.2 reports an OOM inside a script as a ResponseError whose text contains it.
     if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)):
         return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
-    if isinstance(error, ResponseError) and not _OUT_OF_SERVICE.search(str(error)):
+    if isinstance(error, ResponseError) and not _out_of_service(error):
         return error
     return RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=2)
+
+
+def _out_of_service(error: ResponseError) -> bool:
+    # redis-py takes the code off an error for which it has a class.
+    return isinstance(error, ReadOnlyError | MasterDownError) or _OUT_OF_SERVICE.search(str(error)) is not None
 
 
 class Ledger:

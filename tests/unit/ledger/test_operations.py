@@ -1,0 +1,105 @@
+"""How replies of scripts are read, and which errors they become."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, StorageFull
+from tasks.ledger import Admission, Alias, Lane, NewUnit, Options, Submission, operations
+from tasks.ledger.operations import ClaimRequest
+
+REQUEST = ClaimRequest(worker="w", token="w/1", budget=10, max_units=5, lease_ms=1000)
+
+
+def submission(units: Sequence[NewUnit] = (NewUnit(1, 10, b'["a"]'),), alias: Alias | None = None) -> Submission:
+    return Submission(
+        task_id="t",
+        model="m",
+        lane=Lane.ONLINE,
+        owner="o",
+        units=units,
+        options=Options(),
+        ttl_ms=1000,
+        admission=Admission(max_backlog_s=30),
+        alias=alias,
+    )
+
+
+def read_submit(reply: list[Any]) -> object:
+    return operations.submit(submission()).read(reply)
+
+
+def test_a_stored_task_is_told_from_a_joined_one() -> None:
+    stored = operations.submit(submission()).read([b"ok", b"t", 1])
+    joined = operations.submit(submission()).read([b"joined", b"other", 0])
+    assert (stored.task_id, stored.joined, stored.ring) == ("t", False, True)
+    assert (joined.task_id, joined.joined, joined.ring) == ("other", True, False)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "retry_after_s"), [("0.001", 1), ("-5", 1), ("1.2", 2), ("119.5", 120), ("1e9", 120), ("120", 120)]
+)
+def test_a_full_backlog_says_when_to_come_again(seconds: str, retry_after_s: int) -> None:
+    with pytest.raises(BacklogFull, match="Nothing was stored") as refused:
+        read_submit([b"full", seconds.encode(), b"31.4"])
+    assert refused.value.retry_after_s == retry_after_s
+    assert "31 s" in refused.value.detail
+
+
+def test_other_refusals() -> None:
+    with pytest.raises(StorageFull):
+        read_submit([b"memory"])
+    with pytest.raises(IdempotencyConflict):
+        read_submit([b"conflict"])
+
+
+def test_a_task_without_units_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="no units"):
+        operations.submit(submission(units=()))
+
+
+def test_units_follow_the_other_arguments_of_a_submit() -> None:
+    units = (NewUnit(2, 20, b"x"), NewUnit(1, 5, b"y"))
+    assert operations.submit(submission(units)).arguments[-6:] == (2, 20, b"x", 1, 5, b"y")
+
+
+def test_an_empty_claim() -> None:
+    claim = operations.claim("m", REQUEST).read([1, 750, 0, b""])
+    assert (claim.units, claim.lane, claim.more, claim.wait_ms, claim.ring) == ((), None, False, 750, True)
+
+
+def test_a_claim_with_units() -> None:
+    raw = [b"t", b"s3", 3, 1, 7, 2, 3, b'{"normalize":false}', b"[]"]
+    claim = operations.claim("m", REQUEST).read([0, 0, 1, b"bulk", raw])
+    assert (claim.token, claim.lane, claim.more, claim.ring) == ("w/1", Lane.BULK, True, False)
+    (unit,) = claim.units
+    assert (unit.task_id, unit.unit_id, unit.first, unit.items, unit.cost) == ("t", "s3", 3, 1, 7)
+    assert (unit.attempts, unit.offset, unit.options) == (2, 3, Options(normalize=False))
+
+
+def test_reading_tasks_keeps_the_order_asked_for() -> None:
+    unknown = [[], -2, b"", 0, []]
+    assert operations.read_tasks(["a", "b"]).read([unknown, unknown]) == [None, None]
+    with pytest.raises(ValueError, match="zip"):
+        operations.read_tasks(["a", "b"]).read([unknown])
+
+
+def test_another_schema_is_refused() -> None:
+    operations.check_schema().read(b"1")
+    with pytest.raises(SchemaMismatch, match="schema 2"):
+        operations.check_schema().read(b"2")
+
+
+def test_an_overview_of_a_queue_that_nobody_has_used() -> None:
+    seen = operations.overview("m").read([42, [b"m", b"", [], 0]])["m"]
+    assert (seen.queue, seen.entry, seen.rate, seen.workers, seen.memory_percent) == ("m", None, None, (), 42)
+    assert seen.backlog_cost == seen.backlog_tasks == {Lane.ONLINE: 0, Lane.BULK: 0}
+    assert seen.counters == {}
+
+
+def test_an_overview_tells_counters_from_the_rest_of_the_state() -> None:
+    state = [b"cost_bulk", b"7", b"tasks_bulk", b"2", b"n_rings", b"3", b"rate", b"150", b"bell", b"9", b"bytes", b"4"]
+    seen = operations.overview("m").read([0, [b"m", b"", state, 5]])["m"]
+    assert (seen.backlog_cost[Lane.BULK], seen.backlog_tasks[Lane.BULK], seen.backlog_bytes) == (7, 2, 4)
+    assert (seen.rate, seen.leases, seen.counters) == (150.0, 5, {"rings": 3})
