@@ -15,6 +15,7 @@ from api.app import create_app
 from api.services import Services
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
+from worker_config.logs import configure_logging
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
 
 _log = logging.getLogger("api")
@@ -37,10 +38,9 @@ class Server(uvicorn.Server):
 
 def main() -> int:
     """Serves until SIGTERM or SIGINT; the exit code."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         settings = load_settings()
-        logging.getLogger().setLevel(settings.log_level.upper())
+        configure_logging(settings.log_level)
         settings.require_safe_bind()
         asyncio.run(_check_schema(settings.redis_url))
     except (SettingsError, SchemaMismatch) as error:

@@ -11,6 +11,7 @@ from tasks.progress import Progress
 
 _log = logging.getLogger(__name__)
 
+FINISH_PATIENCE_S = 2.0
 THREAD_DIED_EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""
 
@@ -83,9 +84,12 @@ class Heartbeat(threading.Thread):
             self._send_bell()
 
     def finish(self) -> None:
-        """Ends the thread and takes the worker off the list of the living; returns when both are done."""
+        """Ends the thread and takes the worker off the list of the living. Without Redis it does not wait for it."""
         self._done.set()
-        self.join()
+        self.join(FINISH_PATIENCE_S)
+        if self._away or self.is_alive():
+            _log.info("Redis is away; this worker's entry runs out by itself")
+            return
         try:
             self._ledger.run(operations.retire(self._model, self._describe().id))
         except RedisUnavailable:

@@ -131,6 +131,7 @@ def main() -> int:
         sys.stderr.write(f"embedq worker: {error}\n")
         return CONFIGURATION_EXIT_CODE
     configure_logging(settings.log_level)
+    logging.captureWarnings(capture=True)
     # Celery warns root about pickle; this app accepts JSON without data only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     set_library_defaults(settings.threads)

@@ -5,6 +5,7 @@ import sys
 
 _LIBRARIES = ("celery", "kombu", "billiard", "redis")
 _CHATTY = ("celery.app.trace", "celery.worker.strategy", "httpx", "sentence_transformers", "transformers")
+_MAX_CHARS = 300
 
 
 class _OneLine(logging.Filter):
@@ -14,9 +15,10 @@ class _OneLine(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info and record.name.startswith(_LIBRARIES):
-            kind = record.exc_info[0]
-            record.msg = f"{record.getMessage().splitlines()[0][:300]} ({kind.__name__ if kind else 'error'})"
+        if record.name.startswith(_LIBRARIES) or record.name == "py.warnings":
+            kind = record.exc_info[0] if record.exc_info else None
+            message = " ".join(record.getMessage().split())[:_MAX_CHARS]
+            record.msg = f"{message} ({kind.__name__})" if kind else message
             record.args, record.exc_info, record.exc_text = (), None, None
         return True
 

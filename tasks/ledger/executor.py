@@ -34,7 +34,9 @@ WORKER_RETRIES = 3
 SCRIPTS = Path(__file__).parent / "lua"
 
 # At the start of an error, and with a "-" before it where Redis 6.2 quotes it inside the error of a script.
-_OUT_OF_SERVICE = re.compile(r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|NOAUTH)\b")
+_OUT_OF_SERVICE = re.compile(
+    r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|NOAUTH|NOPERM|WRONGPASS|DENIED)\b"
+)
 
 CALL_TIMEOUT_S = 1.2
 """For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read
