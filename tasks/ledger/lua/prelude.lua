@@ -205,7 +205,9 @@ local function unit_returns(id, uid, token, released)
   end
 end
 local function drop_claim(token, released)          -- everything the claim still holds; O(its units)
-  for _, ref in ipairs(call('SMEMBERS', claim_key(token))) do
+  local refs = call('SMEMBERS', claim_key(token))
+  table.sort(refs)                                  -- the same order whichever server this is
+  for _, ref in ipairs(refs) do
     local id, uid = string.match(ref, '^(%S+) (%S+)$')
     unit_returns(id, uid, token, released)
   end

@@ -247,3 +247,16 @@ def test_a_retired_worker_is_not_woken(driver: Driver, linger: Linger) -> None:
     driver.run(operations.retire("m", "w"))
     assert driver.submit().ring
     assert listener.messages() == []
+
+
+def test_a_message_lost_behind_a_busy_worker_is_noticed_a_second_after_its_slice(driver: Driver) -> None:
+    driver.submit(*[(1, 10)] * 20)
+    assert driver.claim("w", heard=True, max_units=1).ring  # and this message is lost
+    for _ in range(8):
+        driver.advance(250)
+        driver.claim("w", max_units=1)
+    assert not leave(driver, "w", warm=True), "the ledger cannot know yet"
+    driver.advance(999)
+    assert not driver.watch().ring
+    driver.advance(1)
+    assert driver.watch().ring
