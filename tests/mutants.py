@@ -8,6 +8,7 @@ python -m tests.mutants --soak 200      no mutant: 200 seeds of the simulation o
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -110,6 +111,7 @@ def main() -> int:
     parser.add_argument("numbers", nargs="*", type=int, help="which mutants; all of them when none is named")
     parser.add_argument("--soak", type=int, metavar="SEEDS", help="run the simulation on the real scripts instead")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or the Redis would outlive this process
     with quick_redis() as client:
         if options.soak:
             soak(client, options.soak)

@@ -151,4 +151,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("submit grows a full Redis", "submit.lua", "-- HSET first:", "allowed_when_full()\n-- HSET first:"),
     Mutation("claim stops when full", "claim.lua", "call('ZREM', LINGER, worker)            --", "--"),
     Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),
+    # What worked and failed at once
+    Mutation("lose refunds", "lose.lua", "drop_claim(arg(1), false)", "drop_claim(arg(1), true)"),
+    Mutation("lose wakes nobody", "lose.lua", "return ready() > 0 and wake() or 0", "return 0"),
 )

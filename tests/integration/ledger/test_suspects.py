@@ -166,3 +166,14 @@ def test_a_claim_returns_only_so_many_leases_that_it_stays_short(driver: Driver)
         driver.claim(f"w{number}", max_units=1)
     driver.advance(LEASE_MS)
     assert [driver.watch().leases for _ in range(3)] == [3, 1, 0]
+
+
+def test_a_claim_declared_lost_comes_back_at_once_as_suspects(driver: Driver) -> None:
+    task_id = driver.submit((2, 20), (1, 10)).task_id
+    claim = driver.claim(heard=True)
+    driver.commit(claim, [finished(claim.units[1])])
+    assert driver.run(operations.lose("m", claim.token)), "nobody was told of the work"
+    assert not driver.run(operations.lose("m", claim.token)), "the bell rang twice"
+    assert driver.commit(claim) == [0, 2]
+    assert [(u.first, u.attempts) for u in driver.work_off()] == [(0, 2), (1, 2)]
+    assert driver.task(task_id).completed == 3

@@ -9,9 +9,20 @@ from tests.integration.ledger.driver import failed, finished
 from tests.integration.ledger.simulation.claims import check_claim
 from tests.integration.ledger.simulation.world import LEASE_MS, WORKERS, Worker, World
 
-Deed = Literal["commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt"]
-DEEDS: tuple[Deed, ...] = ("commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt")
-HARMLESS = {"hang", "release", "renew", "preempt"}
+Deed = Literal["commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt", "lose"]
+DEEDS: tuple[Deed, ...] = (
+    "commit",
+    "part",
+    "fail",
+    "release",
+    "crash",
+    "hang",
+    "slice_end",
+    "renew",
+    "preempt",
+    "lose",
+)
+HARMLESS = {"hang", "release", "renew", "preempt", "lose"}
 """Deeds that encode nothing of what the worker holds."""
 
 
@@ -133,6 +144,9 @@ def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
         worker.units = worker.units[1:]
     elif deed == "release":
         give_back(world, worker.token, worker.units, sent=turn.sent)
+        worker.units = []
+    elif deed == "lose":
+        world.rang(world.driver.run(operations.lose(world.driver.model, worker.token)), sent=turn.sent)
         worker.units = []
     elif deed == "crash":
         crash(world, turn.worker, comes_back=turn.budget > 50)
