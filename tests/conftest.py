@@ -20,8 +20,16 @@ import redis
 from stack.errors import StackError
 from tests.harness import Process, RedisServer, Roles
 from tests.key_leaks import leaked_keys
+from worker_config.settings import PREFIX, Settings
 
 _SHOWN_CHARS = 6000
+
+
+def pytest_configure() -> None:
+    """Keeps the developer's own settings out of this process; `harness.Process` keeps them out of its children."""
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        del os.environ[name]
+    Settings.model_config["env_file"] = None
 
 
 @pytest.fixture(scope="session")

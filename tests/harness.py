@@ -191,8 +191,7 @@ class WorkerProcess(Process):
     @property
     def child_pid(self) -> int:
         """The pid of the process that holds the model; changes when that process is replaced."""
-        children = wait_until(psutil.Process(self.pid).children, message="the worker has no child")
-        return int(children[0].pid)
+        return wait_until(self._living_children, message="the worker has no child")[0]
 
     def kill_child(self) -> int:
         """`kill -9` of the process that holds the model; its pid."""
@@ -204,8 +203,16 @@ class WorkerProcess(Process):
         file = self.run_dir / "ready"
         found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
         # A child that was killed leaves its file behind; only a living child of this parent counts.
-        living = {child.pid for child in psutil.Process(self.pid).children()}
-        return found if found.get("pid") in living | {self.pid} else None
+        return found if found.get("pid") in {*self._living_children(), self.pid} else None
+
+    def _living_children(self) -> list[int]:
+        """Without zombies: a child that was killed a moment ago and that the parent has not waited for yet."""
+        living = []
+        for child in psutil.Process(self.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    living.append(int(child.pid))
+        return living
 
 
 class ApiProcess(Process):

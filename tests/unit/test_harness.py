@@ -1,11 +1,16 @@
 """The test harness itself: waiting ends, and a developer's own settings reach no test."""
 
+import json
+import os
+import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.harness import Process, eventually, wait_until
+from tests.harness import Process, WorkerProcess, eventually, wait_until
+from worker_config.settings import Settings
 
 
 def test_wait_until_gives_the_first_truthy_value() -> None:
@@ -43,6 +48,31 @@ def test_a_process_that_dies_early_is_reported_with_its_log(tmp_path: Path) -> N
     process.launch()
     with pytest.raises(AssertionError, match=r"(?s)child exited with 1 before it sang.*no luck"):
         process.wait_while_running(lambda: None, "it sang")
+
+
+def test_a_killed_child_that_nobody_has_waited_for_is_not_ready(tmp_path: Path) -> None:
+    script = "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
+    worker = WorkerProcess(tmp_path, "redis://unused")
+    worker.command = [sys.executable, "-c", script]
+    worker.launch()
+    try:
+        child = int(wait_until(worker.log, message="the child's pid"))
+        worker.run_dir.mkdir()
+        (worker.run_dir / "ready").write_text(json.dumps({"pid": child}))
+        assert worker.wait_ready() == {"pid": child}
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: psutil.Process(child).status() == psutil.STATUS_ZOMBIE, message="its end")
+        assert worker._ready() is None
+        assert worker._living_children() == []
+    finally:
+        worker.stop()
+
+
+def test_settings_of_the_developer_reach_no_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("EMBEDQ_PORT=1234\n")
+    monkeypatch.chdir(tmp_path)
+    assert [name for name in os.environ if name.startswith("EMBEDQ_")] == []
+    assert Settings().port == Settings.model_fields["port"].default
 
 
 async def _never() -> None:
