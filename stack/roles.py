@@ -10,7 +10,8 @@ from worker_config.settings import child_environment
 REDIS_STAGE, WORKER_STAGE, API_STAGE = range(3)
 REDIS_GRACE_S = 10.0
 WORKER_GRACE_S = 30.0
-API_GRACE_S = 5.0
+API_GRACE_S = 10.0
+"""Twice what the web tier gives to running requests."""
 
 
 def redis_role(endpoint: Endpoint, data: Path, lock: int) -> Role:
