@@ -9,13 +9,14 @@ import difflib
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
+from dotenv import dotenv_values
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -100,8 +101,15 @@ class Settings(BaseSettings):
     @field_validator("redis_url")
     @classmethod
     def _redis_scheme(cls, value: str) -> str:
-        if urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
-            # The URL may hold a password, so it is not repeated.
+        # The URL may hold a password, so it is not repeated, and neither is what urllib says about it.
+        try:
+            scheme, _ = urlsplit(value).scheme, urlsplit(value).port
+        except ValueError:
+            raise ValueError(
+                "cannot be read: the port must be 0 to 65535, an IPv6 address stands in [], "
+                "and / ? # [ ] @ : in a password are written as %2F and so on"
+            ) from None
+        if scheme not in {"redis", "rediss", "unix"}:
             raise ValueError("must start with redis://, rediss:// or unix://")
         return value
 
@@ -184,7 +192,7 @@ def load_settings(**overrides: Any) -> Settings:
     Raises:
         SettingsError: a value is not usable. The message has one line per variable.
     """
-    _warn_about_unknown(os.environ)
+    _warn_about_unknown()
     try:
         return Settings(**overrides)
     except ValidationError as error:
@@ -226,11 +234,19 @@ def _describe(problem: Mapping[str, Any]) -> str:
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 
-def _warn_about_unknown(environment: Mapping[str, str]) -> None:
+def _warn_about_unknown() -> None:
     # A warning, not an error: container platforms inject names such as EMBEDQ_PORT_8000_TCP of their own.
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | {f"{PREFIX}URL", f"{PREFIX}API_KEY"}
-    for name in sorted(environment):
-        if name.startswith(PREFIX) and name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            _log.warning("unknown setting %s is ignored%s", name, hint)
+    file = Settings.model_config.get("env_file")
+    for where, names in (("", os.environ), (f" in {file}", _names_in(file))):
+        for name in sorted(names):
+            if name.upper().startswith(PREFIX) and name.upper() not in known:
+                nearest = difflib.get_close_matches(name.upper(), known, n=1)
+                hint = f"; did you mean {nearest[0]}?" if nearest else ""
+                _log.warning("unknown setting %s%s is ignored%s", name, where, hint)
+
+
+def _names_in(env_file: object) -> Collection[str]:
+    if not isinstance(env_file, str) or not Path(env_file).is_file():
+        return ()
+    return dotenv_values(env_file, interpolate=False, encoding="utf-8").keys()

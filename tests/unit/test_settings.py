@@ -1,0 +1,63 @@
+"""Settings: what is refused and how it is said, and names that nobody knows."""
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from worker_config.settings import Settings, SettingsError, load_settings
+
+
+@pytest.fixture
+def env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `.env` that is read; the tests' own configuration reads none."""
+    monkeypatch.setitem(Settings.model_config, "env_file", ".env")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / ".env"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:secret@host:99999/0",
+        "redis://:secret@host:port/0",
+        "redis://:sec/ret@host:6379",
+        "redis://:secret@[::1/0",
+        "http://:secret@host",
+        "secret",
+    ],
+)
+def test_a_redis_url_that_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"^EMBEDQ_REDIS_URL: ") as raised:
+        load_settings(redis_url=url)
+    assert "sec" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h", "redis://u:p%2Fw@h:1/2", "rediss://[::1]:6380/0?ssl_cert_reqs=none", "unix:///run/r.sock?db=1"]
+)
+def test_usable_redis_urls_are_taken_as_they_are(url: str) -> None:
+    assert load_settings(redis_url=url).redis_url == url
+
+
+def test_a_misspelt_name_in_the_environment_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("EMBEDQ_PROT", "1")
+    load_settings()
+    assert caplog.messages == ["unknown setting EMBEDQ_PROT is ignored; did you mean EMBEDQ_PORT?"]
+
+
+def test_a_misspelt_name_in_the_file_is_a_warning_too(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    env_file.write_text("EMBEDQ_PROT=1\nexport EMBEDQ_THREADS=2\nOTHER=3\nEMBEDQ_API_KEY=secret\n")
+    assert load_settings().threads == 2
+    assert caplog.messages == ["unknown setting EMBEDQ_PROT in .env is ignored; did you mean EMBEDQ_PORT?"]
+    assert "EMBEDQ_PROT" not in os.environ
+
+
+def test_nothing_is_said_about_names_that_are_known(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    env_file.write_text("embedq_port=1\n")
+    with caplog.at_level(logging.DEBUG, "worker_config"):
+        assert load_settings().port == 1
+    assert caplog.messages == []
