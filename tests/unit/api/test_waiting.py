@@ -2,9 +2,12 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
+
+import pytest
 
 from api.offload import LARGE_BYTES, offload
-from api.stall import StallProbe
+from api.stall import TICK_S, StallProbe
 from api.waiter import Waiter
 
 LONG_S = 20.0
@@ -49,7 +52,9 @@ async def test_leaving_and_dismissal_wake() -> None:
     assert (dismissed.gone, dismissed.dismissed, await dismissed.changed(LONG_S)) == (False, True, True)
 
 
-async def test_the_probe_sees_a_blocked_loop() -> None:
+async def test_the_probe_sees_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr("api.stall.time", SimpleNamespace(monotonic=lambda: clock.now_s))
     ticked = asyncio.Event()
     lates: list[float] = []
 
@@ -59,12 +64,12 @@ async def test_the_probe_sees_a_blocked_loop() -> None:
 
     probe = StallProbe(observe)
     probe.start()
-    threading.Event().wait(0.05)  # on purpose: this blocks the loop
+    clock.now_s += TICK_S + 0.25  # until then the loop had no turn
     await ticked.wait()
     probe.stop()
 
-    assert probe.longest_s == max(lates) >= 0.03
-    assert probe.take_s() == probe.longest_s
+    assert lates == [pytest.approx(0.25)]
+    assert probe.take_s() == probe.longest_s == lates[0]
     assert probe.take_s() == 0
 
 
