@@ -11,6 +11,9 @@ MAX_RETRY_AFTER_S = 120
 """Above this openai-python gives up at once instead of waiting."""
 DEFAULT_RATE = 4000.0
 """Estimated tokens per second, while no worker has ever reported a speed."""
+UNKNOWN_MODEL_DIMENSION = 1024
+"""Assumed likewise, to reserve room for its vectors."""
+_FLOAT32_BYTES, _ITEM_BYTES = 4, 64
 UNKNOWN_MODEL_MAX_TOKENS = 512
 """Assumed of a model that no worker has loaded yet; it only prices items."""
 
@@ -71,14 +74,17 @@ class Registry:
         workers = max(1, len(overview.workers)) if overview else 1
         return max(1, min(self._settings.unit_max_tokens, int(self._settings.claim_s * self._rate(model) / workers)))
 
-    def admission(self, lane: Lane) -> Admission:
-        """The limits that SUBMIT checks for a task of this lane."""
+    def admission(self, model: str, lane: Lane, dimensions: int | None) -> Admission:
+        """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`."""
         s = self._settings
+        entry = self.entry(model)
+        dimension = dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
         return Admission(
             max_backlog_s=s.max_backlog_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
             default_rate=DEFAULT_RATE,
             max_backlog_bytes=s.max_backlog_bytes,
             max_memory_percent=s.max_redis_memory_percent,
+            vector_bytes=_FLOAT32_BYTES * dimension + _ITEM_BYTES,
         )
 
     def retry_after_s(self, model: str, lane: Lane) -> int:

@@ -43,7 +43,7 @@ class Drain:
         wakeup: this worker's subscription.
         work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work.
         rate: how fast this worker is; sizes its claims.
-        send_bell: sends one bell message; must not raise.
+        send_bell: sends one bell message and says whether it went out; must not raise.
         stop: whether to stop.
     """
 
@@ -57,7 +57,7 @@ class Drain:
         wakeup: Wakeup,
         work: Callable[[Claim, Callable[[], Claim]], None],
         rate: Rate,
-        send_bell: Callable[[], None],
+        send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
         self._ledger = ledger
@@ -74,11 +74,17 @@ class Drain:
         self._incarnation = f"{time.time_ns():x}"
 
     def run_slice(self) -> None:
-        """One slice. Never raises when Redis is away: the watchdog rings again when it is back."""
+        """One slice. Never raises when Redis is away: the watchdog rings again when it is back.
+
+        Where the bell for the next slice cannot be sent (a full Redis refuses it), that slice follows at once.
+        """
         try:
             self._wakeup.open()
-            worked = self._run(time.monotonic() + self._limits.slice_s)
-            self._ring(self._ledger.run(operations.leave(self._model, self._worker, warm=worked and not self._stop())))
+            while True:
+                worked = self._run(time.monotonic() + self._limits.slice_s)
+                left = operations.leave(self._model, self._worker, warm=worked and not self._stop())
+                if not self._ledger.run(left) or self._send_bell() or self._stop():
+                    return
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
             _log.warning("slice ended early: Redis is unavailable (%s)", type(error).__name__)

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable
 
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, WorkerEntry, operations
 from tasks.progress import Progress
+from tasks.run_files import ALIVE_MAX_AGE_S
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ class Heartbeat(threading.Thread):
         ttl_s: see `Settings.heartbeat_ttl_s`.
         lease_s: how long a renewed lease lasts.
         send_bell: sends one bell message.
+        parent_hangs: whether the parent's loop stands still; it is killed then, and this process with it.
     """
 
     def __init__(
@@ -40,7 +43,8 @@ class Heartbeat(threading.Thread):
         every_s: float,
         ttl_s: float,
         lease_s: float,
-        send_bell: Callable[[], None],
+        send_bell: Callable[[], bool],
+        parent_hangs: Callable[[], bool],
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
         self._ledger = ledger
@@ -51,12 +55,18 @@ class Heartbeat(threading.Thread):
         self._ttl_ms = int(ttl_s * 1000)
         self._lease_ms = int(lease_s * 1000)
         self._send_bell = send_bell
+        self._parent_hangs = parent_hangs
         self._done = threading.Event()
         self._away = False
 
     def run(self) -> None:
         """Beats at once and then regularly; an outage of Redis is logged once."""
         while True:
+            if self._parent_hangs():
+                # It would hear no bell any more while this process looks healthy. A supervisor starts a new one.
+                _log.critical("the parent has hung for %.0f s; leaving together", ALIVE_MAX_AGE_S)
+                os.kill(os.getppid(), signal.SIGKILL)
+                os._exit(THREAD_DIED_EXIT_CODE)
             try:
                 self.beat()
                 self._away = False

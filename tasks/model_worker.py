@@ -11,6 +11,7 @@ from typing import Self
 import psutil
 
 from tasks.drain import Drain, DrainLimits
+from tasks.durability import warn_about_durability
 from tasks.errors import RedisUnavailable
 from tasks.heartbeat import Heartbeat
 from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
@@ -40,7 +41,7 @@ class ModelWorker:
         encoder: Encoder,
         *,
         stop: Callable[[], bool],
-        send_bell: Callable[[], None],
+        send_bell: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._id = worker_id
@@ -73,7 +74,7 @@ class ModelWorker:
 
     @classmethod
     def start(
-        cls, settings: Settings, worker_id: str, *, stop: Callable[[], bool], send_bell: Callable[[], None]
+        cls, settings: Settings, worker_id: str, *, stop: Callable[[], bool], send_bell: Callable[[], bool]
     ) -> Self:
         """Loads and tests the model, then joins the ledger: only now do its heartbeat and its ready file exist.
 
@@ -96,9 +97,10 @@ class ModelWorker:
             try:
                 self._register()
                 break
-            except RedisUnavailable:
-                _log.warning("waiting for Redis")
+            except RedisUnavailable as error:
+                _log.warning("waiting for Redis: %s", error)
                 time.sleep(REDIS_RETRY_S)
+        warn_about_durability(self._ledger.client)
         self._heartbeat.start()
         info = self._encoder.info
         self._files.set_ready({"model": info.model, "revision": info.revision, "dimension": info.dimension})
@@ -128,7 +130,7 @@ class ModelWorker:
         self._wakeup.close()
         self._ledger.close()
 
-    def _make_heartbeat(self, send_bell: Callable[[], None]) -> Heartbeat:
+    def _make_heartbeat(self, send_bell: Callable[[], bool]) -> Heartbeat:
         return Heartbeat(
             self._ledger,
             self._queue,
@@ -138,6 +140,7 @@ class ModelWorker:
             ttl_s=self._settings.heartbeat_ttl_s,
             lease_s=self._settings.lease_s,
             send_bell=send_bell,
+            parent_hangs=self._files.hang_watch(),
         )
 
     def _register(self) -> None:

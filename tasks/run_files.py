@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import orjson
@@ -59,6 +59,26 @@ class RunFiles:
         except (FileNotFoundError, ProcessLookupError):
             return False
         return True
+
+    def hang_watch(self, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
+        """A function that says whether the alive file has stood still for too long since it was first called.
+
+        By a monotonic `clock`, which stands still while the machine sleeps; the file's time does not.
+        """
+        seen: tuple[float, float] | None = None
+
+        def hangs() -> bool:
+            nonlocal seen
+            try:
+                touched = self._alive.stat().st_mtime
+            except FileNotFoundError:
+                touched = 0.0
+            now = clock()
+            if seen is None or seen[0] != touched:
+                seen = touched, now
+            return now - seen[1] > ALIVE_MAX_AGE_S
+
+        return hangs
 
     def is_alive(self) -> bool:
         """Whether the parent's loop turned lately."""

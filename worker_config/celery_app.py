@@ -62,6 +62,9 @@ def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
             "socket_connect_timeout": 3 if models else 0.5,
             "socket_keepalive": True,
             "health_check_interval": 5,
+            # A bell may be lost, so it is not written down a second time. Writing it would end the parent for good when
+            # Redis is full: BRPOP is allowed then, the note of what was popped is not.
+            "ack_emulation": False,
             "max_retries": 0,
             "interval_start": 0,
             "interval_step": 0,

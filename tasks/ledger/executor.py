@@ -10,15 +10,18 @@ from typing import Any, TypeVar
 import redis
 import redis.asyncio
 from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
     MasterDownError,
+    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -37,6 +40,15 @@ SCRIPTS = Path(__file__).parent / "lua"
 _OUT_OF_SERVICE = re.compile(
     r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|NOAUTH|NOPERM|WRONGPASS|DENIED)\b"
 )
+
+# redis-py takes the code off an error for which it has a class.
+_REFUSALS: dict[type[RedisError], str] = {
+    AuthenticationError: "refuses the password (EMBEDQ_REDIS_URL)",
+    BusyLoadingError: "is loading its data",
+    MasterDownError: "refuses with MASTERDOWN",
+    NoPermissionError: "refuses this user a command (NOPERM)",
+    ReadOnlyError: "refuses with READONLY",
+}
 
 CALL_TIMEOUT_S = 1.2
 """For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read
@@ -61,12 +73,19 @@ def translate(error: RedisError) -> EmbedqError | RedisError:
         return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
     if isinstance(error, ResponseError) and not _out_of_service(error):
         return error
-    return RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=2)
+    return RedisUnavailable(f"The queue (Redis) {_reason(error)}; try again shortly.", retry_after_s=2)
 
 
 def _out_of_service(error: ResponseError) -> bool:
-    # redis-py takes the code off an error for which it has a class.
-    return isinstance(error, ReadOnlyError | MasterDownError) or _OUT_OF_SERVICE.search(str(error)) is not None
+    return type(error) in _REFUSALS or _OUT_OF_SERVICE.search(str(error)) is not None
+
+
+def _reason(error: RedisError) -> str:
+    # Never the text itself: it may name hosts and users.
+    code = _OUT_OF_SERVICE.search(str(error))
+    if type(error) in _REFUSALS or code is None:
+        return _REFUSALS.get(type(error), "does not answer")
+    return f"refuses with {code[2]}"
 
 
 class Ledger:

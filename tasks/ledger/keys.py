@@ -7,6 +7,7 @@ For ever, of bounded size:
 
     R:schema             string  version of this data model
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served
+    R:reserved           string  bytes of vectors that open tasks may still need
     Q:state              hash    backlog per lane (cost_*, tasks_*) and `bytes`; `rate`; the time of the bell and its
                                  number of `rings`; the bulk lane's `credit`; virtual time vt_{lane}, and per owner
                                  pass_{lane}:{owner} and tvt_{lane}:{owner}; counters n_*
@@ -24,7 +25,7 @@ While there is something in them:
 
 With a TTL from the start:
 
-    R:memory             string  percent of maxmemory in use, as last seen by WATCH (60 s)
+    R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)
 
 Of one task; until it ends, then with its TTL, or gone:

@@ -84,6 +84,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         admission.default_rate,
         admission.max_backlog_bytes,
         admission.max_memory_percent,
+        admission.vector_bytes,
         *units,
     )
 

@@ -96,13 +96,16 @@ class Admission:
         max_backlog_s: seconds of work that may be queued in the lane, at the workers' measured rate.
         default_rate: estimated tokens per second to assume while no worker has ever reported one.
         max_backlog_bytes: payload bytes that may be queued for the model.
-        max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken.
+        max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
+            for their vectors included.
+        vector_bytes: room to reserve for the vector of one item; 0 reserves nothing.
     """
 
     max_backlog_s: float
     default_rate: float = 4000.0
     max_backlog_bytes: int = 2**63
     max_memory_percent: int = 100
+    vector_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

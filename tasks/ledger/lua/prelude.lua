@@ -10,6 +10,7 @@ local R, MODEL = ARGV[1], ARGV[3]
 local Q = R .. ':q:' .. MODEL
 local S, LEASES, LINGER, DEADLINES = Q .. ':state', Q .. ':leases', Q .. ':lingering', Q .. ':deadlines'
 local WORKERS, RATES = Q .. ':workers', Q .. ':rates'
+local MEMORY, RESERVED = R .. ':memory', R .. ':reserved'
 local BELL_MS = 1000        -- a bell is believed this long, doubling with each unanswered ring up to 32 times
 local DEATHS_ALONE = 3      -- an item fails after killing its worker this often while it was alone
 local MAX_LEASE_MS = 600000 -- a lease further away than this is the work of a clock that jumped
@@ -113,7 +114,7 @@ end
 
 -- ---- the end of tasks ---------------------------------------------------------------------------------------------
 
--- t: lane, owner, ttl, cost (what is left), bytes, alias, deadline, version. Constant work, whatever the task's size.
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve, alias, deadline, version. Constant work, whatever the task's size.
 local function finish(id, state, t)
   call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1))
   if t.deadline then call('ZREM', DEADLINES, id) end
@@ -123,15 +124,16 @@ local function finish(id, state, t)
   if alias then call('PEXPIRE', alias, t.ttl) end
   if t.cost > 0 then call('HINCRBY', S, 'cost_' .. t.lane, int(0 - t.cost)) end
   if t.bytes > 0 then call('HINCRBY', S, 'bytes', int(0 - t.bytes)) end
+  if t.reserve > 0 then call('DECRBY', RESERVED, int(t.reserve)) end
   call('HINCRBY', S, 'tasks_' .. t.lane, -1)
   ended_ids[#ended_ids + 1] = id
 end
 local function end_task(id, state)      -- cancel, deadline; false when it is not open
-  local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version')
+  local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve')
   if not f[1] or not OPEN[f[1]] then return false end
   leave_lane(id, f[2], f[3])
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
-    deadline = true, version = tonumber(f[8])})
+    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9])})
   return true
 end
 
@@ -141,10 +143,10 @@ local function settle(id, ok, failed, cost, tokens)
   local t = settling[id]
   if not t then
     local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
-      'version', 'tokens', 'bytes', 'alias')
+      'version', 'tokens', 'bytes', 'alias', 'reserve')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
       ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
-      bytes = tonumber(f[11]), alias = f[12], spent = 0}
+      bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13]), spent = 0}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens

@@ -1,11 +1,13 @@
 -- Stores one task whole, or finds the one its alias names.
--- own: id lane owner deadline_in ttl options meta alias digest join max_backlog_s default_rate max_bytes max_memory,
+-- own: id lane owner deadline_in ttl options meta alias digest join max_backlog_s default_rate max_bytes max_memory
+--      vector_bytes,
 --      then per unit: items cost payload
 -- reply: {'ok' | 'joined', id, ring} | {'full', seconds until there is room, seconds queued} | {'memory'} | {'conflict'}
 local id, lane, owner = arg(1), arg(2), arg(3)
 local deadline_in, ttl, options, meta = tonumber(arg(4)), arg(5), arg(6), arg(7)
 local alias, digest, join = arg(8), arg(9), arg(10) == '1'
-local UNITS = FIRST + 14
+local UNITS = FIRST + 15
+local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
 
 local function found(how, task)         -- stores nothing new, so a full Redis does not matter
   allowed_when_full()
@@ -58,12 +60,18 @@ end
 if held > 0 and held + bytes > tonumber(arg(13)) then
   return {'full', tostring(queued / rate / 2), tostring(queued / rate)}
 end
-if tonumber(call('GET', R .. ':memory') or 0) >= tonumber(arg(14)) then return {'memory'} end
+-- The vectors of accepted work need room too: it is reserved now, or running work could not be finished later.
+local reserve = total * tonumber(arg(15)) + (tonumber(arg(15)) > 0 and TASK_BYTES or 0)
+local used, limit = string.match(call('GET', MEMORY) or '', '^(%d+) (%d+)$')
+if used and tonumber(limit) > 0 then
+  local reserved = tonumber(call('GET', RESERVED) or 0)
+  if tonumber(used) + reserved + reserve + bytes > tonumber(limit) * tonumber(arg(14)) / 100 then return {'memory'} end
+end
 
 -- HSET first: Redis refuses it when memory is full, before anything has changed.
 local stored = redis.pcall('HSET', task_key(id), 'q', MODEL, 'lane', lane, 'owner', owner, 'state', 'queued',
   'total', int(total), 'completed', 0, 'failed', 0, 'units', int(units), 'next', 0, 'back', 0, 'cost', int(cost),
-  'bytes', int(bytes), 'created', int(NOW), 'ttl', ttl, 'tokens', 0, 'version', 1)
+  'bytes', int(bytes), 'reserve', int(reserve), 'created', int(NOW), 'ttl', ttl, 'tokens', 0, 'version', 1)
 if type(stored) == 'table' and stored.err then
   return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
 end
@@ -88,5 +96,7 @@ end
 call('HINCRBY', S, 'cost_' .. lane, int(cost))
 call('HINCRBY', S, 'tasks_' .. lane, 1)
 call('HINCRBY', S, 'bytes', int(bytes))
+call('INCRBY', RESERVED, int(reserve))
+if used then call('SET', MEMORY, int(tonumber(used) + bytes) .. ' ' .. limit, 'KEEPTTL') end  -- until WATCH looks again
 enter_lane(id, lane, owner, head)
 return {'ok', id, wake()}

@@ -9,8 +9,7 @@ prune_workers()
 
 local info = call('INFO', 'memory')
 local used, limit = string.match(info, 'used_memory:(%d+)'), string.match(info, 'maxmemory:(%d+)')
-local percent = tonumber(limit or 0) > 0 and math.floor(100 * tonumber(used) / tonumber(limit)) or 0
-call('SET', R .. ':memory', int(percent), 'PX', 60000)
+call('SET', MEMORY, used .. ' ' .. (limit or 0), 'PX', 60000)
 
 local waiting, rung = ready(), 0
 if waiting > 0 then

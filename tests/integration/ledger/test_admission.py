@@ -122,9 +122,30 @@ def test_memory_above_the_share_refuses_new_tasks(driver: Driver, redis_client: 
     share = driver.run(operations.overview("m"))["m"].memory_percent
     admission = Admission(max_backlog_s=1e9, max_memory_percent=share + 1)
     driver.submit(admission=admission)
-    redis_client.set("eq:memory", share + 1, px=60_000)
+    redis_client.set("eq:memory", f"{share + 1} 100", px=60_000)
     with pytest.raises(StorageFull):
         driver.submit(admission=admission)
+
+
+def test_room_is_reserved_for_the_vectors_of_accepted_items(driver: Driver, redis_client: redis.Redis) -> None:
+    redis_client.set("eq:memory", "0 100000", px=60_000)
+    admission = Admission(max_backlog_s=1e9, vector_bytes=4000)
+    held = [driver.submit((10, 10), admission=admission).task_id for _ in range(2)]
+    with pytest.raises(StorageFull):
+        driver.submit((10, 10), admission=admission)
+    driver.cancel(held[0])  # what has ended needs no more room than it has
+    driver.submit((5, 5), admission=admission)
+    driver.work_off()
+    assert redis_client.get("eq:reserved") == b"0"
+
+
+def test_submits_between_two_looks_at_the_memory_add_up(driver: Driver, redis_client: redis.Redis) -> None:
+    redis_client.set("eq:memory", "0 1000", px=60_000)
+    units = [dataclasses.replace(new_units((1, 1))[0], payload=b'["' + b"x" * 396 + b'"]')]
+    for _ in range(2):
+        driver.submit(units=units)
+    with pytest.raises(StorageFull):
+        driver.submit(units=units)
 
 
 def test_the_same_submit_again_is_one_task(driver: Driver) -> None:

@@ -66,6 +66,24 @@ def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: Ledger
     assert client.counter("rings") - before <= 3
 
 
+def test_a_trickle_over_many_slices_is_woken_by_the_worker_itself(roles: Roles, client: LedgerClient) -> None:
+    api, _ = roles.api(), roles.worker(slice_s=0.2)
+    api.wait_ready()
+    before = client.counter("claims")
+    rings_before = client.counter("rings")
+    with api.client() as http:
+        # Until the trickle has outlived several slices; each slice that worked rings once more for the next.
+        while client.counter("rings") - rings_before < 6:
+            http.post("/v1/embeddings", json={"input": _text(client.counter("claims"))}).raise_for_status()
+        sent = _sample(http.get("/metrics").text, "embedq_bells_total")
+    queries = client.counter("claims") - before
+    assert queries > sent, f"{queries} queries, {sent} bells from the web tier"
+
+
+def _sample(metrics: str, name: str) -> float:
+    return sum(float(line.rsplit(" ", 1)[1]) for line in metrics.splitlines() if line.startswith(name))
+
+
 def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles: Roles, client: LedgerClient) -> None:
     roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512)
     passage = "word " * 100

@@ -80,4 +80,4 @@ def _check_everything_ended(world: World) -> None:
         world.stats["convicted"] += len(convicted)
         world.stats[f"tasks_{state}"] += 1
     lasting = {name for name, key in world.seen.keys.items() if key.ttl_ms == -1}
-    assert lasting <= {"eq:q:m:state", "eq:q:m:lingering"}
+    assert lasting <= {"eq:q:m:state", "eq:q:m:lingering", "eq:reserved"}

@@ -173,7 +173,7 @@ def _check_wakeup(world: World, state: dict[str, Any], work_is_ready: bool) -> N
 
 def _check_names(world: World, seen: Snapshot) -> None:
     """No key beside those that the known tasks and claims have."""
-    allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory"}
+    allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory", "eq:reserved"}
     for task in world.tasks.values():
         allowed |= {f"eq:{kind}:{task.id}" for kind in ("task", "units", "back", "result", "meta")}
         if task.alias is not None:

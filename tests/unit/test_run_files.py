@@ -1,0 +1,59 @@
+"""The files a worker leaves for probes, and the watch over the parent's."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.run_files import ALIVE_MAX_AGE_S, RunFiles
+
+
+class Clock:
+    """A monotonic clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_parent_hangs_when_its_file_stands_still(tmp_path: Path) -> None:
+    clock, files = Clock(), RunFiles(tmp_path)
+    hangs = files.hang_watch(clock)
+    files.touch_alive()
+    assert not hangs()
+    clock.now += ALIVE_MAX_AGE_S - 1
+    assert not hangs()
+    clock.now += 2
+    assert hangs()
+
+
+def test_a_touch_starts_the_wait_again(tmp_path: Path) -> None:
+    clock, files = Clock(), RunFiles(tmp_path)
+    hangs = files.hang_watch(clock)
+    assert not hangs()  # no file yet
+    clock.now += ALIVE_MAX_AGE_S
+    files.touch_alive()
+    assert not hangs()
+    clock.now += ALIVE_MAX_AGE_S
+    assert not hangs()
+
+
+def test_ready_needs_a_living_process(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path / "run")
+    files.clear()
+    assert not files.is_ready()
+    files.set_ready({"model": "m"})
+    assert files.is_ready()
+    files.clear_ready()
+    assert not files.is_ready()
+
+
+@pytest.mark.parametrize("message", ["", "the model is gone"])
+def test_a_failure_is_kept_until_the_next_start(tmp_path: Path, message: str) -> None:
+    files = RunFiles(tmp_path)
+    assert files.failure() is None
+    files.set_failure(message)
+    assert files.failure() == message
+    files.clear()
+    assert files.failure() is None
