@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import uvicorn
 
+from api.address import require_bindable
 from api.app import create_app
 from api.services import Services
 from tasks.errors import RedisUnavailable, SchemaMismatch
@@ -42,6 +43,7 @@ def main() -> int:
         settings = load_settings()
         configure_logging(settings.log_level)
         settings.require_safe_bind()
+        require_bindable(settings.host, settings.port)
         asyncio.run(_check_schema(settings.redis_url))
     except (SettingsError, SchemaMismatch) as error:
         sys.stderr.write(f"{error}\n")

@@ -1,5 +1,6 @@
 """Starting `python -m api`: what stops it, with which code and message, and what it does not load."""
 
+import socket
 import subprocess
 import sys
 
@@ -16,10 +17,12 @@ CONFIGURATION_ERROR = 78
     ("settings", "message"),
     [
         ({"host": "0.0.0.0"}, "EMBEDQ_API_KEYS"),  # noqa: S104 - refusing exactly this is what is tested
+        ({"host": "203.0.113.1", "allow_unauthenticated": True}, "EMBEDQ_HOST=203.0.113.1"),
+        ({"host": "no.such.host.invalid", "allow_unauthenticated": True}, "EMBEDQ_HOST=no.such.host.invalid"),
         ({"max_inputs": 0}, "EMBEDQ_MAX_INPUTS=0"),
         ({"compute": "magic"}, "EMBEDQ_COMPUTE=magic"),
     ],
-    ids=["public without keys", "bad number", "bad word"],
+    ids=["public without keys", "foreign address", "unknown host", "bad number", "bad word"],
 )
 def test_a_configuration_that_cannot_work_is_said_and_exits_78(
     roles: Roles, settings: dict[str, object], message: str
@@ -29,7 +32,19 @@ def test_a_configuration_that_cannot_work_is_said_and_exits_78(
 
     assert api.wait() == CONFIGURATION_ERROR
     assert message in api.log()
-    assert "Traceback" not in api.log()
+    assert len(api.log().splitlines()) == 1
+
+
+def test_a_port_in_use_may_become_free_and_is_no_configuration_error(roles: Roles) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        api = roles.api(start=False, port=port)
+        api.launch()
+
+        assert api.wait() not in {0, CONFIGURATION_ERROR}
+        (line,) = [line for line in api.log().splitlines() if not line.startswith("INFO ")]
+        assert str(port) in line
+        assert "address already in use" in line
 
 
 def test_data_of_another_version_exits_78(roles: Roles, redis_client: redis.Redis) -> None:
