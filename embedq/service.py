@@ -14,6 +14,7 @@ import httpx
 from embedq import environment
 from embedq.answers import Vectors, read_array, read_embeddings, read_item_errors, read_model, read_task
 from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
+from embedq.halving import halving
 from embedq.inflight import in_order
 from embedq.pieces import MAX_WAITED_BYTES, cut, json_bytes
 from embedq.task import ItemError, Task
@@ -94,7 +95,8 @@ class EmbeddingService:
     async def get_embeddings(self, texts: Sequence[str], **options: Unpack[EncodingOptions]) -> list[list[float]]:
         """The vectors of the texts, in order; `[]` for `[]`.
 
-        Any number of texts: they travel in requests of bounded size, a few at a time.
+        Any number of texts: they travel in requests of bounded size, a few at a time; smaller ones where the server
+        takes less.
 
         Raises:
             RefusedError: a text cannot be encoded; `input_index` says which. No partial results here: `submit`
@@ -111,7 +113,10 @@ class EmbeddingService:
             except EmbedqClientError as error:
                 raise error.shifted(piece[0][0]) from error
 
-        async with aclosing(in_order(embed, pieces, limit=REQUESTS_IN_FLIGHT)) as results:
+        async def embed_parts(piece: list[tuple[int, str]]) -> list[list[float]]:
+            return [vector async for _, part in halving(embed, piece) for vector in part]
+
+        async with aclosing(in_order(embed_parts, pieces, limit=REQUESTS_IN_FLIGHT)) as results:
             async for result in results:
                 vectors += result
         return vectors

@@ -17,6 +17,7 @@ from embedq.cli.options import Commands, encoding_of, encoding_options, server_o
 from embedq.cli.output import Output
 from embedq.cli.tally import Tally
 from embedq.errors import RefusedError
+from embedq.halving import halving
 from embedq.inflight import in_order
 from embedq.pieces import MAX_TEXTS, cut, json_bytes
 from embedq.progress import showing
@@ -71,8 +72,7 @@ async def _submit(args: argparse.Namespace, output: Output) -> int:
         async with service_of(args, output) as service:
             # One after the other: ids in the order of the file, and none unprinted when a later piece is refused.
             for piece in _pieces(records):
-                task = await _send(service, piece, args)
-                output.result(task.id, _submitted(task, piece))
+                await _submit_piece(service, piece, args, output)
     return OK
 
 
@@ -84,21 +84,35 @@ async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
         tally = Tally(progress)
         async with service_of(args, output) as service:
 
-            async def finish(piece: list[Record]) -> Finished:
-                task = await _send(service, piece, args)
-                output.result(task.id, _submitted(task, piece))
+            async def finish(part: list[Record], task: Task) -> Finished:
                 task = await service.wait(task.id, on_change=tally.changed)
                 vectors = await service.result(task.id) if writer else None
-                return Finished(piece, task, vectors, {} if task.succeeded else await service.item_errors(task.id))
+                return Finished(part, task, vectors, {} if task.succeeded else await service.item_errors(task.id))
 
-            async with aclosing(in_order(finish, _pieces(records), limit=IN_FLIGHT)) as pieces:
-                async for done in pieces:
+            async def finish_all(piece: list[Record]) -> list[Finished]:
+                submitted = await _submit_piece(service, piece, args, output)
+                return [await finish(part, task) for part, task in submitted]
+
+            async with aclosing(in_order(finish_all, _pieces(records), limit=IN_FLIGHT)) as pieces:
+                async for done in (one async for finished in pieces for one in finished):
                     _report(done, output)
                     if writer and done.vectors is not None:
                         writer.append(done.records, done.vectors, done.errors)
     if args.out:
         output.note(f"wrote {args.out / collection.VECTORS} and {collection.TEXTS}", texts=tally.done)
     return OK if tally.all_succeeded else SOME_FAILED
+
+
+async def _submit_piece(
+    service: EmbeddingService, piece: list[Record], args: argparse.Namespace, output: Output
+) -> list[tuple[list[Record], Task]]:
+    """One task, or several where the server takes less at once; each id is printed as soon as there is one."""
+    submitted = []
+    async with aclosing(halving(lambda part: _send(service, part, args), piece)) as parts:
+        async for part, task in parts:
+            output.result(task.id, _submitted(task, part))
+            submitted.append((part, task))
+    return submitted
 
 
 async def _send(service: EmbeddingService, piece: list[Record], args: argparse.Namespace) -> Task:

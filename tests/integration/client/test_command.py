@@ -67,6 +67,22 @@ def test_a_folder_is_made_and_searched(command: Command) -> None:
     assert in_task.json == [{"score": pytest.approx(1, abs=1e-5), "row": 2500 - 2048}]
 
 
+def test_a_server_with_lower_limits_gets_smaller_tasks(roles: Roles, tmp_path: Path) -> None:
+    roles.worker()
+    api = roles.api(max_inputs=100, max_body_bytes=4096, max_input_bytes=4096)
+    api.wait_ready()
+    command = Command(api.base_url, tmp_path)
+    made = command("submit", write(command, "texts.txt", TEXTS[:1000]), "--out", "made")
+    assert made.code == 0, made.err
+    assert len(made.lines) == 16
+    rows = open_collection(tmp_path / "made").rows(range(1000))
+    assert [rows[number]["text"] for number in range(1000)] == TEXTS[:1000]
+
+    submitted = command("submit", "texts.txt", "--json")
+    assert [line["first_line"] for line in submitted.json][:3] == [1, 63, 126]
+    assert sum(line["texts"] for line in submitted.json) == 1000
+
+
 def test_what_was_submitted_before_a_refusal_is_printed(command: Command) -> None:
     name = write(command, "texts.txt", [*TEXTS[:2048], "x" * (2**20 + 1)])
     ran = command("submit", name)

@@ -94,6 +94,27 @@ async def test_long_texts_travel_in_smaller_requests() -> None:
         assert [len(asked.json()["input"]) for asked in server.asked] == [2] * 5
 
 
+@pytest.mark.parametrize("code", ["too_many_inputs", "body_too_large"])
+async def test_a_server_with_lower_limits_gets_smaller_requests(code: str) -> None:
+    def only_three(asked: Asked) -> Answer:
+        return problem(413, code) if len(asked.json()["input"]) > 3 else lengths_and_numbers(asked)
+
+    async with scripted(only_three) as server, EmbeddingService(server.url) as service:
+        vectors = await service.get_embeddings([str(number) for number in range(10)])
+        assert [vector[0] for vector in vectors] == list(range(10))
+        assert [len(asked.json()["input"]) for asked in server.asked] == [10, 5, 2, 3, 5, 2, 3]
+        with pytest.raises(RefusedError, match=r"^input\[8\] is too long") as raised:
+            await service.get_embeddings([*"01234567", "bad"])
+    assert raised.value.input_index == 8
+
+
+async def test_one_text_that_is_too_much_is_refused() -> None:
+    async with scripted(problem(413, "body_too_large")) as server, EmbeddingService(server.url) as service:
+        with pytest.raises(RefusedError):
+            await service.get_embeddings(["a", "b"])
+        assert [len(asked.json()["input"]) for asked in server.asked] == [2, 1]
+
+
 async def test_a_failing_text_is_counted_in_the_callers_list() -> None:
     texts = ["1"] * 2050 + ["bad"]
     async with scripted(lengths_and_numbers) as server, EmbeddingService(server.url) as service:
