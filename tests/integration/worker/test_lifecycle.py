@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,12 @@ from worker_config.settings import CONFIGURATION_EXIT_CODE
 def _probe(worker: WorkerProcess, question: str) -> int:
     environment = {**os.environ, "EMBEDQ_RUN_DIR": str(worker.run_dir), "PYTHONPATH": str(CHECKOUT)}
     return subprocess.run([sys.executable, "-m", "tasks.probe", question], env=environment, check=False).returncode
+
+
+def _is_pending(pid: int, number: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd:", "ShdPnd:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClient) -> None:
@@ -85,10 +92,16 @@ def test_data_of_another_version_stops_the_worker(roles: Roles, client: LedgerCl
 
 
 def test_two_interrupts_in_a_row_still_stop_in_order(roles: Roles, client: LedgerClient) -> None:
-    worker = roles.worker()
+    worker = roles.worker(fake_tokens_per_s=2000, max_padded_tokens=128)
+    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], unit_items=500, unit_cost=10**9)
+    wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
+    worker.send(signal.SIGINT)
+    wait_until(lambda: not _is_pending(worker.pid, signal.SIGINT), message="the delivery of the first")
+    assert worker.running
     worker.send(signal.SIGINT)
     assert worker.wait() == 0
-    assert client.overview().workers == ()
+    overview = client.overview()
+    assert (overview.leases, overview.workers) == (0, ())
 
 
 def test_a_stop_during_the_load_does_not_wait_for_it(roles: Roles, client: LedgerClient) -> None:
