@@ -83,10 +83,11 @@ def _joined(blocks: list[str], max_chars: int) -> Iterator[str]:
 
 
 def _cut_long(block: str, max_chars: int) -> Iterator[str]:
-    """The block in parts of at most `max_chars`, cut at white space where there is some."""
+    """The block in parts of at most `max_chars`, cut at the end of a line, else at a space, where there is one."""
     while len(block) > max_chars:
-        cut = max(block.rfind("\n", 1, max_chars), block.rfind(" ", 1, max_chars))
-        cut = cut if cut > 0 else max_chars
+        # A line's end in the first half would leave many small parts.
+        ends = block.rfind("\n", max_chars // 2, max_chars), block.rfind(" ", 1, max_chars)
+        cut = next((end for end in ends if end > 0), max_chars)
         yield block[:cut].rstrip()
         block = block[cut:].lstrip()
     yield block

@@ -57,6 +57,12 @@ def test_long_paragraphs_are_cut_at_white_space() -> None:
     assert sum(len(text.split()) for text in texts) == 1000
 
 
+def test_long_tables_are_cut_between_rows() -> None:
+    rows = [f"| row {number} | {'cell ' * 6}|" for number in range(9)]
+    texts = [text for _, text in headings_and_texts("\n".join(rows), max_chars=130)]
+    assert [line for text in texts for line in text.splitlines()] == rows
+
+
 def test_paragraphs_are_joined_up_to_the_limit() -> None:
     document = "\n\n".join(["x" * 60] * 5)
     assert [text.count("x") for _, text in headings_and_texts(document, max_chars=130)] == [120, 120, 60]
