@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, 
 from pydantic.config import JsonDict
 
 MAX_DEADLINE_S = 31 * 86_400
+MAX_METADATA_PAIRS = 16
 _EXAMPLE: JsonDict = {"input": ["The cat sat on the mat.", "Ein Satz."], "normalize": True, "metadata": {"job": "42"}}
 
 # A single string becomes a list before validation, so that a union need not try both; the document shows both.
@@ -44,7 +45,9 @@ class TaskBody(EmbeddingFields):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
     lane: Literal["online", "bulk"] = Field("online", description="bulk gives way to online work.")
-    metadata: dict[MetadataKey, MetadataValue] | None = Field(None, max_length=16, description="Kept with the task.")
+    metadata: dict[MetadataKey, MetadataValue] | None = Field(
+        None, max_length=MAX_METADATA_PAIRS, description="Kept with the task."
+    )
     deadline_s: float | None = Field(
         None, gt=0, le=MAX_DEADLINE_S, allow_inf_nan=False, description="Seconds after which an open task expires."
     )

@@ -1,14 +1,14 @@
 """From a parsed object to a checked body, or to the error that names the field and the fix."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from api.registry import Registry
-from api.schemas import EmbeddingFields
+from api.schemas import MAX_METADATA_PAIRS, EmbeddingFields
 from tasks.errors import (
     EmbedqError,
     EmptyInput,
@@ -32,21 +32,19 @@ def checked(kind: type[B], fields: dict[str, Any], *, max_inputs: int) -> B:
     Raises:
         RequestError: the subclass that fits the first thing that is wrong; a misspelt field comes before the rest.
     """
-    present = {name: value for name, value in fields.items() if value is not None}
-    texts = present.get("input")
-    if isinstance(texts, str):
-        present["input"] = [texts]
-    elif isinstance(texts, list) and len(texts) > max_inputs:
-        raise TooManyInputs(
-            f"input has {len(texts):,} texts; one request takes {max_inputs:,}. "
-            f"Split it, or send a file to /v1/batches.",
-            param="input",
-        )
+    # pydantic finds every fault of a body in one call that holds the interpreter lock, for seconds in a body made for
+    # that. What a body can have thousands of is looked at here and ends at the first fault.
+    if kind.model_config.get("extra") == "forbid":
+        _require_known(fields, kind)
+    present = {name: fields[name] for name in kind.model_fields if fields.get(name) is not None}
+    if "input" in present:
+        present["input"] = _texts(present["input"], max_inputs)
+    _require_few_pairs(present.get("metadata"))
     try:
         return kind.model_validate(present)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=True)
-        raise _first(problems, kind) from None
+        raise _translated(problems[0]) from None
 
 
 def check_sizes(texts: Sequence[str], max_input_bytes: int) -> None:
@@ -75,18 +73,38 @@ def check_options(body: EmbeddingFields, model: str, registry: Registry) -> None
         raise InvalidValue(f"prompt_name is no prompt of {model}; it has: {known}.", param="prompt_name")
 
 
-def _first(problems: Sequence[ErrorDetails], kind: type[BaseModel]) -> EmbedqError:
-    for found in problems:
-        if found["type"] == "extra_forbidden":
-            return _unknown(str(found["loc"][0]), kind)
-    return _translated(problems[0])
-
-
-def _unknown(name: str, kind: type[BaseModel]) -> UnknownParameter:
-    nearest = difflib.get_close_matches(name, kind.model_fields, n=1)
+def _require_known(fields: Iterable[str], kind: type[BaseModel]) -> None:
+    unknown = next((name for name in fields if name not in kind.model_fields), None)
+    if unknown is None:
+        return
+    shown = unknown[:_SHOWN_CHARS]
+    nearest = difflib.get_close_matches(shown, kind.model_fields, n=1)
     hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(kind.model_fields)}."
-    shown = name[:_SHOWN_CHARS]
-    return UnknownParameter(f"There is no field {shown!r}; {hint}", param=shown)
+    raise UnknownParameter(f"There is no field {shown!r}; {hint}", param=shown)
+
+
+def _texts(value: object, max_inputs: int) -> object:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        return value
+    if len(value) > max_inputs:
+        raise TooManyInputs(
+            f"input has {len(value):,} texts; one request takes {max_inputs:,}. "
+            f"Split it, or send a file to /v1/batches.",
+            param="input",
+        )
+    for index, text in enumerate(value):
+        if not isinstance(text, str):
+            raise _bad_input("string_type", f"input[{index}]", text)
+    return value
+
+
+def _require_few_pairs(metadata: object) -> None:
+    if isinstance(metadata, dict) and len(metadata) > MAX_METADATA_PAIRS:
+        raise InvalidValue(
+            f"metadata has {len(metadata):,} pairs; a task takes {MAX_METADATA_PAIRS}.", param="metadata"
+        )
 
 
 def _translated(found: ErrorDetails) -> EmbedqError:

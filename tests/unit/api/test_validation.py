@@ -1,0 +1,83 @@
+"""Which field of a body is named, and that a body with many faults costs no more than its first."""
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from api.schemas import EmbeddingsBody, TaskBody
+from api.validation import checked
+from tasks.errors import InvalidType, InvalidValue, RequestError, UnknownParameter
+
+MANY = 200_000
+
+
+def refusal(fields: dict[str, Any]) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        checked(TaskBody, fields, max_inputs=2048)
+    return caught.value
+
+
+@pytest.mark.parametrize("value", [2, None], ids=["a value", "null"])
+def test_a_misspelt_field_is_refused_whatever_it_holds(value: int | None) -> None:
+    error = refusal({"input": 7, "dimensoins": value})
+
+    assert isinstance(error, UnknownParameter)
+    assert error.param == "dimensoins"
+    assert "did you mean dimensions?" in error.detail
+
+
+def test_an_openai_body_may_have_any_fields_besides() -> None:
+    fields: dict[str, Any] = {
+        "input": "a",
+        "user": None,
+        "dimensoins": None,
+        "dimensions": None,
+        "lane": 7,
+        "metadata": [],
+    }
+
+    assert checked(EmbeddingsBody, fields, max_inputs=1) == EmbeddingsBody(input=["a"])
+
+
+def test_the_first_text_that_is_none_is_named() -> None:
+    error = refusal({"input": ["a", None, 7]})
+
+    assert isinstance(error, InvalidType)
+    assert error.param == "input[1]"
+
+
+def test_sixteen_pairs_of_metadata_are_taken_and_one_more_is_not() -> None:
+    pairs = {str(i): "" for i in range(17)}
+    error = refusal({"input": "a", "metadata": pairs})
+
+    assert isinstance(error, InvalidValue)
+    assert error.param == "metadata"
+    assert "17" in error.detail
+    assert "16" in error.detail
+    del pairs["0"]
+    assert checked(TaskBody, {"input": "a", "metadata": pairs}, max_inputs=1).metadata == pairs
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"input": "a"} | {f"field {i}": i for i in range(MANY)},
+        {"input": "a", "metadata": {f"key {i}": i for i in range(MANY)}},
+        {"input": "a", "x" * MANY: 1},
+        {"input": "a", "metadata": {"x" * MANY: 1}},
+        {"input": [7] * 2048},
+    ],
+    ids=["unknown fields", "pairs", "a long name", "a long key", "numbers"],
+)
+def test_many_faults_cost_no_more_than_the_first(fields: dict[str, Any]) -> None:
+    refusal(dict(fields))  # what a first refusal loads
+    tracemalloc.start()
+    try:
+        error = refusal(fields)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak_bytes < 5 * MANY, "it grows with the body"
+    assert len(error.detail) < 500
