@@ -25,7 +25,7 @@ from embedq.search import nearest
 from embedq.service import EmbeddingService
 
 QUESTIONS = (
-    "What happens to accepted texts when a worker is killed?",
+    "What becomes of a text when its worker is killed?",
     "Which exit code means that the server cannot be reached?",
 )
 _TASK_TEXTS = 64
@@ -44,22 +44,35 @@ def run(_: argparse.Namespace) -> int:
 
 
 def documentation(root: Path) -> list[Passage]:
-    """The passages of the project's documents.
+    """The passages of the project's documents, without those that quote one of the questions: they answer none.
 
     Raises:
         UsageError: there are none.
     """
     files = [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("**/*.md"))]
-    passages = [p for file in files for p in split(str(file.relative_to(root)), file.read_text(encoding="utf-8"))]
+    found = (p for file in files for p in split(str(file.relative_to(root)), file.read_text(encoding="utf-8")))
+    passages = [passage for passage in found if not _quotes_a_question(passage.text)]
     if not passages:
         raise UsageError(f"no documentation in {root}")
     return passages
 
 
+def _quotes_a_question(text: str) -> bool:
+    flat = " ".join(text.split())
+    return any(question in flat for question in QUESTIONS)
+
+
+def _stop_in_order() -> None:
+    # A signal that just ends this process leaves the stack behind, which has a session of its own.
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - for the type checker: this is called from a coroutine
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
 async def _demo(output: Output) -> int:
-    # SIGTERM would leave the stack behind, which has a session of its own.
-    if task := asyncio.current_task():
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    _stop_in_order()
     with tempfile.TemporaryDirectory(prefix="embedq-demo-") as folder:
         command = command_for("stack", "--port", "0", "--data", folder)
         passages = documentation(CHECKOUT)

@@ -13,6 +13,7 @@ from embedq.cli.roles import CHECKOUT
 START_TIMEOUT_S = 300.0
 """Loading a model from a cold disk on a small machine takes a minute or two."""
 STOP_TIMEOUT_S = 60.0
+_OF_ANOTHER_SERVICE = {"EMBEDQ_API_KEYS", "EMBEDQ_REDIS_URL", "EMBEDQ_HOST", "EMBEDQ_PORT"}
 _READY = b"ready "
 _SHOWN_LOG_CHARS = 3000
 
@@ -21,18 +22,25 @@ _SHOWN_LOG_CHARS = 3000
 async def running(command: Sequence[str], log_file: Path) -> AsyncIterator[str]:
     """The address of the stack that `command` starts; it is stopped at the end of the block.
 
+    It works in the folder of its log and knows nothing of another service that the environment or a `.env` describes.
+
     Raises:
         UsageError: it does not come up. The message holds the end of its log.
     """
     with log_file.open("wb") as log:
         # A session of its own: Ctrl-C reaches this process, which stops the stack in order.
         process = await create_subprocess_exec(
-            *command, stdout=PIPE, stderr=log, start_new_session=True, env=environment.with_python_path(CHECKOUT)
+            *command, stdout=PIPE, stderr=log, start_new_session=True, env=_environment(), cwd=log_file.parent
         )
     try:
         yield await _ready_url(process, log_file)
     finally:
         await _stop(process)
+
+
+def _environment() -> dict[str, str]:
+    inherited = environment.with_python_path(CHECKOUT)
+    return {name: value for name, value in inherited.items() if name not in _OF_ANOTHER_SERVICE}
 
 
 async def _ready_url(process: Process, log_file: Path) -> str:

@@ -1,28 +1,79 @@
-"""`embedq demo`: the whole path, with the fake encoder."""
+"""`embedq demo`: the whole path, with the fake encoder and with the real model."""
 
-import os
-import subprocess
+import signal
 import sys
 from pathlib import Path
 
+import psutil
+import pytest
+
 from embedq.cli.demo import QUESTIONS
-from tests.harness import CHECKOUT
+from tests.harness import Process, wait_until
+
+# Of a service that has nothing to do with the demo, and that it must not touch.
+SOMEBODY_ELSES = {
+    "api_keys": f"me:{'0' * 64}",
+    "redis_url": "redis://127.0.0.1:1/0",
+    "host": "203.0.113.1",
+    "port": "80",
+}
+TIMEOUT_S = 100
 
 
-def test_the_demo_runs_and_leaves_nothing(tmp_path: Path) -> None:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDQ_")}
-    settings = {"PYTHONPATH": str(CHECKOUT), "EMBEDQ_COMPUTE": "fake", "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "embedq", "demo"],
-        cwd=tmp_path,
-        env={**inherited, **settings},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the demo takes for temporary files."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def demo(folder: Path, **settings: str) -> Process:
+    process = Process("demo", [sys.executable, "-P", "-m", "embedq", "demo"], folder / "work", **settings)
+    process.stdout_file = process.folder / "out.txt"
+    return process
+
+
+def hits(out: str, question: str) -> list[str]:
+    return [line.split(maxsplit=1)[1] for line in out.split(question)[1].splitlines()[1:4]]
+
+
+def test_the_demo_runs_beside_another_configuration_and_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
+    process = demo(tmp_path, compute="fake", **SOMEBODY_ELSES)
+    lines = [f"EMBEDQ_{name.upper()}={value}" for name, value in SOMEBODY_ELSES.items()]
+    (process.folder / ".env").write_text("\n".join(lines))
+    process.launch()
+    assert process.wait(TIMEOUT_S) == 0, process.log()
+    out = process.stdout_file.read_text()
     for question in QUESTIONS:
-        after = done.stdout.split(question)[1].splitlines()
-        assert all(".md  " in line for line in after[1:4])
-    assert list(tmp_path.iterdir()) == []
+        assert all(".md  " in hit for hit in hits(out, question))
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("temporary")
+def test_its_questions_find_their_answers(tmp_path: Path) -> None:
+    process = demo(tmp_path, compute="torch", threads="1")
+    process.launch()
+    assert process.wait(TIMEOUT_S) == 0, process.log()
+    out = process.stdout_file.read_text()
+    killed, code = (hits(out, question)[0] for question in QUESTIONS)
+    assert killed.startswith(("README.md  What you get", "docs/operations.md  When something is killed"))
+    assert code.startswith("docs/client.md  Exit codes")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_its_stack_too(tmp_path: Path, temporary: Path, number: int) -> None:
+    process = demo(tmp_path, compute="fake", fake_load_s="600")
+    process.launch()
+
+    def worker_and_all() -> list[psutil.Process]:
+        children = psutil.Process(process.pid).children(recursive=True)
+        return children if any("tasks.worker" in child.cmdline() for child in children) else []
+
+    children = process.wait_while_running(worker_and_all, "its worker was started")
+    process.send(number)
+    assert process.wait(TIMEOUT_S) == 130, process.log()
+    wait_until(lambda: not any(child.is_running() for child in children), message="the end of the stack")
+    assert list(temporary.iterdir()) == []

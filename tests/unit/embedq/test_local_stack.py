@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embedq.cli.demo import documentation
+from embedq.cli.demo import QUESTIONS, documentation
 from embedq.cli.exits import UsageError
 from embedq.cli.local_stack import running
 
@@ -75,6 +75,20 @@ def test_the_documentation_is_found(tmp_path: Path) -> None:
         "docs/deeper/more.md",
         "docs/http.md",
     ]
+
+
+def test_a_passage_that_quotes_a_question_is_no_answer(tmp_path: Path) -> None:
+    quoted = QUESTIONS[0].replace(" ", "\n", 1)
+    (tmp_path / "README.md").write_text(f"# Ask\n\n{quoted} {'word ' * 20}\n\n# Answer\n\n{'word ' * 20}")
+    assert [passage.heading for passage in documentation(tmp_path)] == ["Answer"]
+
+
+async def test_it_gets_nothing_that_belongs_to_another_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("API_KEYS", "REDIS_URL", "HOST", "PORT", "COMPUTE"):
+        monkeypatch.setenv(f"EMBEDQ_{name}", "x")
+    program = "import os; print('ready', os.getcwd(), *sorted(n for n in os.environ if n.startswith('EMBEDQ_')))"
+    async with running([sys.executable, "-c", program], tmp_path / "log") as printed:
+        assert printed == f"{tmp_path} EMBEDQ_COMPUTE"
 
 
 def test_without_documentation_there_is_nothing_to_show(tmp_path: Path) -> None:
