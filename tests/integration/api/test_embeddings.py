@@ -183,6 +183,16 @@ def test_respond_async_is_a_task_like_any_other(client: httpx.Client, worker: Le
     assert client.get(f"{answer.headers['location']}/result").json()["data"][0]["embedding"]
 
 
+def test_an_ignored_field_may_be_nested_deeper_than_anything_writes(client: httpx.Client) -> None:
+    body = b'{"input": "one", "user": ' + b"[" * 300 + b"]" * 300 + b"}"
+    headers = {"prefer": "respond-async", "idempotency-key": "k1", "content-type": "application/json"}
+
+    answers = [client.post("/v1/embeddings", content=body, headers=headers) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [202, 202], answers[0].text
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+
+
 def test_a_stopping_server_sends_waiters_home(app: ServedApp, client: httpx.Client) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
         call = pool.submit(client.post, "/v1/embeddings", json={"input": "x"})

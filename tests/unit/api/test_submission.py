@@ -143,16 +143,18 @@ def test_equal_work_has_one_alias_whatever_the_form() -> None:
         assert synchronous(drafts, **other).alias != alias
 
 
-def test_an_idempotency_key_names_the_key_and_the_body() -> None:
+def test_an_idempotency_key_names_the_key_and_the_bytes_of_the_body() -> None:
     drafts = drafter()
     first = keyed(drafts, "key", b'{"input": "a", "lane": "bulk"}')
-    reordered = keyed(drafts, "key", b'{"lane":"bulk",  "input":"a"}')
+    again = keyed(drafts, "key", b'{"input": "a", "lane": "bulk"}')
     changed = keyed(drafts, "key", b'{"input": "b", "lane": "bulk"}')
+    rewritten = keyed(drafts, "key", b'{"lane": "bulk", "input": "a"}')
     other_key = keyed(drafts, "yek", b'{"input": "a", "lane": "bulk"}')
 
     assert not first.join
-    assert first == reordered
+    assert first == again
     assert (changed.name == first.name, changed.digest == first.digest) == (True, False)
+    assert (rewritten.name == first.name, rewritten.digest == first.digest) == (True, False)
     assert (other_key.name == first.name, other_key.digest == first.digest) == (False, True)
 
 
