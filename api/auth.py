@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from tasks.errors import Unauthenticated
 from tasks.ledger import ANONYMOUS
 
-_BEARER = "bearer "
+_BEARER = "bearer"
 
 
 class KeyRing:
@@ -23,26 +23,27 @@ class KeyRing:
         self._keys = tuple((name, bytes.fromhex(digest)) for name, digest in keys)
 
     def owner(self, headers: Headers) -> str:
-        """The name of the key that came with the request.
+        """The name of the key that came with the request; of several, the first that is known.
 
         Raises:
-            Unauthenticated: none came, or a wrong one.
+            Unauthenticated: none came, or only wrong ones.
         """
         if not self._keys:
             return ANONYMOUS
         presented = _presented(headers)
-        if presented is None:
+        if not presented:
             raise Unauthenticated("An API key is needed: send it as `Authorization: Bearer <key>` or `x-api-key`.")
-        digest = sha256(presented.encode("latin-1")).digest()
+        digests = [sha256(key.encode("latin-1")).digest() for key in presented]
         # All are compared, in constant time each, so that the time tells nothing about which one nearly fits.
-        names = [name for name, known in self._keys if hmac.compare_digest(known, digest)]
+        names = [name for digest in digests for name, known in self._keys if hmac.compare_digest(known, digest)]
         if not names:
             raise Unauthenticated("This API key is not known here.")
         return names[0]
 
 
-def _presented(headers: Headers) -> str | None:
-    authorization = headers.get("authorization", "")
-    if authorization[: len(_BEARER)].lower() == _BEARER:
-        return authorization[len(_BEARER) :].strip()
-    return headers.get("api-key") or headers.get("x-api-key")  # Azure's name, and everybody else's
+def _presented(headers: Headers) -> list[str]:
+    # All of them: many clients insist on a Bearer key, and get a placeholder where the real key goes into x-api-key.
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    keys = [bearer.strip() if scheme.lower() == _BEARER else None]
+    keys += [headers.get("api-key"), headers.get("x-api-key")]  # Azure's name, and everybody else's
+    return [key for key in keys if key]

@@ -20,6 +20,10 @@ RING = KeyRing([(name, sha256(f"secret-{name}".encode()).hexdigest()) for name i
         ({"api-key": "secret-bob"}, "bob"),
         ({"x-api-key": "secret-ann"}, "ann"),
         ({"authorization": "Bearer secret-ann", "x-api-key": "wrong"}, "ann"),
+        ({"authorization": "Bearer x", "x-api-key": "secret-ann"}, "ann"),  # a placeholder of a client that needs one
+        ({"authorization": "Bearer x", "api-key": "y", "x-api-key": "secret-bob"}, "bob"),
+        ({"authorization": "Basic eDp5", "api-key": "secret-bob", "x-api-key": "x"}, "bob"),
+        ({"authorization": "Bearer secret-ann", "api-key": "secret-bob"}, "ann"),
     ],
 )
 def test_the_owner_is_the_name_of_the_key(headers: dict[str, str], owner: str) -> None:
@@ -36,6 +40,7 @@ def test_the_owner_is_the_name_of_the_key(headers: dict[str, str], owner: str) -
         {"authorization": "Token secret-ann"},
         {"authorization": f"Bearer {sha256(b'secret-ann').hexdigest()}"},
         {"x-api-key": "sécret"},
+        {"authorization": "Bearer x", "api-key": "y", "x-api-key": "z"},
     ],
 )
 def test_anything_else_is_refused(headers: dict[str, str]) -> None:
