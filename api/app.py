@@ -26,9 +26,10 @@ def create_app(settings: Settings) -> FastAPI:
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
     app = FastAPI(lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
     app.state.services = services
-    for family in (embeddings, tasks, models, health):
-        app.include_router(family.router)
-    errors.install(app)
+    routers = [family.router for family in (embeddings, tasks, models, health)]
+    for router in routers:
+        app.include_router(router)
+    errors.install(app, [route for router in routers for route in router.routes])
     app.add_middleware(Edge, metrics=services.metrics)
     describe(app)
     return app

@@ -1,12 +1,15 @@
 """The one place that turns an exception into a response. Routes raise and never format."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from api.failures import CallerGone
 from api.problem import problem
@@ -16,10 +19,15 @@ CLIENT_CLOSED_REQUEST = 499
 """nginx's number. Nobody receives it; it shows in the metrics."""
 
 
-def install(app: FastAPI) -> None:
-    """Registers the handlers. What they do not know becomes a 500 in `api.edge`."""
+def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Registers the handlers. What they do not know becomes a 500 in `api.edge`.
+
+    Args:
+        app: where they are registered.
+        routes: all that have methods which a 405 must name.
+    """
     app.add_exception_handler(EmbedqError, _ours)
-    app.add_exception_handler(HTTPException, _routing)
+    app.add_exception_handler(HTTPException, partial(_routing, routes))
     app.add_exception_handler(CallerGone, _gone)
 
 
@@ -27,16 +35,24 @@ async def _ours(request: Request, error: Exception) -> Response:
     return problem(cast("EmbedqError", error), instance=request.url.path)
 
 
-async def _routing(request: Request, error: Exception) -> Response:
+async def _routing(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
     raised = cast("HTTPException", error)
     response = problem(_translated(raised, request), instance=request.url.path)
-    headers: Mapping[str, str] = raised.headers or {}
-    response.headers.update(headers)  # a 405 names the allowed methods
+    headers = dict(raised.headers or {})
+    if "Allow" in headers:
+        headers["Allow"] = ", ".join(sorted(_methods(routes, request.scope) | set(headers["Allow"].split(", "))))
+    response.headers.update(headers)
     return response
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+def _methods(routes: Sequence[BaseRoute], scope: Scope) -> set[str]:
+    # Starlette names only those of the first route with this path, and a path has a route for each of its methods.
+    fitting = [route for route in routes if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE]
+    return {method for route in fitting for method in route.methods or ()}
 
 
 def _translated(error: HTTPException, request: Request) -> EmbedqError:

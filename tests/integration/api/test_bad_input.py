@@ -42,6 +42,7 @@ BOTH_ROUTES: list[Case] = [
 ]
 NATIVE: list[Case] = [
     ("misspelt field", {"input": "a", "dimension": 2}, 400, "unknown_parameter", "dimension"),
+    ("misspelt field without a value", {"input": "a", "dimensoins": None}, 400, "unknown_parameter", "dimensoins"),
     ("misspelt input", {"inputs": "a"}, 400, "unknown_parameter", "inputs"),
     ("unknown lane", {"input": "a", "lane": "fast"}, 400, "invalid_value", "lane"),
     ("deadline 0", {"input": "a", "deadline_s": 0}, 400, "invalid_value", "deadline_s"),
@@ -161,6 +162,25 @@ def test_an_unknown_route_and_a_wrong_method(client: httpx.Client) -> None:
     answer = client.put("/v1/tasks")
     refused(answer, 405, "method_not_allowed", None)
     assert answer.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PATCH", "/v1/tasks/x", "DELETE, GET"),
+        ("DELETE", "/v1/tasks/x/cancel", "POST"),
+        ("PUT", "/v1/embeddings/", "POST"),
+        ("POST", "/v1/models", "GET"),
+        ("POST", "/health/live", "GET, HEAD"),
+    ],
+)
+def test_a_wrong_method_is_told_all_that_the_path_has(
+    client: httpx.Client, method: str, path: str, allowed: str
+) -> None:
+    answer = client.request(method, path)
+
+    refused(answer, 405, "method_not_allowed", None)
+    assert answer.headers["allow"] == allowed
 
 
 def test_no_error_repeats_what_was_submitted(client: httpx.Client) -> None:
