@@ -13,6 +13,10 @@ from tasks.ledger import AsyncLedger, operations
 _log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
+_ENDED_AT_ONCE = 64
+"""The most tasks that one WATCH ends, so that Redis is not held for long; then there may be more."""
+_MAX_LOOKS = 50
+"""Per model and round, so that one model cannot keep the others and the overview waiting."""
 
 
 class Watchdog:
@@ -59,5 +63,12 @@ class Watchdog:
             self._schema_checked = True
         self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model)))
         for model in self._registry.names():
-            if (await self._ledger.run(operations.watch(model))).ring:
+            await self._look_after(model)
+
+    async def _look_after(self, model: str) -> None:
+        for _ in range(_MAX_LOOKS):
+            seen = await self._ledger.run(operations.watch(model))
+            if seen.ring:
                 self._bell.ring(model)
+            if seen.expired < _ENDED_AT_ONCE:
+                return

@@ -1,0 +1,56 @@
+"""The watchdog over a real ledger: one round ends everything that is overdue."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from api.services import Services
+from tasks.ledger import Admission, Lane, Ledger, NewUnit, Options, State, Submission, operations
+from tasks.ledger.ids import new_task_id
+from tests.harness import wait_until
+from tests.integration.api.served import MODEL
+from worker_config.settings import load_settings
+
+OVERDUE = 200
+"""Several times what one WATCH ends."""
+
+
+@pytest.fixture
+def ledger(redis_url: str) -> Iterator[Ledger]:
+    opened = Ledger.connect(redis_url)
+    yield opened
+    opened.close()
+
+
+def overdue_task(ledger: Ledger) -> str:
+    submission = Submission(
+        task_id=new_task_id(),
+        model=MODEL,
+        lane=Lane.ONLINE,
+        owner="me",
+        units=[NewUnit(items=1, cost=1, payload=b'["a"]')],
+        options=Options(),
+        ttl_ms=60_000,
+        admission=Admission(max_backlog_s=1000),
+        deadline_in_ms=1,
+    )
+    return ledger.run(operations.submit(submission)).task_id
+
+
+def now_ms(connection: redis.Redis) -> int:
+    seconds, microseconds = connection.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: redis.Redis, ledger: Ledger) -> None:
+    ids = [overdue_task(ledger) for _ in range(OVERDUE)]
+    submitted_ms = now_ms(redis_client)
+    wait_until(lambda: now_ms(redis_client) > submitted_ms + 1)
+    services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
+
+    await services.watchdog.look()
+    await services.stop([])
+
+    states = [task.state for task in ledger.run(operations.read_tasks(ids)) if task]
+    assert states == [State.EXPIRED] * OVERDUE
