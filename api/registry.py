@@ -5,17 +5,16 @@ from collections.abc import Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
 from tasks.ledger import Admission, Lane, ModelEntry, ModelOverview
+from tasks.ledger.operations import MAX_RETRY_AFTER_S
 from worker_config.settings import Settings
 
-MAX_RETRY_AFTER_S = 120
-"""Above this openai-python gives up at once instead of waiting."""
-DEFAULT_RATE = 4000.0
-"""Estimated tokens per second, while no worker has ever reported a speed."""
+_DEFAULT_RATE = Admission(max_backlog_s=0).default_rate
+"""What SUBMIT assumes while no worker has ever reported a speed."""
 UNKNOWN_MODEL_DIMENSION = 1024
-"""Assumed likewise, to reserve room for its vectors."""
+"""Assumed of a model that no worker has loaded yet, to reserve room for its vectors."""
 _FLOAT32_BYTES, _ITEM_BYTES = 4, 64
 UNKNOWN_MODEL_MAX_TOKENS = 512
-"""Assumed of a model that no worker has loaded yet; it only prices items."""
+"""Assumed likewise; it only prices items."""
 
 
 class Registry:
@@ -81,7 +80,6 @@ class Registry:
         dimension = dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
         return Admission(
             max_backlog_s=s.max_backlog_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
-            default_rate=DEFAULT_RATE,
             max_backlog_bytes=s.max_backlog_bytes,
             max_memory_percent=s.max_redis_memory_percent,
             vector_bytes=_FLOAT32_BYTES * dimension + _ITEM_BYTES,
@@ -95,4 +93,4 @@ class Registry:
 
     def _rate(self, model: str) -> float:
         overview = self.overviews.get(model)
-        return (overview.rate if overview else None) or DEFAULT_RATE
+        return (overview.rate if overview else None) or _DEFAULT_RATE
