@@ -70,20 +70,23 @@ class Drain:
         self._send_bell = send_bell
         self._stop = stop
         self._numbers = itertools.count()
+        self._unsent = False
         # The start time makes tokens unique over the restarts of a child under the same parent.
         self._incarnation = f"{time.time_ns():x}"
 
     def run_slice(self) -> None:
         """One slice. Never raises when Redis is away: the watchdog rings again when it is back.
 
-        Where the bell for the next slice cannot be sent (a full Redis refuses it), that slice follows at once.
+        Where a bell of this slice could not be sent (a full Redis refuses it), the next slice follows at once.
         """
         try:
             self._wakeup.open()
             while True:
+                self._unsent = False
                 worked = self._run(time.monotonic() + self._limits.slice_s)
                 left = operations.leave(self._model, self._worker, warm=worked and not self._stop())
-                if not self._ledger.run(left) or self._send_bell() or self._stop():
+                self._ring(self._ledger.run(left))
+                if not self._unsent or self._stop():
                     return
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
@@ -128,5 +131,5 @@ class Drain:
         return claim
 
     def _ring(self, won: bool) -> None:
-        if won:
-            self._send_bell()
+        if won and not self._send_bell():
+            self._unsent = True  # the ledger believes in this bell, so nobody else sends one for a while

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from tasks.errors import RedisUnavailable
-from tasks.ledger import Ledger, WorkerEntry, operations
+from tasks.ledger import Ledger, operations
 from tasks.progress import Progress
 from tasks.run_files import ALIVE_MAX_AGE_S
 
@@ -24,10 +24,10 @@ class Heartbeat(threading.Thread):
     Args:
         ledger: an executor; its connection pool is shared with the main thread.
         model: the queue.
-        describe: what the worker says of itself now.
+        worker: its id.
+        say: the operation of one beat, with what the worker says of itself now.
         progress: what the main thread holds and whether it moves.
         every_s: seconds between beats; a worker counts as live for three of them.
-        ttl_s: see `Settings.heartbeat_ttl_s`.
         lease_s: how long a renewed lease lasts.
         send_bell: sends one bell message.
         parent_hangs: whether the parent's loop stands still; it is killed then, and this process with it.
@@ -37,11 +37,11 @@ class Heartbeat(threading.Thread):
         self,
         ledger: Ledger,
         model: str,
-        describe: Callable[[], WorkerEntry],
+        worker: str,
+        say: Callable[[], operations.Operation[None]],
         progress: Progress,
         *,
         every_s: float,
-        ttl_s: float,
         lease_s: float,
         send_bell: Callable[[], bool],
         parent_hangs: Callable[[], bool],
@@ -49,10 +49,10 @@ class Heartbeat(threading.Thread):
         super().__init__(name="heartbeat", daemon=True)
         self._ledger = ledger
         self._model = model
-        self._describe = describe
+        self._worker = worker
+        self._say = say
         self._progress = progress
         self._every_s = every_s
-        self._ttl_ms = int(ttl_s * 1000)
         self._lease_ms = int(lease_s * 1000)
         self._send_bell = send_bell
         self._parent_hangs = parent_hangs
@@ -87,7 +87,7 @@ class Heartbeat(threading.Thread):
         Raises:
             RedisUnavailable: no answer.
         """
-        self._ledger.run(operations.beat(self._model, self._describe(), self._ttl_ms))
+        self._ledger.run(self._say())
         for token in self._progress.to_renew():
             self._ledger.run(operations.renew(self._model, token, self._lease_ms))
         if self._ledger.run(operations.watch(self._model)).ring:
@@ -101,6 +101,6 @@ class Heartbeat(threading.Thread):
             _log.info("Redis is away; this worker's entry runs out by itself")
             return
         try:
-            self._ledger.run(operations.retire(self._model, self._describe().id))
+            self._ledger.run(operations.retire(self._model, self._worker))
         except RedisUnavailable:
             _log.info("Redis is away; this worker's entry runs out by itself")

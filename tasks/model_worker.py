@@ -14,11 +14,14 @@ from tasks.drain import Drain, DrainLimits
 from tasks.durability import warn_about_durability
 from tasks.errors import RedisUnavailable
 from tasks.heartbeat import Heartbeat
-from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
+from tasks.ledger import Ledger, ModelEntry, ModelOverview, WorkerEntry, operations
 from tasks.model.encoder import Encoder
+from tasks.model.encoding import encode
+from tasks.model.errors import ModelLoadError
 from tasks.model.load import load
 from tasks.model.rate import measure_rate
 from tasks.model.self_test import self_test
+from tasks.model.types import TextItem
 from tasks.progress import Progress
 from tasks.rate import Rate
 from tasks.run_files import RunFiles
@@ -29,6 +32,8 @@ from worker_config.settings import Settings
 _log = logging.getLogger(__name__)
 
 REDIS_RETRY_S = 1.0
+LEASE_PER_PASS = 4
+"""Leases are renewed when a pass has ended, so one must last for several, on a machine that may slow down."""
 
 
 class ModelWorker:
@@ -52,9 +57,10 @@ class ModelWorker:
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
         self._rate = Rate(measure_rate(encoder, max_padded_tokens=settings.max_padded_tokens))
+        self._lease_s = self._long_enough(settings.lease_s)
         self._progress = Progress()
         self._stop = stop
-        limits = WorkLimits(settings.max_padded_tokens, settings.claim_s, commit_patience_s=settings.lease_s)
+        limits = WorkLimits(settings.max_padded_tokens, settings.claim_s, commit_patience_s=self._lease_s)
         self._work = Work(
             self._ledger, self._queue, encoder, limits, rate=self._rate, progress=self._progress, stop=stop
         )
@@ -63,7 +69,7 @@ class ModelWorker:
             self._ledger,
             self._queue,
             worker_id,
-            DrainLimits(settings.slice_s, settings.lease_s, settings.claim_s),
+            DrainLimits(settings.slice_s, self._lease_s, settings.claim_s),
             wakeup=self._wakeup,
             work=self._work,
             rate=self._rate,
@@ -134,18 +140,29 @@ class ModelWorker:
         return Heartbeat(
             self._ledger,
             self._queue,
-            self._describe,
+            self._id,
+            self._say,
             self._progress,
             every_s=self._settings.heartbeat_s,
-            ttl_s=self._settings.heartbeat_ttl_s,
-            lease_s=self._settings.lease_s,
+            lease_s=self._lease_s,
             send_bell=send_bell,
             parent_hangs=self._files.hang_watch(),
         )
 
     def _register(self) -> None:
         self._ledger.run(operations.check_schema())
-        info = self._encoder.info
+        known = self._ledger.run(operations.overview(self._queue))[self._queue]
+        self._entry = self._entry_after(known)
+        self._ledger.run(operations.register(self._queue, self._entry))
+        self._ledger.run(operations.abandon(self._queue, self._id))
+
+    def _entry_after(self, known: ModelOverview) -> ModelEntry:
+        """This model's entry: the known one when it says the same, so that `created_at` stays.
+
+        Raises:
+            ModelLoadError: live workers serve another model under this name; vectors of both would be mixed.
+        """
+        info, before = self._encoder.info, known.entry
         entry = ModelEntry(
             id=self._queue,
             model=info.model,
@@ -158,11 +175,33 @@ class ModelWorker:
             precision=info.precision,
             created_at=int(time.time()),
         )
-        known = self._ledger.run(operations.overview(self._queue))[self._queue].entry
-        if known is not None and dataclasses.replace(entry, created_at=known.created_at) == known:
-            entry = known
-        self._ledger.run(operations.register(self._queue, entry))
-        self._ledger.run(operations.abandon(self._queue, self._id))
+        if before is None:
+            return entry
+        if dataclasses.replace(entry, created_at=before.created_at) == before:
+            return before
+        same = (before.model, before.revision, before.dimension) == (entry.model, entry.revision, entry.dimension)
+        if known.workers and not same:
+            raise ModelLoadError(
+                f"Live workers serve {before.model} revision {before.revision} as {self._queue}, and this one has "
+                f"{entry.model} revision {entry.revision}. Stop them first, or set another EMBEDQ_SERVED_NAME."
+            )
+        return entry
+
+    def _long_enough(self, lease_s: float) -> float:
+        """A lease that outlasts the slowest single pass: otherwise a long text on a slow machine would look dead."""
+        longest = "word " * self._encoder.info.max_tokens
+        started = time.monotonic()
+        encode(self._encoder, [TextItem(longest)], max_padded_tokens=self._settings.max_padded_tokens)
+        needed_s = LEASE_PER_PASS * (time.monotonic() - started)
+        if needed_s > lease_s:
+            _log.warning(
+                "one text of full length takes %.1f s: the lease is %.0f s", needed_s / LEASE_PER_PASS, needed_s
+            )
+        return max(lease_s, needed_s)
+
+    def _say(self) -> operations.Operation[None]:
+        ttl_ms = int(self._settings.heartbeat_ttl_s * 1000)
+        return operations.beat(self._queue, self._describe(), ttl_ms, self._entry)
 
     def _describe(self) -> WorkerEntry:
         totals = self._work.totals

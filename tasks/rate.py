@@ -4,17 +4,21 @@ _WEIGHT = 0.2
 
 
 class Rate:
-    """A moving average over claims that filled the machine.
+    """A moving average over claims that kept the machine busy.
 
-    A lone query says nothing about what the machine can do: its claim is mostly overhead, so small claims are ignored.
+    A lone query says nothing about what the machine can do: its claim is mostly overhead, so claims that are small both
+    in cost and in time are ignored. One that is small and took long is not: the rate was too high.
     """
 
     def __init__(self, tokens_per_s: float) -> None:
         self.tokens_per_s = max(tokens_per_s, 1.0)
 
     def measured(self, cost: int, seconds: float, *, budget: int) -> None:
-        """A claim of `cost` estimated tokens took `seconds`; `budget` is what it could have held."""
-        if 2 * cost < budget or seconds <= 0:
+        """Texts of `cost` estimated tokens went through the model in `seconds`; `budget` is what a claim may hold.
+
+        Only texts that did: equal ones are encoded once and refused ones never, and neither makes a machine faster.
+        """
+        if cost <= 0 or seconds <= 0 or (2 * cost < budget and 2 * seconds < budget / self.tokens_per_s):
             return
         self.tokens_per_s += _WEIGHT * (cost / seconds - self.tokens_per_s)
         self.tokens_per_s = max(self.tokens_per_s, 1.0)

@@ -1,9 +1,12 @@
 """The files a worker leaves for probes: `ready` (a model is loaded), `alive` (the parent's loop turns), `failure`."""
 
+import errno
+import fcntl
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 import orjson
 
@@ -19,6 +22,21 @@ class RunFiles:
         self._ready = folder / "ready"
         self._alive = folder / "alive"
         self._failure = folder / "failure"
+        self._lock: IO[bytes] | None = None
+
+    def take(self) -> None:
+        """Makes the folder this process's own until it ends, and empties it.
+
+        Raises:
+            OSError: the folder cannot be made, or another worker uses it.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = (self._folder / "lock").open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, "another worker uses this folder; give each worker its own") from None
+        self.clear()
 
     def clear(self) -> None:
         """Makes the folder and removes what an earlier process left there."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, ItemError, Lane, Ledger, operations
+from tasks.ledger.units import cost
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken
@@ -76,7 +77,7 @@ class Work:
             claim_online: takes what the online lane has; called between the micro-batches of bulk work.
 
         Raises:
-            EncoderBroken: this process must be replaced. The claim has been given back.
+            EncoderBroken: this process must be replaced. The claim's items have become suspects.
         """
         self._progress.hold(claim.token)
         try:
@@ -84,7 +85,8 @@ class Work:
         except Stopping:
             self._give_back(claim)
         except EncoderBroken:
-            self._give_back(claim)
+            # A text may have broken the device, so the attempt counts; a device that is gone fails at the next load.
+            self._lose(claim)
             raise
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
             _log.error("claim of %d units failed with %s", len(claim.units), type(error).__name__)
@@ -111,10 +113,18 @@ class Work:
             finished=self._progress.step,
         )
         elapsed = time.monotonic() - started - (look.spent_s if look else 0.0)
-        cost = sum(unit.cost for unit in claim.units)
-        self._rate.measured(cost, elapsed, budget=self._rate.budget(self._limits.claim_s))
+        self._rate.measured(self._encoded_cost(items, vectors), elapsed, budget=self._rate.budget(self._limits.claim_s))
         self._commit(claim, _finished(claim.units, vectors), stats)
         self._count(stats, len(items))
+
+    def _encoded_cost(self, items: Sequence[TextItem], vectors: Sequence[ItemVector]) -> int:
+        went_through = {
+            (item.options.prompt_name, item.text)
+            for item, vector in zip(items, vectors, strict=True)
+            if vector.error is None
+        }
+        max_tokens = self._encoder.info.max_tokens
+        return sum(cost(len(text.encode()), max_tokens) for _, text in went_through)
 
     def _commit(self, claim: Claim, finished: Sequence[Finished], stats: EncodeStats) -> None:
         operation = operations.commit(

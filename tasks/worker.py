@@ -76,6 +76,9 @@ class _Child:
         except EncoderBroken as error:
             _log.critical("the device is lost for this process (%s); a new one takes over", error)
             os._exit(BROKEN_EXIT_CODE)
+        except MemoryError:
+            # In Celery's hands it would end the whole worker. What was claimed comes back when its lease ends.
+            _log.error("a slice ran out of memory outside the model")
 
     def leave(self, **_: Any) -> None:
         """Signal handler of `worker_process_shutdown`."""
@@ -98,7 +101,11 @@ class _Child:
 def run(settings: Settings) -> int:
     """Runs a worker until it is told to stop; its exit code."""
     files = RunFiles(settings.run_dir)
-    files.clear()
+    try:
+        files.take()
+    except OSError as error:
+        sys.stderr.write(f"embedq worker: EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}\n")
+        return CONFIGURATION_EXIT_CODE
     stop = StopFlag()
     app = make_celery(settings, models=(settings.served_model_name,))
     child = _Child(settings, app, stop)

@@ -294,9 +294,10 @@ def register(model: str, entry: ModelEntry) -> Operation[None]:
     return Operation("register", model, (entry.to_json(),), lambda _: None)
 
 
-def beat(model: str, worker: WorkerEntry, ttl_ms: int) -> Operation[None]:
-    """A worker with a loaded model says that it lives, for `ttl_ms`."""
-    return Operation("beat", model, (worker.id, ttl_ms, worker.rate, worker.to_json()), lambda _: None)
+def beat(model: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None = None) -> Operation[None]:
+    """A worker with a loaded model says that it lives, for `ttl_ms`, and what it serves."""
+    arguments = (worker.id, ttl_ms, worker.rate, worker.to_json(), entry.to_json() if entry else b"")
+    return Operation("beat", model, arguments, lambda _: None)
 
 
 def retire(model: str, worker: str) -> Operation[None]:

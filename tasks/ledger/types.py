@@ -52,8 +52,11 @@ class Options:
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Self:
-        """Inverse of `to_text`."""
-        return cls(**orjson.loads(text)) if text else cls()
+        """Inverse of `to_text`; options of a newer version are ignored."""
+        if not text:
+            return cls()
+        names = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in orjson.loads(text).items() if name in names})
 
 
 @dataclass(frozen=True, slots=True)

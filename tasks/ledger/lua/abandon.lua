@@ -3,6 +3,7 @@
 local prefix = arg(1) .. '/'
 allowed_when_full()
 call('ZREM', LINGER, arg(1))
+call('HDEL', S, 'bell', 'rings')        -- rung for workers that were not there, and by now perhaps believed for half a minute
 local lost = 0
 for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do
   if string.sub(token, 1, #prefix) == prefix then

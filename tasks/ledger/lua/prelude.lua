@@ -133,7 +133,7 @@ local function end_task(id, state)      -- cancel, deadline; false when it is no
   if not f[1] or not OPEN[f[1]] then return false end
   leave_lane(id, f[2], f[3])
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
-    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9])})
+    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0)})
   return true
 end
 
@@ -146,15 +146,22 @@ local function settle(id, ok, failed, cost, tokens)
       'version', 'tokens', 'bytes', 'alias', 'reserve')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
       ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
-      bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13]), spent = 0}
+      bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), spent = 0, ended = 0}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
-  t.spent = t.spent + cost
+  t.spent, t.ended = t.spent + cost, t.ended + ok + failed
 end
 local function settled()
   for id, t in pairs(settling) do
     t.version = t.version + 1
+    if t.reserve > 0 then               -- what has its vector needs no more room than it has
+      local left = t.total - t.ok - t.failed
+      local reserve = math.floor(t.reserve * left / (left + t.ended))
+      call('DECRBY', RESERVED, int(t.reserve - reserve))
+      call('HSET', task_key(id), 'reserve', int(reserve))
+      t.reserve = reserve
+    end
     call('HSET', task_key(id), 'completed', int(t.ok), 'failed', int(t.failed), 'cost', int(t.cost),
       'tokens', int(t.tokens), 'version', int(t.version))
     if t.spent > 0 then call('HINCRBY', S, 'cost_' .. t.lane, int(0 - t.spent)) end

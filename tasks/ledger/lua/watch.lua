@@ -11,11 +11,13 @@ local info = call('INFO', 'memory')
 local used, limit = string.match(info, 'used_memory:(%d+)'), string.match(info, 'maxmemory:(%d+)')
 call('SET', MEMORY, used .. ' ' .. (limit or 0), 'PX', 60000)
 
+-- Every worker that holds a lease asks for more by itself: bells would only pile up behind long claims.
+local leases, workers = call('ZCARD', LEASES), call('ZCARD', WORKERS)
 local waiting, rung = ready(), 0
-if waiting > 0 then
+if waiting > 0 and (workers == 0 or leases < workers) then
   wake_lingerer()
   rung = ring()
 end
 settled()
 announce()
-return {rung, waiting, call('ZCARD', LEASES), expired}
+return {rung, waiting, leases, expired}

@@ -105,3 +105,28 @@ def test_data_of_another_version_is_refused(driver: Driver, redis_client: redis.
     with pytest.raises(SchemaMismatch, match="schema 99"):
         driver.run(operations.check_schema())
     assert redis_client.get("eq:schema") == b"99"
+
+
+def test_a_redis_that_lost_its_data_learns_the_model_from_a_beat(driver: Driver) -> None:
+    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=10_000, entry=ENTRY))
+    assert driver.run(operations.overview("m"))["m"].entry == ENTRY
+
+
+def test_watch_sends_no_bell_while_every_worker_has_a_claim(driver: Driver) -> None:
+    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=60_000))
+    driver.submit((1, 10), (1, 10))
+    held = driver.claim(max_units=1)
+    for _ in range(10):
+        driver.advance(1500)
+        driver.run(operations.renew("m", held.token, 60_000))
+        assert not driver.run(operations.watch("m")).ring
+    driver.run(operations.beat("m", worker("v", 100.0), ttl_ms=60_000))
+    assert driver.run(operations.watch("m")).ring
+
+
+def test_a_worker_that_joins_is_not_silenced_by_bells_from_before(driver: Driver) -> None:
+    driver.submit()
+    for _ in range(200):  # nobody answers, so the ledger believes each bell longer
+        driver.advance(1000)
+        driver.run(operations.watch("m"))
+    assert driver.run(operations.abandon("m", "w"))

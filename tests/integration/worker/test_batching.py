@@ -53,6 +53,16 @@ def test_equal_texts_of_a_claim_are_encoded_once(roles: Roles, client: LedgerCli
     assert client.counter("padded_tokens") - tokens == len(["[CLS]", "the", "very", "same", "text", "[SEP]"])
 
 
+def test_equal_texts_do_not_make_a_worker_look_fast(roles: Roles, client: LedgerClient) -> None:
+    roles.worker(fake_tokens_per_s=20_000, heartbeat_s=0.1)
+    for _ in range(3):
+        client.completed(client.submit(["one and the same " * 20] * 2000, unit_items=2000, unit_cost=10**9))
+    (worker,) = client.overview().workers
+    beaten = worker.items
+    wait_until(lambda: client.overview().workers[0].items >= beaten, message="a beat after the work")
+    assert client.overview().workers[0].rate < 100_000
+
+
 def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: LedgerClient) -> None:
     queries = 20
     # One long slice, so that the number of slices is not the machine's speed.

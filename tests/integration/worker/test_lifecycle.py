@@ -124,3 +124,30 @@ def test_waiting_for_redis_is_not_hanging(private_redis: RedisServer, private_ro
     with private_redis.client() as connection:
         client = LedgerClient(Ledger(connection))
         client.completed(client.submit(["after the outage"]))
+
+
+def test_two_workers_do_not_share_a_run_folder(roles: Roles) -> None:
+    first = roles.worker()
+    second = roles.worker(start=False, run_dir=first.run_dir)
+    second.launch()
+    assert second.wait() == CONFIGURATION_EXIT_CODE
+    assert f"EMBEDQ_RUN_DIR={first.run_dir}: another worker" in second.log()
+    assert _probe(first, "ready") == 0
+    assert first.stop() == 0
+
+
+def test_a_run_folder_that_cannot_be_made_stops_the_worker(roles: Roles) -> None:
+    worker = roles.worker(start=False, run_dir="/proc/nowhere/run")
+    worker.launch()
+    assert worker.wait() == CONFIGURATION_EXIT_CODE
+    assert "EMBEDQ_RUN_DIR=/proc/nowhere/run" in worker.log()
+    assert "Traceback" not in worker.log()
+
+
+def test_another_model_under_a_served_name_that_is_in_use_is_refused(roles: Roles, client: LedgerClient) -> None:
+    roles.worker(served_name="vectors", fake_dimension=384)
+    other = roles.worker(start=False, served_name="vectors", fake_dimension=256)
+    other.launch()
+    assert other.wait() == CONFIGURATION_EXIT_CODE
+    assert "EMBEDQ_SERVED_NAME" in other.log()
+    assert len(LedgerClient(client.ledger, "vectors").overview().workers) == 1

@@ -1,0 +1,25 @@
+"""What counts for the measured rate."""
+
+import pytest
+
+from tasks.rate import Rate
+
+
+def test_a_full_claim_moves_the_rate_towards_what_it_showed() -> None:
+    rate = Rate(1000)
+    rate.measured(500, 0.25, budget=250)
+    assert 1000 < rate.tokens_per_s < 2000
+
+
+@pytest.mark.parametrize(("cost", "seconds"), [(20, 0.01), (0, 1.0), (500, 0.0)])
+def test_a_lone_query_and_an_empty_claim_say_nothing(cost: int, seconds: float) -> None:
+    rate = Rate(1000)
+    rate.measured(cost, seconds, budget=250)
+    assert rate.tokens_per_s == 1000
+
+
+def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> None:
+    rate = Rate(1_000_000)
+    for _ in range(50):
+        rate.measured(2000, 1.0, budget=rate.budget(0.25))
+    assert rate.tokens_per_s < 10_000
