@@ -5,6 +5,7 @@
 
 from tasks.ledger.executor import AsyncLedger, Ledger
 from tasks.ledger.keys import ANONYMOUS, CHANGED_CHANNEL, SCHEMA_VERSION
+from tasks.ledger.models import ModelEntry, ModelOverview, WorkerEntry
 from tasks.ledger.types import (
     Admission,
     Alias,
@@ -15,8 +16,6 @@ from tasks.ledger.types import (
     Finished,
     ItemError,
     Lane,
-    ModelEntry,
-    ModelOverview,
     NewUnit,
     Options,
     Result,
@@ -25,7 +24,6 @@ from tasks.ledger.types import (
     SubmitReply,
     Task,
     Watched,
-    WorkerEntry,
 )
 
 __all__ = [

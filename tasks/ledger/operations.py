@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, StorageFull
 from tasks.ledger import results
 from tasks.ledger.keys import SCHEMA_VERSION
+from tasks.ledger.models import ModelEntry, ModelOverview, WorkerEntry
 from tasks.ledger.types import (
     CancelOutcome,
     Claim,
@@ -21,15 +22,12 @@ from tasks.ledger.types import (
     CommitOutcome,
     Finished,
     Lane,
-    ModelEntry,
-    ModelOverview,
     Options,
     Result,
     Submission,
     SubmitReply,
     Task,
     Watched,
-    WorkerEntry,
 )
 
 T = TypeVar("T")

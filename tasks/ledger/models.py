@@ -1,0 +1,97 @@
+"""What the ledger knows of models and of the workers that serve them. All frozen."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import orjson
+
+from tasks.ledger.types import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model as its worker described it. Outlives the workers."""
+
+    id: str
+    """The name under which it is served."""
+    model: str
+    """Hub id or folder name it was loaded from."""
+    revision: str
+    dimension: int
+    max_tokens: int
+    prompts: tuple[str, ...]
+    device: str
+    compute: str
+    precision: str
+    created_at: int
+    """Unix seconds at which it was first registered as it is."""
+
+    def to_json(self) -> bytes:
+        """As stored in Redis."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Inverse of `to_json`; fields of a newer version are ignored."""
+        raw = orjson.loads(data)
+        names = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{**{k: v for k, v in raw.items() if k in names}, "prompts": tuple(raw["prompts"])})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEntry:
+    """What one live worker says of itself with each beat."""
+
+    id: str
+    pid: int
+    host: str
+    started_at: float
+    """Unix seconds at which its model was ready."""
+    rate: float
+    """Estimated tokens per second."""
+    rss_bytes: int
+    forward_passes: int
+    items: int
+    tokens: int
+    padded_tokens: int
+
+    def to_json(self) -> bytes:
+        """As stored in Redis."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Inverse of `to_json`; fields of a newer version are ignored."""
+        raw = orjson.loads(data)
+        names = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{k: v for k, v in raw.items() if k in names})
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOverview:
+    """Everything the web tier needs to know about one model's queue.
+
+    Attributes:
+        queue: name of the queue, the served name.
+        entry: None when no worker has ever been ready.
+        workers: those that beat.
+        rate: estimated tokens per second, summed over live workers, or the last known; None when never known.
+        backlog_cost: estimated tokens queued or running, per lane.
+        backlog_tasks: open tasks, per lane.
+        counters: totals since the data began, by name (`rings`, `claims`, `committed_items`, `failed_items`,
+            `stale_units`, `forward_passes`, `padded_tokens`, `tokens`, `model_loads`, `lost_leases`).
+        memory_percent: Redis memory in use, of `maxmemory`; 0 when there is no limit.
+    """
+
+    queue: str
+    entry: ModelEntry | None
+    workers: Sequence[WorkerEntry]
+    rate: float | None
+    backlog_cost: Mapping[Lane, int]
+    backlog_tasks: Mapping[Lane, int]
+    backlog_bytes: int
+    leases: int
+    counters: Mapping[str, int]
+    memory_percent: int
