@@ -51,7 +51,17 @@ def _load_real(settings: Settings) -> Encoder:
     except ImportError as error:
         raise explain(error, settings.model) from error
     placement = choose(settings.device, settings.compute, settings.precision, machine)
-    return first_that_passes([partial(_load_way, settings, placement.device, way) for way in placement.ways])
+    encoder = first_that_passes([partial(_load_way, settings, placement.device, way) for way in placement.ways])
+    if encoder.info.compute == "openvino":
+        _leave_cores_to_openvino()
+    return encoder
+
+
+def _leave_cores_to_openvino() -> None:
+    import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
+
+    # What is left to torch takes microseconds; waking a second thread for it takes longer.
+    torch.set_num_threads(1)
 
 
 def _load_way(settings: Settings, device: str, way: Way) -> Encoder:
