@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tasks.model.errors import ModelLoadError
+from tasks.model.errors import WayUnusable
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """What a transformer over text may take, in the order of `_traceable`'s arguments."""
@@ -34,7 +34,7 @@ class CompiledTransformer:
         threads: at most so many; None: one for each core.
 
     Raises:
-        ModelLoadError: OpenVINO cannot convert or compile it.
+        WayUnusable: OpenVINO cannot convert or compile it.
     """
 
     def __init__(self, transformer: Any, names: Sequence[str], *, precision: str, threads: int | None) -> None:
@@ -44,7 +44,7 @@ class CompiledTransformer:
         except Exception as error:
             # OpenVINO raises anything here: unknown operations, shapes that do not fit, no memory.
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
-            raise ModelLoadError(f"OpenVINO cannot compile this model. Set EMBEDQ_COMPUTE=torch. ({reason})") from error
+            raise WayUnusable(f"OpenVINO cannot compile this model. Set EMBEDQ_COMPUTE=torch. ({reason})") from error
         # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
         self._inputs: tuple[str, ...] = tuple(port.any_name for port in model.inputs)
         self._output: str = transformer.module_output_name

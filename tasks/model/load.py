@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks.model.device import Way, choose
 from tasks.model.encoder import Encoder
-from tasks.model.errors import ModelLoadError
+from tasks.model.errors import ModelLoadError, WayUnusable
 from tasks.model.fake import FakeEncoder
 from tasks.model.locate import locate
 from tasks.model.machine import look
@@ -34,13 +34,14 @@ def first_that_passes(candidates: Sequence[Callable[[], Encoder]]) -> Encoder:
     """The first of the encoders that can be made and passes its self-test; each one that does not is a warning.
 
     Raises:
-        ModelLoadError: of the last candidate, when none serves.
+        WayUnusable: of the last candidate, when none serves.
+        ModelLoadError: of the first one that meets it: the model is at fault, and no other way would help.
     """
     *preferred, last = candidates
     for make in preferred:
         try:
             return _tested(make())
-        except ModelLoadError as error:
+        except WayUnusable as error:
             _log.warning("%s Falling back.", error)
     return _tested(last())
 

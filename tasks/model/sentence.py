@@ -33,7 +33,7 @@ class SentenceEncoder:
         threads: of OpenVINO; None: one for each core.
 
     Raises:
-        ModelLoadError: OpenVINO cannot compile it.
+        WayUnusable: OpenVINO cannot compile it.
     """
 
     def __init__(self, model: Any, *, name: str, revision: str, way: Way, threads: int | None = None) -> None:

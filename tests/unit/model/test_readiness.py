@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tasks.model.encoder import Encoder, TokenizedText
-from tasks.model.errors import ModelLoadError
+from tasks.model.errors import ModelLoadError, WayUnusable
 from tasks.model.fake import FakeEncoder
 from tasks.model.load import first_that_passes, load
 from tasks.model.rate import measure_rate
@@ -49,7 +49,7 @@ def test_the_self_test_refuses_other_vectors(drift: float, passes: bool) -> None
 
 
 def refuse_to_load() -> Encoder:
-    raise ModelLoadError("OpenVINO cannot compile this model.")
+    raise WayUnusable("OpenVINO cannot compile this model.")
 
 
 def drifting() -> Encoder:
@@ -88,6 +88,15 @@ def test_the_first_that_passes_serves(
 def test_without_any_the_last_reason_is_told(candidates: list[Callable[[], Encoder]], message: str) -> None:
     with pytest.raises(ModelLoadError, match=message):
         first_that_passes(candidates)
+
+
+def test_a_model_that_is_not_there_is_looked_for_once(caplog: pytest.LogCaptureFixture) -> None:
+    def missing() -> Encoder:
+        raise ModelLoadError("EMBEDQ_MODEL=x was not found.")
+
+    with pytest.raises(ModelLoadError, match="was not found"):
+        first_that_passes([missing, good])
+    assert caplog.messages == []
 
 
 def test_the_self_test_refuses_vectors_of_another_length() -> None:
