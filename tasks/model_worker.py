@@ -15,12 +15,12 @@ from tasks.durability import warn_about_durability
 from tasks.errors import RedisUnavailable
 from tasks.heartbeat import Heartbeat
 from tasks.ledger import Ledger, ModelEntry, ModelOverview, WorkerEntry, operations
+from tasks.model.budget import default_budget
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import ModelLoadError
 from tasks.model.load import load
 from tasks.model.rate import measure_rate
-from tasks.model.self_test import self_test
 from tasks.model.types import TextItem
 from tasks.progress import Progress
 from tasks.rate import Rate
@@ -56,11 +56,12 @@ class ModelWorker:
         self._started_at = time.time()
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
-        self._rate = Rate(measure_rate(encoder, max_padded_tokens=settings.max_padded_tokens))
+        self._budget = settings.max_padded_tokens or default_budget(encoder.info.device)
+        self._rate = Rate(measure_rate(encoder, max_padded_tokens=self._budget))
         self._lease_s = self._long_enough(settings.lease_s)
         self._progress = Progress()
         self._stop = stop
-        limits = WorkLimits(settings.max_padded_tokens, settings.claim_s, commit_patience_s=self._lease_s)
+        limits = WorkLimits(self._budget, settings.claim_s, commit_patience_s=self._lease_s)
         self._work = Work(
             self._ledger, self._queue, encoder, limits, rate=self._rate, progress=self._progress, stop=stop
         )
@@ -91,9 +92,7 @@ class ModelWorker:
             SchemaMismatch: the data in Redis is another version's.
         """
         RunFiles(settings.run_dir).clear_ready()
-        encoder = load(settings)
-        self_test(encoder)
-        worker = cls(settings, worker_id, encoder, stop=stop, send_bell=send_bell)
+        worker = cls(settings, worker_id, load(settings), stop=stop, send_bell=send_bell)
         worker.join()
         return worker
 
@@ -191,7 +190,7 @@ class ModelWorker:
         """A lease that outlasts the slowest single pass: otherwise a long text on a slow machine would look dead."""
         longest = "word " * self._encoder.info.max_tokens
         started = time.monotonic()
-        encode(self._encoder, [TextItem(longest)], max_padded_tokens=self._settings.max_padded_tokens)
+        encode(self._encoder, [TextItem(longest)], max_padded_tokens=self._budget)
         needed_s = LEASE_PER_PASS * (time.monotonic() - started)
         if needed_s > lease_s:
             _log.warning(

@@ -56,8 +56,8 @@ class Settings(BaseSettings):
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     threads: int | None = Field(default=None, ge=1, le=1024)
     trust_remote_code: bool = False
-    max_padded_tokens: int = Field(default=2048, ge=16, le=1_048_576)
-    """Padded tokens of one forward pass. Small on purpose: activations stay in the cache (docs/performance.md)."""
+    max_padded_tokens: int | None = Field(default=None, ge=16, le=1_048_576)
+    """Padded tokens of one forward pass; None: what suits the device (tasks/model/budget.py)."""
 
     # Who may call
     host: str = "127.0.0.1"

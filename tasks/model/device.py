@@ -1,4 +1,4 @@
-"""Which device, and which precision on it?"""
+"""Which device, and in which ways may it compute? Decided from the settings and from what this machine has."""
 
 from dataclasses import dataclass
 
@@ -6,39 +6,76 @@ from tasks.model.errors import ModelLoadError
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """A torch device name and the name of a torch dtype."""
+class Way:
+    """A library and a precision: `openvino` or `torch`, and the name of a torch dtype."""
 
-    device: str
+    compute: str
     precision: str
 
 
-def place(device: str, precision: str) -> Placement:
-    """The settings `EMBEDQ_DEVICE` and `EMBEDQ_PRECISION` with `auto` resolved on this machine.
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What there is to compute with.
+
+    Attributes:
+        cuda_devices: those that torch sees.
+        openvino: precisions that OpenVINO has on this CPU, fastest first; empty where it is not installed.
+    """
+
+    cuda_devices: int
+    openvino: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A torch device name, and the ways to try on it, in this order; the first that passes its self-test serves."""
+
+    device: str
+    ways: tuple[Way, ...]
+
+
+def choose(device: str, compute: str, precision: str, machine: Machine) -> Placement:
+    """The settings `EMBEDQ_DEVICE`, `EMBEDQ_COMPUTE` and `EMBEDQ_PRECISION` with `auto` resolved on this machine.
+
+    Several ways only where the settings leave the choice: what was asked for by name is served or refused.
 
     Raises:
-        ModelLoadError: the device is not there, or cannot compute in this precision.
+        ModelLoadError: the device is not there, or cannot compute in this way.
     """
-    import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
-
-    cuda_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return choose(device, precision, cuda_devices)
-
-
-def choose(device: str, precision: str, cuda_devices: int) -> Placement:
-    """The decision of `place`, given the number of CUDA devices."""
     if device == "auto":
-        device = "cuda" if cuda_devices else "cpu"
+        device = "cuda" if machine.cuda_devices and compute != "openvino" else "cpu"
     if device == "cpu":
-        if precision not in {"auto", "float32"}:
-            raise ModelLoadError(
-                f"EMBEDQ_PRECISION={precision} is not available with torch on the CPU. Set it to auto or float32."
-            )
-        return Placement("cpu", "float32")
+        return Placement("cpu", _cpu_ways(compute, precision, machine.openvino))
     index = int(device.partition(":")[2] or 0)
-    if index >= cuda_devices:
+    if index >= machine.cuda_devices:
         raise ModelLoadError(
-            f"EMBEDQ_DEVICE={device}: torch sees {cuda_devices} CUDA devices here. "
+            f"EMBEDQ_DEVICE={device}: torch sees {machine.cuda_devices} CUDA devices here. "
             "Set it to cpu or auto, or give this machine or container a GPU and a torch built for CUDA."
         )
-    return Placement(f"cuda:{index}", "float16" if precision == "auto" else precision)
+    if compute == "openvino":
+        raise ModelLoadError(
+            f"EMBEDQ_COMPUTE=openvino computes on the CPU, and EMBEDQ_DEVICE is {device}. "
+            "Set EMBEDQ_DEVICE=cpu, or EMBEDQ_COMPUTE=torch."
+        )
+    # bfloat16 by name only: torch's gave a cosine of 0.996 to float32, less than the self-test wants.
+    precisions = ("float16", "float32") if precision == "auto" else (precision,)
+    return Placement(f"cuda:{index}", tuple(Way("torch", name) for name in precisions))
+
+
+def _cpu_ways(compute: str, precision: str, openvino: tuple[str, ...]) -> tuple[Way, ...]:
+    if compute == "openvino" and not openvino:
+        raise ModelLoadError(
+            "EMBEDQ_COMPUTE=openvino: OpenVINO is not installed. Install the worker's packages "
+            "(pip install 'embedq[worker]'), or set it to auto or torch."
+        )
+    ways = [] if compute == "torch" else [Way("openvino", name) for name in openvino]
+    if compute != "openvino":
+        ways.append(Way("torch", "float32"))
+    wanted = tuple(way for way in ways if precision in {"auto", way.precision})
+    if not wanted:
+        possible = ", ".join(dict.fromkeys(way.precision for way in ways))
+        raise ModelLoadError(
+            f"EMBEDQ_PRECISION={precision} is not available with EMBEDQ_COMPUTE={compute} on this CPU (it has "
+            f"{possible}). Set it to auto or float32."
+        )
+    return wanted

@@ -1,13 +1,16 @@
 """Texts in, vectors out: the one function the worker calls."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
+
+import numpy as np
 
 from tasks.model import forward
 from tasks.model.batching import plan
 from tasks.model.encoder import Encoder, TokenizedText
-from tasks.model.finish import check_options, finish
-from tasks.model.types import EncodeStats, Float32Array, ItemFailure, ItemVector, TextItem
+from tasks.model.finish import NON_FINITE, check_options, finish
+from tasks.model.types import EncodeOptions, EncodeStats, ItemFailure, ItemVector, TextItem
 
 _Key: TypeAlias = tuple[str | None, str]
 """Prompt name and text: what the raw vector depends on."""
@@ -36,33 +39,32 @@ def encode(
     Raises:
         EncoderBroken: this process cannot encode any more; no item is to blame.
     """
-    refused = [check_options(item.options, encoder.info) for item in items]
-    usable = [item for item, failure in zip(items, refused, strict=True) if failure is None]
+    keys = [(item.options.prompt_name, item.text) for item in items]
+    bad_options = {options: check_options(options, encoder.info) for options in {item.options for item in items}}
+    usable = dict.fromkeys(key for key, item in zip(keys, items, strict=True) if bad_options[item.options] is None)
     tokenized = _tokenize(encoder, usable)
-    for index, item in enumerate(items):
-        refused[index] = refused[index] or _refusal(item, tokenized[_key(item)])
-    wanted = dict.fromkeys(_key(item) for item, failure in zip(items, refused, strict=True) if failure is None)
+    failures = [
+        bad_options[item.options] or _refusal(item.options, tokenized[key])
+        for key, item in zip(keys, items, strict=True)
+    ]
+    wanted = dict.fromkeys(key for key, failure in zip(keys, failures, strict=True) if failure is None)
     texts = {key: text for key in wanted if isinstance(text := tokenized[key], TokenizedText)}
-    rows, stats = _forward(encoder, texts, max_padded_tokens, between, finished)
-    outcomes = []
-    for item, failure in zip(items, refused, strict=True):
-        key = _key(item)
-        outcomes.append(_failed(failure) if failure else _outcome(item, texts[key], rows[key]))
-    return outcomes, stats
+    raw, stats = _forward(encoder, list(texts.values()), max_padded_tokens, between, finished)
+    rows = {key: row for row, key in enumerate(texts)}
+    jobs = [
+        _Job(item.options, failure, rows.get(key, -1)) for key, item, failure in zip(keys, items, failures, strict=True)
+    ]
+    return _outcomes(jobs, list(texts.values()), raw), stats
 
 
-def _key(item: TextItem) -> _Key:
-    return item.options.prompt_name, item.text
-
-
-def _tokenize(encoder: Encoder, items: Iterable[TextItem]) -> dict[_Key, TokenizedText | ItemFailure]:
-    by_prompt: dict[str | None, dict[str, None]] = {}
-    for item in items:
-        by_prompt.setdefault(item.options.prompt_name, {})[item.text] = None
+def _tokenize(encoder: Encoder, keys: Iterable[_Key]) -> dict[_Key, TokenizedText | ItemFailure]:
+    by_prompt: dict[str | None, list[str]] = {}
+    for prompt_name, text in keys:
+        by_prompt.setdefault(prompt_name, []).append(text)
     return {
         (prompt_name, text): result
         for prompt_name, texts in by_prompt.items()
-        for text, result in zip(texts, _tokenize_group(encoder, list(texts), prompt_name), strict=True)
+        for text, result in zip(texts, _tokenize_group(encoder, texts, prompt_name), strict=True)
     }
 
 
@@ -77,10 +79,10 @@ def _tokenize_group(
         return [result for text in texts for result in _tokenize_group(encoder, [text], prompt_name)]
 
 
-def _refusal(item: TextItem, text: TokenizedText | ItemFailure) -> ItemFailure | None:
+def _refusal(options: EncodeOptions, text: TokenizedText | ItemFailure) -> ItemFailure | None:
     if isinstance(text, ItemFailure):
         return text
-    if text.truncated and not item.options.truncate:
+    if text.truncated and not options.truncate:
         return ItemFailure(
             "input_too_long",
             f"This text has {text.full_length} tokens; the model takes at most {text.length}. "
@@ -91,30 +93,42 @@ def _refusal(item: TextItem, text: TokenizedText | ItemFailure) -> ItemFailure |
 
 def _forward(
     encoder: Encoder,
-    texts: dict[_Key, TokenizedText],
+    texts: Sequence[TokenizedText],
     max_padded_tokens: int,
     between: Callable[[], None],
     finished: Callable[[], None],
-) -> tuple[dict[_Key, Float32Array | ItemFailure], EncodeStats]:
-    keys, values = list(texts), list(texts.values())
+) -> tuple[forward.Raw, EncodeStats]:
     groups: dict[int | None, list[int]] = {}
-    for index, text in enumerate(values):
+    for index, text in enumerate(texts):
         groups.setdefault(text.prompt_length, []).append(index)
     batches = [
         [group[i] for i in batch]
         for group in groups.values()
-        for batch in plan([values[i].length for i in group], max_padded_tokens)
+        for batch in plan([texts[i].length for i in group], max_padded_tokens)
     ]
-    rows, stats = forward.run(encoder, values, batches, between=between, finished=finished)
-    return {keys[index]: row for index, row in rows.items()}, stats
+    return forward.run(encoder, texts, batches, between=between, finished=finished)
 
 
-def _outcome(item: TextItem, text: TokenizedText, row: Float32Array | ItemFailure) -> ItemVector:
-    vector = row if isinstance(row, ItemFailure) else finish(row, item.options)
-    if isinstance(vector, ItemFailure):
-        return _failed(vector)
-    return ItemVector(vector, text.length, text.truncated)
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What one item needs from the rows that were computed; `row` means something where there is no failure."""
+
+    options: EncodeOptions
+    failure: ItemFailure | None
+    row: int
 
 
-def _failed(failure: ItemFailure) -> ItemVector:
-    return ItemVector(vector=None, tokens=0, truncated=False, error=failure)
+def _outcomes(jobs: Sequence[_Job], texts: Sequence[TokenizedText], raw: forward.Raw) -> list[ItemVector]:
+    failures = dict.fromkeys(np.flatnonzero(~np.isfinite(raw.vectors).all(axis=1)).tolist(), NON_FINITE) | raw.failures
+    outcomes = [
+        ItemVector(vector=None, tokens=0, truncated=False, error=job.failure or failures.get(job.row)) for job in jobs
+    ]
+    by_options: dict[EncodeOptions, list[int]] = {}
+    for index, job in enumerate(jobs):
+        if outcomes[index].error is None:
+            by_options.setdefault(job.options, []).append(index)
+    for options, indexes in by_options.items():
+        rows = [jobs[index].row for index in indexes]
+        for index, row, vector in zip(indexes, rows, finish(raw.vectors[rows], options), strict=True):
+            outcomes[index] = ItemVector(vector, texts[row].length, texts[row].truncated)
+    return outcomes

@@ -5,6 +5,10 @@ class ModelLoadError(Exception):
     """The model cannot be served. The message names the setting and the fix; the worker exits with code 78."""
 
 
+class WayUnusable(ModelLoadError):
+    """One way of computing cannot serve this model; another one may."""
+
+
 class EncoderBroken(Exception):
     """The device is lost for this process (CUDA after an illegal access, say): every further pass would fail.
 

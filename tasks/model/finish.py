@@ -4,6 +4,9 @@ import numpy as np
 
 from tasks.model.types import EncodeOptions, Float32Array, ItemFailure, ModelInfo
 
+NON_FINITE = ItemFailure("non_finite_vector", "The model gave a vector with NaN or infinite components.")
+"""A vector like this is never a result, also when the component at fault would be cut off."""
+
 _SMALLEST_NORM = 1e-12
 """As in torch.nn.functional.normalize: a zero vector stays zero."""
 
@@ -22,17 +25,14 @@ def check_options(options: EncodeOptions, info: ModelInfo) -> ItemFailure | None
     return None
 
 
-def finish(raw: Float32Array, options: EncodeOptions) -> Float32Array | ItemFailure:
-    """The vector float32 [d] as requested: cut first, then scaled, in the library's order.
-
-    A non-finite component anywhere in the raw vector is a failure, never a result.
-    """
-    if not np.isfinite(raw).all():
-        return ItemFailure("non_finite_vector", "The model gave a vector with NaN or infinite components.")
-    # Copies: a view would keep the whole micro-batch alive.
-    vector = raw[: options.dimensions].copy()
-    if options.normalize:
-        # In float64, because squares of large float32 components overflow.
-        wide = vector.astype(np.float64)
-        vector = (wide / max(float(np.sqrt(wide @ wide)), _SMALLEST_NORM)).astype(np.float32)
-    return vector
+def finish(raw: Float32Array, options: EncodeOptions) -> Float32Array:
+    """Raw vectors [n, d] as requested, float32 [n, dimensions]: cut first, then scaled, in the library's order."""
+    # A copy: a view would keep the raw vectors alive.
+    vectors = raw[:, : options.dimensions].copy()
+    if not options.normalize:
+        return vectors
+    # In float64, because squares of large float32 components overflow.
+    wide = vectors.astype(np.float64)
+    norms = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    scaled: Float32Array = (wide / np.maximum(norms, _SMALLEST_NORM)[:, None]).astype(np.float32)
+    return scaled

@@ -2,6 +2,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from tasks.model.encoder import Encoder, TokenizedText
 from tasks.model.errors import EncoderBroken, is_out_of_memory
@@ -14,22 +17,35 @@ def nothing() -> None:
     """The hook that does nothing."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Raw:
+    """What came out of the model.
+
+    Attributes:
+        vectors: float32 [texts, dimension], row i of text i; zeros where there is none.
+        failures: why a text has no vector, by its index.
+    """
+
+    vectors: Float32Array
+    failures: dict[int, ItemFailure]
+
+
 def run(
     encoder: Encoder,
     texts: Sequence[TokenizedText],
-    batches: Sequence[Sequence[int]],
+    batches: Sequence[list[int]],
     *,
     between: Callable[[], None] = nothing,
     finished: Callable[[], None] = nothing,
-) -> tuple[dict[int, Float32Array | ItemFailure], EncodeStats]:
-    """The raw vector, or the failure, of every text that `batches` names by its index in `texts`.
+) -> tuple[Raw, EncodeStats]:
+    """The raw vector, or the failure, of every text; `batches` name them by their indexes.
 
     Whatever a hook raises goes through to the caller.
 
     Raises:
         EncoderBroken: as the encoder raised it.
     """
-    outcomes: dict[int, Float32Array | ItemFailure] = {}
+    raw = Raw(np.zeros((len(texts), encoder.info.dimension), dtype=np.float32), {})
     pending = list(reversed(batches))
     passes = padded = tokens = 0
     while pending:
@@ -41,14 +57,14 @@ def run(
         tokens += sum(texts[i].length for i in batch)
         result = _attempt(encoder, [texts[i] for i in batch])
         if not isinstance(result, ItemFailure):
-            outcomes.update(zip(batch, result, strict=True))
+            raw.vectors[batch] = result
         elif len(batch) == 1:
-            outcomes[batch[0]] = result
+            raw.failures[batch[0]] = result
         else:
             middle = len(batch) // 2
             pending += [batch[middle:], batch[:middle]]
         finished()
-    return outcomes, EncodeStats(passes, padded, tokens)
+    return raw, EncodeStats(passes, padded, tokens)
 
 
 def _attempt(encoder: Encoder, batch: Sequence[TokenizedText]) -> Float32Array | ItemFailure:

@@ -4,7 +4,7 @@ import numpy as np
 
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
-from tasks.model.errors import ModelLoadError
+from tasks.model.errors import WayUnusable
 from tasks.model.types import Float32Array, TextItem
 
 TEXTS = (
@@ -25,20 +25,20 @@ def self_test(encoder: Encoder) -> None:
     """Compares `encode` with the encoder's reference, which for a real model is the plain float32 library.
 
     Raises:
-        ModelLoadError: a vector is missing, has the wrong length, or is less alike than a cosine of 0.9999.
+        WayUnusable: a vector is missing, has the wrong length, or is less alike than a cosine of 0.9999.
     """
     outcomes, _ = encode(encoder, [TextItem(text) for text in TEXTS], max_padded_tokens=_MAX_PADDED_TOKENS)
     info = encoder.info
     setting = f"EMBEDQ_MODEL={info.model} with {info.compute} in {info.precision} on {info.device}"
     for outcome in outcomes:
         if outcome.error is not None:
-            raise ModelLoadError(f"{setting} failed its self-test: {outcome.error.code}. {outcome.error.message}")
+            raise WayUnusable(f"{setting} failed its self-test: {outcome.error.code}. {outcome.error.message}")
     vectors = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
     if vectors.shape != encoder.reference.shape or vectors.shape[1] != info.dimension:
-        raise ModelLoadError(f"{setting} failed its self-test: vectors have {vectors.shape[1]} components.")
+        raise WayUnusable(f"{setting} failed its self-test: vectors have {vectors.shape[1]} components.")
     worst = worst_cosine(vectors, encoder.reference)
     if not worst >= MIN_COSINE:
-        raise ModelLoadError(
+        raise WayUnusable(
             f"{setting} failed its self-test: its vectors differ from the plain float32 model "
             f"(cosine {worst:.6f}, needed {MIN_COSINE}). Set EMBEDQ_COMPUTE=torch and EMBEDQ_PRECISION=float32."
         )

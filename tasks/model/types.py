@@ -74,7 +74,7 @@ class ModelInfo:
         max_tokens: longest input, prompt and special tokens included.
         prompts: names that `prompt_name` may take.
         device: `cpu`, `cuda:0`, …
-        compute: `torch` or `fake`.
+        compute: `openvino`, `torch` or `fake`.
         precision: `float32`, `float16` or `bfloat16`.
     """
 

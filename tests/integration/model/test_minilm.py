@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from tasks.model.budget import default_budget
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.locate import locate
@@ -36,7 +37,7 @@ WORDS = [
     "naïve",
     "🦆",
 ]
-MAX_PADDED_TOKENS = 2048
+MAX_PADDED_TOKENS = default_budget("cpu")
 
 
 @pytest.fixture(scope="session")
@@ -139,5 +140,6 @@ def test_equal_texts_take_one_row_of_the_pass(minilm: Encoder) -> None:
 def test_it_is_ready_to_serve(minilm: Encoder) -> None:
     self_test(minilm)
     assert measure_rate(minilm, max_padded_tokens=MAX_PADDED_TOKENS) > 0
+    assert minilm.info.compute == "openvino"
     assert minilm.info.model == DEFAULT_MODEL
     assert (minilm.info.dimension, minilm.info.max_tokens, len(minilm.info.revision)) == (384, 256, 12)

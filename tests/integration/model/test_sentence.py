@@ -12,6 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
+from tasks.model.device import Way
 from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model.load import load
@@ -43,7 +44,7 @@ def library(tiny_folders: Folders) -> SentenceTransformer:
 
 
 def encoder_of(model: SentenceTransformer, precision: str = "float32") -> SentenceEncoder:
-    return SentenceEncoder(model, name="tiny", revision="0", precision=precision)
+    return SentenceEncoder(model, name="tiny", revision="0", way=Way("torch", precision))
 
 
 def test_half_precision_still_gives_float32_vectors_near_the_reference(library: SentenceTransformer) -> None:

@@ -1,5 +1,6 @@
 """Every kind of model gives through our path what `SentenceTransformer.encode` gives."""
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,10 +8,15 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from tasks.model.compiled import CompiledTransformer
+from tasks.model.device import Way
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
+from tasks.model.errors import ModelLoadError
 from tasks.model.load import load
-from tasks.model.self_test import self_test, worst_cosine
+from tasks.model.self_test import worst_cosine
+from tasks.model.sentence import SentenceEncoder
+from tasks.model.tokenizing import Tokenizer
 from tasks.model.types import EncodeOptions, Float32Array, ItemVector, TextItem
 from tests.integration.model.tiny_model import MAX_TOKENS, TinyModel
 from worker_config.settings import load_settings
@@ -29,11 +35,13 @@ TEXTS = [
     "zz, yy!",
 ]
 
+COMPUTES = ["torch", "openvino"]
+
 Folders = Mapping[TinyModel, Path]
 
 
-def loaded(folder: Path) -> Encoder:
-    return load(load_settings(model=str(folder), compute="torch", device="cpu"))
+def loaded(folder: Path, compute: str = "torch") -> Encoder:
+    return load(load_settings(model=str(folder), compute=compute, precision="float32", device="cpu"))
 
 
 def ours(encoder: Encoder, **options: object) -> list[ItemVector]:
@@ -52,10 +60,11 @@ def library(folder: Path, **options: object) -> Float32Array:
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("compute", COMPUTES)
 @pytest.mark.parametrize("kind", TinyModel)
-def test_vectors_equal_the_library(kind: TinyModel, tiny_folders: Folders) -> None:
-    encoder = loaded(tiny_folders[kind])
-    self_test(encoder)
+def test_vectors_equal_the_library(kind: TinyModel, compute: str, tiny_folders: Folders) -> None:
+    encoder = loaded(tiny_folders[kind], compute)
+    assert encoder.info.compute == compute
     expected = library(tiny_folders[kind])
     assert worst_cosine(expected[:1], expected[1:2]) < 0.99  # a comparison that could not fail would prove nothing
     np.testing.assert_allclose(rows(ours(encoder, normalize=False)), expected, rtol=1e-4, atol=1e-5)
@@ -72,8 +81,11 @@ def test_cut_and_normalised_vectors_equal_the_library(kind: TinyModel, tiny_fold
 @pytest.mark.model
 @pytest.mark.parametrize("kind", [TinyModel.PROMPTED, TinyModel.INSTRUCTED])
 @pytest.mark.parametrize("prompt_name", ["query", "passage", None])
-def test_prompts_are_those_of_the_library(kind: TinyModel, prompt_name: str | None, tiny_folders: Folders) -> None:
-    encoder = loaded(tiny_folders[kind])
+@pytest.mark.parametrize("compute", COMPUTES)
+def test_prompts_are_those_of_the_library(
+    kind: TinyModel, prompt_name: str | None, compute: str, tiny_folders: Folders
+) -> None:
+    encoder = loaded(tiny_folders[kind], compute)
     expected = library(tiny_folders[kind], prompt_name=prompt_name)
     np.testing.assert_allclose(
         rows(ours(encoder, normalize=False, prompt_name=prompt_name)), expected, rtol=1e-4, atol=1e-5
@@ -113,3 +125,52 @@ def test_what_a_model_says_of_itself(tiny_folders: Folders) -> None:
     assert (info.model, info.compute, info.precision) == ("model", "torch", "float32")
     assert loaded(tiny_folders[TinyModel.PROMPTED]).info.prompts == ("query", "document", "passage")
     assert info.revision != loaded(tiny_folders[TinyModel.CLS]).info.revision
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("kind", "prompt_name"),
+    [
+        (TinyModel.CAUSAL, None),
+        (TinyModel.PROMPTED, None),
+        (TinyModel.PROMPTED, "query"),
+        (TinyModel.PROMPTED, "passage"),
+    ],
+)
+def test_tokens_are_those_of_the_library(kind: TinyModel, prompt_name: str | None, tiny_folders: Folders) -> None:
+    library = SentenceTransformer(str(tiny_folders[kind]), device="cpu")
+    expected = library.preprocess(TEXTS, prompt=library.prompts.get(prompt_name or library.default_prompt_name or ""))
+    tokenizer = Tokenizer(SentenceTransformer(str(tiny_folders[kind]), device="cpu"), marks_prompt=False)
+    padded = tokenizer.pad(tokenizer(TEXTS, prompt_name))
+    assert set(padded) == {"input_ids", "attention_mask", "token_type_ids"}
+    for name, values in padded.items():
+        np.testing.assert_array_equal(values, expected[name].numpy())
+
+
+@pytest.mark.model
+def test_a_compiled_model_has_no_weights_left(tiny_folders: Folders) -> None:
+    model = SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+    SentenceEncoder(model, name="tiny", revision="0", way=Way("openvino", "float32"))
+    assert {weight.device.type for weight in model[0].parameters()} == {"meta"}
+
+
+@pytest.mark.model
+def test_openvino_reports_to_nobody(tiny_folders: Folders) -> None:
+    loaded(tiny_folders[TinyModel.CLS], "openvino")
+    with pytest.raises(ImportError):
+        importlib.import_module("openvino_telemetry")
+
+
+@pytest.mark.model
+def test_a_compiled_model_refuses_inputs_it_does_not_know(tiny_folders: Folders) -> None:
+    model = SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+    with pytest.raises(ModelLoadError, match=r"Set EMBEDQ_COMPUTE=torch.*unknown inputs pixel_values"):
+        CompiledTransformer(model[0], ["input_ids", "pixel_values"], precision="float32", threads=1)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("kind", TinyModel)
+def test_the_default_serves_every_kind(kind: TinyModel, tiny_folders: Folders) -> None:
+    encoder = load(load_settings(model=str(tiny_folders[kind]), device="cpu"))
+    assert encoder.info.compute == "openvino"
+    assert worst_cosine(rows(ours(encoder)), library(tiny_folders[kind])) >= 0.999

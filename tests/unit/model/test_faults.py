@@ -9,7 +9,7 @@ from tasks.model.encoder import TokenizedText
 from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken, is_out_of_memory
 from tasks.model.fake import FakeEncoder
-from tasks.model.types import TextItem
+from tasks.model.types import EncodeOptions, TextItem
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 
 NEIGHBOURS = [f"neighbour {n}" for n in range(15)]
@@ -125,3 +125,10 @@ def test_a_text_that_breaks_the_tokenizer_fails_alone() -> None:
 @pytest.mark.parametrize("component", [float("nan"), float("inf"), float("-inf")])
 def test_a_vector_that_is_not_finite_is_an_error(component: float) -> None:
     assert codes(StubEncoder(row=[1, component, 0, 0]), ["a"]) == ["non_finite_vector"]
+
+
+def test_a_bad_component_counts_even_behind_the_cut() -> None:
+    encoder = StubEncoder(row=[1, 2, 3, float("nan")])
+    [outcome], _ = encode(encoder, [TextItem("a", EncodeOptions(dimensions=2))], max_padded_tokens=100)
+    assert outcome.error is not None
+    assert outcome.error.code == "non_finite_vector"

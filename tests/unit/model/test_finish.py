@@ -7,16 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tasks.model.finish import finish
-from tasks.model.types import EncodeOptions, Float32Array, ItemFailure
+from tasks.model.types import EncodeOptions, Float32Array
 
 RAW = np.array([3, 4, 12, 84], dtype=np.float32)
 
 
 def finished(raw: Float32Array, options: EncodeOptions) -> Float32Array:
-    vector = finish(raw, options)
-    assert not isinstance(vector, ItemFailure)
+    [vector] = finish(raw[None, :], options)
     assert vector.dtype == np.float32
-    return vector
+    return np.asarray(vector, dtype=np.float32)
 
 
 def test_default_is_unit_length() -> None:
@@ -36,16 +35,19 @@ def test_a_zero_vector_stays_zero() -> None:
     np.testing.assert_array_equal(finished(np.zeros(3, dtype=np.float32), EncodeOptions()), np.zeros(3))
 
 
-def test_the_result_does_not_keep_the_batch_alive() -> None:
-    batch = np.ones((100, 4), dtype=np.float32)
+def test_the_result_does_not_keep_the_raw_vectors_alive() -> None:
+    raw = np.ones((100, 4), dtype=np.float32)
     for options in (EncodeOptions(), EncodeOptions(normalize=False), EncodeOptions(normalize=False, dimensions=2)):
-        assert not np.shares_memory(finished(batch[0], options), batch)
+        assert not np.shares_memory(finish(raw, options), raw)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_bad_component_counts_even_behind_the_cut(bad: float) -> None:
-    failure = finish(np.array([1, 2, bad], dtype=np.float32), EncodeOptions(dimensions=2))
-    assert isinstance(failure, ItemFailure)
+def test_rows_do_not_mix() -> None:
+    vectors = finish(np.array([[3, 4, 9], [0, 0, 9], [0, 2, 9]], dtype=np.float32), EncodeOptions(dimensions=2))
+    np.testing.assert_allclose(vectors, np.array([[0.6, 0.8], [0, 0], [0, 1]]), rtol=1e-6)
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert finish(np.zeros((0, 4), dtype=np.float32), EncodeOptions(dimensions=2)).shape == (0, 2)
 
 
 @given(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.model.load import _explain
+from tasks.model.torch_model import explain
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from tasks.model.load import _explain
     ],
 )
 def test_every_failure_names_the_setting_and_a_fix(error: Exception, expected: str) -> None:
-    message = str(_explain(error, "some/model"))
+    message = str(explain(error, "some/model"))
     assert message.startswith("EMBEDQ_MODEL=some/model")
     assert "\n" not in message
     assert expected in message

@@ -1,14 +1,14 @@
 """What a worker does before it is ready: load, self-test, measure. Here with the fake and with stubs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
-from tasks.model.encoder import TokenizedText
-from tasks.model.errors import ModelLoadError
+from tasks.model.encoder import Encoder, TokenizedText
+from tasks.model.errors import ModelLoadError, WayUnusable
 from tasks.model.fake import FakeEncoder
-from tasks.model.load import load
+from tasks.model.load import first_that_passes, load
 from tasks.model.rate import measure_rate
 from tasks.model.self_test import TEXTS, self_test, worst_cosine
 from tasks.model.types import Float32Array
@@ -24,11 +24,6 @@ def test_the_fake_is_chosen_by_a_setting() -> None:
     assert encoder.info.compute == "fake"
     assert (encoder.info.model, encoder.info.dimension, encoder.info.max_tokens) == ("some/model", 12, 9)
     self_test(encoder)
-
-
-def test_openvino_is_refused_by_name() -> None:
-    with pytest.raises(ModelLoadError, match="EMBEDQ_COMPUTE=openvino is not available"):
-        load(load_settings(compute="openvino"))
 
 
 class DriftingEncoder(FakeEncoder):
@@ -51,6 +46,57 @@ def test_the_self_test_refuses_other_vectors(drift: float, passes: bool) -> None
         return
     with pytest.raises(ModelLoadError, match="EMBEDQ_MODEL=fake with fake in float32 on cpu failed its self-test"):
         self_test(encoder)
+
+
+def refuse_to_load() -> Encoder:
+    raise WayUnusable("OpenVINO cannot compile this model.")
+
+
+def drifting() -> Encoder:
+    encoder = DriftingEncoder("drifting")
+    encoder.drift = 0.1
+    return encoder
+
+
+def good() -> Encoder:
+    return FakeEncoder("good")
+
+
+@pytest.mark.parametrize(
+    ("candidates", "warnings"),
+    [
+        ([good, refuse_to_load], []),
+        ([refuse_to_load, good], ["OpenVINO cannot compile"]),
+        ([drifting, good], ["failed its self-test"]),
+        ([drifting, refuse_to_load, good], ["failed its self-test", "OpenVINO cannot compile"]),
+    ],
+)
+def test_the_first_that_passes_serves(
+    candidates: list[Callable[[], Encoder]], warnings: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert first_that_passes(candidates).info.model == "good"
+    assert len(caplog.messages) == len(warnings)
+    for message, expected in zip(caplog.messages, warnings, strict=True):
+        assert expected in message
+        assert message.endswith("Falling back.")
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [([drifting], "failed its self-test"), ([drifting, refuse_to_load], "OpenVINO cannot compile")],
+)
+def test_without_any_the_last_reason_is_told(candidates: list[Callable[[], Encoder]], message: str) -> None:
+    with pytest.raises(ModelLoadError, match=message):
+        first_that_passes(candidates)
+
+
+def test_a_model_that_is_not_there_is_looked_for_once(caplog: pytest.LogCaptureFixture) -> None:
+    def missing() -> Encoder:
+        raise ModelLoadError("EMBEDQ_MODEL=x was not found.")
+
+    with pytest.raises(ModelLoadError, match="was not found"):
+        first_that_passes([missing, good])
+    assert caplog.messages == []
 
 
 def test_the_self_test_refuses_vectors_of_another_length() -> None:

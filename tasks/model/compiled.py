@@ -1,0 +1,130 @@
+"""A transformer compiled by OpenVINO for this CPU, in the place of the torch module it was made from.
+
+Only the transformer: pooling and what follows see its token embeddings in float32 and stay the library's modules.
+"""
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tasks.model.errors import WayUnusable
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+"""What a transformer over text may take, in the order of `_traceable`'s arguments."""
+
+_HINTS = {"float32": "f32", "bfloat16": "bf16"}
+_EXAMPLE_TEXTS, _EXAMPLE_TOKENS = 2, 9
+
+
+def cpu_precisions() -> tuple[str, ...]:
+    """The precisions that OpenVINO computes in on this CPU, fastest first."""
+    capabilities = _openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return ("bfloat16", "float32") if "BF16" in capabilities else ("float32",)
+
+
+class CompiledTransformer:
+    """Does what the transformer module does to `features`, without its weights.
+
+    Args:
+        transformer: the library's module, float32 on the CPU. Not needed any more afterwards.
+        names: the inputs it gets, a selection of `INPUTS`.
+        precision: `float32` or `bfloat16`, of the arithmetic inside; what goes in and comes out does not change.
+        threads: at most so many; None: one for each core.
+
+    Raises:
+        WayUnusable: OpenVINO cannot convert or compile it.
+    """
+
+    def __init__(self, transformer: Any, names: Sequence[str], *, precision: str, threads: int | None) -> None:
+        try:
+            model = _convert(transformer, names)
+            self._request = _compile(model, precision, threads).create_infer_request()
+        except Exception as error:
+            # OpenVINO raises anything here: unknown operations, shapes that do not fit, no memory.
+            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+            raise WayUnusable(f"OpenVINO cannot compile this model. Set EMBEDQ_COMPUTE=torch. ({reason})") from error
+        # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
+        self._inputs: tuple[str, ...] = tuple(port.any_name for port in model.inputs)
+        self._output: str = transformer.module_output_name
+
+    def __call__(self, features: dict[str, Any]) -> dict[str, Any]:
+        """`features` with the transformer's output, valid until the next call: the memory belongs to OpenVINO."""
+        import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
+
+        arrays = {name: features[name].numpy() for name in self._inputs}
+        outputs = self._request.infer(arrays, share_inputs=True, share_outputs=True)
+        return {**features, self._output: torch.from_numpy(outputs[0])}
+
+
+def _openvino() -> Any:
+    # OpenVINO reports its use to Google Analytics when it is imported and when it converts, unless this package is
+    # missing. Nothing here talks to anyone, so to OpenVINO it is missing.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # None is how an import is refused
+    import openvino  # noqa: PLC0415 - the worker's parent imports this module, and a process that forks must not
+
+    return openvino
+
+
+def _convert(transformer: Any, names: Sequence[str]) -> Any:
+    import torch  # noqa: PLC0415 - see CompiledTransformer.__call__
+
+    unknown = set(names) - set(INPUTS)
+    if unknown:
+        raise ValueError(f"unknown inputs {', '.join(sorted(unknown))}")
+    example = dict.fromkeys(names, torch.ones((_EXAMPLE_TEXTS, _EXAMPLE_TOKENS), dtype=torch.int64))
+    if "attention_mask" in example:
+        # With padding: where nothing is masked, transformers leave the mask out, and the trace would too.
+        example["attention_mask"] = torch.ones_like(example["attention_mask"]).tril(_EXAMPLE_TOKENS - 3)
+    if transformer.tokenizer.padding_side == "left":
+        # In a causal model the first padding sees nothing; torch's fused attention makes that 0 and OpenVINO's NaN.
+        transformer.model.set_attn_implementation("eager")
+    with warnings.catch_warnings(), _quiet_transformers(), torch.inference_mode():
+        # Tracing warns about every Python value it freezes; whether that matters is what the self-test finds out.
+        warnings.simplefilter("ignore")
+        return _openvino().convert_model(_traceable(transformer), example_input=example)
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    # Tracing reads every attribute of the model, also those that warn when they are read.
+    from transformers.utils import logging  # noqa: PLC0415 - see CompiledTransformer.__call__
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _traceable(transformer: Any) -> Any:
+    import torch  # noqa: PLC0415 - see CompiledTransformer.__call__
+
+    class Traceable(torch.nn.Module):
+        """Tensors in, one tensor out: what can be traced."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.transformer = transformer
+
+        def forward(self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None) -> Any:
+            values = zip(INPUTS, (input_ids, attention_mask, token_type_ids), strict=True)
+            features = {name: value for name, value in values if value is not None}
+            return self.transformer(features)[transformer.module_output_name]
+
+    return Traceable().eval()
+
+
+def _compile(model: Any, precision: str, threads: int | None) -> Any:
+    options: dict[str, Any] = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": _HINTS[precision],
+        # A pinned thread waits for its own core while another one is idle: with two busy cores a query took 23 ms
+        # instead of 12.
+        "ENABLE_CPU_PINNING": False,
+    }
+    if threads is not None:
+        options["INFERENCE_NUM_THREADS"] = threads
+    return _openvino().Core().compile_model(model, "CPU", options)
