@@ -1,7 +1,6 @@
 """Reading a request body: bounded, JSON, and precise about what is wrong with it."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -12,6 +11,7 @@ from tasks.errors import BodyTooLarge, EmbedqError, InvalidJSON, InvalidType, In
 
 _SURROGATE_SEARCH_BYTES = 2**20
 """Above this a lone surrogate is reported by line and column only: finding its field holds the interpreter lock."""
+_NAME_CHARS = 64
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
@@ -90,21 +90,28 @@ def _surrogate_path(body: bytes) -> str | None:
         parsed = json.loads(body)  # unlike orjson it lets lone surrogates pass, so that they can be found
     except (ValueError, RecursionError):
         return None
-    return next((path for path, text in _strings(parsed, "") if not _encodable(text)), None)
+    return _first_broken(parsed)
 
 
-def _strings(value: object, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _strings(item, f"{path}[{index}]")
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            if not _encodable(name):
-                yield path, name
-                continue
-            yield from _strings(item, f"{path}.{name}" if path else name)
+def _first_broken(parsed: object) -> str | None:
+    # A stack of its own: a recursive generator would pay the whole depth again for every string.
+    waiting: list[tuple[object, str]] = [(parsed, "")]
+    while waiting:
+        value, path = waiting.pop()
+        if isinstance(value, str) and not _encodable(value):
+            return path or None
+        if isinstance(value, list):
+            waiting += [(item, _within(path, f"[{index}]")) for index, item in enumerate(value)][::-1]
+        elif isinstance(value, dict):
+            for name, item in reversed(value.items()):
+                part = f".{name[:_NAME_CHARS]}" if path else name[:_NAME_CHARS]
+                waiting.append((item, _within(path, part)) if _encodable(name) else (name, path))
+    return None
+
+
+def _within(path: str, part: str) -> str:
+    # Our own fields are two levels deep; further down, the place is known well enough by line and column.
+    return path + part if len(path) < _NAME_CHARS else path
 
 
 def _encodable(text: str) -> bool:

@@ -1,6 +1,8 @@
 """Reading and parsing request bodies."""
 
 import json
+import sys
+from types import FrameType
 
 import orjson
 import pytest
@@ -98,6 +100,37 @@ def test_a_lone_surrogate_is_found(value: object, param: str) -> None:
     with pytest.raises(InvalidUnicode) as caught:
         parse_object(json.dumps(value).encode())
     assert caught.value.param == param
+
+
+def test_where_a_lone_surrogate_is_is_said_in_few_words() -> None:
+    deep = b'{"input":' * 300 + b'"\\ud800"' + b"}" * 300
+    long = b'{"' + b"k" * 10_000 + b'": "\\ud800"}'
+
+    for body in (deep, long):
+        with pytest.raises(InvalidUnicode) as caught:
+            parse_object(body)
+        assert caught.value.param is not None
+        assert len(caught.value.param) < 100
+        assert len(caught.value.detail) < 200
+
+
+def test_looking_for_a_lone_surrogate_takes_few_steps_per_string_however_deep() -> None:
+    strings = 1000
+    body = b'{"input":' + b"[" * 500 + b'"",' * strings + b'"\\ud800"' + b"]" * 500 + b"}"
+    steps = 0
+
+    def count(_frame: FrameType, _event: str, _argument: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(count)
+    try:
+        with pytest.raises(InvalidUnicode):
+            parse_object(body)
+    finally:
+        sys.setprofile(None)
+
+    assert steps < 100 * strings
 
 
 def test_in_a_large_body_a_lone_surrogate_is_only_located() -> None:
