@@ -16,7 +16,8 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     """Stores the task, and rings if it falls to this caller.
 
     Raises:
-        BacklogFull, StorageFull, RedisUnavailable, IdempotencyConflict: nothing was stored.
+        BacklogFull, StorageFull, IdempotencyConflict: nothing was stored.
+        RedisUnavailable: nothing was stored, or only the reply was lost; a repetition is safe with the same alias.
     """
     size_bytes = sum(len(unit.payload) for unit in submission.units)
     timeout_s = CALL_TIMEOUT_S + size_bytes / _SLOWEST_BYTES_PER_S

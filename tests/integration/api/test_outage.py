@@ -79,6 +79,24 @@ def test_a_hung_redis_is_a_503_too(private_redis: RedisServer, client: httpx.Cli
     wait_until(lambda: submit(client).status_code == 202)
 
 
+def test_a_repetition_with_a_key_is_one_task_even_if_only_the_answer_was_lost(
+    private_redis: RedisServer, client: httpx.Client
+) -> None:
+    def keyed() -> httpx.Response:
+        return client.post("/v1/tasks", json={"input": "x"}, headers={"idempotency-key": "1"})
+
+    private_redis.send(signal.SIGSTOP)
+    try:
+        unanswered = keyed()  # what is in the socket by now Redis reads when it goes on
+    finally:
+        private_redis.send(signal.SIGCONT)
+    wait_until(lambda: keyed().status_code == 202)
+
+    assert unanswered.json()["error"]["code"] == "redis_unavailable"
+    with private_redis.client() as connection:
+        assert len(list(connection.scan_iter("eq:task:*"))) == 1
+
+
 def test_a_full_redis_refuses_tasks_and_running_work_still_commits(tmp_path: Path) -> None:
     server = RedisServer(tmp_path / "redis").start()
     try:
