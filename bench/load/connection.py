@@ -1,0 +1,71 @@
+"""One HTTP/1.1 connection that asks and waits, with as little work per answer as Python allows."""
+
+import asyncio
+import re
+from typing import cast
+
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
+_CHUNKED = re.compile(rb"(?i)\r\ntransfer-encoding: *chunked")
+_CLOSES = re.compile(rb"(?i)\r\nconnection: *close")
+_LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Broken(Exception):
+    """The connection ended before the answer did, or the answer is not HTTP."""
+
+
+class Connection(asyncio.Protocol):
+    """Sends a request, gives the status once the whole answer has arrived, and forgets its body."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[int] | None = None
+        self._received = bytearray()
+        self._size: int | None = None
+        self._status = 0
+        self.usable = True
+
+    def ask(self, request: bytes) -> "asyncio.Future[int]":
+        """The status of the answer; raises `Broken`."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self._received.clear()
+        self._size = None
+        if self._transport is None or not self.usable:
+            self._answer.set_exception(Broken())
+        else:
+            self._transport.write(request)
+        return self._answer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self.usable = False
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(Broken(str(exc or "closed")))
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        self._received += data
+        if self._size is None and not self._read_head():
+            return
+        # Negative: chunked, of unknown size.
+        whole = self._received.endswith(_LAST_CHUNK) if cast("int", self._size) < 0 else len(self._received) >= self._size
+        if whole and self._answer is not None and not self._answer.done():
+            self._answer.set_result(self._status)
+
+    def _read_head(self) -> bool:
+        end = self._received.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        head = bytes(self._received[:end])
+        self._status = int(head[9:12])
+        length = _LENGTH.search(head)
+        if length:
+            self._size = end + 4 + int(length[1])
+        else:
+            self._size = -1 if _CHUNKED.search(head) else end + 4
+        self.usable = not _CLOSES.search(head)
+        return True
