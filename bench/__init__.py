@@ -1,1 +1,1 @@
-"""Figures that anybody can make again: speed against the usual designs (`python -m bench`), quality (`bench.evaluate`)."""
+"""Figures that anybody can make again: speed beside other designs (`bench`), quality (`bench.evaluate`)."""

@@ -22,6 +22,7 @@ class Connection(asyncio.Protocol):
         self._answer: asyncio.Future[int] | None = None
         self._received = bytearray()
         self._size: int | None = None
+        self._chunked = False
         self._status = 0
         self.usable = True
 
@@ -49,23 +50,22 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         self._received += data
-        if self._size is None and not self._read_head():
+        if self._size is None:
+            self._size = self._read_head()
+        if self._size is None:
             return
-        # Negative: chunked, of unknown size.
-        whole = self._received.endswith(_LAST_CHUNK) if cast("int", self._size) < 0 else len(self._received) >= self._size
+        whole = self._received.endswith(_LAST_CHUNK) if self._chunked else len(self._received) >= self._size
         if whole and self._answer is not None and not self._answer.done():
             self._answer.set_result(self._status)
 
-    def _read_head(self) -> bool:
+    def _read_head(self) -> int | None:
+        """Bytes of the whole answer, at least; None while the head is not complete."""
         end = self._received.find(b"\r\n\r\n")
         if end < 0:
-            return False
+            return None
         head = bytes(self._received[:end])
         self._status = int(head[9:12])
-        length = _LENGTH.search(head)
-        if length:
-            self._size = end + 4 + int(length[1])
-        else:
-            self._size = -1 if _CHUNKED.search(head) else end + 4
+        self._chunked = _CHUNKED.search(head) is not None
         self.usable = not _CLOSES.search(head)
-        return True
+        length = _LENGTH.search(head)
+        return end + 4 + (int(length[1]) if length else 0)
