@@ -37,6 +37,12 @@ class Connection(asyncio.Protocol):
             self._transport.write(request)
         return self._answer
 
+    def close(self) -> None:
+        """Ends the connection."""
+        self.usable = False
+        if self._transport is not None:
+            self._transport.close()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)

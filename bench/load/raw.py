@@ -18,6 +18,8 @@ from bench.load.percentile import percentile
 from bench.load.plan import Load, LoadResult
 
 _CONNECT_TIMEOUT_S = 10.0
+_PAUSE_S = 0.1
+"""After a failure: a server that refuses or is gone must not make the generator burn the core that it needs."""
 
 
 class Generator:
@@ -46,6 +48,8 @@ class Generator:
         self._errors += len(late)
         for task in late:
             task.cancel()
+        for connection in self._idle:
+            connection.close()
         return self._result()
 
     async def _closed_loop(self) -> None:
@@ -64,15 +68,18 @@ class Generator:
             connection = await self._connection()
             status = await connection.ask(request)
         except (OSError, Broken, TimeoutError):
-            self._errors += 1
-            await asyncio.sleep(0.01)  # a server that is gone must not make this loop burn the core
+            await self._failed()
             return
         self._last_answer = time.perf_counter()
         self._idle.append(connection)
         if 200 <= status < 300:
             self._latencies_s.append(self._last_answer - due)
         else:
-            self._errors += 1
+            await self._failed()
+
+    async def _failed(self) -> None:
+        self._errors += 1
+        await asyncio.sleep(_PAUSE_S)
 
     async def _connection(self) -> Connection:
         while self._idle:

@@ -48,9 +48,15 @@ FIGURES = (
 
 
 def figures(keys: set[str]) -> list[Figure]:
-    """The figures with these keys, in order; those of the ledger, whose sizes are an option, come last."""
+    """The figures with these keys, in order; those of the ledger, whose sizes are an option, come last.
+
+    Raises:
+        KeyError: nobody has described one of them.
+    """
     known = [figure for figure in FIGURES if figure.key in keys]
     ledger = sorted((key for key in keys if key.startswith("ledger_")), key=_ledger_order)
+    if strange := keys.difference(ledger, (figure.key for figure in known)):
+        raise KeyError(f"not in the catalog: {', '.join(sorted(strange))}")
     return [*known, *(_of_ledger(key) for key in ledger)]
 
 
