@@ -29,7 +29,7 @@ def draw(results: Results, path: Path) -> None:
         import matplotlib as mpl  # noqa: PLC0415 - an extra: only who draws needs it
         from matplotlib.figure import Figure as Canvas  # noqa: PLC0415 - as above
     except ImportError:
-        raise NoPlotError("The plot needs matplotlib: pip install 'embedq[bench]'.") from None
+        raise NoPlotError("The plot needs matplotlib: pip install --editable '.[bench]'.") from None
     wanted = [figure for figure in FIGURES if figure.key in _PLOTTED and figure.key in results.keys()]  # noqa: SIM118 - no dict
     if not wanted:
         raise NoPlotError(f"These results hold none of {', '.join(_PLOTTED)}.")
@@ -51,7 +51,8 @@ def _bars(axes: "Axes", figure: Figure, results: Results) -> None:
     axes.bar_label(bars, [cell(spread).partition(" ")[0] for spread in spreads], padding=3)
     better = "more" if figure.more_is_better else "less"
     title = figure.title.replace(", ", "\n", 1)
-    axes.set_title(f"{title}\n{figure.unit}, {better} is better", fontsize=8)
+    unit = "per second" if figure.unit == "/s" else figure.unit
+    axes.set_title(f"{title}\n{unit}, {better} is better", fontsize=8)
     axes.margins(x=0.25)
     axes.set_xticks([])
     axes.spines[["top", "right", "bottom"]].set_visible(False)
