@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from bench.report.results import Results
 from bench.servers.model_settings import chosen
 from bench.servers.others import peer
 from bench.sizes import NORMAL, QUICK
-from bench.suite import SCENARIOS, SERVERS, Options, Suite
+from bench.suite import QUICK_SERVERS, SCENARIOS, SERVERS, Options, Suite
 from worker_config.settings import CONFIGURATION_EXIT_CODE, DEFAULT_MODEL, SettingsError, load_settings
 
 _RESULTS = CHECKOUT / "bench" / "results"
@@ -76,12 +77,24 @@ def _options(parsed: argparse.Namespace) -> Options:
     return Options(
         sizes=sizes,
         rounds=parsed.repeat or (1 if parsed.quick else 3),
-        servers=parsed.servers or ([] if parsed.url else list(SERVERS)),
+        servers=parsed.servers or _default_servers(parsed),
         scenarios=parsed.only or list(SCENARIOS),
         settings=settings,
         memory_settings=settings if parsed.memory_model == "real" else {**settings, "compute": "fake"},
         peer=peer(parsed.url, parsed.model) if parsed.url else None,
     )
+
+
+def _default_servers(parsed: argparse.Namespace) -> Sequence[str]:
+    if parsed.url:
+        return ()
+    return QUICK_SERVERS if parsed.quick else SERVERS
+
+
+def _http_url(text: str) -> str:
+    if not text.startswith("http://"):
+        raise argparse.ArgumentTypeError("an http:// URL such as http://127.0.0.1:8000/v1; TLS would be measured too")
+    return text
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,7 +106,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeat", type=int, metavar="N", help="rounds (default: 3; quick: 1)")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="SCENARIO", help=", ".join(SCENARIOS))
     parser.add_argument("--servers", nargs="+", choices=SERVERS, metavar="SERVER", help=", ".join(SERVERS))
-    parser.add_argument("--url", help="a running OpenAI-compatible server to measure, alone or beside --servers")
+    parser.add_argument(
+        "--url", type=_http_url, help="a running OpenAI-compatible server to measure, alone or beside --servers"
+    )
     parser.add_argument("--model", default=DEFAULT_MODEL, help="the name to send to --url (default: %(default)s)")
     parser.add_argument(
         "--memory-model", choices=("fake", "real"), default="fake", help="whose memory is watched (default: fake)"
@@ -105,4 +120,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
     sys.exit(main())

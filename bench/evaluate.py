@@ -6,6 +6,7 @@ Uses the server that `EMBEDQ_URL` names; without it starts the local stack with 
 import argparse
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,4 +89,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
     sys.exit(main())

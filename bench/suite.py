@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
+import redis
 
 from bench.load.run import LoadError
 from bench.load.wrk import WrkError
 from bench.report.results import Results
+from bench.report.table import REFERENCE
 from bench.scenarios import bulk, ledger, memory, passages, queries, submissions
 from bench.scenarios.observed import Observed
 from bench.scenarios.workload import Workload
@@ -27,6 +30,7 @@ from bench.servers.others import DESIGNS, baseline
 from bench.servers.product import product
 from bench.servers.server import BARE, PRODUCT, Server
 from bench.sizes import Sizes
+from tasks.errors import EmbedqError
 
 Scenario = Callable[[Workload, Sizes], Observed]
 
@@ -41,7 +45,8 @@ FOR_PRODUCT: Mapping[str, Scenario] = {"bulk": bulk.whole_task, "silence": queri
 ALONE = ("submit", "memory", "ledger")
 SCENARIOS = (*FOR_ALL, *FOR_PRODUCT, *ALONE)
 SERVERS = (BARE, PRODUCT, *DESIGNS)
-FAILURES = (AssertionError, LoadError, WrkError, httpx.HTTPError)
+QUICK_SERVERS = (BARE, PRODUCT, REFERENCE)
+FAILURES = (AssertionError, LoadError, WrkError, EmbedqError, httpx.HTTPError, psutil.Error, redis.RedisError)
 """What one measurement may die of without taking the others with it: a server that ended, an answer that never came."""
 
 
@@ -86,6 +91,8 @@ class Suite:
 
     def _round(self, title: str) -> None:
         for name in self._options.servers:
+            if not self._possible(name):
+                continue
             _say(f"{title}: {name}")
             with self._survived(name, "as a whole"):
                 self._bare() if name == BARE else self._server(name)
@@ -109,10 +116,13 @@ class Suite:
 
     def _scenarios(self, server: Server) -> None:
         workload = Workload(server, self._seeds)
-        possible = {**FOR_ALL, **(FOR_PRODUCT if server.is_product else {})}
-        for scenario, measure in possible.items():
-            if scenario in self._options.scenarios:
-                self._measure(server.name, scenario, partial(measure, workload))
+        for scenario, measure in self._possible(server.name).items():
+            self._measure(server.name, scenario, partial(measure, workload))
+
+    def _possible(self, name: str) -> dict[str, Scenario]:
+        """What was chosen of what this server can do. The bare encoder does all at once, as its ceiling."""
+        both = {**FOR_ALL, **(FOR_PRODUCT if name in {PRODUCT, BARE} else {})}
+        return {scenario: measure for scenario, measure in both.items() if scenario in self._options.scenarios}
 
     def _apart(self, scenario: str, measure: Callable[[Path, Sizes], Observed]) -> None:
         if scenario in self._options.scenarios and PRODUCT in self._options.servers:
