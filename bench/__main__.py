@@ -21,6 +21,7 @@ from worker_config.settings import CONFIGURATION_EXIT_CODE, DEFAULT_MODEL, Setti
 
 _RESULTS = CHECKOUT / "bench" / "results"
 _DOCUMENT = CHECKOUT / "docs" / "performance.md"
+_INTERRUPTED = 128 + signal.SIGINT
 _PLOT = CHECKOUT / "docs" / "performance.svg"
 
 
@@ -39,14 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Options, path: Path) -> int:
     results = Results(_header(options))
+    status = 0
     try:
         Suite(options, results).run()
     except KeyboardInterrupt:
         results.notes.append("stopped before the end")
+        status = _INTERRUPTED
     results.save(path)
     print(table.render(results))
     print(f"written to {path}", file=sys.stderr)
-    return 0
+    return status
 
 
 def _write_docs(results: Results) -> int:
@@ -60,12 +63,12 @@ def _header(options: Options) -> dict[str, Any]:
     limit = measure_limit(options.sizes.warm_s)
     generator = f"{generator_name()}, {limit.rate_per_s:,.0f} requests/s against a server that does nothing"
     changed = ", ".join(f"{name}={value}" for name, value in options.settings.items())
-    how = "quick, too short for figures that mean something" if options.sizes == QUICK else "normal"
+    how = "quick, too short for figures that mean something" if options.sizes.load_s < NORMAL.load_s else "normal"
     return {
         **machine.describe(),
         "load generator": generator,
         "settings": changed or "defaults",
-        "run": f"{how}, {options.rounds} rounds",
+        "run": f"{how}, rounds: {options.rounds}",
     }
 
 
