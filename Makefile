@@ -2,8 +2,10 @@
 PYTHON ?= python3
 # A package index with another build of torch, for example the CPU-only one; empty = what pip finds by itself.
 TORCH_INDEX ?=
-# More arguments for pytest: make test ARGS="tests/unit -x"
+# More arguments: make test ARGS="tests/unit -x", make bench ARGS=--quick
 ARGS ?=
+# The folder that make eval reads.
+DATA ?=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -12,7 +14,7 @@ PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.t
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo up smoke clean
+.PHONY: help install check test demo up bench eval smoke clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
@@ -43,6 +45,13 @@ demo: $(STAMP) ## local stack, this project's documentation embedded, two search
 
 up: $(STAMP) ## local stack in the foreground
 	@$(BIN)/embedq up
+
+bench: $(STAMP) ## speed of embedq, the usual designs and the bare encoder; ARGS=--quick for a short look
+	@$(BIN)/python -m bench $(ARGS)
+
+eval: $(STAMP) ## published quality tables through the service: make eval DATA=dir
+	@test -n "$(DATA)" || { echo 'Name the folder: make eval DATA=dir (docs/performance.md)' >&2; exit 1; }
+	@$(BIN)/python -m bench.evaluate $(DATA) $(ARGS)
 
 smoke: ## build the images, run docker-compose.yml for real, check its answers
 	@deploy/smoke

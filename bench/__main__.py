@@ -1,0 +1,127 @@
+"""`python -m bench`: the speed report. `make bench` runs it."""
+
+import argparse
+import dataclasses
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.load.limit import measure_limit
+from bench.load.run import CHECKOUT, generator_name
+from bench.report import document, machine, plot, table
+from bench.report.results import Results
+from bench.servers.model_settings import chosen
+from bench.servers.others import peer
+from bench.sizes import NORMAL, QUICK
+from bench.suite import QUICK_SERVERS, SCENARIOS, SERVERS, Options, Suite
+from worker_config.settings import CONFIGURATION_EXIT_CODE, DEFAULT_MODEL, SettingsError, load_settings
+
+_RESULTS = CHECKOUT / "bench" / "results"
+_DOCUMENT = CHECKOUT / "docs" / "performance.md"
+_INTERRUPTED = 128 + signal.SIGINT
+_PLOT = CHECKOUT / "docs" / "performance.svg"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints, or draws what was measured before; the exit code."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        if parsed.write_docs:
+            return _write_docs(Results.load(parsed.write_docs))
+        options = _options(parsed)
+    except (SettingsError, document.NoSectionError, plot.NoPlotError, OSError) as error:
+        print(error, file=sys.stderr)
+        return CONFIGURATION_EXIT_CODE
+    return _run(options, parsed.out or _RESULTS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json")
+
+
+def _run(options: Options, path: Path) -> int:
+    results = Results(_header(options))
+    status = 0
+    try:
+        Suite(options, results).run()
+    except KeyboardInterrupt:
+        results.notes.append("stopped before the end")
+        status = _INTERRUPTED
+    results.save(path)
+    print(table.render(results))
+    print(f"written to {path}", file=sys.stderr)
+    return status
+
+
+def _write_docs(results: Results) -> int:
+    document.write_section(_DOCUMENT, table.render(results))
+    plot.draw(results, _PLOT)
+    print(f"{_DOCUMENT} and {_PLOT} are new", file=sys.stderr)
+    return 0
+
+
+def _header(options: Options) -> dict[str, Any]:
+    limit = measure_limit(options.sizes.warm_s)
+    generator = f"{generator_name()}, {limit.rate_per_s:,.0f} requests/s against a server that does nothing"
+    changed = ", ".join(f"{name}={value}" for name, value in options.settings.items())
+    how = "quick, too short for figures that mean something" if options.sizes.load_s < NORMAL.load_s else "normal"
+    return {
+        **machine.describe(),
+        "load generator": generator,
+        "settings": changed or "defaults",
+        "run": f"{how}, rounds: {options.rounds}",
+    }
+
+
+def _options(parsed: argparse.Namespace) -> Options:
+    settings = chosen(load_settings())
+    sizes = QUICK if parsed.quick else NORMAL
+    if parsed.rows:
+        sizes = dataclasses.replace(sizes, ledger_rows=tuple(parsed.rows))
+    return Options(
+        sizes=sizes,
+        rounds=parsed.repeat or (1 if parsed.quick else 3),
+        servers=parsed.servers or _default_servers(parsed),
+        scenarios=parsed.only or list(SCENARIOS),
+        settings=settings,
+        memory_settings=settings if parsed.memory_model == "real" else {**settings, "compute": "fake"},
+        peer=peer(parsed.url, parsed.model) if parsed.url else None,
+    )
+
+
+def _default_servers(parsed: argparse.Namespace) -> Sequence[str]:
+    if parsed.url:
+        return ()
+    return QUICK_SERVERS if parsed.quick else SERVERS
+
+
+def _http_url(text: str) -> str:
+    if not text.startswith("http://"):
+        raise argparse.ArgumentTypeError("an http:// URL such as http://127.0.0.1:8000/v1; TLS would be measured too")
+    return text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measures embedq, the usual designs and the bare encoder in one run. Close everything else first.",
+    )
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that everything runs")
+    parser.add_argument("--repeat", type=int, metavar="N", help="rounds (default: 3; quick: 1)")
+    parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--servers", nargs="+", choices=SERVERS, metavar="SERVER", help=", ".join(SERVERS))
+    parser.add_argument(
+        "--url", type=_http_url, help="a running OpenAI-compatible server to measure, alone or beside --servers"
+    )
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="the name to send to --url (default: %(default)s)")
+    parser.add_argument(
+        "--memory-model", choices=("fake", "real"), default="fake", help="whose memory is watched (default: fake)"
+    )
+    parser.add_argument("--rows", nargs="+", type=int, metavar="N", help="sizes of the jobs for the ledger")
+    parser.add_argument("--out", type=Path, help="JSON file (default: in bench/results, named by the time)")
+    parser.add_argument("--write-docs", type=Path, metavar="RESULTS", help="fill docs/performance.md and its plot")
+    return parser
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the vectors are good for: data sets, metrics, and what others have published."""

@@ -1,0 +1,1 @@
+"""From measured values to what people read: a table, a JSON file, a page of the documentation, a plot."""

@@ -1,0 +1,71 @@
+"""Every figure there is: its key, its words, its unit, and which direction is better. In the order of the table."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table. `more_is_better` is None where a comparison says nothing."""
+
+    key: str
+    title: str
+    unit: str
+    more_is_better: bool | None = False
+
+
+_LEDGER = {
+    "submit_us": ("submit", "us per unit"),
+    "drain_us": ("drain", "us per unit"),
+    "queued_mib": ("Redis, all queued", "MiB"),
+    "done_mib": ("Redis, all done", "MiB"),
+}
+
+FIGURES = (
+    Figure("passages_per_s", "passages, 32 per request, 8 connections", "/s", more_is_better=True),
+    Figure("health_p99_ms", "health check meanwhile, p99", "ms"),
+    Figure("health_max_ms", "health check meanwhile, worst", "ms"),
+    Figure("bulk_texts_per_s", "passages as a bulk task", "/s", more_is_better=True),
+    Figure("queries_1_per_s", "queries, 1 connection", "/s", more_is_better=True),
+    Figure("queries_1_p50_ms", "queries, 1 connection, p50", "ms"),
+    Figure("queries_1_p99_ms", "queries, 1 connection, p99", "ms"),
+    Figure("queries_32_per_s", "queries, 32 connections", "/s", more_is_better=True),
+    Figure("queries_32_p50_ms", "queries, 32 connections, p50", "ms"),
+    Figure("queries_32_p99_ms", "queries, 32 connections, p99", "ms"),
+    Figure("queries_64_per_s", "queries, 64 connections", "/s", more_is_better=True),
+    Figure("queries_64_p50_ms", "queries, 64 connections, p50", "ms"),
+    Figure("queries_64_p99_ms", "queries, 64 connections, p99", "ms"),
+    Figure("silence_p50_ms", "first query after a silence, p50", "ms"),
+    Figure("under_bulk_p50_ms", "query at 10/s beside saturating passages, p50", "ms"),
+    Figure("under_bulk_p99_ms", "query at 10/s beside saturating passages, p99", "ms"),
+    Figure("submits_per_s", "tasks accepted, 64 connections, one API process", "/s", more_is_better=True),
+    Figure("submits_p99_ms", "tasks accepted, p99", "ms"),
+    Figure("api_rss_mb", "memory of the API process after all this", "MB", more_is_better=None),
+    Figure("worker_rss_mb", "memory of the worker after all this", "MB", more_is_better=None),
+    Figure("api_growth_percent", "growth of the API process over many texts", "%", more_is_better=None),
+    Figure("worker_growth_percent", "growth of the worker over many texts", "%", more_is_better=None),
+    Figure("start_s", "start to ready, whole stack", "s", more_is_better=None),
+)
+
+
+def figures(keys: set[str]) -> list[Figure]:
+    """The figures with these keys, in order; those of the ledger, whose sizes are an option, come last.
+
+    Raises:
+        KeyError: nobody has described one of them.
+    """
+    known = [figure for figure in FIGURES if figure.key in keys]
+    ledger = sorted((key for key in keys if key.startswith("ledger_")), key=_ledger_order)
+    if strange := keys.difference(ledger, (figure.key for figure in known)):
+        raise KeyError(f"not in the catalog: {', '.join(sorted(strange))}")
+    return [*known, *(_of_ledger(key) for key in ledger)]
+
+
+def _ledger_order(key: str) -> tuple[int, int]:
+    _, rows, name = key.split("_", 2)
+    return list(_LEDGER).index(name), int(rows)
+
+
+def _of_ledger(key: str) -> Figure:
+    _, rows, name = key.split("_", 2)
+    title, unit = _LEDGER[name]
+    return Figure(key, f"ledger, {int(rows):,} rows, fake encoder: {title}", unit, more_is_better=None)

@@ -1,0 +1,84 @@
+"""What the ledger costs by itself: growing jobs through the fake encoder, with texts and vectors of no weight."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import redis
+
+from bench.scenarios.observed import Observed
+from bench.servers.parts import api_alone
+from bench.servers.server import Server
+from bench.sizes import Sizes
+from tasks.ledger import Ledger, operations
+from tests.harness import RedisServer, Roles
+
+UNIT_ITEMS = 64
+_ROWS_PER_TASK = 30 * UNIT_ITEMS
+_POLL_S = 0.01
+_DRAIN_TIMEOUT_S = 600.0
+_MIB = 2**20
+
+
+def growing_jobs(folder: Path, sizes: Sizes) -> Observed:
+    """For each size: microseconds per unit to submit and to drain, MiB in Redis when queued and when done."""
+    values: dict[str, float] = {}
+    for rows in sizes.ledger_rows:
+        values |= {f"ledger_{rows}_{name}": value for name, value in _job(folder / str(rows), rows).items()}
+    return Observed(values)
+
+
+def _job(folder: Path, rows: int) -> dict[str, float]:
+    units = sum(-(-len(task) // UNIT_ITEMS) for task in _tasks(rows))
+    with api_alone(folder) as (server, store, roles), store.client() as client:
+        empty = _used_mib(client)
+        began = time.perf_counter()
+        _submit(server, rows)
+        submitted_s = time.perf_counter() - began
+        queued = _used_mib(client)
+        drained_s = _drain(server, store, roles, rows)
+        return {
+            "submit_us": 1e6 * submitted_s / units,
+            "drain_us": 1e6 * drained_s / units,
+            "queued_mib": queued - empty,
+            "done_mib": _used_mib(client) - empty,
+        }
+
+
+def _tasks(rows: int) -> Iterator[range]:
+    for start in range(0, rows, _ROWS_PER_TASK):
+        yield range(start, min(rows, start + _ROWS_PER_TASK))
+
+
+def _submit(server: Server, rows: int) -> None:
+    with httpx.Client(timeout=60, trust_env=False) as client:
+        for task in _tasks(rows):
+            body = {"input": [f"row {number}" for number in task], "lane": "bulk"}
+            client.post(server.tasks_url, json=body).raise_for_status()
+
+
+def _drain(server: Server, store: RedisServer, roles: Roles, rows: int) -> float:
+    """Seconds from the first claim to the last commit, as seen every 10 ms."""
+    roles.worker(fake_dimension=8, start=False).launch()
+    ledger = Ledger.connect(store.url)
+    try:
+        began, end = time.perf_counter(), time.monotonic() + _DRAIN_TIMEOUT_S
+        while (done := _progress(ledger, server.model))[1] < rows:
+            assert time.monotonic() < end, f"{done[1]} of {rows} rows after {_DRAIN_TIMEOUT_S} s"
+            if not any(done):
+                began = time.perf_counter()
+            time.sleep(_POLL_S)
+        return time.perf_counter() - began
+    finally:
+        ledger.close()
+
+
+def _progress(ledger: Ledger, model: str) -> tuple[int, int]:
+    """Leases now, and items committed so far."""
+    queue = ledger.run(operations.overview(model))[model]
+    return queue.leases, queue.counters.get("committed_items", 0)
+
+
+def _used_mib(client: redis.Redis) -> float:
+    return float(client.info("memory")["used_memory"]) / _MIB

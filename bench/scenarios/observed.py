@@ -1,0 +1,25 @@
+"""What one scenario saw."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bench.load.plan import LoadResult
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Figures by key (see `bench.report.catalog`), and what a reader must know about them."""
+
+    values: Mapping[str, float]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+def of_load(what: str, result: LoadResult, bodies: int, values: Mapping[str, float]) -> Observed:
+    """Figures of one load; failed and repeated requests become notes, and figures without an answer are left out."""
+    notes = []
+    if result.errors:
+        notes.append(f"{what}: {result.errors} of {result.errors + result.requests} requests failed")
+    if result.requests > bodies:
+        notes.append(f"{what}: only {bodies} different bodies for {result.requests} requests; repetitions are cheaper")
+    return Observed({key: value for key, value in values.items() if math.isfinite(value)}, notes)

@@ -1,0 +1,94 @@
+"""The bare encoder, no server: what the model can do on this machine.
+
+`python -m bench.servers.bare SECONDS` prints JSON. The keys are those of the figures that it is the ceiling of.
+"""
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bench import texts
+from bench.load.percentile import percentile
+from bench.load.run import CHECKOUT, LoadError
+from tasks.model.encoder import Encoder
+from tasks.model.encoding import encode
+from tasks.model.load import load
+from tasks.model.types import TextItem
+from worker_config.settings import child_environment, load_settings, set_library_defaults
+
+_PASSAGES_AT_ONCE = 128
+_QUERIES_AT_ONCE = 256
+
+
+def measure_bare(seconds: float, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs this file in a process of its own; figures under `figures`, and what the encoder is.
+
+    Raises:
+        LoadError: the model cannot be loaded.
+    """
+    command = [sys.executable, "-m", "bench.servers.bare", str(seconds)]
+    environment = {**child_environment(**settings), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=CHECKOUT, env=environment, check=False)
+    if done.returncode:
+        raise LoadError(f"the bare encoder ended with {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _measure(seconds: float) -> dict[str, Any]:
+    settings = load_settings()
+    set_library_defaults(settings.threads)
+    encoder = load(settings)
+
+    def run(batch: Sequence[str]) -> None:
+        encode(encoder, [TextItem(text) for text in batch], max_padded_tokens=settings.max_padded_tokens)
+
+    run(texts.passages(16, seed=1))
+    passages = _rate(run, lambda seed: texts.passages(_PASSAGES_AT_ONCE, seed), seconds)
+    queries = _rate(run, lambda seed: texts.queries(_QUERIES_AT_ONCE, seed), seconds)
+    figures = {
+        "passages_per_s": passages,
+        "bulk_texts_per_s": passages,
+        "queries_32_per_s": queries,
+        "queries_64_per_s": queries,
+        "queries_1_p50_ms": _single_ms(run, seconds / 2),
+    }
+    return {"figures": figures, "encoder": _describe(encoder)}
+
+
+def _rate(run: Callable[[Sequence[str]], None], make: Callable[[int], list[str]], seconds: float) -> float:
+    spent, done = 0.0, 0
+    for seed in itertools.count(2):
+        batch = make(seed)
+        began = time.perf_counter()
+        run(batch)
+        spent += time.perf_counter() - began
+        done += len(batch)
+        if spent >= seconds:
+            break
+    return done / spent
+
+
+def _single_ms(run: Callable[[Sequence[str]], None], seconds: float) -> float:
+    lasted: list[float] = []
+    end = time.perf_counter() + seconds
+    for text in itertools.cycle(texts.queries(1000, seed=1)):
+        began = time.perf_counter()
+        run([text])
+        lasted.append(1000 * (time.perf_counter() - began))
+        if time.perf_counter() > end:
+            break
+    return percentile(lasted, 50)
+
+
+def _describe(encoder: Encoder) -> dict[str, Any]:
+    info = encoder.info
+    return {"model": info.model, "device": info.device, "compute": info.compute, "precision": info.precision}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(float(sys.argv[1]))))

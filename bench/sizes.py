@@ -1,0 +1,44 @@
+"""How long and how much: the normal run and the quick one."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Durations in seconds, counts of texts.
+
+    Attributes:
+        warm_s: load before each measurement, not counted.
+        load_s: of one measurement of queries or submissions, and of each part of the bare encoder's.
+        passages_s: of one measurement of passages; slow servers need several requests in it.
+        bulk_s: a bulk task is made about this long.
+        silence_s: how long nobody asks before a first query.
+        silences: how many such queries.
+        under_bulk_s: of queries beside a bulk task.
+        ledger_rows: sizes of the jobs that the ledger is tried with.
+        memory_texts: memory is compared from the first count of texts to the second.
+    """
+
+    warm_s: float = 2.0
+    load_s: float = 8.0
+    passages_s: float = 15.0
+    bulk_s: float = 12.0
+    silence_s: float = 10.0
+    silences: int = 3
+    under_bulk_s: float = 15.0
+    ledger_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    memory_texts: tuple[int, int] = (20_000, 200_000)
+
+
+NORMAL = Sizes()
+QUICK = Sizes(
+    warm_s=1,
+    load_s=2,
+    passages_s=3,
+    bulk_s=2,
+    silence_s=3,
+    silences=1,
+    under_bulk_s=3,
+    ledger_rows=(2_000, 20_000),
+    memory_texts=(4_000, 20_000),
+)
