@@ -8,8 +8,9 @@ from tasks.ledger import Submission, SubmitReply, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
 
+_SMALL_BYTES = 64 * 2**10
 _SLOWEST_BYTES_PER_S = 10 * 2**20
-"""A large submission gets this much longer to reach Redis and its disk."""
+"""A submission that is not small gets this much longer to reach Redis and its disk."""
 
 
 async def submit(services: Services, submission: Submission) -> SubmitReply:
@@ -20,7 +21,7 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
         RedisUnavailable: nothing was stored, or only the reply was lost; a repetition is safe with the same alias.
     """
     size_bytes = sum(len(unit.payload) for unit in submission.units)
-    timeout_s = CALL_TIMEOUT_S + size_bytes / _SLOWEST_BYTES_PER_S
+    timeout_s = CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
     reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
     if reply.ring:
         services.bell.ring(submission.model)

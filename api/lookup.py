@@ -5,8 +5,10 @@ from starlette.requests import Request
 from api.services import Services
 from tasks.errors import TaskNotFound
 from tasks.ledger import Result, Task, operations
+from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import created_ms, missing
 
+_SMALL_ITEMS = 64
 _RESULT_TIMEOUT_S = 30.0
 """A result may be hundreds of megabytes. Whoever reads one has just heard from Redis, so a long limit blocks nobody."""
 
@@ -29,6 +31,11 @@ async def own_task(services: Services, request: Request, task_id: str) -> Task:
     return task
 
 
-async def read_result(services: Services, task_id: str) -> Result | None:
-    """Everything committed of a task; None when the ledger no longer holds it. Raises `RedisUnavailable`."""
-    return await services.ledger.run(operations.read_result(task_id), timeout_s=_RESULT_TIMEOUT_S)
+async def read_result(services: Services, task_id: str, items: int) -> Result | None:
+    """Everything committed of a task of so many items; None when the ledger no longer holds it.
+
+    Raises:
+        RedisUnavailable: no answer.
+    """
+    timeout_s = CALL_TIMEOUT_S if items <= _SMALL_ITEMS else _RESULT_TIMEOUT_S
+    return await services.ledger.run(operations.read_result(task_id), timeout_s=timeout_s)

@@ -33,12 +33,12 @@ async def encode_now(services: Services, request: Request, submission: Submissio
         reply = await submit(services, submission)
         if not reply.joined:
             await _wait(services, request, submission.model, waiter, end)
-            return await _result(services, reply.task_id, submission.model)
+            return await _result(services, reply.task_id, submission)
     with services.hub.waiting(reply.task_id) as waiter:
         task = await services.ledger.run(operations.read_task(reply.task_id))
         waiter.ended = task is None or task.state.terminal
         await _wait(services, request, submission.model, waiter, end)
-        return await _result(services, reply.task_id, submission.model)
+        return await _result(services, reply.task_id, submission)
 
 
 async def _wait(services: Services, request: Request, model: str, waiter: Waiter, end: float) -> None:
@@ -67,10 +67,10 @@ async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *,
         await services.ledger.run(operations.want(model, waiter.task_id, round(for_s * 1000), shorten=shorten))
 
 
-async def _result(services: Services, task_id: str, model: str) -> Result:
-    result = await read_result(services, task_id)
+async def _result(services: Services, task_id: str, submission: Submission) -> Result:
+    result = await read_result(services, task_id, sum(unit.items for unit in submission.units))
     if result is None or result.task.state not in {State.COMPLETED, State.FAILED}:
-        raise _timeout(services, model)
+        raise _timeout(services, submission.model)
     if result.errors:
         first = min(result.errors)
         raise item_failed(first, result.errors[first])

@@ -1,11 +1,12 @@
 """OpenAI's embeddings call: synchronous over the queue, or a task for callers who prefer not to wait."""
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api import vectors
 from api.answers import EmbeddingList, Task
 from api.body import read_body
+from api.direct import direct_router
 from api.intake import accept
 from api.offload import offload
 from api.openapi import json_body
@@ -14,7 +15,7 @@ from api.schemas import EmbeddingsBody
 from api.services import Services
 from api.synchronous import encode_now
 
-router = APIRouter(tags=["embeddings"])
+router = direct_router(tag="embeddings")
 
 
 @router.post(

@@ -1,23 +1,24 @@
 """Probes and metrics. All three are open, also where API keys are needed."""
 
 import orjson
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answers import Live, Ready
+from api.direct import direct_router
 from api.metrics import CONTENT_TYPE
 from api.services import Services
 from tasks.errors import EmbedqError, NotReady
 from tasks.ledger import operations
 
-router = APIRouter(tags=["health"])
+router = direct_router(tag="health")
 
 _JSON = "application/json"
 
 
 @router.get("/health/live", responses={200: {"model": Live}})
 @router.head("/health/live", include_in_schema=False)
-async def live() -> Response:
+async def live(_request: Request) -> Response:
     """The process runs and its event loop turns. Asks nobody else."""
     return Response(b'{"status":"live"}', media_type=_JSON, headers={"cache-control": "no-store"})
 

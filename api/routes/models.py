@@ -4,14 +4,15 @@ import time
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answers import Model, ModelList
+from api.direct import direct_router
 from api.registry import Registry
 from api.services import Services
 
-router = APIRouter(tags=["models"])
+router = direct_router(tag="models")
 
 _JSON = "application/json"
 _STARTED_AT = int(time.time())

@@ -1,12 +1,13 @@
 """Tasks: submit, poll, fetch, cancel, forget."""
 
 import orjson
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api import lookup, render, vectors
 from api.answers import Deleted, EmbeddingList, Task
 from api.body import read_body
+from api.direct import direct_router
 from api.intake import accept
 from api.longpoll import matches, next_state
 from api.offload import offload
@@ -19,7 +20,7 @@ from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
 from tasks.ledger import operations
 from tasks.ledger.ids import missing
 
-router = APIRouter(prefix="/v1/tasks", tags=["tasks"])
+router = direct_router(tag="tasks", prefix="/v1/tasks")
 
 _WAIT = query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end, or for a change.")
 _FORMAT = query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32.")
@@ -67,7 +68,7 @@ async def read_result(request: Request, task_id: str) -> Response:
             f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
             retry_after_s=services.registry.retry_after_s(task.model, task.lane),
         )
-    result = await lookup.read_result(services, task_id)
+    result = await lookup.read_result(services, task_id, task.total)
     if result is None:
         raise missing(task_id, services.settings.result_ttl_s)
     size = vectors.size_bytes(result)
