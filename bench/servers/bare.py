@@ -15,6 +15,7 @@ from bench import texts
 from bench.load.percentile import percentile
 from bench.load.run import CHECKOUT, LoadError
 from tasks.model.encoder import Encoder
+from tasks.model.budget import default_budget
 from tasks.model.encoding import encode
 from tasks.model.load import load
 from tasks.model.types import TextItem
@@ -43,9 +44,10 @@ def _measure(seconds: float) -> dict[str, Any]:
     settings = load_settings()
     set_library_defaults(settings.threads)
     encoder = load(settings)
+    budget = settings.max_padded_tokens or default_budget(encoder.info.device)
 
     def run(batch: Sequence[str]) -> None:
-        encode(encoder, [TextItem(text) for text in batch], max_padded_tokens=settings.max_padded_tokens)
+        encode(encoder, [TextItem(text) for text in batch], max_padded_tokens=budget)
 
     run(texts.passages(16, seed=1))
     passages = _rate(run, lambda seed: texts.passages(_PASSAGES_AT_ONCE, seed), seconds)
