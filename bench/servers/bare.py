@@ -14,8 +14,8 @@ from typing import Any
 from bench import texts
 from bench.load.percentile import percentile
 from bench.load.run import CHECKOUT, LoadError
-from tasks.model.encoder import Encoder
 from tasks.model.budget import default_budget
+from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.load import load
 from tasks.model.types import TextItem
