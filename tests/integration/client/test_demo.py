@@ -17,7 +17,7 @@ SOMEBODY_ELSES = {
     "host": "203.0.113.1",
     "port": "80",
 }
-TIMEOUT_S = 100
+TIMEOUT_S = 150
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_the_demo_runs_beside_another_configuration_and_leaves_nothing(tmp_path:
 @pytest.mark.model
 @pytest.mark.usefixtures("temporary")
 def test_its_questions_find_their_answers(tmp_path: Path) -> None:
-    process = demo(tmp_path, compute="torch", threads="1")
+    process = demo(tmp_path)
     process.launch()
     assert process.wait(TIMEOUT_S) == 0, process.log()
     out = process.stdout_file.read_text()
