@@ -10,7 +10,7 @@ from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
-KILLS = 4
+KILLS = 3
 BETWEEN = 60
 """Texts accepted between two kills: the fault falls into running work, however fast the machine is."""
 

@@ -70,10 +70,20 @@ def test_a_signal_stops_its_stack_too(tmp_path: Path, temporary: Path, number: i
 
     def worker_and_all() -> list[psutil.Process]:
         children = psutil.Process(process.pid).children(recursive=True)
-        return children if any("tasks.worker" in child.cmdline() for child in children) else []
+        return children if any(_is_worker(child) for child in children) else []
 
-    children = process.wait_while_running(worker_and_all, "its worker was started")
-    process.send(number)
-    assert process.wait(TIMEOUT_S) == 130, process.log()
+    try:
+        children = process.wait_while_running(worker_and_all, "its worker was started")
+        process.send(number)
+        assert process.wait(TIMEOUT_S) == 130, process.log()
+    finally:
+        process.stop()
     wait_until(lambda: not any(child.is_running() for child in children), message="the end of the stack")
     assert list(temporary.iterdir()) == []
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "tasks.worker" in process.cmdline()
+    except psutil.Error:  # it has ended since it was listed
+        return False
