@@ -1,7 +1,8 @@
 """Calls that are made while others are under way travel together: one round trip, one fsync, one task switch for many.
 
-A call on an idle connection leaves at once, so gathering adds no wait; under load it shrinks the cost of a call to a
-third, because most of it is redis-py's work per round trip and not per command.
+A call on an idle connection leaves at once, so gathering adds no wait; under load a call costs less than half (80 to
+100 us of processor time instead of 180 to 270 at 32 and 64 in flight), because most of it is redis-py's work per round
+trip and not per command.
 """
 
 import asyncio

@@ -1,0 +1,67 @@
+"""Calls of the web tier travel together: counted in what Redis read from its sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import redis
+
+from tasks.errors import RedisUnavailable
+from tasks.ledger import AsyncLedger, operations
+from tests.harness import RedisServer
+from tests.integration.ledger.driver import Driver
+
+CALLS = 200
+
+
+@pytest.fixture
+async def ledger(redis_url: str) -> AsyncIterator[AsyncLedger]:
+    ledger = AsyncLedger.connect(redis_url)
+    await ledger.run(operations.overview())  # the script is known and a connection open
+    yield ledger
+    await ledger.close()
+
+
+def _reads(client: redis.Redis) -> int:
+    return int(client.info("stats")["total_reads_processed"])
+
+
+async def test_concurrent_calls_share_round_trips(ledger: AsyncLedger, redis_client: redis.Redis) -> None:
+    before = _reads(redis_client)
+    replies = await asyncio.gather(*(ledger.run(operations.overview()) for _ in range(CALLS)))
+    assert len(replies) == CALLS
+    assert _reads(redis_client) - before < CALLS / 10
+
+
+async def test_each_caller_gets_its_own_reply(ledger: AsyncLedger, driver: Driver) -> None:
+    known = [driver.submit().task_id for _ in range(20)]
+    asked = [name for task_id in known for name in (task_id, f"{task_id}-unknown")]
+    found = await asyncio.gather(*(ledger.run(operations.read_task(name)) for name in asked))
+    assert [task.id if task else None for task in found] == [
+        name if name in known else None for task_id in known for name in (task_id, f"{task_id}-unknown")
+    ]
+
+
+async def test_a_redis_that_forgot_the_scripts_is_taught_again(ledger: AsyncLedger, redis_client: redis.Redis) -> None:
+    redis_client.script_flush()
+    await asyncio.gather(*(ledger.run(operations.overview()) for _ in range(20)))
+
+
+async def test_a_caller_that_gives_up_takes_nobody_along(ledger: AsyncLedger) -> None:
+    waiting = [asyncio.ensure_future(ledger.run(operations.overview())) for _ in range(20)]
+    await asyncio.sleep(0)
+    waiting[3].cancel()
+    done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [index for index, reply in enumerate(done) if isinstance(reply, BaseException)] == [3]
+
+
+async def test_an_outage_reaches_every_caller(private_redis: RedisServer) -> None:
+    ledger = AsyncLedger.connect(private_redis.url)
+    await ledger.run(operations.overview())
+    private_redis.kill()
+    calls = (ledger.run(operations.overview()) for _ in range(20))
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(reply) for reply in replies} == {RedisUnavailable}
+    private_redis.start()
+    await ledger.run(operations.overview())
+    await ledger.close()
