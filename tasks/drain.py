@@ -1,4 +1,4 @@
-"""One slice of a worker's life: claim, work, repeat; linger when there is nothing; then let Celery have a look.
+"""One slice of one stream: claim, work, repeat; linger when there is nothing; then let Celery have a look.
 
 Returning every couple of seconds lets Celery stop, restart or time-limit the worker. Nothing here knows Celery.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from tasks.errors import RedisUnavailable
+from tasks.gate import Gate
 from tasks.ledger import Claim, Ledger, operations
 from tasks.ledger.operations import ClaimRequest
 from tasks.rate import Rate
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 MAX_UNITS_PER_CLAIM = 512
 MAX_LINGER_S = 1.0
+ONLINE_CLAIM_S = 0.1
+"""Less than of bulk work: the first text of a claim waits for its last one, and what is left the other streams take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +36,17 @@ class DrainLimits:
 
 
 class Drain:
-    """The loop over slices of one worker process.
+    """The loop over slices of one stream of a worker process.
 
     Args:
         ledger: executor of the worker process.
         model: the queue, a served name.
-        worker: id of this worker; claims carry it as the first part of their token.
+        name: of this stream: the worker's id, a "/" and a number; claims carry it as the first part of their token.
         limits: see `DrainLimits`.
         wakeup: this worker's subscription.
         work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work.
-        rate: how fast this worker is; sizes its claims.
+        rate: how fast this stream is; sizes its claims.
+        gate: to work beside the other streams, or alone.
         send_bell: sends one bell message and says whether it went out; must not raise.
         stop: whether to stop.
     """
@@ -51,22 +55,24 @@ class Drain:
         self,
         ledger: Ledger,
         model: str,
-        worker: str,
+        name: str,
         limits: DrainLimits,
         *,
         wakeup: Wakeup,
         work: Callable[[Claim, Callable[[], Claim]], None],
         rate: Rate,
+        gate: Gate,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
         self._ledger = ledger
         self._model = model
-        self._worker = worker
+        self._name = name
         self._limits = limits
         self._wakeup = wakeup
         self._work = work
         self._rate = rate
+        self._gate = gate
         self._send_bell = send_bell
         self._stop = stop
         self._numbers = itertools.count()
@@ -84,7 +90,7 @@ class Drain:
             while True:
                 self._unsent = False
                 worked = self._run(time.monotonic() + self._limits.slice_s)
-                left = operations.leave(self._model, self._worker, warm=worked and not self._stop())
+                left = operations.leave(self._model, self._name, warm=worked and not self._stop())
                 self._ring(self._ledger.run(left))
                 if not self._unsent or self._stop():
                     return
@@ -98,33 +104,34 @@ class Drain:
 
     def _run(self, until: float) -> bool:
         """Claims until the slice is over; whether any claim took something."""
-        worked, heard = False, True
+        worked, heard, alone = False, True, self._gate.single
         while not self._stop():
             left = until - time.monotonic()
-            claim = self._claim(linger_s=max(0.0, min(left, MAX_LINGER_S)), heard=heard)
-            heard = False
-            if claim.units:
-                worked = True
-                self._work(claim, self.claim_online)
-            elif claim.wait_ms:
+            with self._gate.alone() if alone else self._gate.beside_others():
+                claim = self._claim(linger_s=max(0.0, min(left, MAX_LINGER_S)), heard=heard, alone=alone)
+                if claim.units:
+                    worked = True
+                    self._work(claim, self.claim_online)
+            heard, alone = False, claim.suspects or self._gate.single
+            if claim.wait_ms:
                 self._wakeup.wait(claim.wait_ms / 1000, self._stop)
                 continue  # a drain leaves its linger only through another CLAIM, or a wake-up would be lost
-            elif not claim.more and left <= 0:
-                break
             if time.monotonic() >= until:
                 break
         return worked
 
-    def _claim(self, *, linger_s: float, heard: bool, online_only: bool = False) -> Claim:
+    def _claim(self, *, linger_s: float, heard: bool, alone: bool = False, online_only: bool = False) -> Claim:
         request = ClaimRequest(
-            worker=self._worker,
-            token=f"{self._worker}/{self._incarnation}/{next(self._numbers)}",
+            worker=self._name,
+            token=f"{self._name}/{self._incarnation}/{next(self._numbers)}",
             budget=self._rate.budget(self._limits.claim_s),
+            online_budget=self._rate.budget(min(ONLINE_CLAIM_S, self._limits.claim_s)),
             max_units=MAX_UNITS_PER_CLAIM,
             lease_ms=int(self._limits.lease_s * 1000),
             linger_ms=int(linger_s * 1000),
             heard=heard,
             online_only=online_only,
+            alone=alone,
         )
         claim = self._ledger.run(operations.claim(self._model, request))
         self._ring(claim.ring)

@@ -4,7 +4,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, operations
@@ -26,7 +26,7 @@ class Heartbeat(threading.Thread):
         model: the queue.
         worker: its id.
         say: the operation of one beat, with what the worker says of itself now.
-        progress: what the main thread holds and whether it moves.
+        progress: for each stream, what it holds and whether it moves.
         every_s: seconds between beats; a worker counts as live for three of them.
         lease_s: how long a renewed lease lasts.
         send_bell: sends one bell message.
@@ -39,7 +39,7 @@ class Heartbeat(threading.Thread):
         model: str,
         worker: str,
         say: Callable[[], operations.Operation[None]],
-        progress: Progress,
+        progress: Sequence[Progress],
         *,
         every_s: float,
         lease_s: float,
@@ -88,8 +88,9 @@ class Heartbeat(threading.Thread):
             RedisUnavailable: no answer.
         """
         self._ledger.run(self._say())
-        for token in self._progress.to_renew():
-            self._ledger.run(operations.renew(self._model, token, self._lease_ms))
+        for stream in self._progress:
+            for token in stream.to_renew():
+                self._ledger.run(operations.renew(self._model, token, self._lease_ms))
         if self._ledger.run(operations.watch(self._model)).ring:
             self._send_bell()
 

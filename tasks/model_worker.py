@@ -10,7 +10,7 @@ from typing import Self
 
 import psutil
 
-from tasks.drain import Drain, DrainLimits
+from tasks.drain import DrainLimits
 from tasks.durability import warn_about_durability
 from tasks.errors import RedisUnavailable
 from tasks.heartbeat import Heartbeat
@@ -22,11 +22,8 @@ from tasks.model.errors import ModelLoadError
 from tasks.model.load import load
 from tasks.model.rate import measure_rate
 from tasks.model.types import TextItem
-from tasks.progress import Progress
-from tasks.rate import Rate
 from tasks.run_files import RunFiles
-from tasks.wakeup import Wakeup
-from tasks.work import Work, WorkLimits
+from tasks.stream import Streams
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -37,7 +34,7 @@ LEASE_PER_PASS = 4
 
 
 class ModelWorker:
-    """A loaded model, its heartbeat and its drain. Lives in the Celery child."""
+    """A loaded model, its heartbeat and its streams. Lives in the Celery child."""
 
     def __init__(
         self,
@@ -57,23 +54,16 @@ class ModelWorker:
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
         self._budget = settings.max_padded_tokens or default_budget(encoder.info.device)
-        self._rate = Rate(measure_rate(encoder, max_padded_tokens=self._budget))
         self._lease_s = self._long_enough(settings.lease_s)
-        self._progress = Progress()
         self._stop = stop
-        limits = WorkLimits(self._budget, settings.claim_s, commit_patience_s=self._lease_s)
-        self._work = Work(
-            self._ledger, self._queue, encoder, limits, rate=self._rate, progress=self._progress, stop=stop
-        )
-        self._wakeup = Wakeup(self._ledger, self._queue, worker_id)
-        self._drain = Drain(
+        self._streams = Streams(
             self._ledger,
             self._queue,
             worker_id,
+            encoder,
             DrainLimits(settings.slice_s, self._lease_s, settings.claim_s),
-            wakeup=self._wakeup,
-            work=self._work,
-            rate=self._rate,
+            max_padded_tokens=self._budget,
+            tokens_per_s=measure_rate(encoder, max_padded_tokens=self._budget),
             send_bell=send_bell,
             stop=stop,
         )
@@ -117,7 +107,7 @@ class ModelWorker:
             info.precision,
             info.device,
             info.dimension,
-            self._rate.tokens_per_s,
+            self._streams.tokens_per_s,
         )
 
     def run_slice(self) -> None:
@@ -126,13 +116,13 @@ class ModelWorker:
         Raises:
             EncoderBroken: this process must be replaced.
         """
-        self._drain.run_slice()
+        self._streams.run_slice()
 
     def leave(self) -> None:
         """A clean stop: no longer ready, no longer live."""
         self._files.clear_ready()
         self._heartbeat.finish()
-        self._wakeup.close()
+        self._streams.close()
         self._ledger.close()
 
     def _make_heartbeat(self, send_bell: Callable[[], bool]) -> Heartbeat:
@@ -141,7 +131,7 @@ class ModelWorker:
             self._queue,
             self._id,
             self._say,
-            self._progress,
+            [stream.progress for stream in self._streams.all],
             every_s=self._settings.heartbeat_s,
             lease_s=self._lease_s,
             send_bell=send_bell,
@@ -203,16 +193,17 @@ class ModelWorker:
         return operations.beat(self._queue, self._describe(), ttl_ms, self._entry)
 
     def _describe(self) -> WorkerEntry:
-        totals = self._work.totals
+        totals = [stream.work.totals for stream in self._streams.all]
         return WorkerEntry(
             id=self._id,
             pid=os.getpid(),
             host=socket.gethostname(),
             started_at=self._started_at,
-            rate=self._rate.tokens_per_s,
+            rate=self._streams.tokens_per_s,
             rss_bytes=self._process.memory_info().rss,
-            forward_passes=totals.forward_passes,
-            items=totals.items,
-            tokens=totals.tokens,
-            padded_tokens=totals.padded_tokens,
+            forward_passes=sum(t.forward_passes for t in totals),
+            items=sum(t.items for t in totals),
+            tokens=sum(t.tokens for t in totals),
+            padded_tokens=sum(t.padded_tokens for t in totals),
+            streams=len(totals),
         )

@@ -1,4 +1,4 @@
-"""What the main thread of a worker tells its heartbeat thread: which claims it holds, and that it moves."""
+"""What a stream tells the heartbeat thread: which claims it holds, and that it moves."""
 
 import threading
 
@@ -6,7 +6,7 @@ import threading
 class Progress:
     """Claims in hand and a counter of steps. Leases are renewed only while the counter moves.
 
-    A hung kernel holds the main thread, the counter stands still, and its lease runs out; a long job does not.
+    A hung kernel holds the stream's thread, the counter stands still, and its lease runs out; a long job does not.
     """
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Progress:
         self._renewed_at = -1
 
     def step(self) -> None:
-        """The main thread did something."""
+        """The stream did something."""
         self._steps += 1
 
     def hold(self, token: str) -> None:
@@ -37,7 +37,7 @@ class Progress:
             return tuple(self._tokens)
 
     def to_renew(self) -> tuple[str, ...]:
-        """The claims whose leases to renew now: none unless the main thread moved since the last call."""
+        """The claims whose leases to renew now: none unless the stream moved since the last call."""
         steps = self._steps
         if steps == self._renewed_at:
             return ()

@@ -55,6 +55,8 @@ class Settings(BaseSettings):
     """`fake` computes deterministic vectors without a model: for tests and load trials, never for search."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     threads: int | None = Field(default=None, ge=1, le=1024)
+    streams: int | None = Field(default=None, ge=1, le=64)
+    """Claims that a worker works on at the same time; None: what suits the device (tasks/model/device.py)."""
     trust_remote_code: bool = False
     max_padded_tokens: int | None = Field(default=None, ge=16, le=1_048_576)
     """Padded tokens of one forward pass; None: what suits the device (tasks/model/budget.py)."""

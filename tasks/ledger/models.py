@@ -56,6 +56,8 @@ class WorkerEntry:
     items: int
     tokens: int
     padded_tokens: int
+    streams: int = 1
+    """Claims that it works on at the same time."""
 
     def to_json(self) -> bytes:
         """As stored in Redis."""

@@ -156,15 +156,17 @@ class ClaimRequest:
     """What a drain asks for.
 
     Attributes:
-        worker: its id; its wake-up channel carries the same name.
-        token: unique for this call and used again only to repeat it after a lost reply. Starts with the worker's id
-            and a "/".
+        worker: name of the drain; its wake-up channel carries it too. It is or starts with the worker's id and a "/".
+        token: unique for this call and used again only to repeat it after a lost reply. Starts as `worker` does.
         budget: estimated tokens; at least one unit is taken whatever it costs.
+        online_budget: the same for the online lane; None: as `budget`.
         max_units: at most 1,000.
         lease_ms: from now, by the server's clock.
         linger_ms: 0, or how long the caller is ready to wait if there is nothing.
         heard: this is the drain's first claim: the bell message has arrived.
         online_only: take from the online lane or nothing, and do not linger.
+        alone: the worker process runs nothing else until this claim is done. Only such a caller gets suspects: two at a
+            time could be convicted for each other's deaths.
     """
 
     worker: str
@@ -175,6 +177,8 @@ class ClaimRequest:
     linger_ms: int = 0
     heard: bool = False
     online_only: bool = False
+    alone: bool = True
+    online_budget: int | None = None
 
 
 def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
@@ -182,12 +186,13 @@ def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
     r = request
 
     def read(reply: list[Any]) -> Claim:
-        ring, wait_ms, more, lane, *units = reply
+        ring, wait_ms, more, lane, suspects, *units = reply
         return Claim(
             token=r.token,
             units=tuple(_claimed(unit) for unit in units),
             lane=Lane(lane.decode()) if lane else None,
             more=bool(more),
+            suspects=bool(suspects),
             wait_ms=int(wait_ms),
             ring=bool(ring),
         )
@@ -204,6 +209,8 @@ def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
             r.linger_ms,
             int(r.heard),
             int(r.online_only),
+            int(r.alone),
+            r.budget if r.online_budget is None else r.online_budget,
         ),
         read,
     )

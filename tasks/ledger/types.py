@@ -233,6 +233,7 @@ class Claim:
         units: empty when there was nothing to take.
         lane: of the units; None when there are none.
         more: ready work was left behind.
+        suspects: some of it is for a caller that is alone.
         wait_ms: the caller is registered as lingering and must wait this long for its wake-up; 0: it is not.
         ring: the caller must send one bell message.
     """
@@ -241,6 +242,7 @@ class Claim:
     units: Sequence[ClaimedUnit]
     lane: Lane | None
     more: bool
+    suspects: bool
     wait_ms: int
     ring: bool
 

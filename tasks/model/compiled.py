@@ -4,6 +4,7 @@ Only the transformer: pooling and what follows see its token embeddings in float
 """
 
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,16 +32,19 @@ class CompiledTransformer:
         transformer: the library's module, float32 on the CPU. Not needed any more afterwards.
         names: the inputs it gets, a selection of `INPUTS`.
         precision: `float32` or `bfloat16`, of the arithmetic inside; what goes in and comes out does not change.
-        threads: at most so many; None: one for each core.
+        streams: threads that may call it at the same time.
+        threads: at most so many, shared by the streams; None: one for each core.
 
     Raises:
         WayUnusable: OpenVINO cannot convert or compile it.
     """
 
-    def __init__(self, transformer: Any, names: Sequence[str], *, precision: str, threads: int | None) -> None:
+    def __init__(
+        self, transformer: Any, names: Sequence[str], *, precision: str, streams: int = 1, threads: int | None = None
+    ) -> None:
         try:
             model = _convert(transformer, names)
-            self._request = _compile(model, precision, threads).create_infer_request()
+            self._compiled = _compile(model, precision, streams, threads)
         except Exception as error:
             # OpenVINO raises anything here: unknown operations, shapes that do not fit, no memory.
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
@@ -48,14 +52,21 @@ class CompiledTransformer:
         # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
         self._inputs: tuple[str, ...] = tuple(port.any_name for port in model.inputs)
         self._output: str = transformer.module_output_name
+        self._own = threading.local()
 
     def __call__(self, features: dict[str, Any]) -> dict[str, Any]:
-        """`features` with the transformer's output, valid until the next call: the memory belongs to OpenVINO."""
+        """`features` with the transformer's output, valid until this thread's next call: it is OpenVINO's memory."""
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
         arrays = {name: features[name].numpy() for name in self._inputs}
-        outputs = self._request.infer(arrays, share_inputs=True, share_outputs=True)
+        outputs = self._request().infer(arrays, share_inputs=True, share_outputs=True)
         return {**features, self._output: torch.from_numpy(outputs[0])}
+
+    def _request(self) -> Any:
+        # A request holds the memory of one pass at a time.
+        if not hasattr(self._own, "request"):
+            self._own.request = self._compiled.create_infer_request()
+        return self._own.request
 
 
 def _openvino() -> Any:
@@ -117,9 +128,9 @@ def _traceable(transformer: Any) -> Any:
     return Traceable().eval()
 
 
-def _compile(model: Any, precision: str, threads: int | None) -> Any:
+def _compile(model: Any, precision: str, streams: int, threads: int | None) -> Any:
     options: dict[str, Any] = {
-        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": streams,
         "INFERENCE_PRECISION_HINT": _HINTS[precision],
         # A pinned thread waits for its own core while another one is idle: with two busy cores a query took 23 ms
         # instead of 12.

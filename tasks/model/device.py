@@ -1,8 +1,13 @@
 """Which device, and in which ways may it compute? Decided from the settings and from what this machine has."""
 
+import os
 from dataclasses import dataclass
 
 from tasks.model.errors import ModelLoadError
+
+_CUDA_STREAMS = 2
+_MAX_CPU_STREAMS = 4
+"""Each holds the interpreter for a part of its time, so there is no gain from many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +84,17 @@ def _cpu_ways(compute: str, precision: str, openvino: tuple[str, ...]) -> tuple[
             f"{possible}). Set it to auto or float32."
         )
     return wanted
+
+
+def default_streams(device: str, way: Way, threads: int | None) -> int:
+    """How many claims to work on at the same time.
+
+    On a card two: one is computed while the other one is read, tokenized or stored. OpenVINO does more with a few
+    threads in each of several streams than with all threads in one, and a stream that loses its core for a while holds
+    up no other one. torch on the CPU spreads every pass over all threads.
+    """
+    if device.startswith("cuda"):
+        return _CUDA_STREAMS
+    if way.compute != "openvino":
+        return 1
+    return min(_MAX_CPU_STREAMS, threads or len(os.sched_getaffinity(0)))

@@ -31,11 +31,16 @@ class TokenizedText:
 
 
 class Encoder(Protocol):
-    """A loaded model. Used by one thread at a time."""
+    """A loaded model."""
 
     @property
     def info(self) -> ModelInfo:
         """What it is."""
+        ...
+
+    @property
+    def streams(self) -> int:
+        """How many threads may use it at the same time, and should, to make the most of the device."""
         ...
 
     @property

@@ -67,6 +67,7 @@ class FakeEncoder:
         dimension: length of its vectors.
         max_tokens: longest text in tokens, special ones included; at least 3.
         tokens_per_s: a forward pass takes its padded tokens divided by this; 0: no time.
+        streams: as in `Encoder`.
         sleep: how time passes, in seconds.
     """
 
@@ -77,6 +78,7 @@ class FakeEncoder:
         dimension: int = 384,
         max_tokens: int = 256,
         tokens_per_s: float = 0,
+        streams: int = 1,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.info = ModelInfo(
@@ -89,6 +91,7 @@ class FakeEncoder:
             compute="fake",
             precision="float32",
         )
+        self.streams = streams
         self._tokens_per_s = tokens_per_s
         self._sleep = sleep
         self.reference = np.stack([self._vector(text.features["input_ids"]) for text in self.tokenize(TEXTS, None)])

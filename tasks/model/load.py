@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from tasks.model.device import Way, choose
+from tasks.model.device import Way, choose, default_streams
 from tasks.model.encoder import Encoder
 from tasks.model.errors import ModelLoadError, WayUnusable
 from tasks.model.fake import FakeEncoder
@@ -19,6 +19,9 @@ from tasks.model.torch_model import explain, load_torch_model
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
+
+_FAKE_STREAMS = 2
+"""Several, as most real ones have."""
 
 
 def load(settings: Settings) -> Encoder:
@@ -73,6 +76,7 @@ def _load_way(settings: Settings, device: str, way: Way) -> Encoder:
             name=folder.name if folder.is_dir() else settings.model,
             revision=revision_of(locate(settings.model)),
             way=way,
+            streams=settings.streams or default_streams(device, way, settings.threads),
             threads=settings.threads,
         )
     except ModelLoadError:
@@ -94,4 +98,5 @@ def _load_fake(settings: Settings) -> Encoder:
         dimension=settings.fake_dimension,
         max_tokens=settings.fake_max_tokens,
         tokens_per_s=settings.fake_tokens_per_s,
+        streams=settings.streams or _FAKE_STREAMS,
     )

@@ -30,23 +30,27 @@ class SentenceEncoder:
         name: hub id or folder name, for `info`.
         revision: for `info`.
         way: with torch, or compiled by OpenVINO (on the CPU).
-        threads: of OpenVINO; None: one for each core.
+        streams: threads that may encode at the same time.
+        threads: of OpenVINO, shared by all streams; None: one for each core.
 
     Raises:
         WayUnusable: OpenVINO cannot compile it.
     """
 
-    def __init__(self, model: Any, *, name: str, revision: str, way: Way, threads: int | None = None) -> None:
+    def __init__(
+        self, model: Any, *, name: str, revision: str, way: Way, streams: int = 1, threads: int | None = None
+    ) -> None:
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
         model.eval()
+        self.streams = streams
         self._device = model.device
         self.reference: Float32Array = np.asarray(model.encode(list(TEXTS), show_progress_bar=False), dtype=np.float32)
         self._tokenizer = Tokenizer(model, marks_prompt=_pooling_skips_prompt(model))
         self._modules: list[Callable[[dict[str, Any]], dict[str, Any]]] = list(model)
         if way.compute == "openvino":
             self._modules[0] = CompiledTransformer(
-                model[0], self._tokenizer.names, precision=way.precision, threads=threads
+                model[0], self._tokenizer.names, precision=way.precision, streams=streams, threads=threads
             )
             model[0].to("meta")  # nobody needs its weights any more
         else:

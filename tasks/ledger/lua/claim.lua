@@ -1,8 +1,9 @@
 -- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
--- own: worker token budget max_units lease_ms linger_ms heard online_only
--- reply: {ring, wait_ms, more, lane, {id, unit, first, items, cost, attempts, offset, options, payload}...}
+-- own: worker token budget max_units lease_ms linger_ms heard online_only alone online_budget
+-- reply: {ring, wait_ms, more, lane, suspects, {id, unit, first, items, cost, attempts, offset, options, payload}...}
 local worker, token, budget, max_units = arg(1), arg(2), tonumber(arg(3)), math.min(tonumber(arg(4)), 1000)
 local lease_ms, linger_ms, heard, online_only = tonumber(arg(5)), tonumber(arg(6)), arg(7) == '1', arg(8) == '1'
+local alone, room = arg(9) == '1', {bulk = budget, online = tonumber(arg(10))}
 local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
 local MAX_SKIPPED = 64      -- expired tasks ended by one CLAIM
 
@@ -12,7 +13,7 @@ call('ZREM', LINGER, worker)            -- the first write frees memory only: a 
 if heard then call('HDEL', S, 'bell', 'rings')
 elseif call('HEXISTS', S, 'bell') == 1 then call('HSET', S, 'bell', int(NOW), 'rings', 1) end
 
-local out = {0, 0, 0, ''}
+local out = {0, 0, 0, '', 0}
 local function hand_out(id, uid, u, payload, options)
   payload = payload or call('HGET', units_key(id), 'p' .. u.root)
   out[#out + 1] = {id, uid, u.first, u.items, u.cost, u.attempts, u.offset, options or '', payload}
@@ -35,7 +36,7 @@ end
 
 reap(2)
 
-local refs, spent, skipped, alone = {}, 0, 0, false
+local refs, spent, skipped, with_suspect = {}, 0, 0, false
 
 -- Takes the next unit of the task at the head of an owner's line. Returns its cost, 0 when the task was over, nil when
 -- the unit does not fit any more.
@@ -49,7 +50,9 @@ local function take(id, tag, lane, owner)
   local raw = call('HMGET', units_key(id), 'u' .. uid, 'p' .. uid)
   local u = unit_record(raw[1])
   local suspect = u.attempts > 0        -- it was in a claim whose worker died: it runs alone
-  if #refs > 0 and (suspect or spent + u.cost > budget) then
+  local barred = suspect and not alone
+  if barred then out[5] = 1 end
+  if barred or #refs > 0 and (suspect or spent + u.cost > room[lane]) then
     call('ZADD', owner_key(lane, owner), tag, id)   -- keeps its turn for the next claim
     return nil
   end
@@ -64,7 +67,7 @@ local function take(id, tag, lane, owner)
     call('HSET', key, 'next', int(next_fresh), 'back', int(back))
   end
   refs[#refs + 1] = id .. ' ' .. uid
-  spent, alone = spent + u.cost, suspect
+  spent, with_suspect = spent + u.cost, suspect
   hand_out(id, uid, u, u.root == uid and raw[2] or nil, f[6])
   if back > 0 or next_fresh < units then call('ZADD', owner_key(lane, owner), int(tag + u.cost), id) end
   return u.cost
@@ -74,7 +77,7 @@ local function fill(lane)
   local line, clock = {}, tonumber(call('HGET', S, 'vt_' .. lane) or 0)
   local heads = call('ZRANGE', lane_key(lane), 0, 31, 'WITHSCORES')
   for i = 1, #heads, 2 do line[#line + 1] = {name = heads[i], pass = tonumber(heads[i + 1])} end
-  while #refs < max_units and not alone and skipped < MAX_SKIPPED and (#refs == 0 or spent < budget) do
+  while #refs < max_units and not with_suspect and skipped < MAX_SKIPPED and (#refs == 0 or spent < room[lane]) do
     local owner
     for _, o in ipairs(line) do
       if not o.empty and (not owner or o.pass < owner.pass) then owner = o end

@@ -51,6 +51,7 @@ turns = st.builds(
     max_units=st.sampled_from([1, 3, 64]),
     linger_ms=st.sampled_from([0, 800, 800, 800]),
     deed=st.sampled_from([*["commit"] * 8, *fleet.DEEDS]),
+    alone=st.booleans(),
     sent=st.sampled_from([True] * 9 + [False]),
 )
 
@@ -199,6 +200,7 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "lingering",
         "woken",
         "suspects",
+        "barred",
         "convicted",
         "stale_commits",
         "lost_bells",

@@ -58,6 +58,24 @@ def test_a_suspect_is_not_joined_by_others_nor_joins_them(driver: Driver) -> Non
     assert sum(s for _, s in sizes) == 1
 
 
+def test_only_a_caller_that_is_alone_gets_a_suspect_and_others_are_told(driver: Driver) -> None:
+    driver.submit((2, 20))
+    dies(driver, driver.claim())
+    told = driver.claim(alone=False, linger_ms=800)
+    assert (told.units, told.suspects, told.more, told.wait_ms) == ((), True, True, 0)
+    found = driver.claim("v", alone=True)
+    assert ([u.attempts for u in found.units], found.suspects) == ([2], False)
+
+
+def test_a_caller_that_is_not_alone_works_on_the_other_lane_beside_a_suspect(driver: Driver) -> None:
+    driver.submit((1, 10), lane=Lane.BULK)
+    dies(driver, driver.claim())
+    fresh = driver.submit((1, 10), lane=Lane.ONLINE).task_id
+    claim = driver.claim(alone=False)
+    assert [u.task_id for u in claim.units] == [fresh]
+    assert driver.claim(alone=False).suspects
+
+
 def run_until_quiet(driver: Driver, poison: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Works everything off with workers that die of poisonous items; how often each item died alone."""
     alone: dict[tuple[str, int], int] = {}

@@ -130,3 +130,18 @@ def test_a_worker_that_joins_is_not_silenced_by_bells_from_before(driver: Driver
         driver.advance(1000)
         driver.run(operations.watch("m"))
     assert driver.run(operations.abandon("m", "w"))
+
+
+def test_watch_rings_while_one_worker_holds_several_claims_and_another_none(driver: Driver) -> None:
+    for name in ("busy", "idle"):
+        driver.run(operations.beat("m", worker(name, 100.0), ttl_ms=60_000))
+    for _ in range(3):
+        driver.submit()
+    for stream in ("busy/0", "busy/1"):
+        assert driver.claim(stream, max_units=1, heard=True).units
+    driver.advance(5000)
+    assert driver.watch().ring
+    assert driver.claim("idle/0", max_units=1, heard=True).units
+    driver.submit()
+    driver.advance(5000)
+    assert not driver.watch().ring

@@ -65,13 +65,13 @@ def test_units_follow_the_other_arguments_of_a_submit() -> None:
 
 
 def test_an_empty_claim() -> None:
-    claim = operations.claim("m", REQUEST).read([1, 750, 0, b""])
+    claim = operations.claim("m", REQUEST).read([1, 750, 0, b"", 0])
     assert (claim.units, claim.lane, claim.more, claim.wait_ms, claim.ring) == ((), None, False, 750, True)
 
 
 def test_a_claim_with_units() -> None:
     raw = [b"t", b"s3", 3, 1, 7, 2, 3, b'{"normalize":false}', b"[]"]
-    claim = operations.claim("m", REQUEST).read([0, 0, 1, b"bulk", raw])
+    claim = operations.claim("m", REQUEST).read([0, 0, 1, b"bulk", 0, raw])
     assert (claim.token, claim.lane, claim.more, claim.ring) == ("w/1", Lane.BULK, True, False)
     (unit,) = claim.units
     assert (unit.task_id, unit.unit_id, unit.first, unit.items, unit.cost) == ("t", "s3", 3, 1, 7)

@@ -35,6 +35,7 @@ class StubEncoder:
     ) -> None:
         self.info = ModelInfo("stub", "0", 4, max_tokens, ("query", "document"), "cpu", "stub", "float32")
         self.reference: Float32Array = np.zeros((0, 4), dtype=np.float32)
+        self.streams = 1
         self.batches: list[list[int]] = []
         """Lengths of every batch, failed ones included."""
         self.tokenized: list[str] = []

@@ -19,7 +19,12 @@ def check_claim(world: World, request: ClaimRequest, claim: Claim) -> None:
     if request.online_only:
         assert claim.lane in {None, Lane.ONLINE}
         assert not claim.wait_ms
-    if not _lease_due(world):  # the claim would have returned what nobody could foresee
+    if not request.alone:
+        assert all(u.attempts == 1 for u in units), "a suspect ran beside another claim"
+    assert not (claim.suspects and request.alone)
+    assert not (claim.suspects and claim.wait_ms), "lingers although there is work"
+    world.stats["barred"] += claim.suspects
+    if not claim.suspects and not _lease_due(world):  # the claim would have returned what nobody could foresee
         _check_lane(world, request, claim)
     _count_turns(world, claim)
     world.stats["claims"] += 1

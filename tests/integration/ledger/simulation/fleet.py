@@ -28,7 +28,11 @@ HARMLESS = {"hang", "release", "renew", "preempt", "lose"}
 
 @dataclass(frozen=True)
 class Turn:
-    """What a worker does when it is its turn. `sent`: it lives to send the bell message it is told to send."""
+    """What a worker does when it is its turn.
+
+    `sent`: it lives to send the bell message it is told to send. `alone`: nothing else runs beside its claim; a worker
+    that was told of suspects is alone the next time whatever its turn says.
+    """
 
     worker: int = 0
     budget: int = 100
@@ -36,6 +40,7 @@ class Turn:
     linger_ms: int = 800
     deed: Deed = "commit"
     sent: bool = True
+    alone: bool = True
 
 
 def deliver(world: World, number: int) -> None:
@@ -66,6 +71,7 @@ def claim(world: World, worker: Worker, turn: Turn) -> None:
     worker.notified = False
     world.rang(got.ring, sent=turn.sent)
     check_claim(world, request, got)
+    worker.alone = got.suspects
     worker.claim, worker.units = got, list(got.units)
     if got.units:
         worker.state, worker.worked = "busy", True
@@ -187,6 +193,7 @@ def _request(world: World, worker: Worker, turn: Turn, *, heard: bool, online_on
         linger_ms=turn.linger_ms,
         heard=heard,
         online_only=online_only,
+        alone=turn.alone or worker.alone,
     )
 
 

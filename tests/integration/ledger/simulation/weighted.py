@@ -98,6 +98,7 @@ def _work(world: World, chance: random.Random) -> None:
         linger_ms=chance.choice([0, 800, 800, 800, 800]),
         deed=chance.choices(fleet.DEEDS, [_DEED_WEIGHTS.get(deed, 1) for deed in fleet.DEEDS])[0],
         sent=chance.random() > 0.05,
+        alone=chance.random() < 0.5,
     )
     fleet.work(world, turn)
 

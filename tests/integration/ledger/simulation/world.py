@@ -51,6 +51,7 @@ class Worker:
     until_ms: int = 0
     notified: bool = False
     worked: bool = False
+    alone: bool = False
 
     @property
     def token(self) -> str:
