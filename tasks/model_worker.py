@@ -53,7 +53,7 @@ class ModelWorker:
         self._started_at = time.time()
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
-        self._budget = settings.max_padded_tokens or default_budget(encoder.info.device)
+        self._budget = settings.max_padded_tokens or default_budget(encoder.info.device, encoder.streams)
         self._lease_s = self._long_enough(settings.lease_s)
         self._stop = stop
         self._streams = Streams(

@@ -8,7 +8,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench import texts
@@ -44,14 +45,20 @@ def _measure(seconds: float) -> dict[str, Any]:
     settings = load_settings()
     set_library_defaults(settings.threads)
     encoder = load(settings)
-    budget = settings.max_padded_tokens or default_budget(encoder.info.device)
+    budget = settings.max_padded_tokens or default_budget(encoder.info.device, encoder.streams)
 
     def run(batch: Sequence[str]) -> None:
         encode(encoder, [TextItem(text) for text in batch], max_padded_tokens=budget)
 
+    def rate(make: Callable[[int], list[str]]) -> float:
+        # As many threads as the worker has: this is the ceiling of the device, not of one thread.
+        seeds = itertools.count(2)
+        with ThreadPoolExecutor(encoder.streams) as threads:
+            return sum(threads.map(lambda _: _rate(run, make, seeds, seconds), range(encoder.streams)))
+
     run(texts.passages(16, seed=1))
-    passages = _rate(run, lambda seed: texts.passages(_PASSAGES_AT_ONCE, seed), seconds)
-    queries = _rate(run, lambda seed: texts.queries(_QUERIES_AT_ONCE, seed), seconds)
+    passages = rate(lambda seed: texts.passages(_PASSAGES_AT_ONCE, seed))
+    queries = rate(lambda seed: texts.queries(_QUERIES_AT_ONCE, seed))
     figures = {
         "passages_per_s": passages,
         "bulk_texts_per_s": passages,
@@ -62,9 +69,11 @@ def _measure(seconds: float) -> dict[str, Any]:
     return {"figures": figures, "encoder": _describe(encoder)}
 
 
-def _rate(run: Callable[[Sequence[str]], None], make: Callable[[int], list[str]], seconds: float) -> float:
+def _rate(
+    run: Callable[[Sequence[str]], None], make: Callable[[int], list[str]], seeds: Iterator[int], seconds: float
+) -> float:
     spent, done = 0.0, 0
-    for seed in itertools.count(2):
+    for seed in seeds:
         batch = make(seed)
         began = time.perf_counter()
         run(batch)

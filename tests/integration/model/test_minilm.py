@@ -37,7 +37,7 @@ WORDS = [
     "naïve",
     "🦆",
 ]
-MAX_PADDED_TOKENS = default_budget("cpu")
+MAX_PADDED_TOKENS = default_budget("cpu", 1)
 
 
 @pytest.fixture(scope="session")
