@@ -23,7 +23,7 @@ from tasks.bell import bell_sender
 from tasks.errors import EmbedqError
 from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model_worker import ModelWorker
-from tasks.parent import make_parent
+from tasks.parent import limit_stop, make_parent
 from tasks.run_files import RunFiles
 from tasks.stop import StopFlag
 from worker_config.celery_app import DRAIN_TASK, make_celery
@@ -84,6 +84,7 @@ class _Child:
         """Signal handler of `worker_process_shutdown`."""
         if self._worker is not None:
             self._worker.leave()
+        os._exit(os.EX_OK)  # billiard would do that too, after one second's sleep
 
     def _leave_if_stopped_early(self) -> None:
         # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.
@@ -113,6 +114,7 @@ def run(settings: Settings) -> int:
 
     def shutting_down(**_: Any) -> None:
         stop.set()
+        limit_stop()
 
     def keep_our_logging(**_: Any) -> None:
         """A receiver of `setup_logging` keeps Celery from replacing ours."""

@@ -194,9 +194,10 @@ class WorkerProcess(Process):
         return wait_until(self._living_children, message="the worker has no child")[0]
 
     def kill_child(self) -> int:
-        """`kill -9` of the process that holds the model; its pid."""
+        """`kill -9` of the process that holds the model, which is gone afterwards; its pid."""
         pid = self.child_pid
         os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: pid not in self._living_children(), message="the end of the killed child")
         return pid
 
     def _ready(self) -> dict[str, Any] | None:
@@ -264,12 +265,15 @@ class Roles:
         return api.start() if start else api
 
     def stop(self) -> None:
-        """Stops everything. All are asked before one is waited for: a stop takes a second or two each."""
+        """Stops everything. All are asked before one is waited for: a stop takes about a second each.
+
+        Fails when one had to be killed.
+        """
         started = [process for process in self.processes if process.running]
         for process in started:
             process.send(signal.SIGTERM)
-        for process in started:
-            process.stop()
+        killed = [process.name for process in started if process.stop() == -signal.SIGKILL]
+        assert not killed, f"{killed} did not stop within {STOP_TIMEOUT_S} s of SIGTERM"
 
     def __enter__(self) -> Self:
         return self
