@@ -1,5 +1,6 @@
 """The Celery parent of a model worker: how it stops, how it waits for the broker, and how one sees that it is alive."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -39,7 +40,8 @@ def limit_stop() -> None:
 def _leave_now(_number: int, _frame: FrameType | None) -> NoReturn:
     _log.error("the stop takes longer than %d s; leaving at once", STOP_WITHIN_S)
     for child in psutil.Process().children():
-        child.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
     os._exit(OVERDUE_EXIT_CODE)
 
 

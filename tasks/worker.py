@@ -80,11 +80,11 @@ class _Child:
             # In Celery's hands it would end the whole worker. What was claimed comes back when its lease ends.
             _log.error("a slice ran out of memory outside the model")
 
-    def leave(self, **_: Any) -> None:
+    def leave(self, *, exitcode: int, **_: Any) -> None:
         """Signal handler of `worker_process_shutdown`."""
         if self._worker is not None:
             self._worker.leave()
-        os._exit(os.EX_OK)  # billiard would do that too, after one second's sleep
+        os._exit(exitcode)  # billiard would do that too, after one second's sleep
 
     def _leave_if_stopped_early(self) -> None:
         # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.
@@ -113,8 +113,9 @@ def run(settings: Settings) -> int:
     app.task(name=DRAIN_TASK)(child.drain)
 
     def shutting_down(**_: Any) -> None:
+        if not stop:  # whoever asks again does not get more time
+            limit_stop()
         stop.set()
-        limit_stop()
 
     def keep_our_logging(**_: Any) -> None:
         """A receiver of `setup_logging` keeps Celery from replacing ours."""

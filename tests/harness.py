@@ -23,6 +23,7 @@ import redis
 
 from stack.ports import free_port
 from stack.redis_server import Endpoint, find_server, server_command
+from tasks.parent import OVERDUE_EXIT_CODE
 
 __all__ = ["ApiProcess", "RedisServer", "Roles", "WorkerProcess", "eventually", "free_port", "wait_until"]
 
@@ -267,13 +268,13 @@ class Roles:
     def stop(self) -> None:
         """Stops everything. All are asked before one is waited for: a stop takes about a second each.
 
-        Fails when one had to be killed.
+        Fails when one had to be killed, or killed itself because it took too long.
         """
         started = [process for process in self.processes if process.running]
         for process in started:
             process.send(signal.SIGTERM)
-        killed = [process.name for process in started if process.stop() == -signal.SIGKILL]
-        assert not killed, f"{killed} did not stop within {STOP_TIMEOUT_S} s of SIGTERM"
+        late = [process.name for process in started if process.stop() in {-signal.SIGKILL, OVERDUE_EXIT_CODE}]
+        assert not late, f"{late} did not stop in time"
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from tasks.ledger import Lane
+from tasks.parent import OVERDUE_EXIT_CODE
 from tests.faults.conftest import QUICK
 from tests.harness import RedisServer, Roles, WorkerProcess, wait_until
 from tests.ledger_client import LedgerClient
@@ -44,7 +45,7 @@ def test_a_stop_does_not_wait_for_a_redis_that_hangs(
     private_redis.send(signal.SIGSTOP)
     try:
         worker.send(signal.SIGTERM)
-        assert worker.wait() == 70
+        assert worker.wait() == OVERDUE_EXIT_CODE
         wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, message="the child's end")
     finally:
         private_redis.send(signal.SIGCONT)
