@@ -4,6 +4,8 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 # More arguments: make test ARGS="tests/unit -x", make bench ARGS=--quick
 ARGS ?=
+# Processes that share the tests. Most tests wait for processes of their own; each process here has its own Redis.
+JOBS ?= 2
 # The folder that make eval reads.
 DATA ?=
 
@@ -38,7 +40,7 @@ check: $(STAMP) ## lint, format, types, architecture
 	$(BIN)/pytest -q tests/test_architecture.py
 
 test: $(STAMP) ## every test: real Redis, real worker, real model
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
 	@$(BIN)/embedq demo

@@ -13,8 +13,6 @@ from tasks.ledger import AsyncLedger, operations
 _log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
-_ENDED_AT_ONCE = 64
-"""The most tasks that one WATCH ends, so that Redis is not held for long; then there may be more."""
 _MAX_LOOKS = 50
 """Per model and round, so that one model cannot keep the others and the overview waiting."""
 
@@ -70,5 +68,5 @@ class Watchdog:
             seen = await self._ledger.run(operations.watch(model))
             if seen.ring:
                 self._bell.ring(model)
-            if seen.expired < _ENDED_AT_ONCE:
+            if not seen.more:
                 return

@@ -60,26 +60,20 @@ class Heartbeat(threading.Thread):
         self._away = False
 
     def run(self) -> None:
-        """Beats at once and then regularly; an outage of Redis is logged once."""
-        while True:
-            if self._parent_hangs():
-                # It would hear no bell any more while this process looks healthy. A supervisor starts a new one.
-                _log.critical("the parent has hung for %.0f s; leaving together", ALIVE_MAX_AGE_S)
-                os.kill(os.getppid(), signal.SIGKILL)
-                os._exit(THREAD_DIED_EXIT_CODE)
-            try:
-                self.beat()
-                self._away = False
-            except RedisUnavailable:
-                if not self._away:
-                    _log.warning("Redis is unavailable; this worker goes on when it is back")
-                self._away = True
-            except BaseException as error:  # noqa: BLE001 - the boundary of a thread
-                # A worker without a heartbeat loses every lease and nobody sees why: better a new process.
-                _log.critical("the heartbeat thread died of %s; leaving", type(error).__name__)
-                os._exit(THREAD_DIED_EXIT_CODE)
-            if self._done.wait(self._every_s):
+        """Beats at once and then regularly, and takes the worker off the list of the living at the end."""
+        try:
+            while not self._done.is_set():
+                self._turn()
+                self._done.wait(self._every_s)
+            if not self._away:
+                self._ledger.run(operations.retire(self._model, self._worker))
+        except BaseException as error:  # noqa: BLE001 - the boundary of a thread
+            if self._done.is_set():
+                self._away = True  # nobody waits for a Redis that hangs, and its connections are closed under us
                 return
+            # A worker without a heartbeat loses every lease and nobody sees why: better a new process.
+            _log.critical("the heartbeat thread died of %s; leaving", type(error).__name__)
+            os._exit(THREAD_DIED_EXIT_CODE)
 
     def beat(self) -> None:
         """One beat, one renewal, one watch.
@@ -95,13 +89,22 @@ class Heartbeat(threading.Thread):
             self._send_bell()
 
     def finish(self) -> None:
-        """Ends the thread and takes the worker off the list of the living. Without Redis it does not wait for it."""
+        """Ends the thread, which takes the worker off the list of the living; without Redis it does not wait long."""
         self._done.set()
         self.join(FINISH_PATIENCE_S)
         if self._away or self.is_alive():
             _log.info("Redis is away; this worker's entry runs out by itself")
-            return
+
+    def _turn(self) -> None:
+        if self._parent_hangs():
+            # It would hear no bell any more while this process looks healthy. A supervisor starts a new one.
+            _log.critical("the parent has hung for %.0f s; leaving together", ALIVE_MAX_AGE_S)
+            os.kill(os.getppid(), signal.SIGKILL)
+            os._exit(THREAD_DIED_EXIT_CODE)
         try:
-            self._ledger.run(operations.retire(self._model, self._worker))
+            self.beat()
+            self._away = False
         except RedisUnavailable:
-            _log.info("Redis is away; this worker's entry runs out by itself")
+            if not self._away:
+                _log.warning("Redis is unavailable; this worker goes on when it is back")
+            self._away = True

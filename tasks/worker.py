@@ -23,7 +23,7 @@ from tasks.bell import bell_sender
 from tasks.errors import EmbedqError
 from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model_worker import ModelWorker
-from tasks.parent import make_parent
+from tasks.parent import limit_stop, make_parent
 from tasks.run_files import RunFiles
 from tasks.stop import StopFlag
 from worker_config.celery_app import DRAIN_TASK, make_celery
@@ -80,10 +80,11 @@ class _Child:
             # In Celery's hands it would end the whole worker. What was claimed comes back when its lease ends.
             _log.error("a slice ran out of memory outside the model")
 
-    def leave(self, **_: Any) -> None:
+    def leave(self, *, exitcode: int, **_: Any) -> None:
         """Signal handler of `worker_process_shutdown`."""
         if self._worker is not None:
             self._worker.leave()
+        os._exit(exitcode)  # billiard would do that too, after one second's sleep
 
     def _leave_if_stopped_early(self) -> None:
         # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.
@@ -112,6 +113,8 @@ def run(settings: Settings) -> int:
     app.task(name=DRAIN_TASK)(child.drain)
 
     def shutting_down(**_: Any) -> None:
+        if not stop:  # whoever asks again does not get more time
+            limit_stop()
         stop.set()
 
     def keep_our_logging(**_: Any) -> None:

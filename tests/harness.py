@@ -23,6 +23,7 @@ import redis
 
 from stack.ports import free_port
 from stack.redis_server import Endpoint, find_server, server_command
+from tasks.parent import OVERDUE_EXIT_CODE
 
 __all__ = ["ApiProcess", "RedisServer", "Roles", "WorkerProcess", "eventually", "free_port", "wait_until"]
 
@@ -194,9 +195,10 @@ class WorkerProcess(Process):
         return wait_until(self._living_children, message="the worker has no child")[0]
 
     def kill_child(self) -> int:
-        """`kill -9` of the process that holds the model; its pid."""
+        """`kill -9` of the process that holds the model, which is gone afterwards; its pid."""
         pid = self.child_pid
         os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: pid not in self._living_children(), message="the end of the killed child")
         return pid
 
     def _ready(self) -> dict[str, Any] | None:
@@ -264,12 +266,15 @@ class Roles:
         return api.start() if start else api
 
     def stop(self) -> None:
-        """Stops everything. All are asked before one is waited for: a stop takes a second or two each."""
+        """Stops everything. All are asked before one is waited for: a stop takes about a second each.
+
+        Fails when one had to be killed, or killed itself because it took too long.
+        """
         started = [process for process in self.processes if process.running]
         for process in started:
             process.send(signal.SIGTERM)
-        for process in started:
-            process.stop()
+        late = [process.name for process in started if process.stop() in {-signal.SIGKILL, OVERDUE_EXIT_CODE}]
+        assert not late, f"{late} did not stop in time"
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import orjson
 
@@ -35,9 +35,8 @@ class ModelEntry:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Inverse of `to_json`; fields of a newer version are ignored."""
-        raw = orjson.loads(data)
-        names = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{**{k: v for k, v in raw.items() if k in names}, "prompts": tuple(raw["prompts"])})
+        known = _known_fields(cls, data)
+        return cls(**known | {"prompts": tuple(known["prompts"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,7 @@ class WorkerEntry:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Inverse of `to_json`; fields of a newer version are ignored."""
-        raw = orjson.loads(data)
-        names = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{k: v for k, v in raw.items() if k in names})
+        return cls(**_known_fields(cls, data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +94,8 @@ class ModelOverview:
     leases: int
     counters: Mapping[str, int]
     memory_percent: int
+
+
+def _known_fields(cls: type[ModelEntry | WorkerEntry], data: bytes) -> dict[str, Any]:
+    names = {f.name for f in dataclasses.fields(cls)}
+    return {name: value for name, value in orjson.loads(data).items() if name in names}

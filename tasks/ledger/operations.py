@@ -270,7 +270,7 @@ def watch(model: str) -> Operation[Watched]:
         "watch",
         model,
         (),
-        lambda reply: Watched(ring=bool(reply[0]), ready=reply[1], leases=reply[2], expired=reply[3]),
+        lambda reply: Watched(bool(reply[0]), ready=reply[1], leases=reply[2], expired=reply[3], more=bool(reply[4])),
     )
 
 

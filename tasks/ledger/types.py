@@ -288,9 +288,13 @@ CancelOutcome = Literal["cancelled", "was_cancelled", "ended", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What WATCH saw: `ring` as elsewhere, owners with ready work, leases, and tasks it ended at their deadline."""
+    """What WATCH saw: `ring` as elsewhere, owners with ready work, leases, and tasks it ended at their deadline.
+
+    `more`: it looked at as many as one call may, and more may be overdue.
+    """
 
     ring: bool
     ready: int
     leases: int
     expired: int
+    more: bool

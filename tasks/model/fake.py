@@ -8,6 +8,7 @@ be tried:
 |---|---|
 | `!!kill!!` | the process dies of SIGKILL |
 | `!!hang!!` | the pass never ends |
+| `!!break!!` | the device is lost: EncoderBroken |
 | `!!memory-error!!` | MemoryError, also when the text is alone |
 | `!!fail!!` | RuntimeError, also when the text is alone |
 | `!!nan!!` | the vector of this text is NaN |
@@ -23,6 +24,7 @@ from typing import NoReturn
 import numpy as np
 
 from tasks.model.encoder import TokenizedText
+from tasks.model.errors import EncoderBroken
 from tasks.model.self_test import TEXTS
 from tasks.model.types import Float32Array, ModelInfo
 
@@ -41,6 +43,10 @@ def _hang() -> NoReturn:
         time.sleep(_HOUR_S)
 
 
+def _break() -> NoReturn:
+    raise EncoderBroken("the fake device was told to break")
+
+
 def _run_out_of_memory() -> NoReturn:
     raise MemoryError
 
@@ -52,6 +58,7 @@ def _fail() -> NoReturn:
 _INJURIES: Mapping[str, Callable[[], None]] = {
     "!!kill!!": _kill,
     "!!hang!!": _hang,
+    "!!break!!": _break,
     "!!memory-error!!": _run_out_of_memory,
     "!!fail!!": _fail,
 }

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
 
 def test_a_replaced_child_may_load_slowly(private_roles: Roles, client: LedgerClient) -> None:
-    worker = private_roles.worker(**(QUICK | {"fake_load_s": 6}))
+    worker = private_roles.worker(**(QUICK | {"fake_load_s": 4.5}))
     client.completed(client.submit(["before"]))
     killed = worker.kill_child()
     task = client.submit(["after"])

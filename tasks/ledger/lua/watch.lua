@@ -1,8 +1,9 @@
--- Housekeeping that must not depend on a live worker.   reply: {ring, ready, leases, expired}
+-- Housekeeping that must not depend on a live worker.   reply: {ring, ready, leases, expired, more}
+local MAX_ENDED = 64 -- Redis is not held for long
 allowed_when_full()
 reap(2)
-local expired = 0
-for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', int(NOW), 'LIMIT', 0, 64)) do
+local overdue, expired = call('ZRANGEBYSCORE', DEADLINES, '-inf', int(NOW), 'LIMIT', 0, MAX_ENDED), 0
+for _, id in ipairs(overdue) do
   if end_task(id, 'expired') then expired = expired + 1 else call('ZREM', DEADLINES, id) end
 end
 prune_workers()
@@ -28,4 +29,4 @@ if waiting > 0 and (workers == 0 or busy() < workers) then
 end
 settled()
 announce()
-return {rung, waiting, leases, expired}
+return {rung, waiting, leases, expired, #overdue == MAX_ENDED and 1 or 0}

@@ -4,6 +4,7 @@ import pytest
 import redis
 
 from tasks.ledger import Alias, CommitOutcome, Lane, State, operations
+from tasks.ledger.keys import queue_key
 from tests.integration.ledger.driver import LEASE_MS, TTL_MS, Driver, finished, unchanging
 from tests.integration.ledger.snapshot import Snapshot
 
@@ -119,7 +120,17 @@ def test_watch_ends_expired_tasks_in_parts(driver: Driver) -> None:
     for _ in range(100):
         driver.submit(deadline_in_ms=10)
     driver.advance(10)
-    assert [driver.watch().expired for _ in range(3)] == [64, 36, 0]
+    seen = [driver.watch() for _ in range(3)]
+    assert [(watched.expired, watched.more) for watched in seen] == [(64, True), (36, False), (0, False)]
+
+
+def test_deadlines_of_tasks_that_are_gone_do_not_hide_the_others(driver: Driver) -> None:
+    deadlines = queue_key(driver.model, "deadlines", driver.ledger.root)
+    driver.ledger.client.zadd(deadlines, {f"gone{n}": 1 for n in range(64)})
+    driver.submit(deadline_in_ms=10)
+    driver.advance(10)
+    seen = [driver.watch() for _ in range(2)]
+    assert [(watched.expired, watched.more) for watched in seen] == [(0, True), (1, False)]
 
 
 def test_a_task_in_progress_expires_too(driver: Driver) -> None:

@@ -98,7 +98,7 @@ def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles:
     roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512)
     passage = "word " * 100
     # One unit, so one claim and one commit: whatever is served before that commit was served in between.
-    bulk = client.submit([f"{n} {passage}" for n in range(200)], lane=Lane.BULK, unit_items=200, unit_cost=10**9)
+    bulk = client.submit([f"{n} {passage}" for n in range(100)], lane=Lane.BULK, unit_items=100, unit_cost=10**9)
     wait_until(lambda: client.task(bulk).state is State.IN_PROGRESS, message="the bulk claim")
     client.completed(client.submit(["an online query"]))
     assert client.task(bulk).completed == 0

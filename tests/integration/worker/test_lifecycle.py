@@ -58,8 +58,8 @@ def test_a_killed_child_is_not_ready(roles: Roles) -> None:
 
 
 def test_the_parent_touches_its_file_during_a_long_slice(roles: Roles, client: LedgerClient) -> None:
-    worker = roles.worker(fake_tokens_per_s=100)
-    task = client.submit(["word " * 250], lane=Lane.BULK)
+    worker = roles.worker(fake_tokens_per_s=2000, max_padded_tokens=256)
+    task = client.submit([f"{n} " + "word " * 250 for n in range(40)], lane=Lane.BULK, unit_items=40, unit_cost=10**9)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     (worker.run_dir / "alive").unlink()
     wait_until((worker.run_dir / "alive").exists, message="a touched file while the child is busy")

@@ -1,0 +1,66 @@
+"""Processes and servers that stand still instead of dying."""
+
+import signal
+import sys
+
+import psutil
+import pytest
+
+from tasks.ledger import Lane
+from tasks.parent import OVERDUE_EXIT_CODE
+from tests.faults.conftest import QUICK
+from tests.harness import RedisServer, Roles, WorkerProcess, wait_until
+from tests.ledger_client import LedgerClient
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+
+
+def _with_constant(worker: WorkerProcess, name: str, value: float) -> WorkerProcess:
+    """The same worker with another value of a constant: the real one would make the test wait for half a minute."""
+    module = name.rpartition(".")[0]
+    start = f"import sys, {module}, tasks.worker; {name} = {value}; sys.exit(tasks.worker.main())"
+    worker.command = [sys.executable, "-c", start]
+    return worker
+
+
+def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client: LedgerClient) -> None:
+    patience = ("tasks.run_files.ALIVE_MAX_AGE_S", 2)
+    worker = _with_constant(private_roles.worker(start=False, **QUICK), *patience).start()
+    child = psutil.Process(worker.child_pid)
+    worker.send(signal.SIGSTOP)
+    assert worker.wait() == -signal.SIGKILL
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, message="the child's end")
+    assert "the parent has hung" in worker.log()
+    worker.start()
+    client.completed(client.submit(["it goes on"]))
+
+
+def test_a_stop_does_not_wait_for_a_redis_that_hangs(
+    private_redis: RedisServer, private_roles: Roles, client: LedgerClient
+) -> None:
+    worker = _with_constant(private_roles.worker(start=False, **QUICK), "tasks.parent.STOP_WITHIN_S", 2).start()
+    task = client.submit([f"{n} " + "word " * 50 for n in range(100)], lane=Lane.BULK)
+    wait_until(lambda: client.overview().leases > 0, message="a claim")
+    child = psutil.Process(worker.child_pid)
+    private_redis.send(signal.SIGSTOP)
+    try:
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == OVERDUE_EXIT_CODE
+        wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, message="the child's end")
+    finally:
+        private_redis.send(signal.SIGCONT)
+    assert "the stop takes longer than 2 s" in worker.log()
+    worker.start()
+    client.completed(task)
+
+
+def test_an_idle_worker_leaves_a_redis_that_hangs_by_itself(private_redis: RedisServer, private_roles: Roles) -> None:
+    worker = private_roles.worker(**QUICK)
+    private_redis.send(signal.SIGSTOP)
+    try:
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+    finally:
+        private_redis.send(signal.SIGCONT)
+    assert "CRITICAL" not in worker.log()
+    assert "Traceback" not in worker.log()

@@ -1,0 +1,27 @@
+"""Leases on a machine where one pass takes longer than the configured lease."""
+
+from typing import Any
+
+from tasks.ledger import Lane, operations
+from tasks.ledger.operations import ClaimRequest
+from tests.harness import Roles, wait_until
+from tests.ledger_client import LedgerClient
+
+PASS_S = 1.0
+TOKENS = 256
+
+
+def test_a_lease_outlasts_the_slowest_pass(roles: Roles, client: LedgerClient) -> None:
+    settings: dict[str, Any] = {"lease_s": PASS_S / 4, "heartbeat_s": PASS_S / 10, "max_padded_tokens": TOKENS}
+    roles.worker(fake_tokens_per_s=TOKENS / PASS_S, fake_max_tokens=TOKENS, **settings)
+    task = client.submit([f"{n} " + "word " * TOKENS for n in range(2)], lane=Lane.BULK)
+
+    def another_worker_finds_something() -> bool:
+        claim = client.ledger.run(operations.claim(client.model, ClaimRequest("other", "other/1", 10**9, 10, 10_000)))
+        assert not claim.units, "the lease of a pass ran out while it moved"
+        return client.task(task).state.terminal
+
+    wait_until(lambda: client.overview().leases > 0, message="the claim")
+    wait_until(another_worker_finds_something, message="the end of the task")
+    client.completed(task)
+    assert client.counter("lost_leases") == 0
