@@ -6,15 +6,15 @@ _CPU_TOKENS = 1024
 level the smaller one, because urgent texts wait for the end of a pass."""
 
 _CPU_STREAM_TOKENS = 512
-"""Where several passes share the cores, each has few threads, and small ones lose nothing: with one thread, 256 to 1,536
-took the same processor time within 3 %. At half the size urgent texts wait half as long."""
+"""Where several passes share the cores, each has few threads, and small ones lose nothing: with one thread, 256 to
+1,536 took the same processor time within 3 %. At half the size urgent texts wait half as long."""
 
 _CUDA_TOKENS = 16_384
 """A card needs thousands of tokens at once before its cores are the limit. An estimate, not a measurement."""
 
 
 def default_budget(device: str, streams: int) -> int:
-    """The budget for a torch device name and so many passes at a time, for models of the size that people serve on it."""
+    """For a torch device name and so many passes at a time; suits models that people serve on such a device."""
     if device.startswith("cuda"):
         return _CUDA_TOKENS
     return _CPU_TOKENS if streams == 1 else _CPU_STREAM_TOKENS
