@@ -140,8 +140,8 @@ class Work:
                 outcomes = self._ledger.run(operation)
                 break
             except RedisUnavailable:
-                # The vectors are worth waiting for: Redis may be back before the lease ends.
-                if time.monotonic() >= until:
+                # The vectors are worth waiting for, as Redis may be back before the lease ends; not when a stop waits.
+                if self._stop() or time.monotonic() >= until:
                     _log.warning("Redis stayed away: %d units come back when their lease ends", len(finished))
                     return
                 time.sleep(0.1)

@@ -64,3 +64,15 @@ def test_an_idle_worker_leaves_a_redis_that_hangs_by_itself(private_redis: Redis
         private_redis.send(signal.SIGCONT)
     assert "CRITICAL" not in worker.log()
     assert "Traceback" not in worker.log()
+
+
+def test_vectors_without_a_redis_do_not_hold_up_a_stop(
+    private_redis: RedisServer, private_roles: Roles, client: LedgerClient
+) -> None:
+    # A commit would be tried as long as the lease lasts. One pass of a second: a stop finds it at work.
+    worker = private_roles.worker(**QUICK | {"lease_s": 60, "fake_tokens_per_s": 200})
+    client.submit(["word " * 198])
+    wait_until(lambda: client.overview().leases > 0, message="a claim")
+    private_redis.stop()
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0, worker.log()
