@@ -13,6 +13,7 @@ import uvicorn
 
 from api.address import require_bindable
 from api.app import create_app
+from api.protocol import Protocol
 from api.services import Services
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
@@ -64,7 +65,7 @@ def _serve(settings: Settings) -> int:
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http="httptools",
+        http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,  # the root logger is set up already

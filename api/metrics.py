@@ -1,5 +1,7 @@
 """Metrics of this process. Those about queues and workers are in `api.queue_metrics`."""
 
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -47,18 +49,29 @@ class Metrics:
         self.stalled = stalls.observe
         """Takes the seconds of one stall."""
 
+        # Finding the series of some labels costs more than counting in them. Methods and routes are few, models too.
+        self._series = cache(
+            lambda method, route, status: (
+                self._requests.labels(method, route, str(status)),
+                self._latency.labels(route),
+            )
+        )
+        self._of_lane = cache(lambda model, lane: (self._tasks.labels(model, lane), self._items.labels(model, lane)))
+
     def served(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts one request. Status 0: nothing was answered."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._latency.labels(route).observe(seconds)
+        requests, latency = self._series(method, route, status)
+        requests.inc()
+        latency.observe(seconds)
 
     def submitted(self, submission: Submission, *, joined: bool) -> None:
         """Counts a task that the ledger took, or a request that joined an earlier one."""
         if joined:
             self._joined.labels(submission.model).inc()
             return
-        self._tasks.labels(submission.model, submission.lane.value).inc()
-        self._items.labels(submission.model, submission.lane.value).inc(sum(unit.items for unit in submission.units))
+        tasks, items = self._of_lane(submission.model, submission.lane.value)
+        tasks.inc()
+        items.inc(sum(unit.items for unit in submission.units))
 
     def rang(self, model: str, sent: bool) -> None:
         """Counts one bell."""
