@@ -12,9 +12,12 @@ from api.shortcut import App, make_shortcuts
 from worker_config.settings import Settings
 
 
-def create_app(settings: Settings) -> App:
-    """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too."""
-    services = Services.build(settings)
+def create_app(settings: Settings, process: int | None = None) -> App:
+    """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too.
+
+    `process`: which of several behind one port this is.
+    """
+    services = Services.build(settings, process)
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:

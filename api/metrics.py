@@ -1,9 +1,11 @@
 """Metrics of this process. Those about queues and workers are in `api.queue_metrics`."""
 
+from collections.abc import Iterator
 from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tasks.ledger import Submission
@@ -15,11 +17,18 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics:
-    """All series of one process, in a registry of its own so that two apps in one process do not mix."""
+    """All series of one process, in a registry of its own so that two apps in one process do not mix.
 
-    def __init__(self) -> None:
+    Args:
+        process: which of several processes behind one port this is. Each scrape reaches one of them, so their series
+            are told apart by a label; None: no label.
+    """
+
+    def __init__(self, process: int | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._process = process
         self._registry = CollectorRegistry()
+        self._shared = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._requests = Counter(
             "embedq_http_requests", "Requests served.", ["method", "route", "status"], registry=self._registry
@@ -78,9 +87,21 @@ class Metrics:
         (self._bells if sent else self._lost_bells).labels(model).inc()
 
     def add(self, collector: Collector) -> None:
-        """Adds series that are computed when they are read."""
+        """Adds series of this process that are computed when they are read."""
         self._registry.register(collector)
+
+    def add_shared(self, collector: Collector) -> None:
+        """Adds series that are the same whichever process is asked."""
+        self._shared.register(collector)
 
     def render(self) -> bytes:
         """All series in Prometheus's text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self) + generate_latest(self._shared)
+
+    def collect(self) -> Iterator[Metric]:
+        """The series of this process, for `generate_latest`."""
+        for metric in self._registry.collect():
+            if self._process is not None:
+                label = {"process": str(self._process)}
+                metric.samples = [sample._replace(labels={**sample.labels, **label}) for sample in metric.samples]
+            yield metric
