@@ -1,4 +1,4 @@
-"""`python -m api`: one web tier process. Exits 78 when the configuration cannot be used."""
+"""`python -m api`: the web tier, one process or several. Exits 78 when the configuration cannot be used."""
 
 import asyncio
 import gc
@@ -11,8 +11,10 @@ from typing import NoReturn
 
 import uvicorn
 
-from api.address import require_bindable
+from api.address import bind, require_bindable
 from api.app import create_app
+from api.processes import run_processes
+from api.protocol import Protocol
 from api.services import Services
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
@@ -48,11 +50,18 @@ def main() -> int:
     except (SettingsError, SchemaMismatch) as error:
         sys.stderr.write(f"{error}\n")
         return CONFIGURATION_EXIT_CODE
-    return _serve(settings)
+    if settings.api_processes == 1:
+        return _serve(settings)
+    try:
+        sockets = bind(settings.host, settings.port)
+    except OSError as error:
+        _log.error("cannot serve on %s:%d: %s", settings.host, settings.port, error.strerror)
+        return 1
+    return run_processes(settings.api_processes, sockets, lambda index: _serve(settings, sockets, index))
 
 
-def _serve(settings: Settings) -> int:
-    app = create_app(settings)
+def _serve(settings: Settings, sockets: list[socket.socket] | None = None, process: int | None = None) -> int:
+    app = create_app(settings, process)
     services: Services = app.state.services
     services.bell.warm_up()
     # A full round of the garbage collector over everything imported stops the event loop for 60 to 80 ms. What exists
@@ -64,7 +73,7 @@ def _serve(settings: Settings) -> int:
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http="httptools",
+        http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,  # the root logger is set up already
@@ -78,7 +87,7 @@ def _serve(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:
-        Server(config, services).run()
+        Server(config, services).run(sockets)
     except SystemExit as stop:
         if stop.code:
             raise  # the address is in use, says the log

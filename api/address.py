@@ -5,6 +5,29 @@ import socket
 
 from worker_config.settings import PREFIX, SettingsError
 
+_BACKLOG = 2048
+"""As uvicorn's own."""
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on every address of `host`, for several processes. Port 0: one and the same free port.
+
+    Raises:
+        OSError: the address is in use.
+    """
+    bound: list[socket.socket] = []
+    for family, kind, protocol, _, address in socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    ):
+        opened = socket.socket(family, kind, protocol)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
+        opened.bind((address[0], bound[0].getsockname()[1] if bound else port, *address[2:]))
+        opened.listen(_BACKLOG)
+        bound.append(opened)
+    return bound
+
 
 def require_bindable(host: str, port: int) -> None:
     """Returns when `host` can be bound. A port that somebody else has is not found fault with: it may become free.

@@ -3,33 +3,37 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
-
 from api import errors
 from api.edge import Edge
 from api.openapi import describe
 from api.routes import embeddings, health, models, tasks
 from api.services import Services
+from api.shortcut import App, make_shortcuts
 from worker_config.settings import Settings
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too."""
-    services = Services.build(settings)
+def create_app(settings: Settings, process: int | None = None) -> App:
+    """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too.
+
+    `process`: which of several behind one port this is.
+    """
+    services = Services.build(settings, process)
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_app: App) -> AsyncIterator[None]:
         background = await services.start()
         yield
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
-    app = FastAPI(lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
+    app = App(lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
     app.state.services = services
     routers = [family.router for family in (embeddings, tasks, models, health)]
     for router in routers:
         app.include_router(router)
-    errors.install(app, [route for router in routers for route in router.routes])
+    routes = [route for router in routers for route in router.routes]
+    errors.install(app, routes)
     app.add_middleware(Edge, metrics=services.metrics)
+    app.shortcuts = make_shortcuts(app, routes, services.metrics)
     describe(app)
     return app

@@ -30,14 +30,19 @@ class Bell:
         self._pool.submit(self._send, model)
 
     def warm_up(self) -> None:
-        """Loads what the first bell would load: the transport and the queues, tens of milliseconds of imports."""
-        _ = self._celery.amqp.queues
-        _ = self._celery.connection_for_write().transport
+        """Loads what the first bell would load: tens of milliseconds of imports."""
+        self._pool.submit(self._load).result()
 
     def close(self) -> None:
         """Waits for bells on their way and closes the connections to the broker."""
         self._pool.shutdown(cancel_futures=True)
         self._celery.close()
+
+    def _load(self) -> None:
+        _ = self._celery.amqp.queues
+        _ = self._celery.connection_for_write().transport
+        # Celery looks for a result backend, though there is none, once in each thread: 15 ms of entry points.
+        _ = self._celery.backend
 
     def _send(self, model: str) -> None:
         try:

@@ -16,9 +16,14 @@ from starlette.responses import Response
 class DirectRoute(APIRoute):
     """Calls its function with the request and the parts of the path that it names."""
 
+    @property
+    def function(self) -> Callable[..., Awaitable[Response]]:
+        """What answers: called with the request and the parts of the path."""
+        return cast("Callable[..., Awaitable[Response]]", self.endpoint)
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Called by FastAPI once per route."""
-        function = cast("Callable[..., Awaitable[Response]]", self.endpoint)
+        function = self.function
         names = tuple(self.param_convertors)
 
         async def handle(request: Request) -> Response:

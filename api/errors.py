@@ -28,25 +28,28 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """
     app.add_exception_handler(EmbedqError, _ours)
     app.add_exception_handler(HTTPException, partial(_routing, routes))
-    app.add_exception_handler(CallerGone, _gone)
+    app.add_exception_handler(CallerGone, _ours)
+
+
+def response(error: EmbedqError | CallerGone, path: str) -> Response:
+    """The answer to a request for `path` that ended in `error`."""
+    if isinstance(error, CallerGone):
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return problem(error, instance=path)
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    return problem(cast("EmbedqError", error), instance=request.url.path)
+    return response(cast("EmbedqError | CallerGone", error), request.url.path)
 
 
 async def _routing(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
     raised = cast("HTTPException", error)
-    response = problem(_translated(raised, request), instance=request.url.path)
+    answer = problem(_translated(raised, request), instance=request.url.path)
     headers = dict(raised.headers or {})
     if "Allow" in headers:
         headers["Allow"] = ", ".join(sorted(_methods(routes, request.scope) | set(headers["Allow"].split(", "))))
-    response.headers.update(headers)
-    return response
-
-
-async def _gone(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=CLIENT_CLOSED_REQUEST)
+    answer.headers.update(headers)
+    return answer
 
 
 def _methods(routes: Sequence[BaseRoute], scope: Scope) -> set[str]:

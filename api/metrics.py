@@ -1,7 +1,11 @@
 """Metrics of this process. Those about queues and workers are in `api.queue_metrics`."""
 
+from collections.abc import Iterator
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tasks.ledger import Submission
@@ -13,11 +17,18 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics:
-    """All series of one process, in a registry of its own so that two apps in one process do not mix."""
+    """All series of one process, in a registry of its own so that two apps in one process do not mix.
 
-    def __init__(self) -> None:
+    Args:
+        process: which of several processes behind one port this is. Each scrape reaches one of them, so their series
+            are told apart by a label; None: no label.
+    """
+
+    def __init__(self, process: int | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._process = process
         self._registry = CollectorRegistry()
+        self._shared = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._requests = Counter(
             "embedq_http_requests", "Requests served.", ["method", "route", "status"], registry=self._registry
@@ -47,27 +58,50 @@ class Metrics:
         self.stalled = stalls.observe
         """Takes the seconds of one stall."""
 
+        # Finding the series of some labels costs more than counting in them. Methods and routes are few, models too.
+        self._series = cache(
+            lambda method, route, status: (
+                self._requests.labels(method, route, str(status)),
+                self._latency.labels(route),
+            )
+        )
+        self._of_lane = cache(lambda model, lane: (self._tasks.labels(model, lane), self._items.labels(model, lane)))
+
     def served(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts one request. Status 0: nothing was answered."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._latency.labels(route).observe(seconds)
+        requests, latency = self._series(method, route, status)
+        requests.inc()
+        latency.observe(seconds)
 
     def submitted(self, submission: Submission, *, joined: bool) -> None:
         """Counts a task that the ledger took, or a request that joined an earlier one."""
         if joined:
             self._joined.labels(submission.model).inc()
             return
-        self._tasks.labels(submission.model, submission.lane.value).inc()
-        self._items.labels(submission.model, submission.lane.value).inc(sum(unit.items for unit in submission.units))
+        tasks, items = self._of_lane(submission.model, submission.lane.value)
+        tasks.inc()
+        items.inc(sum(unit.items for unit in submission.units))
 
     def rang(self, model: str, sent: bool) -> None:
         """Counts one bell."""
         (self._bells if sent else self._lost_bells).labels(model).inc()
 
     def add(self, collector: Collector) -> None:
-        """Adds series that are computed when they are read."""
+        """Adds series of this process that are computed when they are read."""
         self._registry.register(collector)
+
+    def add_shared(self, collector: Collector) -> None:
+        """Adds series that are the same whichever process is asked."""
+        self._shared.register(collector)
 
     def render(self) -> bytes:
         """All series in Prometheus's text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self) + generate_latest(self._shared)
+
+    def collect(self) -> Iterator[Metric]:
+        """The series of this process, for `generate_latest`."""
+        for metric in self._registry.collect():
+            if self._process is not None:
+                label = {"process": str(self._process)}
+                metric.samples = [sample._replace(labels={**sample.labels, **label}) for sample in metric.samples]
+            yield metric

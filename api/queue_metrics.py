@@ -11,8 +11,8 @@ from api.stall import StallProbe
 from tasks.ledger import ModelOverview
 
 
-class QueueMetrics(Collector):
-    """Series that have no state of their own, so that a model or worker that has gone leaves none behind."""
+class ProcessMetrics(Collector):
+    """The state of one web tier process."""
 
     def __init__(self, registry: Registry, hub: Hub, stall: StallProbe) -> None:
         self._registry = registry
@@ -25,18 +25,32 @@ class QueueMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All series of this collector."""
-        yield from self._process()
-        overviews = list(self._registry.overviews.values())
-        yield from _queues(overviews)
-        yield from _workers(overviews)
-        yield from _totals(overviews)
-
-    def _process(self) -> Iterator[Metric]:
         yield _gauge("embedq_redis_up", "1 while Redis answers.", float(self._registry.redis_up))
         yield _gauge("embedq_subscribed", "1 while task changes are heard.", float(self._hub.subscribed.is_set()))
         yield _gauge("embedq_waiting_requests", "Requests that wait for a task.", self._hub.waiting_requests)
         yield _gauge("embedq_loop_stall_max_seconds", "Longest stall since the start.", self._stall.longest_s)
         yield _gauge("embedq_loop_stall_recent_seconds", "Longest stall since the last scrape.", self._stall.take_s())
+
+
+class QueueMetrics(Collector):
+    """Queues and workers, the same whichever process is asked.
+
+    Without state of their own, so that a model or worker that has gone leaves no series behind.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def describe(self) -> list[Metric]:
+        """Nothing: they differ from one reading to the next."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All series of this collector."""
+        overviews = list(self._registry.overviews.values())
+        yield from _queues(overviews)
+        yield from _workers(overviews)
+        yield from _totals(overviews)
 
 
 def _queues(overviews: list[ModelOverview]) -> Iterator[Metric]:

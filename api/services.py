@@ -10,7 +10,7 @@ from api.auth import KeyRing
 from api.bell import Bell
 from api.hub import Hub
 from api.metrics import Metrics
-from api.queue_metrics import QueueMetrics
+from api.queue_metrics import ProcessMetrics, QueueMetrics
 from api.registry import Registry
 from api.stall import StallProbe
 from api.submission import Drafter
@@ -37,15 +37,16 @@ class Services:
     drafter: Drafter
 
     @classmethod
-    def build(cls, settings: Settings) -> Self:
-        """The parts, connected to each other and to nothing else yet."""
-        metrics = Metrics()
+    def build(cls, settings: Settings, process: int | None = None) -> Self:
+        """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
+        metrics = Metrics(process)
         ledger = AsyncLedger.connect(settings.redis_url)
         registry = Registry(settings)
         bell = Bell(settings, metrics.rang)
         hub = Hub(ledger)
         stall = StallProbe(metrics.stalled)
-        metrics.add(QueueMetrics(registry, hub, stall))
+        metrics.add(ProcessMetrics(registry, hub, stall))
+        metrics.add_shared(QueueMetrics(registry))
         return cls(
             settings=settings,
             ledger=ledger,

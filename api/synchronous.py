@@ -15,6 +15,8 @@ from api.waiter import Waiter
 from tasks.errors import RedisUnavailable, WaitTimeout
 from tasks.ledger import Lane, Result, State, Submission, operations
 
+_SOON_S = 0.25
+"""Most answers come before this. A client that leaves is noticed later only: watching for it costs a task."""
 _RENEW_S = 5.0
 """Every so often a waiter says that it is still there: another one of the same task may have left and said so."""
 
@@ -42,6 +44,8 @@ async def encode_now(services: Services, request: Request, submission: Submissio
 
 
 async def _wait(services: Services, request: Request, model: str, waiter: Waiter, end: float) -> None:
+    if not waiter.ended:
+        await waiter.changed(min(end - time.monotonic(), _SOON_S))
     if waiter.ended:
         return
     with watched(request, waiter):

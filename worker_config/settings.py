@@ -64,6 +64,7 @@ class Settings(BaseSettings):
     # Who may call
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
+    api_processes: int = Field(default=1, ge=1, le=64)
     api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode] = ()
     allow_unauthenticated: bool = False
 

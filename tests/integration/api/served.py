@@ -11,6 +11,7 @@ import uvicorn
 import uvloop
 
 from api.app import create_app
+from api.protocol import Protocol
 from api.services import Services
 from tests.harness import wait_until
 from worker_config.settings import load_settings
@@ -25,7 +26,7 @@ class ServedApp:
         merged = {"redis_url": redis_url, "compute": "fake", "served_name": MODEL, "max_wait_s": 20} | settings
         app = create_app(load_settings(**merged))
         self.services: Services = app.state.services
-        config = uvicorn.Config(app, port=0, log_config=None, lifespan="on", loop="uvloop", http="httptools")
+        config = uvicorn.Config(app, port=0, log_config=None, lifespan="on", loop="uvloop", http=Protocol)
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run)

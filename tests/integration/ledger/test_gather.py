@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from tasks.errors import RedisUnavailable
-from tasks.ledger import AsyncLedger, operations
+from tasks.ledger import AsyncLedger, gather, operations
 from tests.harness import RedisServer
 from tests.integration.ledger.driver import Driver
 
@@ -53,6 +53,14 @@ async def test_a_caller_that_gives_up_takes_nobody_along(ledger: AsyncLedger) ->
     waiting[3].cancel()
     done = await asyncio.gather(*waiting, return_exceptions=True)
     assert [index for index, reply in enumerate(done) if isinstance(reply, BaseException)] == [3]
+
+
+async def test_a_caller_can_call_again_at_once(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "MAX_UNDER_WAY", 1)  # with several, all would have to end in the same turn
+    ledger = AsyncLedger.connect(redis_url)
+    for _ in range(3):
+        await ledger.run(operations.overview())
+    await ledger.close()
 
 
 async def test_an_outage_reaches_every_caller(private_redis: RedisServer) -> None:

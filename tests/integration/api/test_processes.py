@@ -1,0 +1,85 @@
+"""Several web tier processes behind one port: all serve, and they start and end together."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+
+import httpx
+import psutil
+import pytest
+
+from tests.harness import ApiProcess, Roles, wait_until
+
+PROCESSES = 2
+
+
+@pytest.fixture
+def api(roles: Roles) -> Iterator[ApiProcess]:
+    api = roles.api(api_processes=PROCESSES)
+    yield api
+    if api.running:
+        api.stop()
+
+
+def _children(api: ApiProcess) -> list[psutil.Process]:
+    return wait_until(
+        lambda: found if len(found := psutil.Process(api.pid).children()) == PROCESSES else None,
+        message="all processes run",
+    )
+
+
+def _all_gone(processes: list[psutil.Process]) -> bool:
+    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+
+
+def _process_that_answers(api: ApiProcess) -> str:
+    # A connection of its own for each request: one connection stays with one process.
+    answer = httpx.get(f"{api.base_url}/metrics").text
+    (name,) = set(re.findall(r'process="(\d+)"', answer))
+    return str(name)
+
+
+def test_every_process_serves(api: ApiProcess) -> None:
+    seen: set[str] = set()
+
+    def all_seen() -> bool:
+        seen.add(_process_that_answers(api))
+        return seen == {"0", "1"}
+
+    wait_until(all_seen, message="an answer of each process")
+
+
+def test_a_query_is_answered_whichever_process_gets_it(api: ApiProcess, roles: Roles) -> None:
+    roles.worker()
+    for number in range(10):
+        body = {"input": f"text {number}"}
+        assert httpx.post(f"{api.base_url}/v1/embeddings", json=body, timeout=30).status_code == httpx.codes.OK
+
+
+def test_queues_are_the_same_in_every_process_and_have_no_label(api: ApiProcess) -> None:
+    lines = httpx.get(f"{api.base_url}/metrics").text.splitlines()
+    assert not [line for line in lines if line.startswith("embedq_backlog") and "process=" in line]
+    assert not [line for line in lines if line.startswith("embedq_redis_up ")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_ends_all(api: ApiProcess, number: int) -> None:
+    children = _children(api)
+    api.send(number)
+    assert api.wait() == 0
+    assert _all_gone(children)
+
+
+def test_when_one_is_killed_all_end_to_be_restarted_together(api: ApiProcess) -> None:
+    children = _children(api)
+    os.kill(children[0].pid, signal.SIGKILL)
+    assert api.wait() == 1
+    assert _all_gone(children)
+    assert f"web tier process {children[0].pid} ended with -9" in api.log()
+
+
+def test_processes_do_not_outlive_their_parent(api: ApiProcess) -> None:
+    children = _children(api)
+    api.kill()
+    wait_until(lambda: _all_gone(children), message="the processes noticed")
