@@ -3,6 +3,7 @@
 They overlap: while one stream waits for Redis or reads texts, another one keeps the model busy.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from tasks.drain import Drain, DrainLimits
 from tasks.gate import Gate
 from tasks.ledger import Ledger
 from tasks.model.encoder import Encoder
+from tasks.model.errors import EncoderBroken
 from tasks.progress import Progress
 from tasks.rate import Rate
 from tasks.wakeup import Wakeup
@@ -57,11 +59,16 @@ class Streams:
         stop: Callable[[], bool],
     ) -> None:
         gate = Gate(single=encoder.streams == 1)
+        self._broken = threading.Event()
+
+        def stop_or_broken() -> bool:
+            return stop() or self._broken.is_set()
+
         work_limits = WorkLimits(max_padded_tokens, limits.claim_s, commit_patience_s=limits.lease_s)
 
         def make(name: str) -> Stream:
             rate, progress, wakeup = Rate(tokens_per_s), Progress(), Wakeup(ledger, model, name)
-            work = Work(ledger, model, encoder, work_limits, rate=rate, progress=progress, stop=stop)
+            work = Work(ledger, model, encoder, work_limits, rate=rate, progress=progress, stop=stop_or_broken)
             drain = Drain(
                 ledger,
                 model,
@@ -72,7 +79,7 @@ class Streams:
                 rate=rate,
                 gate=gate,
                 send_bell=send_bell,
-                stop=stop,
+                stop=stop_or_broken,
             )
             return Stream(rate, progress, work, wakeup, drain)
 
@@ -89,16 +96,23 @@ class Streams:
         """One slice of every stream; returns when all have ended.
 
         Raises:
-            EncoderBroken: as one of them raised it.
+            EncoderBroken: as one of them raised it; the others have given back what they had.
         """
         first, *others = self.all
-        running = [self._threads.submit(stream.drain.run_slice) for stream in others]
+        running = [self._threads.submit(self._run, stream) for stream in others]
         try:
-            first.drain.run_slice()
+            self._run(first)
         finally:
             wait(running)
         for done in running:
             done.result()
+
+    def _run(self, stream: Stream) -> None:
+        try:
+            stream.drain.run_slice()
+        except EncoderBroken:
+            self._broken.set()
+            raise
 
     def close(self) -> None:
         """Ends the subscriptions. No slice runs any more."""

@@ -45,12 +45,10 @@ class Options:
 
     def to_text(self) -> str:
         """Compact form for the task hash: only what differs from the default; '' for the defaults."""
-        if self == type(self)():  # nearly always, and twice per request
-            return ""
         changed = {
             f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default
         }
-        return orjson.dumps(changed).decode()
+        return orjson.dumps(changed).decode() if changed else ""
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Self:

@@ -14,7 +14,7 @@ TEXT = "w" * (4 * ROOM_BYTES)
 
 
 def test_a_claim_that_does_not_fit_ends_the_slice_and_nothing_else(private_roles: Roles, client: LedgerClient) -> None:
-    worker = private_roles.worker(**(QUICK | {"fake_tokens_per_s": 0}))
+    worker = private_roles.worker(**(QUICK | {"fake_tokens_per_s": 0, "streams": 1}))
     child = psutil.Process(worker.child_pid)
     unlimited = child.rlimit(psutil.RLIMIT_AS)
     child.rlimit(psutil.RLIMIT_AS, (child.memory_info().vms + ROOM_BYTES, unlimited[1]))
