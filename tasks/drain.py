@@ -108,6 +108,8 @@ class Drain:
         while not self._stop():
             left = until - time.monotonic()
             with self._gate.alone() if alone else self._gate.beside_others():
+                if self._stop():
+                    break
                 claim = self._claim(linger_s=max(0.0, min(left, MAX_LINGER_S)), heard=heard, alone=alone)
                 if claim.units:
                     worked = True

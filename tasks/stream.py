@@ -12,7 +12,6 @@ from tasks.drain import Drain, DrainLimits
 from tasks.gate import Gate
 from tasks.ledger import Ledger
 from tasks.model.encoder import Encoder
-from tasks.model.errors import EncoderBroken
 from tasks.progress import Progress
 from tasks.rate import Rate
 from tasks.wakeup import Wakeup
@@ -59,16 +58,18 @@ class Streams:
         stop: Callable[[], bool],
     ) -> None:
         gate = Gate(single=encoder.streams == 1)
-        self._broken = threading.Event()
+        broken = threading.Event()
 
         def stop_or_broken() -> bool:
-            return stop() or self._broken.is_set()
+            return stop() or broken.is_set()
 
         work_limits = WorkLimits(max_padded_tokens, limits.claim_s, commit_patience_s=limits.lease_s)
 
         def make(name: str) -> Stream:
             rate, progress, wakeup = Rate(tokens_per_s), Progress(), Wakeup(ledger, model, name)
-            work = Work(ledger, model, encoder, work_limits, rate=rate, progress=progress, stop=stop_or_broken)
+            work = Work(
+                ledger, model, encoder, work_limits, rate=rate, progress=progress, broken=broken, stop=stop_or_broken
+            )
             drain = Drain(
                 ledger,
                 model,
@@ -99,20 +100,13 @@ class Streams:
             EncoderBroken: as one of them raised it; the others have given back what they had.
         """
         first, *others = self.all
-        running = [self._threads.submit(self._run, stream) for stream in others]
+        running = [self._threads.submit(stream.drain.run_slice) for stream in others]
         try:
-            self._run(first)
+            first.drain.run_slice()
         finally:
             wait(running)
         for done in running:
             done.result()
-
-    def _run(self, stream: Stream) -> None:
-        try:
-            stream.drain.run_slice()
-        except EncoderBroken:
-            self._broken.set()
-            raise
 
     def close(self) -> None:
         """Ends the subscriptions. No slice runs any more."""

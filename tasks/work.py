@@ -1,6 +1,7 @@
 """What a worker does with one claim: encode its texts, commit the vectors, and give back what it cannot finish."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class WorkLimits:
 
 
 class Work:
-    """Encodes and commits claims. One thread."""
+    """Encodes and commits claims. One thread; sets `broken` when the encoder cannot be used any more."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Work:
         *,
         rate: Rate,
         progress: Progress,
+        broken: threading.Event,
         stop: Callable[[], bool],
     ) -> None:
         self._ledger = ledger
@@ -66,6 +68,7 @@ class Work:
         self._limits = limits
         self._rate = rate
         self._progress = progress
+        self._broken = broken
         self._stop = stop
         self.totals = Totals()
 
@@ -86,6 +89,7 @@ class Work:
             self._give_back(claim)
         except EncoderBroken:
             # A text may have broken the device, so the attempt counts; a device that is gone fails at the next load.
+            self._broken.set()  # before the claim is given back, or another stream would take it in this process
             self._lose(claim)
             raise
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
