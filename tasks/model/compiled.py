@@ -135,6 +135,9 @@ def _compile(model: Any, precision: str, streams: int, threads: int | None) -> A
         # A pinned thread waits for its own core while another one is idle: with two busy cores a query took 23 ms
         # instead of 12.
         "ENABLE_CPU_PINNING": False,
+        # Entries that each stream keeps of what it prepared for other shapes. The default of 5,000 took 350 MB after
+        # 30,000 texts, and went on. 64 takes the same processor time, 16 up to 6 % more, 0 a third more for queries.
+        "CPU_RUNTIME_CACHE_CAPACITY": 64,
     }
     if threads is not None:
         options["INFERENCE_NUM_THREADS"] = threads

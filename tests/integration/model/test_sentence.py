@@ -18,13 +18,15 @@ from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model.load import load
 from tasks.model.self_test import self_test
 from tasks.model.sentence import SentenceEncoder
-from tasks.model.types import TextItem
+from tasks.model.types import EncodeOptions, TextItem
 from tests.integration.model.tiny_model import TinyModel
 from worker_config.settings import load_settings
 
 pytestmark = pytest.mark.model
 
 Folders = Mapping[TinyModel, Path]
+
+RAW = EncodeOptions(normalize=False)
 
 
 class LostDevice(nn.Module):
@@ -35,6 +37,17 @@ class LostDevice(nn.Module):
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         if self.message is not None:
             raise torch.AcceleratorError(self.message)
+        return features
+
+
+class SmallDevice(nn.Module):
+    """The last module of a model; runs out of memory with more than `max_texts` at once."""
+
+    max_texts = 1000
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        if len(features["sentence_embedding"]) > self.max_texts:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
         return features
 
 
@@ -74,6 +87,18 @@ def test_a_device_without_memory_is_not_lost(library: SentenceTransformer) -> No
     outcomes, stats = encode(encoder, [TextItem("a"), TextItem("b")], max_padded_tokens=64)
     assert [outcome.error and outcome.error.code for outcome in outcomes] == ["out_of_memory"] * 2
     assert stats.forward_passes == 3
+
+
+def test_a_pass_that_does_not_fit_the_device_is_halved_and_loses_nothing(library: SentenceTransformer) -> None:
+    texts = [f"text {letter}" for letter in "abcdefg"]
+    expected = library.encode(texts, show_progress_bar=False)
+    small = SmallDevice()
+    encoder = encoder_of(SentenceTransformer(modules=[*library, small], device="cpu"))
+    small.max_texts = 2
+    outcomes, stats = encode(encoder, [TextItem(text, RAW) for text in texts], max_padded_tokens=1000)
+    vectors = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+    np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
+    assert stats.forward_passes == 1 + 2 + 4
 
 
 def test_a_model_without_pooling_is_no_embedding_model(library: SentenceTransformer, tmp_path: Path) -> None:

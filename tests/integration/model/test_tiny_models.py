@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from tasks.model.compiled import CompiledTransformer
+from tasks.model.compiled import CompiledTransformer, cpu_precisions
 from tasks.model.device import Way
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
@@ -174,3 +174,27 @@ def test_the_default_serves_every_kind(kind: TinyModel, tiny_folders: Folders) -
     encoder = load(load_settings(model=str(tiny_folders[kind]), device="cpu"))
     assert encoder.info.compute == "openvino"
     assert worst_cosine(rows(ours(encoder)), library(tiny_folders[kind])) >= 0.999
+
+
+@pytest.mark.model
+def test_a_precision_that_is_too_coarse_for_a_model_is_left_with_a_warning(
+    tiny_folders: Folders, caplog: pytest.LogCaptureFixture
+) -> None:
+    _needs_bfloat16()
+    encoder = load(load_settings(model=str(tiny_folders[TinyModel.CAUSAL]), device="cpu"))
+    assert (encoder.info.compute, encoder.info.precision) == ("openvino", "float32")
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "openvino in bfloat16 on cpu failed its self-test" in warning
+    assert warning.endswith("Falling back.")
+
+
+@pytest.mark.model
+def test_a_precision_that_is_too_coarse_for_a_model_stops_when_asked_for_by_name(tiny_folders: Folders) -> None:
+    _needs_bfloat16()
+    with pytest.raises(ModelLoadError, match="openvino in bfloat16 on cpu failed its self-test"):
+        load(load_settings(model=str(tiny_folders[TinyModel.CAUSAL]), device="cpu", precision="bfloat16"))
+
+
+def _needs_bfloat16() -> None:
+    if "bfloat16" not in cpu_precisions():
+        pytest.skip("this CPU has no bfloat16")
