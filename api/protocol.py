@@ -19,7 +19,7 @@ class Joined:
         self._held: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        """Sends `data` before anything else happens on the event loop."""
+        """Sends `data` when the present turn of the event loop is over; nothing, where the client has left by then."""
         if not self._held:
             self._loop.call_soon(self._flush)
         self._held.append(data)
@@ -35,7 +35,8 @@ class Joined:
     def _flush(self) -> None:
         if self._held:
             held, self._held = self._held, []
-            self._transport.writelines(held)
+            if not self._transport.is_closing():
+                self._transport.writelines(held)
 
 
 class Protocol(HttpToolsProtocol):

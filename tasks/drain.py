@@ -12,18 +12,16 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from tasks.errors import RedisUnavailable
-from tasks.gate import Gate
-from tasks.ledger import Claim, Ledger, operations
+from tasks.ledger import Claim, Lane, Ledger, operations
 from tasks.ledger.operations import ClaimRequest
-from tasks.rate import Rate
+from tasks.model.gate import Gate
+from tasks.rate import Rate, claim_seconds
 from tasks.wakeup import Wakeup
 
 _log = logging.getLogger(__name__)
 
 MAX_UNITS_PER_CLAIM = 512
 MAX_LINGER_S = 1.0
-ONLINE_CLAIM_S = 0.1
-"""Less than of bulk work: the first text of a claim waits for its last one, and what is left the other streams take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,12 @@ class Drain:
         model: the queue, a served name.
         name: of this stream: the worker's id, a "/" and a number; claims carry it as the first part of their token.
         limits: see `DrainLimits`.
-        wakeup: this worker's subscription.
+        wakeup: this stream's subscription.
         work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work.
         rate: how fast this stream is; sizes its claims.
         gate: to work beside the other streams, or alone.
+        hears: the first claim of a slice clears the bell. One stream of a process does: the slice of all of them has
+            taken one message, and may ring for one more.
         send_bell: sends one bell message and says whether it went out; must not raise.
         stop: whether to stop.
     """
@@ -62,6 +62,7 @@ class Drain:
         work: Callable[[Claim, Callable[[], Claim]], None],
         rate: Rate,
         gate: Gate,
+        hears: bool,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
@@ -73,6 +74,7 @@ class Drain:
         self._work = work
         self._rate = rate
         self._gate = gate
+        self._hears = hears
         self._send_bell = send_bell
         self._stop = stop
         self._numbers = itertools.count()
@@ -104,7 +106,7 @@ class Drain:
 
     def _run(self, until: float) -> bool:
         """Claims until the slice is over; whether any claim took something."""
-        worked, heard, alone = False, True, self._gate.single
+        worked, heard, alone = False, self._hears, self._gate.single
         while not self._stop():
             left = until - time.monotonic()
             with self._gate.alone() if alone else self._gate.beside_others():
@@ -126,8 +128,8 @@ class Drain:
         request = ClaimRequest(
             worker=self._name,
             token=f"{self._name}/{self._incarnation}/{next(self._numbers)}",
-            budget=self._rate.budget(self._limits.claim_s),
-            online_budget=self._rate.budget(min(ONLINE_CLAIM_S, self._limits.claim_s)),
+            budget=self._rate.budget(claim_seconds(Lane.BULK, self._limits.claim_s)),
+            online_budget=self._rate.budget(claim_seconds(Lane.ONLINE, self._limits.claim_s)),
             max_units=MAX_UNITS_PER_CLAIM,
             lease_ms=int(self._limits.lease_s * 1000),
             linger_ms=int(linger_s * 1000),

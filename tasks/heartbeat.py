@@ -1,4 +1,4 @@
-"""The second thread of a worker: says that it lives, renews its leases while the work moves, and keeps the watch."""
+"""The thread beside the streams: says that the worker lives, renews leases while work moves, and keeps the watch."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ class Heartbeat(threading.Thread):
     """Beats until `finish`.
 
     Args:
-        ledger: an executor; its connection pool is shared with the main thread.
+        ledger: an executor; its connection pool is shared with the streams.
         model: the queue.
         worker: its id.
         say: the operation of one beat, with what the worker says of itself now.

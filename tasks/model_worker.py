@@ -20,7 +20,6 @@ from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import ModelLoadError
 from tasks.model.load import load
-from tasks.model.rate import measure_rate
 from tasks.model.types import TextItem
 from tasks.run_files import RunFiles
 from tasks.stream import Streams
@@ -63,7 +62,6 @@ class ModelWorker:
             encoder,
             DrainLimits(settings.slice_s, self._lease_s, settings.claim_s),
             max_padded_tokens=self._budget,
-            tokens_per_s=measure_rate(encoder, max_padded_tokens=self._budget),
             send_bell=send_bell,
             stop=stop,
         )

@@ -1,4 +1,9 @@
-"""How fast this worker is, in estimated tokens per second: what claims are sized by and backlogs are measured in."""
+"""How fast a stream is, in estimated tokens per second: what claims are sized by and backlogs are measured in."""
+
+from tasks.ledger import Lane
+
+ONLINE_CLAIM_S = 0.1
+"""Less than of bulk work: the first text of a claim waits for its last one, and what is left the other streams take."""
 
 _WEIGHT = 0.2
 
@@ -26,3 +31,8 @@ class Rate:
     def budget(self, seconds: float) -> int:
         """Estimated tokens that take about `seconds`."""
         return max(1, int(self.tokens_per_s * seconds))
+
+
+def claim_seconds(lane: Lane, claim_s: float) -> float:
+    """How much work one claim of this lane may hold, where one of the bulk lane may hold `claim_s`."""
+    return min(ONLINE_CLAIM_S, claim_s) if lane is Lane.ONLINE else claim_s

@@ -7,15 +7,21 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from tasks.drain import Drain, DrainLimits
-from tasks.gate import Gate
 from tasks.ledger import Ledger
 from tasks.model.encoder import Encoder
+from tasks.model.errors import EncoderBroken
+from tasks.model.gate import Gate
+from tasks.model.rate import measure_rate
 from tasks.progress import Progress
 from tasks.rate import Rate
 from tasks.wakeup import Wakeup
 from tasks.work import Work, WorkLimits
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,6 @@ class Streams:
         encoder: says by `streams` how many there are.
         limits: of slices.
         max_padded_tokens: of one forward pass.
-        tokens_per_s: of one stream, for a start.
         send_bell: sends one bell message; must not raise.
         stop: whether to stop.
     """
@@ -53,22 +58,30 @@ class Streams:
         limits: DrainLimits,
         *,
         max_padded_tokens: int,
-        tokens_per_s: float,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
-        gate = Gate(single=encoder.streams == 1)
-        broken = threading.Event()
-
-        def stop_or_broken() -> bool:
-            return stop() or broken.is_set()
-
+        self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
+        self._broken = threading.Event()
+        gate, passes = (Gate(single=encoder.streams == 1) for _ in range(2))
         work_limits = WorkLimits(max_padded_tokens, limits.claim_s, commit_patience_s=limits.lease_s)
 
-        def make(name: str) -> Stream:
+        def stop_or_broken() -> bool:
+            return stop() or self._broken.is_set()
+
+        def make(number: int, tokens_per_s: float) -> Stream:
+            name = f"{worker}/{number}"
             rate, progress, wakeup = Rate(tokens_per_s), Progress(), Wakeup(ledger, model, name)
             work = Work(
-                ledger, model, encoder, work_limits, rate=rate, progress=progress, broken=broken, stop=stop_or_broken
+                ledger,
+                model,
+                encoder,
+                work_limits,
+                rate=rate,
+                progress=progress,
+                passes=passes,
+                broken=self._broken,
+                stop=stop_or_broken,
             )
             drain = Drain(
                 ledger,
@@ -79,14 +92,14 @@ class Streams:
                 work=work,
                 rate=rate,
                 gate=gate,
+                hears=number == 0,
                 send_bell=send_bell,
                 stop=stop_or_broken,
             )
             return Stream(rate, progress, work, wakeup, drain)
 
-        self.all: Sequence[Stream] = [make(f"{worker}/{number}") for number in range(encoder.streams)]
-        # The first one runs in the caller's thread.
-        self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
+        rates = self._together([partial(measure_rate, encoder, max_padded_tokens=max_padded_tokens)] * encoder.streams)
+        self.all: Sequence[Stream] = [make(number, rate) for number, rate in enumerate(rates)]
 
     @property
     def tokens_per_s(self) -> float:
@@ -97,16 +110,23 @@ class Streams:
         """One slice of every stream; returns when all have ended.
 
         Raises:
-            EncoderBroken: as one of them raised it; the others have given back what they had.
+            EncoderBroken: this process must be replaced. What the other streams had is given back.
         """
-        first, *others = self.all
-        running = [self._threads.submit(stream.drain.run_slice) for stream in others]
         try:
-            first.drain.run_slice()
+            self._together([stream.drain.run_slice for stream in self.all])
+        finally:
+            if self._broken.is_set():  # whatever else went wrong
+                raise EncoderBroken("the accelerator failed; this process cannot use it any more")
+
+    def _together(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of all calls, the first one made in this thread. Raises what one of them raised, at the end."""
+        first, *others = calls
+        running = [self._threads.submit(call) for call in others]
+        try:
+            result = first()
         finally:
             wait(running)
-        for done in running:
-            done.result()
+        return [result, *(done.result() for done in running)]
 
     def close(self) -> None:
         """Ends the subscriptions. No slice runs any more."""

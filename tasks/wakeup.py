@@ -1,4 +1,4 @@
-"""How a lingering worker is woken: one subscription, opened before the first CLAIM and kept for the process's life."""
+"""How a lingering stream is woken: one subscription, opened before its first CLAIM and kept for the process's life."""
 
 import time
 from collections.abc import Callable
@@ -13,11 +13,11 @@ _STOP_CHECK_S = 0.2
 
 
 class Wakeup:
-    """The channel of one worker. Not thread-safe; only the main thread waits."""
+    """The channel of one stream. Used by the thread of that stream only."""
 
-    def __init__(self, ledger: Ledger, model: str, worker: str) -> None:
+    def __init__(self, ledger: Ledger, model: str, stream: str) -> None:
         self._client = ledger.client
-        self._channel = wake_channel(model, worker, ledger.root)
+        self._channel = wake_channel(model, stream, ledger.root)
         self._pubsub: redis.client.PubSub | None = None
 
     def open(self) -> None:

@@ -14,9 +14,10 @@ from tasks.ledger.units import cost
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken
+from tasks.model.gate import Gate
 from tasks.model.types import EncodeOptions, EncodeStats, ItemVector, TextItem
 from tasks.progress import Progress
-from tasks.rate import Rate
+from tasks.rate import Rate, claim_seconds
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Stopping(Exception):
 
 @dataclass(slots=True)
 class Totals:
-    """What this process has done since its model was loaded."""
+    """What one stream has done since the model was loaded."""
 
     forward_passes: int = 0
     items: int = 0
@@ -48,7 +49,10 @@ class WorkLimits:
 
 
 class Work:
-    """Encodes and commits claims. One thread; sets `broken` when the encoder cannot be used any more."""
+    """Encodes and commits claims. One thread.
+
+    `passes` is shared with the other streams; `broken` too, and set when the encoder cannot be used any more.
+    """
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Work:
         *,
         rate: Rate,
         progress: Progress,
+        passes: Gate,
         broken: threading.Event,
         stop: Callable[[], bool],
     ) -> None:
@@ -68,6 +73,7 @@ class Work:
         self._limits = limits
         self._rate = rate
         self._progress = progress
+        self._passes = passes
         self._broken = broken
         self._stop = stop
         self.totals = Totals()
@@ -113,11 +119,13 @@ class Work:
             self._encoder,
             items,
             max_padded_tokens=self._limits.max_padded_tokens,
+            gate=self._passes,
             between=between,
             finished=self._progress.step,
         )
         elapsed = time.monotonic() - started - (look.spent_s if look else 0.0)
-        self._rate.measured(self._encoded_cost(items, vectors), elapsed, budget=self._rate.budget(self._limits.claim_s))
+        budget = self._rate.budget(claim_seconds(claim.lane or Lane.BULK, self._limits.claim_s))
+        self._rate.measured(self._encoded_cost(items, vectors), elapsed, budget=budget)
         self._commit(claim, _finished(claim.units, vectors), stats)
         self._count(stats, len(items))
 

@@ -9,7 +9,6 @@ from collections import deque
 from typing import Any
 
 import redis.asyncio
-from redis.exceptions import RedisError
 
 from tasks.ledger.line import Line, packed
 
@@ -26,7 +25,8 @@ class Gatherer:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._waiting: deque[_Call] = deque()
-        self._idle = [Line(client.connection_pool) for _ in range(MAX_UNDER_WAY)]
+        self._lines = tuple(Line(client.connection_pool) for _ in range(MAX_UNDER_WAY))
+        self._idle = list(self._lines)
         self._senders: set[asyncio.Task[None]] = set()
 
     async def evalsha(self, *arguments: Any) -> Any:
@@ -60,14 +60,14 @@ class Gatherer:
         for sender in senders:
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
-        for line in self._idle:
+        for line in self._lines:
             await line.close()
 
 
 async def _round_trip(line: Line, batch: list[_Call]) -> None:
     try:
         replies = await line.exchange([command for command, _ in batch])
-    except (RedisError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - those who wait would never be answered
         replies = [error] * len(batch)
     for (_, answer), reply in zip(batch, replies, strict=True):
         if answer.done():

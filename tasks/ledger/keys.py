@@ -18,7 +18,7 @@ While there is something in them:
     Q:{lane}:{owner}     zset    task -> tag: that owner's tasks with ready units, the lowest is next
     Q:leases             zset    token -> deadline, one entry per claim
     Q:claim:{token}      set     "task unit" that the claim holds. No TTL of its own: its units would be lost
-    Q:lingering          zset    worker -> until: workers that wait for work, blocked
+    Q:lingering          zset    stream (worker/number) -> until: those that wait for work, blocked
     Q:deadlines          zset    task -> deadline: ends tasks even when no worker lives
     Q:workers            zset    worker -> until: workers that beat; pruned by beats and WATCH
     Q:rates              hash    worker -> tokens/s; pruned with it
@@ -40,7 +40,7 @@ Of one task; until it ends, then with its TTL, or gone:
     R:alias:{owner}:{name}  string  "task digest": a repetition of a request finds its task
 
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
-ended first and separated from the others by a "|". `Q:wake:{worker}`: to one lingering worker.
+ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.
 """
 
 SCHEMA_VERSION = 1
@@ -61,6 +61,6 @@ def task_key(kind: str, task_id: str, root: str = ROOT) -> str:
     return f"{root}:{kind}:{task_id}"
 
 
-def wake_channel(model: str, worker: str, root: str = ROOT) -> str:
-    """The channel on which a lingering worker is woken."""
-    return queue_key(model, f"wake:{worker}", root)
+def wake_channel(model: str, stream: str, root: str = ROOT) -> str:
+    """The channel on which a lingering stream is woken."""
+    return queue_key(model, f"wake:{stream}", root)

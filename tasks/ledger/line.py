@@ -54,6 +54,9 @@ class Line:
         try:
             await self._connection.send_packed_command(commands, check_health=False)
             return [await self._reply() for _ in commands]
+        except RuntimeError as error:
+            await self.close()
+            raise RedisConnectionError("the connection was closed") from error  # as uvloop says it after a reset
         except BaseException:
             await self.close()  # replies that nobody read would be taken for those of the next call
             raise

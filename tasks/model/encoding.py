@@ -10,6 +10,7 @@ from tasks.model import forward
 from tasks.model.batching import plan
 from tasks.model.encoder import Encoder, TokenizedText
 from tasks.model.finish import NON_FINITE, check_options, finish
+from tasks.model.gate import ALONE, Gate
 from tasks.model.types import EncodeOptions, EncodeStats, ItemFailure, ItemVector, TextItem
 
 _Key: TypeAlias = tuple[str | None, str]
@@ -21,6 +22,7 @@ def encode(
     items: Sequence[TextItem],
     *,
     max_padded_tokens: int,
+    gate: Gate = ALONE,
     between: Callable[[], None] = forward.nothing,
     finished: Callable[[], None] = forward.nothing,
 ) -> tuple[list[ItemVector], EncodeStats]:
@@ -32,6 +34,7 @@ def encode(
         encoder: the loaded model.
         items: the texts; none is fine.
         max_padded_tokens: budget of one forward pass.
+        gate: of all threads that use the encoder at the same time; passes go through it.
         between: called before every forward pass except the first. It may take a while (serve more urgent texts), or
             raise to abandon the rest; its exception comes out of this call and what was computed is dropped.
         finished: called after every forward pass, failed ones included: the sign that work moves.
@@ -49,7 +52,9 @@ def encode(
     ]
     wanted = dict.fromkeys(key for key, failure in zip(keys, failures, strict=True) if failure is None)
     texts = {key: text for key in wanted if isinstance(text := tokenized[key], TokenizedText)}
-    raw, stats = _forward(encoder, list(texts.values()), max_padded_tokens, between, finished)
+    raw, stats = _forward(
+        encoder, list(texts.values()), max_padded_tokens, gate=gate, between=between, finished=finished
+    )
     rows = {key: row for row, key in enumerate(texts)}
     jobs = [
         _Job(item.options, failure, rows.get(key, -1)) for key, item, failure in zip(keys, items, failures, strict=True)
@@ -95,6 +100,8 @@ def _forward(
     encoder: Encoder,
     texts: Sequence[TokenizedText],
     max_padded_tokens: int,
+    *,
+    gate: Gate,
     between: Callable[[], None],
     finished: Callable[[], None],
 ) -> tuple[forward.Raw, EncodeStats]:
@@ -106,7 +113,7 @@ def _forward(
         for group in groups.values()
         for batch in plan([texts[i].length for i in group], max_padded_tokens)
     ]
-    return forward.run(encoder, texts, batches, between=between, finished=finished)
+    return forward.run(encoder, texts, batches, gate=gate, between=between, finished=finished)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,12 @@ import numpy as np
 
 from tasks.model.encoder import Encoder, TokenizedText
 from tasks.model.errors import EncoderBroken, is_out_of_memory
+from tasks.model.gate import ALONE, Gate
 from tasks.model.types import EncodeStats, Float32Array, ItemFailure
 
 _log = logging.getLogger(__name__)
+
+OUT_OF_MEMORY = "out_of_memory"
 
 
 def nothing() -> None:
@@ -35,12 +38,14 @@ def run(
     texts: Sequence[TokenizedText],
     batches: Sequence[list[int]],
     *,
+    gate: Gate = ALONE,
     between: Callable[[], None] = nothing,
     finished: Callable[[], None] = nothing,
 ) -> tuple[Raw, EncodeStats]:
     """The raw vector, or the failure, of every text; `batches` name them by their indexes.
 
-    Whatever a hook raises goes through to the caller.
+    A text that alone runs out of memory beside other passes is tried once more when those have ended. Whatever a hook
+    raises goes through to the caller.
 
     Raises:
         EncoderBroken: as the encoder raised it.
@@ -55,7 +60,7 @@ def run(
         passes += 1
         padded += max(texts[i].length for i in batch) * len(batch)
         tokens += sum(texts[i].length for i in batch)
-        result = _attempt(encoder, [texts[i] for i in batch])
+        result = _attempt(encoder, [texts[i] for i in batch], gate)
         if not isinstance(result, ItemFailure):
             raw.vectors[batch] = result
         elif len(batch) == 1:
@@ -67,7 +72,16 @@ def run(
     return raw, EncodeStats(passes, padded, tokens)
 
 
-def _attempt(encoder: Encoder, batch: Sequence[TokenizedText]) -> Float32Array | ItemFailure:
+def _attempt(encoder: Encoder, batch: Sequence[TokenizedText], gate: Gate) -> Float32Array | ItemFailure:
+    with gate.beside_others():
+        result = _pass(encoder, batch)
+    if isinstance(result, ItemFailure) and result.code == OUT_OF_MEMORY and len(batch) == 1 and not gate.single:
+        with gate.alone():
+            return _pass(encoder, batch)
+    return result
+
+
+def _pass(encoder: Encoder, batch: Sequence[TokenizedText]) -> Float32Array | ItemFailure:
     try:
         return encoder.forward(batch)
     except EncoderBroken:
@@ -81,6 +95,6 @@ def failure_of(error: Exception) -> ItemFailure:
     """The failure of a text that raised this alone. Only the error's type is named: its message may quote the text."""
     if is_out_of_memory(error):
         return ItemFailure(
-            "out_of_memory", "The model ran out of memory on this text alone. Send a shorter text, or split it."
+            OUT_OF_MEMORY, "The model ran out of memory on this text alone. Send a shorter text, or split it."
         )
     return ItemFailure("encoding_failed", f"The model could not encode this text ({type(error).__name__}).")

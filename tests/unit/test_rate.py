@@ -2,7 +2,8 @@
 
 import pytest
 
-from tasks.rate import Rate
+from tasks.ledger import Lane
+from tasks.rate import Rate, claim_seconds
 
 
 def test_a_full_claim_moves_the_rate_towards_what_it_showed() -> None:
@@ -23,3 +24,12 @@ def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> 
     for _ in range(50):
         rate.measured(2000, 1.0, budget=rate.budget(0.25))
     assert rate.tokens_per_s < 10_000
+
+
+def test_a_full_online_claim_counts() -> None:
+    assert claim_seconds(Lane.ONLINE, 0.25) < claim_seconds(Lane.BULK, 0.25) == 0.25
+    assert claim_seconds(Lane.ONLINE, 0.05) == 0.05
+    rate = Rate(1000)
+    budget = rate.budget(claim_seconds(Lane.ONLINE, 0.25))
+    rate.measured(budget, 0.05, budget=budget)
+    assert rate.tokens_per_s > 1000

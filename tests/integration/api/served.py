@@ -24,9 +24,9 @@ class ServedApp:
 
     def __init__(self, redis_url: str, **settings: Any) -> None:
         merged = {"redis_url": redis_url, "compute": "fake", "served_name": MODEL, "max_wait_s": 20} | settings
-        app = create_app(load_settings(**merged))
-        self.services: Services = app.state.services
-        config = uvicorn.Config(app, port=0, log_config=None, lifespan="on", loop="uvloop", http=Protocol)
+        self.app = create_app(load_settings(**merged))
+        self.services: Services = self.app.state.services
+        config = uvicorn.Config(self.app, port=0, log_config=None, lifespan="on", loop="uvloop", http=Protocol)
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run)

@@ -5,10 +5,12 @@ import os
 import signal
 
 import httpx
+import redis
 
 from tasks.ledger import Lane, State
 from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
+from worker_config.celery_app import bell_queue
 
 BURST = 200
 MAX_PASSES = 12
@@ -125,3 +127,14 @@ def test_first_requests_load_the_model_once(roles: Roles, client: LedgerClient) 
     answers = asyncio.run(_post_all(api.base_url, "/v1/embeddings", bodies))
     assert [answer.status_code for answer in answers] == [200] * len(bodies)
     assert client.counter("model_loads") == 1
+
+
+def test_slices_of_several_streams_do_not_make_messages_pile_up(
+    roles: Roles, client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    roles.worker(streams=4, slice_s=0.1, fake_tokens_per_s=20_000, claim_s=0.05)
+    before = client.counter("rings")
+    task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)
+    client.completed(task, timeout_s=60)
+    assert client.counter("rings") - before > 4, "too few slices to tell"
+    assert redis_client.llen(bell_queue(client.model)) <= 1

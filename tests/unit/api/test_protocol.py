@@ -47,3 +47,12 @@ async def test_what_was_written_goes_out_before_the_connection_closes() -> None:
     await asyncio.sleep(0)
     assert recorder.calls == [[b"last words"], "closed"]
     assert transport.is_closing()
+
+
+async def test_nothing_is_written_to_a_client_that_left_in_the_same_turn() -> None:
+    recorder = Recorder()
+    transport = Joined(recorder, asyncio.get_running_loop())
+    transport.write(b"too late")
+    recorder.close()
+    await asyncio.sleep(0)
+    assert recorder.calls == ["closed"]

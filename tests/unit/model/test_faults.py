@@ -1,7 +1,9 @@
 """A text that breaks the model fails alone: halving, bisecting, and what is never swallowed."""
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,6 +11,7 @@ from tasks.model.encoder import TokenizedText
 from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken, is_out_of_memory
 from tasks.model.fake import FakeEncoder
+from tasks.model.gate import Gate
 from tasks.model.types import EncodeOptions, TextItem
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 
@@ -32,6 +35,29 @@ def codes(encoder: FakeEncoder | StubEncoder, texts: Sequence[str], budget: int 
 def test_the_text_at_fault_fails_and_its_neighbours_do_not(trigger: str, expected: str) -> None:
     texts = [*NEIGHBOURS[:7], f"a {trigger} b", *NEIGHBOURS[7:]]
     assert codes(FakeEncoder(), texts) == [None] * 7 + [expected] + [None] * 8
+
+
+def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone() -> None:
+    gate, other_inside, other_leaves = Gate(single=False), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with gate.beside_others():
+            other_inside.set()
+            assert other_leaves.wait(30)
+
+    def fault(_batch: Batch) -> None:
+        if not other_leaves.is_set():
+            other_leaves.set()
+            raise MemoryError
+
+    encoder = StubEncoder(fault=fault)
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(other)
+        assert other_inside.wait(30)
+        outcomes, _ = encode(encoder, [TextItem("a text")], max_padded_tokens=100, gate=gate)
+        done.result(30)
+    assert outcomes[0].error is None
+    assert len(encoder.batches) == 2
 
 
 def test_finding_one_culprit_takes_a_logarithm_of_passes() -> None:

@@ -1,7 +1,8 @@
-"""Who may work beside whom in one process: claims of several streams together, or one claim alone.
+"""Who may do something beside whom in one process: many together, or one alone.
 
-A claim of a suspect (a text whose worker died) must be alone: were two of them under way, an innocent one could be
-convicted for the other's deaths.
+A claim of a suspect (a text whose worker died) must be alone: were two under way, an innocent one could be convicted
+for the other's deaths. A forward pass of a text that does not fit into memory is repeated alone: beside others it may
+have failed for what they took.
 """
 
 import threading
@@ -13,7 +14,7 @@ class Gate:
     """A lock for many or for one; whoever wants to be alone goes before those that come later.
 
     Args:
-        single: there is one stream only, so that every claim is alone.
+        single: nobody else is there, so that everybody is alone.
     """
 
     def __init__(self, *, single: bool) -> None:
@@ -50,3 +51,7 @@ class Gate:
             with self._changed:
                 self._alone = False
                 self._changed.notify_all()
+
+
+ALONE = Gate(single=True)
+"""For a caller without company."""

@@ -1,0 +1,64 @@
+"""A connection of the web tier to Redis: what it sends, and what it does when it was cut."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import uvloop
+from redis.connection import Connection
+
+from tasks.ledger.line import Line, packed
+
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER with no time: closing sends RST instead of FIN."""
+
+
+def test_a_command_is_packed_as_the_library_does() -> None:
+    arguments = ("sha", 0, b"\x00\xff", "Größe", 1.5, -3, "")
+    (expected,) = Connection().pack_command("EVALSHA", *arguments)
+    assert packed("EVALSHA", arguments) == expected
+
+
+async def _serve_resets(answers: list[bytes]) -> asyncio.Server:
+    """Answers one command on each connection and resets it."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while answers and (line := await reader.readline()):
+            if b"PING" not in line:
+                continue
+            writer.write(answers.pop(0))
+            await writer.drain()
+            break
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        writer.transport.abort()
+
+    return await asyncio.start_server(talk, "127.0.0.1", 0)
+
+
+async def _two_calls() -> list[Any]:
+    server = await _serve_resets([b"+one\r\n", b"+two\r\n"])
+    port = server.sockets[0].getsockname()[1]
+    pool = redis.asyncio.ConnectionPool(
+        host="127.0.0.1", port=port, protocol=2, lib_name=None, lib_version=None, socket_connect_timeout=1
+    )
+    line = Line(pool)
+    try:
+        replies = await line.exchange([packed("PING", ())])
+        connection = line._connection  # noqa: SLF001 - the reset must have arrived, which nothing public shows
+        while connection._writer is not None and not connection._writer.transport.is_closing():  # noqa: SLF001
+            await asyncio.sleep(0)
+        return [*replies, *await line.exchange([packed("PING", ())])]
+    finally:
+        await line.close()
+        server.close()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_line_that_was_reset_while_idle_is_opened_anew(run: Any) -> None:
+    call: Coroutine[Any, Any, list[Any]] = _two_calls()
+    assert run(call) == [b"one", b"two"]
