@@ -1,14 +1,14 @@
 """A shortcut answers as the framework's own way does, whatever is asked."""
 
 from collections.abc import Callable
+from typing import Any
 
 import httpx
-import pytest
 
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 
-REQUESTS = (
+REQUESTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("GET", "/health/live", {}),
     ("HEAD", "/health/live", {}),
     ("GET", "/health/live/", {}),
