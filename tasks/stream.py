@@ -61,45 +61,46 @@ class Streams:
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
-        self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
+        self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
+        self._work_limits = WorkLimits(max_padded_tokens, limits.claim_s, commit_patience_s=limits.lease_s)
+        self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
-        gate, passes = (Gate(single=encoder.streams == 1) for _ in range(2))
-        work_limits = WorkLimits(max_padded_tokens, limits.claim_s, commit_patience_s=limits.lease_s)
-
-        def stop_or_broken() -> bool:
-            return stop() or self._broken.is_set()
-
-        def make(number: int, tokens_per_s: float) -> Stream:
-            name = f"{worker}/{number}"
-            rate, progress, wakeup = Rate(tokens_per_s), Progress(), Wakeup(ledger, model, name)
-            work = Work(
-                ledger,
-                model,
-                encoder,
-                work_limits,
-                rate=rate,
-                progress=progress,
-                passes=passes,
-                broken=self._broken,
-                stop=stop_or_broken,
-            )
-            drain = Drain(
-                ledger,
-                model,
-                name,
-                limits,
-                wakeup=wakeup,
-                work=work,
-                rate=rate,
-                gate=gate,
-                hears=number == 0,
-                send_bell=send_bell,
-                stop=stop_or_broken,
-            )
-            return Stream(rate, progress, work, wakeup, drain)
-
+        self._claims, self._passes = (Gate(single=encoder.streams == 1) for _ in range(2))
+        self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
         rates = self._together([partial(measure_rate, encoder, max_padded_tokens=max_padded_tokens)] * encoder.streams)
-        self.all: Sequence[Stream] = [make(number, rate) for number, rate in enumerate(rates)]
+        self.all: Sequence[Stream] = [self._make(number, Rate(rate)) for number, rate in enumerate(rates)]
+
+    def _make(self, number: int, rate: Rate) -> Stream:
+        name, progress = f"{self._worker}/{number}", Progress()
+        wakeup = Wakeup(self._ledger, self._model, name)
+        work = Work(
+            self._ledger,
+            self._model,
+            self._encoder,
+            self._work_limits,
+            rate=rate,
+            progress=progress,
+            passes=self._passes,
+            broken=self._broken,
+            stop=self._stop,
+        )
+        drain = Drain(
+            self._ledger,
+            self._model,
+            name,
+            self._limits,
+            wakeup=wakeup,
+            work=work,
+            rate=rate,
+            gate=self._claims,
+            hears=number == 0,
+            send_bell=self._send_bell,
+            stop=self._stop,
+        )
+        return Stream(rate, progress, work, wakeup, drain)
+
+    def _stop(self) -> bool:
+        return self._asked_to_stop() or self._broken.is_set()
 
     @property
     def tokens_per_s(self) -> float:
