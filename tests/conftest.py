@@ -11,6 +11,7 @@
 """
 
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from tests.key_leaks import leaked_keys
 from worker_config.settings import PREFIX, Settings
 
 _SHOWN_CHARS = 6000
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it puts into the background deaf to Ctrl-C, and all that is started from there inherits it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure() -> None:

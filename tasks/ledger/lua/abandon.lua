@@ -2,9 +2,7 @@
 -- own: worker   reply: ring.   O(number of claims and lingerers), few per worker.
 local prefix = arg(1) .. '/'
 allowed_when_full()
-for _, lingerer in ipairs(call('ZRANGE', LINGER, 0, -1)) do
-  if string.sub(lingerer, 1, #prefix) == prefix then call('ZREM', LINGER, lingerer) end
-end
+stop_lingering(arg(1))
 call('HDEL', S, 'bell', 'rings')        -- rung for workers that were not there, and by now perhaps believed for half a minute
 local lost = 0
 for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do

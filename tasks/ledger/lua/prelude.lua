@@ -99,6 +99,11 @@ local function ring()                   -- 1: the caller must send the bell mess
   count('rings', 1)
   return 1
 end
+local function stop_lingering(worker)   -- none of its streams waits any more
+  for _, name in ipairs(call('ZRANGE', LINGER, 0, -1)) do
+    if string.match(name, '^[^/]*') == worker then call('ZREM', LINGER, name) end
+  end
+end
 local function wake_lingerer()          -- true: a live socket got the word
   for _ = 1, 16 do
     local worker = call('ZPOPMAX', LINGER)

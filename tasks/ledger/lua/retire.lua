@@ -1,6 +1,7 @@
 -- A worker stops.   own: worker
 allowed_when_full()
 call('ZREM', WORKERS, arg(1))
+stop_lingering(arg(1))
 call('HDEL', RATES, arg(1))
 call('UNLINK', Q .. ':worker:' .. arg(1))
 prune_workers()

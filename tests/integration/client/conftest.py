@@ -118,7 +118,7 @@ def another_api(server: tuple[Roles, ApiProcess]) -> Iterator[ApiProcess]:
 @pytest.fixture
 def slow_api(roles: Roles) -> ApiProcess:
     """A web tier with a worker so slow that a long task can be caught while it runs."""
-    roles.worker(fake_tokens_per_s=200)
+    roles.worker(fake_tokens_per_s=200, streams=1)
     api = roles.api()
     api.wait_ready()
     return api
