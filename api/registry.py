@@ -68,10 +68,10 @@ class Registry:
         return entry.max_tokens if entry else UNKNOWN_MODEL_MAX_TOKENS
 
     def unit_cost(self, model: str) -> int:
-        """Estimated tokens that one unit may hold: what one stream does in `claim_s`, within the configured limit."""
+        """Estimated tokens that one unit may hold: what one stream does in `unit_s`, within the configured limit."""
         overview = self.overviews.get(model)
         streams = sum(worker.streams for worker in overview.workers) if overview else 0
-        fits = int(self._settings.claim_s * self._rate(model) / max(1, streams))
+        fits = int(self._settings.unit_s * self._rate(model) / max(1, streams))
         return max(1, min(self._settings.unit_max_tokens, fits))
 
     def admission(self, model: str, lane: Lane, dimensions: int | None) -> Admission:

@@ -26,11 +26,11 @@ MAX_LINGER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DrainLimits:
-    """How long a slice lasts and what one claim may take."""
+    """How long a slice lasts and how long a lease. `unit_s`: of work in one unit, which sizes claims."""
 
     slice_s: float
     lease_s: float
-    claim_s: float
+    unit_s: float
 
 
 class Drain:
@@ -45,6 +45,7 @@ class Drain:
         work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work.
         rate: how fast this stream is; sizes its claims.
         gate: to work beside the other streams, or alone.
+        streams: how many this process has.
         hears: the first claim of a slice clears the bell. One stream of a process does: the slice of all of them has
             taken one message, and may ring for one more.
         send_bell: sends one bell message and says whether it went out; must not raise.
@@ -62,6 +63,7 @@ class Drain:
         work: Callable[[Claim, Callable[[], Claim]], None],
         rate: Rate,
         gate: Gate,
+        streams: int,
         hears: bool,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
@@ -74,6 +76,7 @@ class Drain:
         self._work = work
         self._rate = rate
         self._gate = gate
+        self._streams = streams
         self._hears = hears
         self._send_bell = send_bell
         self._stop = stop
@@ -102,7 +105,7 @@ class Drain:
 
     def claim_online(self) -> Claim:
         """What the online lane has, for a look between two micro-batches of bulk work; it may be empty."""
-        return self._claim(linger_s=0, heard=False, online_only=True)
+        return self._claim(bulk_s=0, linger_s=0, heard=False, online_only=True)
 
     def _run(self, until: float) -> bool:
         """Claims until the slice is over; whether any claim took something."""
@@ -112,7 +115,12 @@ class Drain:
             with self._gate.alone() if alone else self._gate.beside_others():
                 if self._stop():
                     break
-                claim = self._claim(linger_s=max(0.0, min(left, MAX_LINGER_S)), heard=heard, alone=alone)
+                claim = self._claim(
+                    bulk_s=max(left, self._limits.unit_s),  # streams that end their slices together wait for nobody
+                    linger_s=max(0.0, min(left, MAX_LINGER_S)),
+                    heard=heard,
+                    alone=alone,
+                )
                 if claim.units:
                     worked = True
                     self._work(claim, self.claim_online)
@@ -124,18 +132,21 @@ class Drain:
                 break
         return worked
 
-    def _claim(self, *, linger_s: float, heard: bool, alone: bool = False, online_only: bool = False) -> Claim:
+    def _claim(
+        self, *, bulk_s: float, linger_s: float, heard: bool, alone: bool = False, online_only: bool = False
+    ) -> Claim:
         request = ClaimRequest(
             worker=self._name,
             token=f"{self._name}/{self._incarnation}/{next(self._numbers)}",
-            budget=self._rate.budget(claim_seconds(Lane.BULK, self._limits.claim_s)),
-            online_budget=self._rate.budget(claim_seconds(Lane.ONLINE, self._limits.claim_s)),
+            budget=self._rate.budget(min(bulk_s, claim_seconds(Lane.BULK, self._limits.unit_s))),
+            online_budget=self._rate.budget(claim_seconds(Lane.ONLINE, self._limits.unit_s)),
             max_units=MAX_UNITS_PER_CLAIM,
             lease_ms=int(self._limits.lease_s * 1000),
             linger_ms=int(linger_s * 1000),
             heard=heard,
             online_only=online_only,
             alone=alone,
+            streams=self._streams,
         )
         claim = self._ledger.run(operations.claim(self._model, request))
         self._ring(claim.ring)

@@ -52,7 +52,7 @@ class ModelWorker:
         self._started_at = time.time()
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
-        self._budget = settings.max_padded_tokens or default_budget(encoder.info.device, encoder.streams)
+        self._budget = settings.max_padded_tokens or default_budget(encoder.info.device)
         self._lease_s = self._long_enough(settings.lease_s)
         self._stop = stop
         self._streams = Streams(
@@ -60,7 +60,7 @@ class ModelWorker:
             self._queue,
             worker_id,
             encoder,
-            DrainLimits(settings.slice_s, self._lease_s, settings.claim_s),
+            DrainLimits(settings.slice_s, self._lease_s, settings.unit_s),
             max_padded_tokens=self._budget,
             send_bell=send_bell,
             stop=stop,

@@ -44,7 +44,7 @@ class WorkLimits:
     """Budgets of one claim's work. `commit_patience_s`: how long a commit is tried while Redis is away."""
 
     max_padded_tokens: int
-    claim_s: float
+    unit_s: float
     commit_patience_s: float
 
 
@@ -124,7 +124,7 @@ class Work:
             finished=self._progress.step,
         )
         elapsed = time.monotonic() - started - (look.spent_s if look else 0.0)
-        budget = self._rate.budget(claim_seconds(claim.lane or Lane.BULK, self._limits.claim_s))
+        budget = self._rate.budget(claim_seconds(claim.lane or Lane.BULK, self._limits.unit_s))
         self._rate.measured(self._encoded_cost(items, vectors), elapsed, budget=budget)
         self._commit(claim, _finished(claim.units, vectors), stats)
         self._count(stats, len(items))

@@ -19,6 +19,7 @@ from typing import Any
 from celery import Celery, signals
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 
+from tasks.arenas import share_arenas
 from tasks.bell import bell_sender
 from tasks.errors import EmbedqError
 from tasks.model.errors import EncoderBroken, ModelLoadError
@@ -56,6 +57,7 @@ class _Child:
 
     def load(self, **_: Any) -> None:
         """Signal handler of `worker_process_init`."""
+        share_arenas()
         send_bell = bell_sender(self._app, self._settings.served_model_name)
         threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
         try:

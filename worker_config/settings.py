@@ -88,7 +88,7 @@ class Settings(BaseSettings):
     slice_s: float = Field(default=2, gt=0, le=30)
     lease_s: float = Field(default=15, gt=0, le=600)
     heartbeat_s: float = Field(default=3, gt=0, le=60)
-    claim_s: float = Field(default=0.25, gt=0, le=10)
+    unit_s: float = Field(default=0.25, gt=0, le=10)
     unit_max_items: int = Field(default=64, ge=1, le=1000)
     unit_max_tokens: int = Field(default=4096, ge=1)
 

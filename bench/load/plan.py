@@ -69,6 +69,7 @@ class LoadResult:
         requests: answers of status 2xx.
         errors: other answers, broken connections and answers that never came.
         seconds: from the first request to the last answer.
+        reasons: how many failed with which status, or in which other way; empty where the generator cannot say.
     """
 
     requests: int
@@ -78,6 +79,7 @@ class LoadResult:
     p90_ms: float
     p99_ms: float
     max_ms: float
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rate_per_s(self) -> float:

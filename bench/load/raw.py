@@ -10,6 +10,7 @@ import contextlib
 import math
 import sys
 import time
+from collections import Counter
 
 import uvloop
 
@@ -31,7 +32,7 @@ class Generator:
         self._next = 0
         self._idle: list[Connection] = []
         self._latencies_s: list[float] = []
-        self._errors = 0
+        self._reasons: Counter[str] = Counter()
         self._started = 0.0
         self._last_answer = 0.0
 
@@ -45,7 +46,8 @@ class Generator:
             work = [self._at(self._started + number / self._load.rate_per_s) for number in due]
         tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
         _, late = await asyncio.wait(tasks, timeout=self._load.seconds + self._load.patience_s)
-        self._errors += len(late)
+        if late:
+            self._reasons["no answer in time"] += len(late)
         for task in late:
             task.cancel()
         for connection in self._idle:
@@ -67,18 +69,18 @@ class Generator:
         try:
             connection = await self._connection()
             status = await connection.ask(request)
-        except (OSError, Broken, TimeoutError):
-            await self._failed()
+        except (OSError, Broken, TimeoutError) as error:
+            await self._failed(type(error).__name__)
             return
         self._last_answer = time.perf_counter()
         self._idle.append(connection)
         if 200 <= status < 300:
             self._latencies_s.append(self._last_answer - due)
         else:
-            await self._failed()
+            await self._failed(f"status {status}")
 
-    async def _failed(self) -> None:
-        self._errors += 1
+    async def _failed(self, reason: str) -> None:
+        self._reasons[reason] += 1
         await asyncio.sleep(_PAUSE_S)
 
     async def _connection(self) -> Connection:
@@ -96,12 +98,13 @@ class Generator:
         ms = sorted(1000 * latency for latency in self._latencies_s)
         return LoadResult(
             requests=len(ms),
-            errors=self._errors,
+            errors=self._reasons.total(),
             seconds=self._last_answer - self._started,
             p50_ms=percentile(ms, 50),
             p90_ms=percentile(ms, 90),
             p99_ms=percentile(ms, 99),
             max_ms=percentile(ms, 100),
+            reasons=self._reasons,
         )
 
 

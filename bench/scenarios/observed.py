@@ -19,7 +19,10 @@ def of_load(what: str, result: LoadResult, bodies: int, values: Mapping[str, flo
     """Figures of one load; failed and repeated requests become notes, and figures without an answer are left out."""
     notes = []
     if result.errors:
-        notes.append(f"{what}: {result.errors} of {result.errors + result.requests} requests failed")
+        how = ", ".join(f"{number} with {reason}" for reason, number in result.reasons.items())
+        notes.append(
+            f"{what}: {result.errors} of {result.errors + result.requests} requests failed{how and f' ({how})'}"
+        )
     if result.requests > bodies:
         notes.append(f"{what}: only {bodies} different bodies for {result.requests} requests; repetitions are cheaper")
     return Observed({key: value for key, value in values.items() if math.isfinite(value)}, notes)

@@ -45,7 +45,7 @@ def _measure(seconds: float) -> dict[str, Any]:
     settings = load_settings()
     set_library_defaults(settings.threads)
     encoder = load(settings)
-    budget = settings.max_padded_tokens or default_budget(encoder.info.device, encoder.streams)
+    budget = settings.max_padded_tokens or default_budget(encoder.info.device)
 
     def run(batch: Sequence[str]) -> None:
         encode(encoder, [TextItem(text) for text in batch], max_padded_tokens=budget)

@@ -5,16 +5,12 @@ _CPU_TOKENS = 1024
 512 1.04 and 1.13, 2,048 0.93 to 1.02 and 1.01 to 1.15, 4,096 1.09 and 1.25, 8,192 1.18 and 1.49. Of the two that are
 level the smaller one, because urgent texts wait for the end of a pass."""
 
-_CPU_STREAM_TOKENS = 512
-"""Where several passes share the cores, each has few threads, and small ones lose nothing: with one thread, 256 to
-1,536 took the same processor time within 3 %. At half the size urgent texts wait half as long."""
-
 _CUDA_TOKENS = 16_384
 """A card needs thousands of tokens at once before its cores are the limit. An estimate, not a measurement."""
 
 
-def default_budget(device: str, streams: int) -> int:
-    """For a torch device name and so many passes at a time; suits models that people serve on such a device."""
+def default_budget(device: str) -> int:
+    """For a torch device name; suits models that people serve on such a device."""
     if device.startswith("cuda"):
         return _CUDA_TOKENS
-    return _CPU_TOKENS if streams == 1 else _CPU_STREAM_TOKENS
+    return _CPU_TOKENS

@@ -14,10 +14,24 @@ TEXTS = (
     "Über allen Gipfeln ist Ruh; 吾輩は猫である。 🦆",
     "def area(radius: float) -> float: return 3.14159 * radius ** 2",
     " ".join(f"Sentence {i} makes this text longer than its neighbours." for i in range(12)),
+    "?",
+    "42",
+    "the",
+    "No",
+    "Wien, 1. Mai 1889",
+    "rabbit fever",
+    "SELECT id, name FROM users WHERE deleted_at IS NULL ORDER BY id LIMIT 10;",
+    "https://example.org/a/b?c=d&e=f#g",
+    "It was the best of times, it was the worst of times, it was the age of wisdom.",
+    "0-dimensional biomaterials show inductive properties.",
+    "¿Dónde está la biblioteca? Где библиотека? أين المكتبة؟",
+    "lorem ipsum " * 40,
 )
-"""Short, long, mixed scripts, code: together they need more than one micro-batch of different lengths."""
+"""Short, long, mixed scripts, code: together they need several micro-batches of different lengths."""
 
-MIN_COSINE = 0.9999
+MIN_COSINE = 0.99992
+"""More than the 0.9999 that is promised for every text, because these few do not include the worst one. Of 1,200 other
+texts the worst one of all-MiniLM-L6-v2 in bfloat16 was at 0.99994."""
 _MAX_PADDED_TOKENS = 256
 
 
@@ -25,7 +39,7 @@ def self_test(encoder: Encoder) -> None:
     """Compares `encode` with the encoder's reference, which for a real model is the plain float32 library.
 
     Raises:
-        WayUnusable: a vector is missing, has the wrong length, or is less alike than a cosine of 0.9999.
+        WayUnusable: a vector is missing, has the wrong length, or is less alike than `MIN_COSINE`.
     """
     outcomes, _ = encode(encoder, [TextItem(text) for text in TEXTS], max_padded_tokens=_MAX_PADDED_TOKENS)
     info = encoder.info

@@ -12,7 +12,7 @@ STREAMS = 2
 
 
 def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Roles, client: LedgerClient) -> None:
-    worker = private_roles.worker(**QUICK | {"streams": STREAMS, "fake_tokens_per_s": 200, "claim_s": 0.1})
+    worker = private_roles.worker(**QUICK | {"streams": STREAMS, "fake_tokens_per_s": 200, "unit_s": 0.1})
     tasks = [client.submit([f"{n} " + "word " * 197]) for n in range(STREAMS)]  # a second each
     wait_until(lambda: client.overview().leases == STREAMS, message="a claim of every stream")
     worker.kill_child()

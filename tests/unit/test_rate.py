@@ -27,7 +27,7 @@ def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> 
 
 
 def test_a_full_online_claim_counts() -> None:
-    assert claim_seconds(Lane.ONLINE, 0.25) < claim_seconds(Lane.BULK, 0.25) == 0.25
+    assert claim_seconds(Lane.ONLINE, 0.25) < 0.25 < claim_seconds(Lane.BULK, 0.25)
     assert claim_seconds(Lane.ONLINE, 0.05) == 0.05
     rate = Rate(1000)
     budget = rate.budget(claim_seconds(Lane.ONLINE, 0.25))

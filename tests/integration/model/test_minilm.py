@@ -38,7 +38,7 @@ WORDS = [
     "naïve",
     "🦆",
 ]
-MAX_PADDED_TOKENS = default_budget("cpu", 1)
+MAX_PADDED_TOKENS = default_budget("cpu")
 
 
 @pytest.fixture(scope="session")

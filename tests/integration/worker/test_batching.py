@@ -42,7 +42,7 @@ def test_a_burst_of_single_texts_becomes_a_few_forward_passes(roles: Roles, clie
 
 
 def test_equal_texts_of_a_claim_are_encoded_once(roles: Roles, client: LedgerClient) -> None:
-    worker = roles.worker()
+    worker = roles.worker(streams=1)  # several take a share each
     child = worker.child_pid
     os.kill(child, signal.SIGSTOP)
     try:
@@ -132,7 +132,7 @@ def test_first_requests_load_the_model_once(roles: Roles, client: LedgerClient) 
 def test_slices_of_several_streams_do_not_make_messages_pile_up(
     roles: Roles, client: LedgerClient, redis_client: redis.Redis
 ) -> None:
-    roles.worker(streams=4, slice_s=0.1, fake_tokens_per_s=20_000, claim_s=0.05)
+    roles.worker(streams=4, slice_s=0.1, fake_tokens_per_s=20_000, unit_s=0.05)
     before = client.counter("rings")
     task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)
     client.completed(task, timeout_s=60)

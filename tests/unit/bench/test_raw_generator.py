@@ -99,6 +99,7 @@ async def test_refusals_and_broken_connections_are_errors_without_latency() -> N
     async with serving(answers.__getitem__) as (url, _):
         result = await Generator(Load(url, list(map(bytes.decode, answers)), rate_per_s=100, seconds=0.06)).run()
     assert (result.requests, result.errors) == (2, 4)
+    assert result.reasons == {"status 503": 2, "Broken": 2}
 
 
 async def test_nobody_there_is_an_error_each_time() -> None:
