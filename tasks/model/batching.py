@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 PASSES_PER_BUDGET = 16
-"""Starting a forward pass is taken to cost a sixteenth of a full one. With a thirty-second a claim of 64 passages takes
-twice the passes; with an eighth it is padded by an eighth instead of a sixteenth."""
+"""Starting a forward pass is taken to cost a sixteenth of a full one: of 1,024 tokens 64, and 61 were measured with
+OpenVINO where every pass has a shape of its own (4.2 ms and 0.068 ms for each padded token). With a thirty-second a
+claim of 64 passages takes twice the passes; with an eighth it is padded by an eighth instead of a sixteenth."""
 
 
 def plan(lengths: Sequence[int], max_padded_tokens: int) -> list[list[int]]:
