@@ -11,9 +11,11 @@ from api.bell import Bell
 from api.hub import Hub
 from api.metrics import Metrics
 from api.queue_metrics import ProcessMetrics, QueueMetrics
+from api.ratelimit import RateLimits
 from api.registry import Registry
 from api.stall import StallProbe
 from api.submission import Drafter
+from api.tokens import Vocabulary
 from api.watchdog import Watchdog
 from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
@@ -35,6 +37,7 @@ class Services:
     stall: StallProbe
     keys: KeyRing
     drafter: Drafter
+    rate_limits: RateLimits
 
     @classmethod
     def build(cls, settings: Settings, process: int | None = None) -> Self:
@@ -57,7 +60,8 @@ class Services:
             metrics=metrics,
             stall=stall,
             keys=KeyRing(settings.api_keys),
-            drafter=Drafter(settings, registry),
+            drafter=Drafter(settings, registry, _vocabulary(settings)),
+            rate_limits=RateLimits(registry),
         )
 
     @classmethod
@@ -89,3 +93,9 @@ class Services:
         self.stall.stop()
         await asyncio.to_thread(self.bell.close)
         await self.ledger.close()
+
+
+def _vocabulary(settings: Settings) -> Vocabulary | None:
+    if settings.token_inputs == "reject":  # noqa: S105 - no secret: tokens of text
+        return None
+    return Vocabulary(max_input_bytes=settings.max_input_bytes, max_total_bytes=settings.max_body_bytes)
