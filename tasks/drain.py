@@ -26,7 +26,7 @@ MAX_LINGER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DrainLimits:
-    """How long a slice lasts and how long a lease. `unit_s`: of work in one unit, which sizes claims."""
+    """How long a slice and a lease last. `unit_s`: of work in one unit; `claim_seconds` makes claims of it."""
 
     slice_s: float
     lease_s: float
@@ -45,7 +45,6 @@ class Drain:
         work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work.
         rate: how fast this stream is; sizes its claims.
         gate: to work beside the other streams, or alone.
-        streams: how many this process has.
         hears: the first claim of a slice clears the bell. One stream of a process does: the slice of all of them has
             taken one message, and may ring for one more.
         send_bell: sends one bell message and says whether it went out; must not raise.
@@ -63,7 +62,6 @@ class Drain:
         work: Callable[[Claim, Callable[[], Claim]], None],
         rate: Rate,
         gate: Gate,
-        streams: int,
         hears: bool,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
@@ -76,7 +74,6 @@ class Drain:
         self._work = work
         self._rate = rate
         self._gate = gate
-        self._streams = streams
         self._hears = hears
         self._send_bell = send_bell
         self._stop = stop
@@ -116,7 +113,8 @@ class Drain:
                 if self._stop():
                     break
                 claim = self._claim(
-                    bulk_s=max(left, self._limits.unit_s),  # streams that end their slices together wait for nobody
+                    # No more than fits into the slice: a slice ends for all streams with the claim that ends last.
+                    bulk_s=max(left, self._limits.unit_s),
                     linger_s=max(0.0, min(left, MAX_LINGER_S)),
                     heard=heard,
                     alone=alone,
@@ -146,7 +144,7 @@ class Drain:
             heard=heard,
             online_only=online_only,
             alone=alone,
-            streams=self._streams,
+            rate=self._rate.tokens_per_s,
         )
         claim = self._ledger.run(operations.claim(self._model, request))
         self._ring(claim.ring)

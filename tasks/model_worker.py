@@ -175,15 +175,14 @@ class ModelWorker:
         return entry
 
     def _long_enough(self, lease_s: float) -> float:
-        """A lease that outlasts the slowest single pass: otherwise a long text on a slow machine would look dead."""
+        """A lease that outlasts a full pass several times: otherwise long texts on a slow machine would look dead."""
         longest = "word " * self._encoder.info.max_tokens
+        full = [TextItem(f"{n} {longest}") for n in range(max(1, self._budget // self._encoder.info.max_tokens))]
         started = time.monotonic()
-        encode(self._encoder, [TextItem(longest)], max_padded_tokens=self._budget)
+        encode(self._encoder, full, max_padded_tokens=self._budget)
         needed_s = LEASE_PER_PASS * (time.monotonic() - started)
         if needed_s > lease_s:
-            _log.warning(
-                "one text of full length takes %.1f s: the lease is %.0f s", needed_s / LEASE_PER_PASS, needed_s
-            )
+            _log.warning("one full pass takes %.1f s: the lease is %.0f s", needed_s / LEASE_PER_PASS, needed_s)
         return max(lease_s, needed_s)
 
     def _say(self) -> operations.Operation[None]:

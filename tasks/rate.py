@@ -10,24 +10,25 @@ BULK_UNITS = 4
 a time took a seventh longer than 128. Urgent texts do not wait for it, they are looked for after each pass."""
 
 _WEIGHT = 0.2
+_FULL_S, _SLOW_S = 0.05, 0.25
 
 
 class Rate:
     """A moving average over claims that kept the machine busy.
 
-    A lone query says nothing about what the machine can do: its claim is mostly overhead, so claims that are small both
-    in cost and in time are ignored. One that is small and took long is not: the rate was too high.
+    A lone query says nothing about what the machine can do: its claim is mostly overhead, so claims of less than 50 ms
+    are ignored. One that is small and took a quarter of a second is not: the rate was too high.
     """
 
     def __init__(self, tokens_per_s: float) -> None:
         self.tokens_per_s = max(tokens_per_s, 1.0)
 
-    def measured(self, cost: int, seconds: float, *, budget: int) -> None:
-        """Texts of `cost` estimated tokens went through the model in `seconds`; `budget` is what a claim may hold.
+    def measured(self, cost: int, seconds: float) -> None:
+        """Texts of `cost` estimated tokens went through the model in `seconds`.
 
         Only texts that did: equal ones are encoded once and refused ones never, and neither makes a machine faster.
         """
-        if cost <= 0 or seconds <= 0 or (2 * cost < budget and 2 * seconds < budget / self.tokens_per_s):
+        if cost <= 0 or seconds <= 0 or (cost < _FULL_S * self.tokens_per_s and seconds < _SLOW_S):
             return
         self.tokens_per_s += _WEIGHT * (cost / seconds - self.tokens_per_s)
         self.tokens_per_s = max(self.tokens_per_s, 1.0)

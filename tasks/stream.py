@@ -62,7 +62,7 @@ class Streams:
         stop: Callable[[], bool],
     ) -> None:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
-        self._work_limits = WorkLimits(max_padded_tokens, limits.unit_s, commit_patience_s=limits.lease_s)
+        self._work_limits = WorkLimits(max_padded_tokens, commit_patience_s=limits.lease_s)
         self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
         self._claims, self._passes = (Gate(single=encoder.streams == 1) for _ in range(2))
@@ -93,7 +93,6 @@ class Streams:
             work=work,
             rate=rate,
             gate=self._claims,
-            streams=self._encoder.streams,
             hears=number == 0,
             send_bell=self._send_bell,
             stop=self._stop,

@@ -17,7 +17,7 @@ from tasks.model.errors import EncoderBroken
 from tasks.model.gate import Gate
 from tasks.model.types import EncodeOptions, EncodeStats, ItemVector, TextItem
 from tasks.progress import Progress
-from tasks.rate import Rate, claim_seconds
+from tasks.rate import Rate
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,6 @@ class WorkLimits:
     """Budgets of one claim's work. `commit_patience_s`: how long a commit is tried while Redis is away."""
 
     max_padded_tokens: int
-    unit_s: float
     commit_patience_s: float
 
 
@@ -124,8 +123,7 @@ class Work:
             finished=self._progress.step,
         )
         elapsed = time.monotonic() - started - (look.spent_s if look else 0.0)
-        budget = self._rate.budget(claim_seconds(claim.lane or Lane.BULK, self._limits.unit_s))
-        self._rate.measured(self._encoded_cost(items, vectors), elapsed, budget=budget)
+        self._rate.measured(self._encoded_cost(items, vectors), elapsed)
         self._commit(claim, _finished(claim.units, vectors), stats)
         self._count(stats, len(items))
 

@@ -160,8 +160,8 @@ class ClaimRequest:
         token: unique for this call and used again only to repeat it after a lost reply. Starts as `worker` does.
         budget: estimated tokens; at least one unit is taken whatever it costs.
         online_budget: the same for the online lane; None: as `budget`.
-        streams: how many drains the worker runs. Of the online lane's tasks a claim takes no more than the share of one
-            drain among all.
+        rate: the caller's own tokens per second. Beside others it takes no more of a lane than its part of the speed of
+            all live workers; 0: whatever the budget allows.
         max_units: at most 1,000.
         lease_ms: from now, by the server's clock.
         linger_ms: 0, or how long the caller is ready to wait if there is nothing.
@@ -181,7 +181,7 @@ class ClaimRequest:
     online_only: bool = False
     alone: bool = True
     online_budget: int | None = None
-    streams: int = 1
+    rate: float = 0
 
 
 def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
@@ -214,7 +214,7 @@ def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
             int(r.online_only),
             int(r.alone),
             r.budget if r.online_budget is None else r.online_budget,
-            r.streams,
+            r.rate,
         ),
         read,
     )

@@ -1,5 +1,5 @@
 -- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
--- own: worker token budget max_units lease_ms linger_ms heard online_only alone online_budget streams
+-- own: worker token budget max_units lease_ms linger_ms heard online_only alone online_budget rate
 -- reply: {ring, wait_ms, more, lane, suspects, {id, unit, first, items, cost, attempts, offset, options, payload}...}
 local worker, token, budget, max_units = arg(1), arg(2), tonumber(arg(3)), math.min(tonumber(arg(4)), 1000)
 local lease_ms, linger_ms, heard, online_only = tonumber(arg(5)), tonumber(arg(6)), arg(7) == '1', arg(8) == '1'
@@ -38,11 +38,15 @@ reap(2)
 
 local refs, spent, skipped, with_suspect = {}, 0, 0, false
 
--- Of those who wait at this moment one stream serves its share: callers that come back together would otherwise be served
--- together by one stream again and again, while the others have nothing to do.
-local served, tasks_served = {}, 0
-local streams = tonumber(arg(11)) * math.max(1, call('ZCARD', WORKERS))
-local share = math.max(1, math.ceil(tonumber(call('HGET', S, 'tasks_online') or 0) / streams))
+-- Of what is queued and under way a stream takes no more than its part of the speed of all: callers that come back
+-- together would otherwise be served together by one stream again and again, while the others have nothing to do.
+local total_rate, rate = tonumber(call('HGET', S, 'rate') or 0), tonumber(arg(11))
+if not alone and rate > 0 and rate < total_rate then
+  for name, most in pairs(room) do
+    local open_cost = tonumber(call('HGET', S, 'cost_' .. name) or 0)
+    room[name] = math.min(most, math.ceil(open_cost * rate / total_rate))
+  end
+end
 
 -- Takes the next unit of the task at the head of an owner's line. Returns its cost, 0 when the task was over, nil when
 -- the unit does not fit any more.
@@ -58,8 +62,7 @@ local function take(id, tag, lane, owner)
   local suspect = u.attempts > 0        -- it was in a claim whose worker died: it runs alone
   local barred = suspect and not alone
   if barred then out[5] = 1 end
-  local others = lane == 'online' and not served[id] and tasks_served >= share
-  if barred or #refs > 0 and (suspect or others or spent + u.cost > room[lane]) then
+  if barred or #refs > 0 and (suspect or spent + u.cost > room[lane]) then
     call('ZADD', owner_key(lane, owner), tag, id)   -- keeps its turn for the next claim
     return nil
   end
@@ -74,7 +77,6 @@ local function take(id, tag, lane, owner)
     call('HSET', key, 'next', int(next_fresh), 'back', int(back))
   end
   refs[#refs + 1] = id .. ' ' .. uid
-  if not served[id] then served[id], tasks_served = true, tasks_served + 1 end
   spent, with_suspect = spent + u.cost, suspect
   hand_out(id, uid, u, u.root == uid and raw[2] or nil, f[6])
   if back > 0 or next_fresh < units then call('ZADD', owner_key(lane, owner), int(tag + u.cost), id) end
@@ -115,7 +117,7 @@ end
 local bulk_waits, online_waits = call('ZCARD', lane_key('bulk')) > 0, call('ZCARD', lane_key('online')) > 0
 local credit = bulk_waits and tonumber(call('HGET', S, 'credit') or 0) or 0
 local lane = 'online'
-if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * budget or not online_waits) then
+if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * tonumber(arg(10)) or not online_waits) then
   lane = 'bulk'
 end
 fill(lane)

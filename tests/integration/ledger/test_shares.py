@@ -1,4 +1,4 @@
-"""Those who wait are shared among the streams: callers that come back together must not be served by one of them."""
+"""Work is shared among streams by their speed: callers that come back together must not be served by one of them."""
 
 import pytest
 
@@ -7,45 +7,59 @@ from tests.integration.ledger.driver import Driver
 from tests.integration.ledger.test_admission import worker
 
 
-def tasks_of(driver: Driver, streams: int) -> int:
-    return len({unit.task_id for unit in driver.claim("w/0", streams=streams).units})
+def taken(driver: Driver, *, rate: float, alone: bool = False) -> int:
+    return len(driver.claim("w/0", rate=rate, alone=alone).units)
 
 
-@pytest.mark.parametrize(("waiting", "streams", "expected"), [(10, 1, 10), (10, 2, 5), (9, 2, 5), (1, 4, 1)])
-def test_a_claim_takes_its_streams_share(driver: Driver, waiting: int, streams: int, expected: int) -> None:
+@pytest.fixture
+def fast(driver: Driver) -> Driver:
+    """A ledger whose workers do 100 tokens per second together."""
+    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=10_000))
+    return driver
+
+
+@pytest.mark.parametrize("lane", list(Lane))
+@pytest.mark.parametrize(
+    ("waiting", "rate", "expected"), [(10, 100, 10), (10, 50, 5), (9, 50, 4), (1, 25, 1), (8, 12.5, 1), (10, 0, 10)]
+)
+def test_a_claim_takes_its_streams_part(fast: Driver, lane: Lane, waiting: int, rate: float, expected: int) -> None:
     for _ in range(waiting):
-        driver.submit()
-    assert tasks_of(driver, streams=streams) == expected
+        fast.submit(lane=lane)
+    assert taken(fast, rate=rate) == expected
 
 
-def test_what_others_hold_counts_so_the_rest_is_not_left_to_one(driver: Driver) -> None:
-    driver.submit()
-    driver.claim("w/1", streams=2)
+def test_units_of_one_task_are_shared_like_tasks(fast: Driver) -> None:
+    fast.submit(*[(1, 10)] * 8)
+    assert taken(fast, rate=50) == 4
+
+
+def test_what_others_hold_counts_so_the_rest_is_not_left_to_one(fast: Driver) -> None:
+    fast.submit()
+    fast.claim("w/1", rate=50, alone=False)
     for _ in range(9):
-        driver.submit()
-    assert tasks_of(driver, streams=2) == 5
+        fast.submit()
+    assert taken(fast, rate=50) == 5
 
 
-def test_every_live_worker_has_its_streams(driver: Driver) -> None:
-    for name in ("w", "v"):
-        driver.run(operations.beat("m", worker(name, 100.0), ttl_ms=10_000))
-    for _ in range(8):
-        driver.submit()
-    assert tasks_of(driver, streams=2) == 2
-
-
-def test_one_task_of_many_units_is_not_cut(driver: Driver) -> None:
-    driver.submit(*[(1, 10)] * 20)
-    assert len(driver.claim("w/0", streams=4).units) == 20
-
-
-def test_bulk_work_is_not_shared_out(driver: Driver) -> None:
+def test_who_is_alone_takes_everything(fast: Driver) -> None:
     for _ in range(10):
-        driver.submit(lane=Lane.BULK)
-    assert tasks_of(driver, streams=4) == 10
+        fast.submit()
+    assert taken(fast, rate=50, alone=True) == 10
 
 
-def test_what_is_passed_over_keeps_its_turn(driver: Driver) -> None:
-    ids = [driver.submit().task_id for _ in range(4)]
-    claimed = [unit.task_id for _ in range(2) for unit in driver.claim("w/0", streams=2).units]
+def test_the_budget_still_counts(fast: Driver) -> None:
+    for _ in range(10):
+        fast.submit()
+    assert len(fast.claim("w/0", rate=90, alone=False, budget=30).units) == 3
+
+
+def test_without_a_known_rate_nothing_is_held_back(driver: Driver) -> None:
+    for _ in range(10):
+        driver.submit()
+    assert taken(driver, rate=50) == 10
+
+
+def test_what_is_passed_over_keeps_its_turn(fast: Driver) -> None:
+    ids = [fast.submit().task_id for _ in range(4)]
+    claimed = [unit.task_id for _ in range(2) for unit in fast.claim("w/0", rate=50, alone=False).units]
     assert claimed == ids

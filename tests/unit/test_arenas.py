@@ -1,0 +1,32 @@
+"""How many arenas malloc makes for many threads."""
+
+import subprocess
+import sys
+
+import pytest
+
+_PROGRAM = """
+import ctypes, sys, threading
+from tasks.arenas import share_arenas
+if sys.argv[1] == "shared":
+    share_arenas()
+everybody = threading.Barrier(8)
+def allocate():
+    kept = [bytes(100_000) for _ in range(10)]
+    everybody.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+def arenas(how: str) -> int:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, how], capture_output=True, text=True, check=True)
+    return done.stderr.count("Arena ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+def test_threads_share_two_arenas() -> None:
+    assert arenas("own") > 2
+    assert arenas("shared") == 2
