@@ -9,7 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.harness import Roles, wait_until
+from tasks.ledger import Ledger
+from tasks.ledger.storage import Storage
+from tasks.ledger.sweep import sweep
+from tests.harness import RedisServer, Roles, wait_until
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
 from tests.integration.api.served import ServedApp
 
@@ -92,6 +95,21 @@ def test_a_full_disk(roles: Roles) -> None:
             assert stored(roles.folder / "storage") == [kept]
         assert ids(client.get("/v1/files")) == [kept]
         assert send(200_000).status_code == 200
+
+
+def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, root: Path) -> None:
+    with ServedApp(private_redis.url, storage_url=str(root)) as served_app:
+        upload = upload_with(served_app.client)
+        kept = upload().json()["id"]
+        private_redis.stop()
+        problem(upload(), 503, "redis_unavailable")
+        private_redis.start()
+        wait_until(lambda: served_app.client.get("/v1/files").status_code == 200, message="Redis is not seen again")
+        assert ids(served_app.client.get("/v1/files")) == [kept]
+    # The answer could have been lost after the record was made, so the object stays until a sweep knows better.
+    with private_redis.client() as client:
+        assert sweep(Storage.open(str(root)), Ledger(client), spare_s=-1) == 1
+    assert stored(root) == [kept]
 
 
 def test_a_caller_who_hangs_up_leaves_nothing(app: ServedApp, client: httpx.Client, root: Path) -> None:
