@@ -14,6 +14,7 @@ from api.queue_metrics import ProcessMetrics, QueueMetrics
 from api.ratelimit import RateLimits
 from api.registry import Registry
 from api.stall import StallProbe
+from api.storage import AsyncStorage
 from api.submission import Drafter
 from api.tokens import Vocabulary
 from api.watchdog import Watchdog
@@ -38,6 +39,7 @@ class Services:
     keys: KeyRing
     drafter: Drafter
     rate_limits: RateLimits
+    storage: AsyncStorage
 
     @classmethod
     def build(cls, settings: Settings, process: int | None = None) -> Self:
@@ -62,6 +64,7 @@ class Services:
             keys=KeyRing(settings.api_keys),
             drafter=Drafter(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
+            storage=AsyncStorage(settings.storage_url),
         )
 
     @classmethod
