@@ -42,10 +42,9 @@ def same(one: ItemVector, other: ItemVector) -> bool:
 def test_a_cache_changes_no_answer(claims: Sequence[tuple[list[TextItem], bool]], max_bytes: int) -> None:
     encoder, cache = FakeEncoder(dimension=8, max_tokens=5), VectorCache(max_bytes)
     for items, remember in claims:
-        plain, plain_stats = encode(encoder, items, max_padded_tokens=20)
-        got, stats = encode(encoder, items, max_padded_tokens=20, cache=cache, remember=remember)
+        plain, _ = encode(encoder, items, max_padded_tokens=20)
+        got, _ = encode(encoder, items, max_padded_tokens=20, cache=cache, remember=remember)
         assert [same(one, other) for one, other in zip(plain, got, strict=True)] == [True] * len(items)
-        assert stats.forward_passes <= plain_stats.forward_passes
         assert cache.state.size_bytes <= max_bytes
 
 
