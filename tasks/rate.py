@@ -26,7 +26,8 @@ class Rate:
     def measured(self, cost: int, seconds: float) -> None:
         """Texts of `cost` estimated tokens went through the model in `seconds`.
 
-        Only texts that did: equal ones are encoded once and refused ones never, and neither makes a machine faster.
+        Only texts that did: equal ones are encoded once, refused and cached ones never, and none of them makes a
+        machine faster.
         """
         if cost <= 0 or seconds <= 0 or (cost < _FULL_S * self.tokens_per_s and seconds < _SLOW_S):
             return

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from tasks.drain import Drain, DrainLimits
 from tasks.ledger import Ledger
+from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.errors import EncoderBroken
 from tasks.model.gate import Gate
@@ -45,6 +46,7 @@ class Streams:
         encoder: says by `streams` how many there are.
         limits: of slices.
         max_padded_tokens: of one forward pass.
+        cache: of vectors of this encoder.
         send_bell: sends one bell message; must not raise.
         stop: whether to stop.
     """
@@ -58,12 +60,13 @@ class Streams:
         limits: DrainLimits,
         *,
         max_padded_tokens: int,
+        cache: VectorCache,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
         self._work_limits = WorkLimits(max_padded_tokens, commit_patience_s=limits.lease_s)
-        self._send_bell, self._asked_to_stop = send_bell, stop
+        self._cache, self._send_bell, self._asked_to_stop = cache, send_bell, stop
         self._broken = threading.Event()
         self._claims, self._passes = (Gate(single=encoder.streams == 1) for _ in range(2))
         self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
@@ -81,6 +84,7 @@ class Streams:
             rate=rate,
             progress=progress,
             passes=self._passes,
+            cache=self._cache,
             broken=self._broken,
             stop=self._stop,
         )
