@@ -42,7 +42,7 @@ class Settings(BaseSettings):
 
     # Where things are
     redis_url: str = "redis://127.0.0.1:6379/0"
-    storage_url: str | None = None
+    storage_url: str = Field(default=".embedq/storage", min_length=1, max_length=4096)
     ingest_roots: Annotated[tuple[str, ...], NoDecode] = ()
     run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
     """Where a worker leaves its ready and alive files for probes."""
@@ -150,6 +150,8 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         if self.heartbeat_s >= self.lease_s:
             raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
+        if self.served_model_name.startswith("@"):  # names of queues that are no models
+            raise ValueError(f"{PREFIX}SERVED_NAME (or the name it is taken from) must not begin with @")
         return self
 
     @cached_property
