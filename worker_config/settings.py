@@ -74,6 +74,12 @@ class Settings(BaseSettings):
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
     max_wait_s: float = Field(default=55, gt=0, le=600)
 
+    # Files of callers
+    max_file_bytes: int = Field(default=512 * 2**20, ge=1, le=2**40)
+    max_batch_file_bytes: int = Field(default=200 * 2**20, ge=1, le=2**40)
+    file_quota_bytes: int = Field(default=50 * 2**30, ge=0)
+    file_quota_number: int = Field(default=10_000, ge=0)
+
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
     max_backlog_bulk_s: float = Field(default=86_400, gt=0, le=31_536_000)
@@ -114,6 +120,14 @@ class Settings(BaseSettings):
             ) from None
         if scheme not in {"redis", "rediss", "unix"}:
             raise ValueError("must start with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("storage_url")
+    @classmethod
+    def _storage_scheme(cls, value: str) -> str:
+        scheme, separator, _ = value.partition("://")
+        if separator and scheme not in {"file", "s3", "memory"}:
+            raise ValueError("must be a folder, or start with file:// or s3://")
         return value
 
     @field_validator("ingest_roots", mode="before")
@@ -235,7 +249,7 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    shown = "" if field in {"api_keys", "redis_url"} else f"={problem['input']!s:.80}"
+    shown = "" if field in {"api_keys", "redis_url", "storage_url"} else f"={problem['input']!s:.80}"
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 

@@ -39,6 +39,13 @@ Of one task; until it ends, then with its TTL, or gone:
                                  double its memory
     R:alias:{owner}:{name}  string  "task digest": a repetition of a request finds its task
 
+Of files; the first as long as the file, those of an owner as long as the last of theirs (without end, if it has none):
+
+    R:file:{id}          hash    a file's record: owner, filename, purpose, size, created, expires (0: never), stored
+    R:files:{owner}      zset    file -> time of creation
+    R:fileends:{owner}   zset    "file size" -> expiry, of those that expire
+    R:filebytes:{owner}  string  bytes of all of the owner's files
+
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.
 """
