@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tasks.documents.context import StepContext
+from tasks.documents.sweeping import Sweeping
 
 Step: TypeAlias = Callable[[StepContext], None]
 """May raise: the other steps are taken all the same, and this one again half a second later."""
 
-STEPS: list[Step] = []
+STEPS: list[Step] = [Sweeping()]
