@@ -22,6 +22,7 @@ from tasks.model.encoding import encode
 from tasks.model.errors import ModelLoadError
 from tasks.model.load import load
 from tasks.model.types import TextItem
+from tasks.row_store import LateStorage, RowStore
 from tasks.run_files import RunFiles
 from tasks.stream import Streams
 from worker_config.settings import Settings
@@ -63,6 +64,7 @@ class ModelWorker:
             worker_id,
             encoder,
             DrainLimits(settings.slice_s, self._lease_s, settings.unit_s),
+            store=RowStore(LateStorage(settings.storage_url), encoder.info.prompts),
             max_padded_tokens=self._budget,
             cache=self._cache,
             send_bell=send_bell,

@@ -19,8 +19,10 @@ from tasks.model.gate import Gate
 from tasks.model.rate import measure_rate
 from tasks.progress import Progress
 from tasks.rate import Rate
+from tasks.row_store import RowStore
+from tasks.settlement import Settlement
 from tasks.wakeup import Wakeup
-from tasks.work import Work, WorkLimits
+from tasks.work import Work
 
 T = TypeVar("T")
 
@@ -45,6 +47,7 @@ class Streams:
         worker: id of the worker.
         encoder: says by `streams` how many there are.
         limits: of slices.
+        store: where the rows of batches are.
         max_padded_tokens: of one forward pass.
         cache: of vectors of this encoder.
         send_bell: sends one bell message; must not raise.
@@ -59,14 +62,17 @@ class Streams:
         encoder: Encoder,
         limits: DrainLimits,
         *,
+        store: RowStore,
         max_padded_tokens: int,
         cache: VectorCache,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
-        self._work_limits = WorkLimits(max_padded_tokens, commit_patience_s=limits.lease_s)
-        self._cache, self._send_bell, self._asked_to_stop = cache, send_bell, stop
+        self._max_padded_tokens = max_padded_tokens
+        self._store, self._cache = store, cache
+        self._settlement = Settlement(ledger, model, patience_s=limits.lease_s, stop=self._stop)
+        self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
         self._claims, self._passes = (Gate(single=encoder.streams == 1) for _ in range(2))
         self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
@@ -77,10 +83,10 @@ class Streams:
         name, progress = f"{self._worker}/{number}", Progress()
         wakeup = Wakeup(self._ledger, self._model, name)
         work = Work(
-            self._ledger,
-            self._model,
             self._encoder,
-            self._work_limits,
+            max_padded_tokens=self._max_padded_tokens,
+            settlement=self._settlement,
+            store=self._store,
             rate=rate,
             progress=progress,
             passes=self._passes,
