@@ -57,6 +57,10 @@ ROOT = "eq"
 ANONYMOUS = "anonymous"
 """Owner of tasks that came in without an API key."""
 
+DOCUMENTS = "@documents"
+"""The queue of work that needs no model, named like a model where the table says `{model}`. No served name begins with
+an "@" (settings), and only models are in R:models."""
+
 CHANGED_CHANNEL = f"{ROOT}:changed"
 
 
