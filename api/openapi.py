@@ -67,7 +67,11 @@ def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
     if path.startswith("/health"):
         return (errors.NotReady,)
     found: tuple[type[errors.EmbedqError], ...] = (errors.Unauthenticated, errors.RedisUnavailable)
-    if "{task_id}" in path:
+    if "{batch_id}" in path:
+        found += (errors.BatchUnknown,)
+        if path.endswith("/cancel"):
+            found += (errors.BatchEnded,)
+    elif "{task_id}" in path:
         found += _TASK_ERRORS
         if path.endswith("/result"):
             found += (errors.TaskNotFinished,)

@@ -21,7 +21,7 @@ from tasks.errors import (
     UnknownParameter,
 )
 
-B = TypeVar("B", bound=EmbeddingFields)
+B = TypeVar("B", bound=BaseModel)
 
 _SHOWN_CHARS = 64
 

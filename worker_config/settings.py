@@ -74,6 +74,11 @@ class Settings(BaseSettings):
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
     max_wait_s: float = Field(default=55, gt=0, le=600)
 
+    # Batches
+    max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
+    max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
+    batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
+
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
     max_backlog_bulk_s: float = Field(default=86_400, gt=0, le=31_536_000)

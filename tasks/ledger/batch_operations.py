@@ -34,7 +34,7 @@ def create_batch(batch: NewBatch) -> Operation[str]:
             )
         return reply[1].decode()
 
-    arguments = (batch.id, batch.owner, batch.window_ms, batch.ttl_ms, name, digest, *flat)
+    arguments: tuple[Argument, ...] = (batch.id, batch.owner, batch.window_ms, batch.ttl_ms, name, digest, *flat)
     return Operation("batch_create", "", arguments, read)
 
 
@@ -70,7 +70,7 @@ def move_batch(
     only_from: Collection[BatchStatus],
     fields: Mapping[str, str | int] | None = None,
 ) -> Operation[tuple[bool, BatchStatus | None]]:
-    """Moves a batch and sets fields with it, if it is in one of the states named. Keeps the time and, at the end, a TTL.
+    """Moves a batch, if it is in one of the states named, and sets fields with it. Keeps the time.
 
     The reply: whether it moved, and its status now; None when there is no such batch.
     """
@@ -83,7 +83,7 @@ def move_batch(
     return Operation("batch_move", "", (batch_id, to, int(to.terminal), len(states), *states, *flat), read)
 
 
-def open_batches(limit: int) -> Operation[list[str]]:
+def open_batches(limit: int) -> Operation[Sequence[str]]:
     """Ids of some batches that need a step, by chance."""
     return Operation("batch_open", "", (limit,), lambda reply: [name.decode() for name in reply])
 

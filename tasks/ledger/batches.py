@@ -1,19 +1,22 @@
 """A batch: many requests in one file, and where it has got to. All frozen; times are ms of the ledger's clock."""
 
-import hashlib
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import uuid_utils
 
+from tasks.ledger.files import file_id_from
 from tasks.ledger.types import State
 
 ENDPOINT = "/v1/embeddings"
 """The only call that a batch can make."""
+
+FileKind: TypeAlias = Literal["output", "error"]
+KINDS: tuple[FileKind, ...] = ("output", "error")
+"""Of what succeeded, and of what did not."""
 
 _FORM = re.compile(r"batch_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
@@ -118,6 +121,16 @@ class Batch:
         return f"{self.id}-{stage}"
 
     @property
+    def files_ms(self) -> int:
+        """When the files that it makes count as created: in all attempts at making them the same moment."""
+        began = self.times.get(BatchStatus.FINALIZING) or self.times.get(BatchStatus.CANCELLING)
+        return began or self.created_ms
+
+    def file_id(self, kind: FileKind) -> str:
+        """The id of a file that it makes, in all attempts the same."""
+        return file_id_from(self.files_ms, f"{self.id} {kind}")
+
+    @property
     def folder(self) -> str:
         """Where its index and its parts are stored, with a slash at the end."""
         return f"batches/{self.id}/"
@@ -131,11 +144,3 @@ def new_batch_id() -> str:
 def is_batch_id(text: str) -> bool:
     """Whether it has the form of our ids."""
     return _FORM.fullmatch(text) is not None
-
-
-def file_id(batch_id: str, kind: Literal["output", "error"]) -> str:
-    """The id of a file that a batch makes: of the form of every file's id, always the same for the same batch."""
-    made = uuid.UUID(batch_id.removeprefix("batch_")).int
-    digest = int.from_bytes(hashlib.sha256(f"{batch_id} {kind}".encode()).digest()[:8])
-    lower = (made >> 64 << 64) | (0b10 << 62) | (digest >> 2)
-    return f"file-{uuid.UUID(int=lower).hex}"

@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 32
 def item(index: int, row: npt.NDArray[np.float32], *, base64: bool, truncated: bool) -> dict[str, object]:
     """One entry of the list, for orjson with NumPy. `row` is little-endian float32 [d]."""
     # b2a_base64 takes the row's own memory; the text is ASCII by construction.
-    embedding = binascii.b2a_base64(row, newline=False).decode("ascii") if base64 else row
+    embedding: object = binascii.b2a_base64(row.data, newline=False).decode("ascii") if base64 else row
     entry: dict[str, object] = {"object": "embedding", "index": index, "embedding": embedding}
     if truncated:
         entry["truncated"] = True

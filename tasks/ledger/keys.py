@@ -41,8 +41,8 @@ Of one task; until it ends, then with its TTL, or gone:
 
 Of one batch; with a TTL from the start (its window and the retention), and a new one at its end (the retention):
 
-    R:batch:{id}         hash    status, owner, input file, window, `t_{status}` times; model, counts, files, errors when
-                                 they are known. Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
+    R:batch:{id}         hash    status, owner, input file, window, `t_{status}` times; model, counts, files, errors
+                                 when they are known. Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
     R:batch-alias:{owner}:{name}  string  "batch digest": a repetition of a request finds its batch
     R:batches:{owner}    zset    batch -> 0: that owner's batches, in the order of their ids, which is that of time
     R:open-batches       set     batches that have not ended, or whose traces are still to be removed. No TTL; each step

@@ -1,4 +1,4 @@
-"""What is wrong with the `body` of one line: the rules of `POST /v1/embeddings`, found before any work is done. Pure."""
+"""What is wrong with the `body` of one line: the rules of `POST /v1/embeddings`, before any work is done. Pure."""
 
 from collections.abc import Iterator
 from typing import Any

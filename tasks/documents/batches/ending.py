@@ -1,23 +1,20 @@
 """The ends of a batch: its files, its last state, and what is left of it removed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
 from tasks.documents.context import StepContext
 from tasks.ledger import operations
 from tasks.ledger.batch_operations import close_batch, faults_text, move_batch
-from tasks.ledger.batches import Batch, BatchFault, BatchStatus, Stage, file_id
+from tasks.ledger.batches import KINDS, Batch, BatchFault, BatchStatus, FileKind, Stage
 from tasks.ledger.committed import Committed, read_committed
 from tasks.ledger.file_operations import put_file
-from tasks.ledger.files import FileRecord, Purpose, Quota
+from tasks.ledger.files import FileRecord, Purpose
 from worker_config.settings import Settings
 
 _OPEN = [status for status in BatchStatus if not status.terminal]
-_KINDS: tuple[Literal["output", "error"], ...] = ("output", "error")
-_NO_QUOTA = Quota(max_bytes=2**53, max_files=2**53)
-"""Hours of work are not thrown away because their owner has no room for another file."""
 
 
 def fault_of(committed: Committed) -> BatchFault:
@@ -47,10 +44,11 @@ def assembled(context: StepContext, batch: Batch) -> None:
         return
     found = orjson.loads(committed.units[0].data)
     fields: dict[str, str | int] = {name: found[name] for name in ("model", "total", "completed", "failed", "tokens")}
-    for kind in _KINDS:
+    for kind in KINDS:
         if found[kind] is not None:
             record = _record(batch, kind, found[kind], context.settings)
-            context.ledger.run(put_file(record, _NO_QUOTA))
+            # Without a quota: hours of work are not thrown away because there is no room for another file.
+            context.ledger.run(put_file(record))
             fields[f"{kind}_file"] = record.id
     to = BatchStatus.CANCELLED if batch.status is BatchStatus.CANCELLING else batch.ends_as
     _end(context, batch, to, fields)
@@ -71,16 +69,15 @@ def _end(context: StepContext, batch: Batch, to: BatchStatus, fields: Mapping[st
     context.ledger.run(move_batch(batch.id, to, only_from=_OPEN, fields=fields))
 
 
-def _record(batch: Batch, kind: Literal["output", "error"], written: Mapping[str, Any], settings: Settings) -> FileRecord:
-    created_ms = batch.times.get(BatchStatus.FINALIZING, batch.times.get(BatchStatus.CANCELLING, batch.now_ms))
-    lives_s = batch.output_expires_s or settings.batch_file_ttl_s
+def _record(batch: Batch, kind: FileKind, written: Mapping[str, Any], settings: Settings) -> FileRecord:
+    lives_s = batch.output_expires_s or settings.batch_ttl_s
     return FileRecord(
-        id=file_id(batch.id, kind),
+        id=batch.file_id(kind),
         owner=batch.owner,
         filename=f"{batch.id}_{kind}.jsonl",
         purpose=Purpose.BATCH_OUTPUT,
         size_bytes=written["size"],
-        created_ms=created_ms,
-        expires_ms=created_ms + round(lives_s * 1000),
+        created_ms=batch.files_ms,
+        expires_ms=batch.files_ms + round(lives_s * 1000),
         stored=written["stored"],
     )

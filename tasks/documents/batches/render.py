@@ -2,11 +2,12 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import orjson
 
 from tasks.ledger import ItemError
+from tasks.ledger.batches import FileKind
 from tasks.ledger.embedding_list import embedding_list, items
 from tasks.ledger.parts import RowError, RowOutcome
 
@@ -31,7 +32,7 @@ class Row:
         return cls(number, request["custom_id"], request["body"].get("encoding_format") == "base64")
 
 
-def render_line(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[Literal["output", "error"], bytes]:
+def render_line(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:
     """The file that it belongs into, and the line with its line break. Rendering it again gives the same bytes."""
     unique = hashlib.sha256(f"{batch_id} {row.number}".encode()).hexdigest()[:_ID_CHARS]
     head = orjson.dumps({"id": f"batch_req_{unique}", "custom_id": row.custom_id})[:-1]
@@ -57,6 +58,4 @@ def _answer(row: Row, outcome: RowOutcome, model: str) -> bytes:
 
 def _refusal(error: RowError) -> bytes:
     kind = "invalid_request_error" if error.status < 500 else "server_error"  # noqa: PLR2004 - HTTP's own border
-    return orjson.dumps(
-        {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
-    )
+    return orjson.dumps({"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}})

@@ -62,7 +62,7 @@ def _validated(context: StepContext, batch: Batch) -> None:
     if "errors" in found:
         ending.failed(context, batch, [BatchFault(**fault) for fault in found["errors"]])
         return
-    task = embedding(batch, found["model"], found["source"], found["index"], found["units"], context.settings)
+    task = embedding(batch, found, context.settings)
     if not _submit(context, task):
         return
     fields = {"model": found["model"], "total": found["lines"]}

@@ -1,6 +1,10 @@
-"""The ledger tasks of a batch, as they are submitted. Their ids follow from the batch's, so submitting again is harmless."""
+"""The ledger tasks of a batch, as they are submitted.
 
-from collections.abc import Sequence
+Their ids follow from the batch's, so submitting one again is harmless.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 from tasks.documents.jobs import JobCall
 from tasks.ledger import DOCUMENTS, Admission, Lane, NewUnit, Options, Submission
@@ -29,18 +33,20 @@ def job(batch: Batch, stage: Stage, settings: Settings) -> Submission:
     )
 
 
-def embedding(
-    batch: Batch, model: str, source: str, index: str, units: Sequence[tuple[int, int, int]], settings: Settings
-) -> Submission:
-    """The task that encodes the rows. It expires when the batch's window ends."""
-    rows = sum(count for _, count, _ in units)
+def embedding(batch: Batch, found: Mapping[str, Any], settings: Settings) -> Submission:
+    """The task that encodes the rows which VALIDATE `found`. It expires when the batch's window ends."""
+    units, rows = found["units"], found["lines"]
     return Submission(
         task_id=batch.task_id(Stage.EMBED),
-        model=model,
+        model=found["model"],
         lane=Lane.BULK,
         owner=batch.owner,
         units=[
-            NewUnit(items=count, cost=max(1, price), payload=UnitReference(source, index, first).to_payload())
+            NewUnit(
+                items=count,
+                cost=max(1, price),
+                payload=UnitReference(found["source"], found["index"], first).to_payload(),
+            )
             for first, count, price in units
         ],
         options=Options(),

@@ -65,8 +65,8 @@ def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> 
     if record.purpose is not Purpose.BATCH:
         message = "The input file was not uploaded for a batch; upload it with the purpose 'batch'."
         return BatchFault("invalid_file_purpose", message, "file_id")
-    if record.size_bytes > settings.max_batch_bytes:
-        message = f"The input file has more than {settings.max_batch_bytes:,} bytes (EMBEDQ_MAX_BATCH_BYTES)."
+    if record.size_bytes > settings.max_batch_file_bytes:
+        message = f"The input file has more than {settings.max_batch_file_bytes:,} bytes (EMBEDQ_MAX_BATCH_FILE_BYTES)."
         return BatchFault("file_too_large", message, "file_id")
     return None
 
