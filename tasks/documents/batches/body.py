@@ -22,10 +22,10 @@ def inputs_of(body: dict[str, Any]) -> list[str]:
 
 def _faults(body: dict[str, Any], model: str, models: Models, limits: Limits) -> Iterator[BatchFault]:
     yield from _input(body.get("input"), limits)
-    if body.get("stream") not in {None, False}:
+    if body.get("stream") not in (None, False):
         yield BatchFault("streaming_unsupported", "Streaming is not supported in a batch.", "body.stream")
     yield from _dimensions(body.get("dimensions"), model, models)
-    if body.get("encoding_format") not in {None, "float", "base64"}:
+    if body.get("encoding_format") not in (None, "float", "base64"):
         yield _value("encoding_format", "must be 'float' or 'base64'")
     for name in ("normalize", "truncate"):
         if not isinstance(body.get(name), bool | None):

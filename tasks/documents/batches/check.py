@@ -93,9 +93,9 @@ class FileCheck:
             if request.get(name) is None:
                 yield BatchFault("missing_required_parameter", f"Missing required parameter: '{name}'.", name)
         yield from self._custom_id(request.get("custom_id"), line)
-        if request.get("method") not in {None, "POST"}:
+        if request.get("method") not in (None, "POST"):
             yield BatchFault("invalid_method", "The method must be 'POST'.", "method")
-        if request.get("url") not in {None, ENDPOINT}:
+        if request.get("url") not in (None, ENDPOINT):
             message = "The URL provided for this request does not match the batch endpoint."
             yield BatchFault("invalid_url", message, "url")
         body = request.get("body")
