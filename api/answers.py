@@ -55,6 +55,38 @@ class Task(BaseModel):
     links: Links
 
 
+class File(BaseModel):
+    """A file, as OpenAI's clients know it. Times are Unix seconds."""
+
+    id: str = Field(examples=["file-019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    expires_at: int | None = Field(description="When it is deleted; null: when you delete it.")
+    filename: str
+    purpose: Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision", "batch_output"]
+    status: Literal["processed"]
+    status_details: None
+
+
+class FileList(BaseModel):
+    """A page of files."""
+
+    object: Literal["list"]
+    data: list[File]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class DeletedFile(BaseModel):
+    """Confirms that a file is deleted."""
+
+    id: str
+    object: Literal["file"]
+    deleted: Literal[True]
+
+
 class Deleted(BaseModel):
     """Confirms that a task is forgotten."""
 

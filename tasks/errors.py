@@ -20,7 +20,8 @@
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
-    │   └── FileUnknown         404
+    │   ├── FileUnknown         404
+    │   └── RangeNotSatisfiable 416
     ├── EncodingFailed          422  the model could not turn this input into a vector
     ├── Unavailable             503  try again later
     │   ├── BacklogFull, StorageFull, RedisUnavailable, NotReady, WaitTimeout
@@ -280,6 +281,14 @@ class FileUnknown(RequestError):
     status = 404
     code = "file_not_found"
     title = "No such file"
+
+
+class RangeNotSatisfiable(RequestError):
+    """The Range header asks for bytes behind the end of the file."""
+
+    status = 416
+    code = "range_not_satisfiable"
+    title = "Range not satisfiable"
 
 
 class EncodingFailed(RequestError):

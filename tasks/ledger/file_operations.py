@@ -5,7 +5,7 @@ from typing import Any
 
 from tasks.errors import QuotaExceeded
 from tasks.ledger import results
-from tasks.ledger.files import FilePage, FileRecord, Order, Purpose, Quota, created_ms
+from tasks.ledger.files import FilePage, FileRecord, Order, Quota, created_ms
 from tasks.ledger.operations import Operation
 
 MAX_PAGE = 500
@@ -66,7 +66,7 @@ def read_files(file_ids: Sequence[str]) -> Operation[list[FileRecord | None]]:
 def list_files(
     owner: str,
     *,
-    purpose: Purpose | None = None,
+    purpose: str | None = None,
     after: str | None = None,
     limit: int = MAX_PAGE,
     order: Order = Order.DESC,

@@ -110,8 +110,9 @@ def created_ms(file_id: str) -> int | None:
 
 
 def stored_name(file_id: str, fence: str = "") -> str:
-    """Where a file's bytes go. `fence`: of the claim that writes them, so that a worker taken for dead cannot replace
-    what its successor wrote.
+    """Where a file's bytes go.
+
+    `fence`: of the claim that writes them, so that a worker taken for dead cannot replace what its successor wrote.
     """
     return f"{FOLDER}/{file_id}.{fence}" if fence else f"{FOLDER}/{file_id}"
 

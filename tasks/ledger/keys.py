@@ -39,6 +39,13 @@ Of one task; until it ends, then with its TTL, or gone:
                                  double its memory
     R:alias:{owner}:{name}  string  "task digest": a repetition of a request finds its task
 
+Of files; the first as long as the file, those of an owner as long as the last of theirs (without end, if it has none):
+
+    R:file:{id}          hash    a file's record: owner, filename, purpose, size, created, expires (0: never), stored
+    R:files:{owner}      zset    file -> time of creation
+    R:fileends:{owner}   zset    "file size" -> expiry, of those that expire
+    R:filebytes:{owner}  string  bytes of all of the owner's files
+
 Of one batch; with a TTL from the start (its window and the retention), and a new one at its end (the retention):
 
     R:batch:{id}         hash    status, owner, input file, window, `t_{status}` times; model, counts, files, errors

@@ -68,8 +68,8 @@ class Storage:
     def writing(self, name: str) -> Iterator[Writer]:
         """A writer of a new object, in place of an older one with this name.
 
-        At the end of the block the object becomes visible, and survives a loss of power; after an exception in the block
-        there is nothing, or what was there before.
+        At the end of the block the object becomes visible, and survives a loss of power; after an exception in the
+        block there is nothing, or what was there before.
 
         Raises:
             DiskFull: there is no room; nothing is visible.
