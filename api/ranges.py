@@ -16,7 +16,7 @@ def byte_range(header: str | None, size: int) -> range | None:
         RangeNotSatisfiable: it begins behind the end.
     """
     found = _ONE_RANGE.fullmatch(header) if header else None
-    if found is None or found[0].count("-") != 1 or not (found[1] or found[2]):
+    if found is None or not (found[1] or found[2]):
         return None
     if not found[1]:
         first, last = max(0, size - int(found[2])), size - 1

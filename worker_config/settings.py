@@ -169,6 +169,8 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         if self.heartbeat_s >= self.lease_s:
             raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
+        if self.served_model_name.startswith("@"):  # names of queues that are no models
+            raise ValueError(f"{PREFIX}SERVED_NAME (or the name it is taken from) must not begin with @")
         return self
 
     @cached_property

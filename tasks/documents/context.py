@@ -15,8 +15,8 @@ class JobContext:
 
     Attributes:
         token: of the claim that it runs under; whatever the job writes carries its `fence` in the name.
-        progress: to be called at least once a second or so. It says that the job moves, so that its lease is renewed,
-            and raises the worker's `Stopping` when a stop was asked for; let it pass, the job will be run again.
+        progress: to be called once a second or so. It raises the worker's `Stopping` when a stop was asked for; let it
+            pass, the job will be run again. A job that has not called it for five minutes hangs: its process is ended.
         stop: whether a stop was asked for, without raising.
     """
 

@@ -14,8 +14,8 @@ class Finished:
     """One unit's outcome, to be committed.
 
     Attributes:
-        vectors: little-endian float32 rows of all its items; NaN rows for failed ones; empty when none has one. Of a unit
-            by reference the JSON of a `parts.PartReference`, of a job what it returned.
+        vectors: little-endian float32 rows of all its items; NaN rows for failed ones; empty when none has one. Of
+            a unit by reference the JSON of a `parts.PartReference`, of a job what it returned.
         errors: index in the task -> error.
         truncated: indexes in the task.
         tokens: sum over its items, after truncation, special tokens included.

@@ -176,6 +176,11 @@ class ItemError:
     code: str
     message: str
 
+    @property
+    def refused(self) -> bool:
+        """Whether the caller can put it right by sending something else: 400 for a synchronous call instead of 422."""
+        return self.code in {"input_too_long", "invalid_dimensions"}
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
