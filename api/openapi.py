@@ -115,11 +115,9 @@ def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
     if "{file_id}" in path:
         found += (errors.FileUnknown,)
         return (*found, errors.RangeNotSatisfiable) if path.endswith("/content") else found
-    if "{batch_id}" in path:
-        found += (errors.BatchUnknown,)
-        if path.endswith("/cancel"):
-            found += (errors.BatchEnded,)
-    elif "{task_id}" in path:
+    if "/batches" in path:
+        return found + _batch_errors(path, method)
+    if "{task_id}" in path:
         found += _TASK_ERRORS
         if path.endswith("/result"):
             found += (errors.TaskNotFinished,)
@@ -130,6 +128,12 @@ def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
     elif "{model_id" in path:
         found += (errors.ModelNotFound,)
     return found
+
+
+def _batch_errors(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
+    if path.endswith("/batches"):
+        return _BODY_ERRORS if method == "post" else (errors.RequestError, errors.BatchUnknown)
+    return (errors.BatchUnknown, errors.BatchEnded) if path.endswith("/cancel") else (errors.BatchUnknown,)
 
 
 def _response(kind: type[errors.EmbedqError]) -> dict[str, Any]:

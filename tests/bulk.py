@@ -4,7 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import openai
 
@@ -75,7 +75,7 @@ class Bulk:
         text = self.client.files.content(file_id).text
         return [json.loads(each) for each in text.splitlines()]
 
-    def __enter__(self) -> "Bulk":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

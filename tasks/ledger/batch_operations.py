@@ -83,7 +83,7 @@ def move_batch(
     return Operation("batch_move", "", (batch_id, to, int(to.terminal), len(states), *states, *flat), read)
 
 
-def open_batches(limit: int) -> Operation[Sequence[str]]:
+def open_batches(limit: int) -> Operation[list[str]]:
     """Ids of some batches that need a step, by chance."""
     return Operation("batch_open", "", (limit,), lambda reply: [name.decode() for name in reply])
 

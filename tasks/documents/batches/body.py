@@ -30,6 +30,8 @@ def _faults(body: dict[str, Any], model: str, models: Models, limits: Limits) ->
     for name in ("normalize", "truncate"):
         if not isinstance(body.get(name), bool | None):
             yield _type(name, "must be true or false")
+    if not isinstance(body.get("input_type"), str | None):
+        yield _type("input_type", "must be a string")
     yield from _prompt(body.get("prompt_name"), model, models)
 
 

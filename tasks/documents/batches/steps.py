@@ -25,7 +25,8 @@ _log = logging.getLogger(__name__)
 def step_batches(context: StepContext) -> None:
     """Takes one step with each of some open batches. Raises what the last one raised that could not take its step."""
     raised: EmbedqError | None = None
-    for batch in context.ledger.run(read_batches(context.ledger.run(open_batches(_BATCHES_AT_ONCE)))):
+    ids = context.ledger.run(open_batches(_BATCHES_AT_ONCE))
+    for batch in context.ledger.run(read_batches(ids)):
         if context.stop():
             return
         try:

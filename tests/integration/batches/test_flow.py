@@ -1,7 +1,7 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,14 @@ import orjson
 import pytest
 
 from tasks.documents.batches.steps import step
-from tasks.ledger import Ledger, operations
+from tasks.ledger import DOCUMENTS, Ledger, operations
 from tasks.ledger.batch_operations import move_batch, open_batches
 from tasks.ledger.batches import Batch, BatchStatus, Stage
 from tasks.ledger.embedding_list import embedding_list, items
 from tasks.ledger.files import Purpose
 from tasks.ledger.parts import RowError
 from tests.integration.api.ledger_worker import vector
-from tests.integration.batches.hands import DOCUMENTS, HOUR_MS, MODEL, Hands, request
+from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, request
 
 TOO_LONG = RowError("input_too_long", "This text has 9 tokens; the model takes at most 8.", 400, "input")
 
@@ -108,7 +108,7 @@ def test_a_bad_file_fails_with_all_its_faults(hands: Hands) -> None:
 
 @pytest.mark.parametrize("case", ["unknown", "foreign", "purpose"])
 def test_an_input_file_that_cannot_be_used(hands: Hands, case: str) -> None:
-    files = {
+    files: dict[str, Callable[[], str]] = {
         "unknown": lambda: "file-nobody-knows",
         "foreign": lambda: hands.upload(b"x", owner="somebody"),
         "purpose": lambda: hands.upload(b"x", purpose=Purpose.USER_DATA),

@@ -102,6 +102,8 @@ LINES: list[tuple[str, str | bytes, list[tuple[str, str | None]]]] = [
     ("format a list", line(body=good_body(encoding_format=["float"])), [("invalid_value", "body.encoding_format")]),
     ("normalize 1", line(body=good_body(normalize=1)), [("invalid_type", "body.normalize")]),
     ("truncate END", line(body=good_body(truncate="END")), [("invalid_type", "body.truncate")]),
+    ("input_type", line(body=good_body(input_type="query")), []),
+    ("input_type 3", line(body=good_body(input_type=3)), [("invalid_type", "body.input_type")]),
     ("no such prompt", line(body=good_body(prompt_name="x")), [("invalid_value", "body.prompt_name")]),
     (
         "several faults",
