@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from tasks.documents.batches.steps import step_batches
 from tasks.documents.context import StepContext
+from tasks.documents.sweeping import Sweeping
 
 Step: TypeAlias = Callable[[StepContext], None]
 """May raise: the other steps are taken all the same, and this one again half a second later."""
 
-STEPS: list[Step] = [step_batches]
+STEPS: list[Step] = [step_batches, Sweeping()]
