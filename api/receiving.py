@@ -1,7 +1,5 @@
 """The body of an upload on its way into the storage: as fast as the storage takes it, a piece at a time."""
 
-import asyncio
-
 from starlette.requests import ClientDisconnect, Request
 
 from api.failures import CallerGone
@@ -31,11 +29,11 @@ async def receive(request: Request, storage: AsyncStorage, name: str, settings: 
         try:
             async for chunk in request.stream():
                 # Parsing and writing in a thread: a disk that stands still must not stop the event loop.
-                await asyncio.to_thread(reader.feed, chunk)
+                await storage.run(reader.feed, chunk)
         except ClientDisconnect:
             raise CallerGone from None
         reader.finish()
-        return await asyncio.to_thread(upload.finish)
+        return await storage.run(upload.finish)
 
 
 def _require_plausible_size(declared: str, max_file_bytes: int) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -12,14 +11,6 @@ from tests.harness import ApiProcess, Process, Roles, WorkerProcess, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 TERMINAL = {"completed", "failed", "expired", "cancelled"}
-
-
-def documents_worker(roles: Roles, **settings: Any) -> WorkerProcess:
-    """A documents worker, ready."""
-    worker = WorkerProcess(roles.folder, roles.redis_url, name=f"documents{len(roles.processes)}", **settings)
-    worker.command = [sys.executable, "-m", "tasks.documents_worker"]
-    roles.processes.append(worker)
-    return worker.start()
 
 
 def line(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, Any]:
@@ -35,7 +26,7 @@ class Bulk:
         self.settings = {"storage_url": str(roles.folder / "storage")} | settings
         self.api: ApiProcess = roles.api(**self.settings)
         self.model: WorkerProcess = roles.worker(**self.settings)
-        self.documents = documents_worker(roles, **self.settings)
+        self.documents: WorkerProcess = roles.documents(**self.settings)
         self.client = openai.OpenAI(base_url=f"{self.api.base_url}/v1", api_key="any", max_retries=0)
         self.api.wait_ready()
 

@@ -1,7 +1,8 @@
 """The key-leak check: whatever a test did, only keys that expire or that live for ever by design may remain.
 
-First the test's open tasks are forgotten, its files that would never expire deleted, and a far future is watched, as the service itself would do in time: that
-must be enough to make every lease, deadline and dead worker vanish. What is still there without a TTL is a leak.
+First the test's open tasks are forgotten and its files that would never expire deleted; then a far future is watched,
+as the service itself would do in time: that must be enough to make every lease, deadline and dead worker vanish. What
+is still there without a TTL is a leak.
 """
 
 import re

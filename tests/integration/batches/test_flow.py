@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
+from tasks.documents.batches.leftovers import sweep_batches
 from tasks.documents.batches.steps import step
 from tasks.ledger import DOCUMENTS, Ledger, operations
 from tasks.ledger.batch_operations import move_batch, open_batches
@@ -244,3 +245,14 @@ def test_every_step_may_be_taken_twice(hands: Hands) -> None:
     hands.work()
     assert (hands.work_documents(), hands.work_model()) == (0, 0)
     assert hands.ledger.run(operations.overview(DOCUMENTS))[DOCUMENTS].leases == 0
+
+
+def test_what_comes_after_the_end_is_swept_away(hands: Hands) -> None:
+    running, ended = half_way(hands), hands.create_over("file-none")
+    hands.until(lambda: hands.batch(ended).status is BatchStatus.FAILED, model=False)
+    hands.step()
+    for batch_id in (ended, "batch_forgotten"):
+        hands.storage.write(f"batches/{batch_id}/parts/late", b"x")
+    assert sweep_batches(hands.storage, hands.ledger) == 0, "too young"
+    assert sweep_batches(hands.storage, hands.ledger, spare_s=-1) == 2
+    assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {running}

@@ -183,7 +183,7 @@ def test_a_file_over_its_limit(*, first: bool) -> None:
     def parts(kind: str, size: int) -> list[Part]:
         return [purpose(kind), file(b"{}\n" + bytes(size - 3))][:: 1 if first else -1]
 
-    limits = {"max_file_bytes": 1000, "max_batch_file_bytes": 500}
+    limits: dict[str, Any] = {"max_file_bytes": 1000, "max_batch_file_bytes": 500}
     for kind, limit in (("vision", 1000), ("batch", 500)):
         assert upload(body(*parts(kind, limit)), **limits)[0].size_bytes == limit
         with pytest.raises(FileTooLarge, match=f"{limit:,} bytes"):

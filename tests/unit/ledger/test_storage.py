@@ -6,7 +6,6 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,13 @@ BYTES = bytes(range(256))
 
 
 @pytest.fixture(params=["file://", "path", "memory://"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     urls = {
         "file://": f"file://{tmp_path}/a%20b",
         "path": f"{tmp_path}/a b",
         "memory://": f"memory://{secrets.token_hex(4)}",
     }
-    yield Storage.open(urls[request.param])
+    return Storage.open(urls[request.param])
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def names(storage: Storage, folder: str) -> list[str]:
 
 
 def unfinished(root: Path) -> list[str]:
-    return os.listdir(root / INCOMING)
+    return [path.name for path in (root / INCOMING).iterdir()]
 
 
 # ---- every place -----------------------------------------------------------------------------------------------------
@@ -173,7 +172,7 @@ def test_file_and_folder_are_on_the_disk_before_it_is_done(local: Storage, monke
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
@@ -188,8 +187,8 @@ def test_a_full_disk_is_told_apart_and_leaves_nothing(
     def no_space(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    with monkeypatch.context() as patch, pytest.raises(DiskFull) as caught:
-        patch.setattr(os, "fsync", no_space)
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(DiskFull) as caught:
         local.write("files/a", BYTES)
     assert str(root) not in caught.value.detail
     assert unfinished(root) == []
