@@ -14,7 +14,7 @@ from tests.harness import RedisServer, Roles, wait_until
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 LINES = 20_000
-SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 12_000, "unit_max_items": 64}
+SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000, "unit_max_items": 64}
 
 
 class Watcher:
