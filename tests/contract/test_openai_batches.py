@@ -1,5 +1,6 @@
 """Files and batches through OpenAI's own Python client, with every process for real."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import openai
 import pytest
 
 from tests.bulk import Bulk, line
-from tests.harness import RedisServer, Roles, wait_until
+from tests.harness import RedisServer, Roles, eventually, wait_until
 
 SLOW = {"fake_tokens_per_s": 400, "unit_s": 0.1}
 
@@ -112,3 +113,19 @@ def test_pages_of_batches(bulk: Bulk) -> None:
     assert found[:3] == ids[::-1]
     for batch_id in ids:
         bulk.ended(batch_id)
+
+
+async def test_the_asynchronous_client(bulk: Bulk) -> None:
+    async with openai.AsyncOpenAI(base_url=bulk.api.base_url, api_key="any") as client:  # and without /v1
+        file = await client.files.create(file=("a.jsonl", json.dumps(line("a", "x")).encode()), purpose="batch")
+        batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/embeddings", completion_window="24h")
+
+        async def completed() -> bool:
+            return (await client.batches.retrieve(batch.id)).status == "completed"
+
+        await eventually(completed, message="the end of the batch")
+        output = (await client.batches.retrieve(batch.id)).output_file_id
+        content = await client.files.content(output or "")
+        assert json.loads(content.text)["custom_id"] == "a"
+        with pytest.raises(openai.ConflictError):
+            await client.batches.cancel(batch.id)
