@@ -110,11 +110,10 @@ def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
     if path.startswith("/health"):
         return (errors.NotReady,)
     found: tuple[type[errors.EmbedqError], ...] = (errors.Unauthenticated, errors.RedisUnavailable)
-    if path.endswith("/files"):
-        return found + (_UPLOAD_ERRORS if method == "post" else (errors.RequestError,))
-    if "{file_id}" in path:
-        found += (errors.FileUnknown,)
-        return (*found, errors.RangeNotSatisfiable) if path.endswith("/content") else found
+    if "/files" in path:
+        return found + _file_errors(path, method)
+    if "/batches" in path:
+        return found + _batch_errors(path, method)
     if "{task_id}" in path:
         found += _TASK_ERRORS
         if path.endswith("/result"):
@@ -126,6 +125,19 @@ def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
     elif "{model_id" in path:
         found += (errors.ModelNotFound,)
     return found
+
+
+def _file_errors(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
+    if path.endswith("/files"):
+        return _UPLOAD_ERRORS if method == "post" else (errors.RequestError,)
+    unknown = (errors.FileUnknown,)
+    return (*unknown, errors.RangeNotSatisfiable) if path.endswith("/content") else unknown
+
+
+def _batch_errors(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
+    if path.endswith("/batches"):
+        return _BODY_ERRORS if method == "post" else (errors.RequestError, errors.BatchUnknown)
+    return (errors.BatchUnknown, errors.BatchEnded) if path.endswith("/cancel") else (errors.BatchUnknown,)
 
 
 def _response(kind: type[errors.EmbedqError]) -> dict[str, Any]:

@@ -15,6 +15,8 @@
     │   ├── TaskGone            410  it was known, its retention is over
     │   ├── TaskNotFinished     409  ask again later
     │   ├── TaskEnded           409  never again
+    │   ├── BatchUnknown        404
+    │   ├── BatchEnded          409  never again
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
@@ -229,6 +231,23 @@ class TaskEnded(RequestError):
     status = 409
     code = "task_already_ended"
     title = "Task has already ended"
+    should_retry = False
+
+
+class BatchUnknown(RequestError):
+    """No batch of the caller has this id."""
+
+    status = 404
+    code = "batch_not_found"
+    title = "No such batch"
+
+
+class BatchEnded(RequestError):
+    """The batch has ended and cannot be cancelled any more."""
+
+    status = 409
+    code = "batch_already_ended"
+    title = "Batch has already ended"
     should_retry = False
 
 

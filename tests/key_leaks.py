@@ -9,6 +9,7 @@ import re
 
 import redis
 
+from tasks.ledger.batch_operations import close_batch, open_batches
 from tasks.ledger.executor import Ledger
 from tasks.ledger.file_operations import delete_file
 from tasks.ledger.operations import forget, watch
@@ -18,6 +19,7 @@ _PERMANENT = re.compile(r"[^:]+:(schema|models|reserved|q:.+:state)")
 # Celery's transport: declared queues, bells nobody heard, and what its killed consumers held. Bells carry no work.
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
 _TASK = re.compile(r"(?P<root>[^:]+):task:(?P<id>.+)")
+_BATCHES = re.compile(r"(?P<root>[^:]+):open-batches")
 _FILE = re.compile(r"(?P<root>[^:]+):file:(?P<id>.+)")
 _STATE = re.compile(r"(?P<root>[^:]+):q:(?P<model>.+):state")
 
@@ -25,6 +27,7 @@ FAR_FUTURE_MS = 10 * 365 * 86_400_000
 """Beyond every lease and deadline, also those of tests that move the clock."""
 
 _NO_TTL = -1
+_MANY = 100_000
 
 
 def leaked_keys(client: redis.Redis) -> list[str]:
@@ -32,12 +35,21 @@ def leaked_keys(client: redis.Redis) -> list[str]:
 
     Every role must have stopped before: a live worker rightly holds keys.
     """
+    _close_batches(client)
     _forget_open_tasks(client)
     _delete_files(client)
     _watch_far_future(client)
     return sorted(
         key for key in _lasting_keys(client) if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key)
     )
+
+
+def _close_batches(client: redis.Redis) -> None:
+    for key in _lasting_keys(client):
+        if (found := _BATCHES.fullmatch(key)) is not None:
+            ledger = Ledger(client, root=found["root"])
+            for batch_id in ledger.run(open_batches(_MANY)):
+                ledger.run(close_batch(batch_id))
 
 
 def _forget_open_tasks(client: redis.Redis) -> None:

@@ -213,4 +213,19 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a page of every purpose", "file_list.lua", "(purpose == '' or kind == purpose)", "true"),
     Mutation("a page never says that there is more", "file_list.lua", "page[1] = ids[looked]", "page[1] = false"),
     Mutation("a page looks at everything", "file_list.lua", "first + look - 1", "-1"),
+    # Batches
+    Mutation("a batch moves from any state", "batch_move.lua", "if not fits then", "if not f[1] then"),
+    Mutation("an ended batch stays for ever", "batch_move.lua", "if arg(3) == '1' then", "if false then"),
+    Mutation("moving a batch stops when full", "batch_move.lua", "allowed_when_full()\n", ""),
+    Mutation("a batch is created twice", "batch_create.lua", "if call('EXISTS', key) == 1 then", "if false then"),
+    Mutation("a key takes any request", "batch_create.lua", "if of ~= digest then return {'conflict'} end", ""),
+    Mutation(
+        "a list of batches never ends", "batch_create.lua", "if call('PTTL', list) < window + ttl then", "if false then"
+    ),
+    Mutation("a page begins with its cursor", "batch_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
+    Mutation(
+        "a page of batches never says more", "batch_list.lua", "local more = #found > limit", "local more = false"
+    ),
+    Mutation("batches that are gone stay open", "batch_open.lua", "else call('SREM'", "else call('SISMEMBER'"),
+    Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),
 )

@@ -83,6 +83,11 @@ class Settings(BaseSettings):
     file_quota_bytes: int = Field(default=50 * 2**30, ge=0)
     file_quota_number: int = Field(default=10_000, ge=0)
 
+    # Batches
+    max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
+    max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
+    batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
+
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
     max_backlog_bulk_s: float = Field(default=86_400, gt=0, le=31_536_000)

@@ -18,13 +18,15 @@ from typing import Self, TypeAlias
 
 import orjson
 
+from tasks.documents.batches.assemble import assemble_batch
+from tasks.documents.batches.validate import validate_batch
 from tasks.documents.context import JobContext
 from tasks.ledger import NewUnit
 
 Job: TypeAlias = Callable[[JobContext, str], bytes]
 """Gets its context and the id in its payload; returns JSON, not empty."""
 
-JOBS: dict[str, Job] = {}
+JOBS: dict[str, Job] = {"validate_batch": validate_batch, "assemble_batch": assemble_batch}
 """Kind -> job."""
 
 JOB_COST = 1

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from tasks.documents.batches.leftovers import sweep_batches
 from tasks.documents.context import StepContext
 from tasks.ledger.sweep import sweep
 
@@ -21,4 +22,5 @@ class Sweeping:
         if self._clock() < self._due:
             return
         sweep(context.storage, context.ledger)
+        sweep_batches(context.storage, context.ledger)
         self._due = self._clock() + SWEEP_EVERY_S
