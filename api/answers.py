@@ -55,6 +55,38 @@ class Task(BaseModel):
     links: Links
 
 
+class File(BaseModel):
+    """A file, as OpenAI's clients know it. Times are Unix seconds."""
+
+    id: str = Field(examples=["file-019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    expires_at: int | None = Field(description="When it is deleted; null: when you delete it.")
+    filename: str
+    purpose: Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision", "batch_output"]
+    status: Literal["processed"]
+    status_details: None
+
+
+class FileList(BaseModel):
+    """A page of files."""
+
+    object: Literal["list"]
+    data: list[File]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class DeletedFile(BaseModel):
+    """Confirms that a file is deleted."""
+
+    id: str
+    object: Literal["file"]
+    deleted: Literal[True]
+
+
 class Deleted(BaseModel):
     """Confirms that a task is forgotten."""
 
@@ -126,6 +158,83 @@ class Ready(BaseModel):
     status: Literal["ready"]
     redis: Literal["up"]
     workers: dict[str, int]
+
+
+class BatchError(BaseModel):
+    """One reason why a batch failed; `line` counts from 1."""
+
+    code: str
+    message: str
+    param: str | None
+    line: int | None
+
+
+class BatchErrors(BaseModel):
+    """All of them, at most 1,000."""
+
+    object: Literal["list"]
+    data: list[BatchError]
+
+
+class CachedTokens(BaseModel):
+    """Always 0 here."""
+
+    cached_tokens: int
+
+
+class ReasoningTokens(BaseModel):
+    """Always 0 here."""
+
+    reasoning_tokens: int
+
+
+class BatchUsage(BaseModel):
+    """Tokens that the model read for a batch."""
+
+    input_tokens: int
+    input_tokens_details: CachedTokens
+    output_tokens: int
+    output_tokens_details: ReasoningTokens
+    total_tokens: int
+
+
+class Batch(BaseModel):
+    """A batch. Times are Unix seconds; those of states that it has not reached are null."""
+
+    id: str = Field(examples=["batch_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
+    object: Literal["batch"]
+    endpoint: Literal["/v1/embeddings"]
+    model: str | None = Field(description="The model that its lines name; null until they have been read.")
+    errors: BatchErrors | None
+    input_file_id: str
+    completion_window: str
+    status: Literal[
+        "validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"
+    ]
+    output_file_id: str | None
+    error_file_id: str | None
+    created_at: int
+    expires_at: int
+    failed_at: int | None
+    in_progress_at: int | None
+    finalizing_at: int | None
+    completed_at: int | None
+    expired_at: int | None
+    cancelling_at: int | None
+    cancelled_at: int | None
+    request_counts: Counts = Field(description="Requests, by what became of them.")
+    usage: BatchUsage | None
+    metadata: dict[str, str] | None
+
+
+class BatchList(BaseModel):
+    """A page of batches, the newest first."""
+
+    object: Literal["list"]
+    data: list[Batch]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 class OpenAIError(BaseModel):

@@ -3,8 +3,6 @@
 from tasks.errors import EncodingFailed
 from tasks.ledger import ItemError
 
-_CALLERS_FAULT = frozenset({"input_too_long", "invalid_dimensions"})
-
 
 class ItemFailed(EncodingFailed):
     """One text of a synchronous request has no vector; the request fails, because clients read a hole as a vector.
@@ -31,5 +29,5 @@ class CallerGone(Exception):
 
 def item_failed(index: int, error: ItemError) -> ItemFailed:
     """The error that answers a request whose item `index` failed with `error`."""
-    kind = ItemRefused if error.code in _CALLERS_FAULT else ItemFailed
+    kind = ItemRefused if error.refused else ItemFailed
     return kind(index, error)

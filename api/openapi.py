@@ -12,6 +12,13 @@ from tasks import errors
 
 _BODY_ERRORS = (errors.RequestError, errors.BodyTooLarge, errors.UnsupportedMediaType, errors.IdempotencyConflict)
 _TASK_ERRORS = (errors.TaskNotFound, errors.TaskGone)
+_UPLOAD_ERRORS = (
+    errors.InvalidFile,
+    errors.FileTooLarge,
+    errors.UnsupportedMediaType,
+    errors.QuotaExceeded,
+    errors.StorageUnavailable,
+)
 _REF = {"$ref": "#/components/schemas/Problem"}
 
 
@@ -26,6 +33,42 @@ def query(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]
     return {
         "parameters": [{"name": name, "in": "query", "required": False, "schema": schema, "description": description}]
     }
+
+
+def _optional(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return query(name, schema, description)["parameters"][0]  # type: ignore[no-any-return]  # it is one
+
+
+FILE_FORM: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "purpose"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "minLength": 1},
+                        "purpose": {"enum": ["assistants", "batch", "evals", "fine-tune", "user_data", "vision"]},
+                        "expires_after[anchor]": {"enum": ["created_at"]},
+                        "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2_592_000},
+                    },
+                }
+            }
+        },
+    }
+}
+"""`openapi_extra` of an upload."""
+
+FILE_PAGE: dict[str, Any] = {
+    "parameters": [
+        _optional("purpose", {"type": "string"}, "Files of this purpose only."),
+        _optional("limit", {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 10_000}, "Files per page."),
+        _optional("order", {"enum": ["asc", "desc"], "default": "desc"}, "By time of creation."),
+        _optional("after", {"type": "string"}, "The last file of the page before."),
+    ]
+}
+"""`openapi_extra` of the list of files."""
 
 
 def describe(app: FastAPI) -> None:
@@ -67,6 +110,10 @@ def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
     if path.startswith("/health"):
         return (errors.NotReady,)
     found: tuple[type[errors.EmbedqError], ...] = (errors.Unauthenticated, errors.RedisUnavailable)
+    if "/files" in path:
+        return found + _file_errors(path, method)
+    if "/batches" in path:
+        return found + _batch_errors(path, method)
     if "{task_id}" in path:
         found += _TASK_ERRORS
         if path.endswith("/result"):
@@ -78,6 +125,19 @@ def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
     elif "{model_id" in path:
         found += (errors.ModelNotFound,)
     return found
+
+
+def _file_errors(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
+    if path.endswith("/files"):
+        return _UPLOAD_ERRORS if method == "post" else (errors.RequestError,)
+    unknown = (errors.FileUnknown,)
+    return (*unknown, errors.RangeNotSatisfiable) if path.endswith("/content") else unknown
+
+
+def _batch_errors(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
+    if path.endswith("/batches"):
+        return _BODY_ERRORS if method == "post" else (errors.RequestError, errors.BatchUnknown)
+    return (errors.BatchUnknown, errors.BatchEnded) if path.endswith("/cancel") else (errors.BatchUnknown,)
 
 
 def _response(kind: type[errors.EmbedqError]) -> dict[str, Any]:

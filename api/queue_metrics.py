@@ -48,6 +48,8 @@ class QueueMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """All series of this collector."""
         overviews = list(self._registry.overviews.values())
+        if self._registry.documents is not None:
+            overviews.append(self._registry.documents)
         yield from _queues(overviews)
         yield from _workers(overviews)
         yield from _totals(overviews)

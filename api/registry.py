@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
-from tasks.ledger import Admission, Lane, ModelEntry, ModelOverview
+from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
 from worker_config.settings import Settings
 
@@ -24,12 +24,15 @@ class Registry:
         self._settings = settings
         self.own_model = settings.served_model_name
         self.overviews: Mapping[str, ModelOverview] = {}
+        self.documents: ModelOverview | None = None
+        """The queue of work that needs no model. No model is found under its name."""
         self.redis_up = False
         self._seen = False
 
     def update(self, overviews: Mapping[str, ModelOverview]) -> None:
         """Takes in what the ledger said just now."""
-        self.overviews = overviews
+        self.overviews = {name: overview for name, overview in overviews.items() if name != DOCUMENTS}
+        self.documents = overviews.get(DOCUMENTS, self.documents)
         self.redis_up = self._seen = True
 
     def lost(self) -> None:

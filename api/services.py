@@ -13,6 +13,7 @@ from api.metrics import Metrics
 from api.queue_metrics import ProcessMetrics, QueueMetrics
 from api.registry import Registry
 from api.stall import StallProbe
+from api.storage import AsyncStorage
 from api.submission import Drafter
 from api.watchdog import Watchdog
 from tasks.ledger import AsyncLedger
@@ -35,6 +36,7 @@ class Services:
     stall: StallProbe
     keys: KeyRing
     drafter: Drafter
+    storage: AsyncStorage
 
     @classmethod
     def build(cls, settings: Settings, process: int | None = None) -> Self:
@@ -58,6 +60,7 @@ class Services:
             stall=stall,
             keys=KeyRing(settings.api_keys),
             drafter=Drafter(settings, registry),
+            storage=AsyncStorage(settings.storage_url),
         )
 
     @classmethod

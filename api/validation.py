@@ -21,7 +21,7 @@ from tasks.errors import (
     UnknownParameter,
 )
 
-B = TypeVar("B", bound=EmbeddingFields)
+B = TypeVar("B", bound=BaseModel)
 
 _SHOWN_CHARS = 64
 
@@ -112,7 +112,7 @@ def _translated(found: ErrorDetails) -> EmbedqError:
     requirement = found["msg"].removeprefix("Input should ")
     if kind == "missing":
         return MissingParameter(f"{param} is missing.", param=param)
-    if param.startswith("input"):
+    if param.partition("[")[0] == "input":
         return _bad_input(kind, param, found["input"])
     if kind == "string_unicode":
         return InvalidUnicode(f"{param} is not valid Unicode.", param=param)

@@ -1,4 +1,4 @@
-"""The watchdog: once a second it looks after every model's queue and refreshes what the web tier knows."""
+"""The watchdog: once a second it looks after every queue and refreshes what the web tier knows."""
 
 import asyncio
 import logging
@@ -8,13 +8,13 @@ import signal
 from api.bell import Bell
 from api.registry import Registry
 from tasks.errors import SchemaMismatch
-from tasks.ledger import AsyncLedger, operations
+from tasks.ledger import DOCUMENTS, AsyncLedger, operations
 
 _log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
 _MAX_LOOKS = 50
-"""Per model and round, so that one model cannot keep the others and the overview waiting."""
+"""Per queue and round, so that one cannot keep the others and the overview waiting."""
 
 
 class Watchdog:
@@ -59,14 +59,14 @@ class Watchdog:
         if not self._schema_checked:
             await self._ledger.run(operations.check_schema())
             self._schema_checked = True
-        self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model)))
-        for model in self._registry.names():
-            await self._look_after(model)
+        self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model, DOCUMENTS)))
+        for queue in (*self._registry.names(), DOCUMENTS):
+            await self._look_after(queue)
 
-    async def _look_after(self, model: str) -> None:
+    async def _look_after(self, queue: str) -> None:
         for _ in range(_MAX_LOOKS):
-            seen = await self._ledger.run(operations.watch(model))
+            seen = await self._ledger.run(operations.watch(queue))
             if seen.ring:
-                self._bell.ring(model)
+                self._bell.ring(queue)
             if not seen.more:
                 return

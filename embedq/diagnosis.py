@@ -1,5 +1,6 @@
 """What can be wrong with a server, found out from outside, and what to do about it."""
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from embedq.errors import EmbedqClientError, UnreachableError, from_response
 from embedq.transport import Transport
 
 _SERVER_ERROR = 500
+_DOCUMENTS_WORKERS = re.compile(r'^embedq_workers\{model="@documents"\} ([0-9.]+)$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,10 @@ async def examine(transport: Transport) -> AsyncIterator[Finding]:
         yield _ready(await transport.probe("/health/ready"))
         for finding in _models(await transport.probe("/v1/models")):
             yield finding
-        yield _metrics(await transport.probe("/metrics"))
+        metrics = await transport.probe("/metrics")
+        yield _metrics(metrics)
+        if metrics.is_success:
+            yield _documents(metrics.text)
     except UnreachableError as error:
         yield Finding("server", False, error.message, "start it with `embedq up`, or set EMBEDQ_URL")
     except EmbedqClientError as error:
@@ -86,3 +91,15 @@ def _metrics(response: httpx.Response) -> Finding:
     if response.is_success and "embedq_" in response.text:
         return Finding("metrics", True, "/metrics can be scraped")
     return Finding("metrics", False, f"/metrics answered {response.status_code}", "look at the API's log")
+
+
+def _documents(metrics: str) -> Finding:
+    found = _DOCUMENTS_WORKERS.search(metrics)
+    if found and float(found[1]) > 0:
+        return Finding("documents worker", True, "one beats: batches are checked and their outputs assembled")
+    return Finding(
+        "documents worker",
+        False,
+        "none beats; embeddings and tasks work, batches wait",
+        "start one: `embedq documents-worker`, with the EMBEDQ_STORAGE_URL of the API",
+    )

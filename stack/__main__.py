@@ -13,7 +13,7 @@ from stack.log import Log
 from stack.ports import answers_ok, free_port, require_free
 from stack.redis_server import choose_endpoint
 from stack.role import Role
-from stack.roles import api_role, redis_role, worker_roles
+from stack.roles import Places, api_role, documents_role, redis_role, worker_roles
 from stack.supervisor import Supervisor
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
 
@@ -42,7 +42,10 @@ def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -
         endpoint = choose_endpoint(data)
         redis_url = endpoint.url
         roles.append(redis_role(endpoint, data / "redis", lock))
-    return [*roles, *worker_roles(workers, redis_url, data / "run"), api_role(port, redis_url)]
+    named = "storage_url" in settings.model_fields_set
+    places = Places(redis_url, None if named else str((data / "storage").resolve()))
+    run_dir = data / "run"
+    return [*roles, *worker_roles(workers, places, run_dir), documents_role(places, run_dir), api_role(port, places)]
 
 
 def _supervise(roles: list[Role], host: str, port: int) -> int:
@@ -73,7 +76,7 @@ def _host(bound: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="embedq up", description="Redis, model worker and web tier on this machine.")
+    parser = argparse.ArgumentParser(prog="embedq up", description="Redis, workers and web tier on this machine.")
     parser.add_argument(
         "--port", type=_port_number, help="of the web tier; 0 picks a free one (default: EMBEDQ_PORT or 8000)"
     )

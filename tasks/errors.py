@@ -14,10 +14,19 @@
     │   ├── TaskNotFound        404
     │   ├── TaskGone            410  it was known, its retention is over
     │   ├── TaskNotFinished     409  ask again later
-    │   └── TaskEnded           409  never again
+    │   ├── TaskEnded           409  never again
+    │   ├── BatchUnknown        404
+    │   ├── BatchEnded          409  never again
+    │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
+    │   ├── FileTooLarge        413
+    │   ├── QuotaExceeded       403  the caller has stored as much as it may
+    │   ├── FileUnknown         404
+    │   └── RangeNotSatisfiable 416
     ├── EncodingFailed          422  the model could not turn this input into a vector
     ├── Unavailable             503  try again later
     │   ├── BacklogFull, StorageFull, RedisUnavailable, NotReady, WaitTimeout
+    │   ├── StorageUnavailable, DiskFull
+    ├── NotStored               500  a stored object is not where it should be
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
     └── InternalError           500
 
@@ -225,6 +234,63 @@ class TaskEnded(RequestError):
     should_retry = False
 
 
+class BatchUnknown(RequestError):
+    """No batch of the caller has this id."""
+
+    status = 404
+    code = "batch_not_found"
+    title = "No such batch"
+
+
+class BatchEnded(RequestError):
+    """The batch has ended and cannot be cancelled any more."""
+
+    status = 409
+    code = "batch_already_ended"
+    title = "Batch has already ended"
+    should_retry = False
+
+
+class InvalidFile(RequestError):
+    """An uploaded file cannot be what its purpose says."""
+
+    code = "invalid_file_format"
+    title = "Invalid file"
+
+
+class FileTooLarge(RequestError):
+    """An uploaded file has more bytes than one of its purpose may have."""
+
+    status = 413
+    code = "file_too_large"
+    title = "File too large"
+
+
+class QuotaExceeded(RequestError):
+    """The caller's files are as many, or as large, as they may be. Not a 429: waiting does not help."""
+
+    status = 403
+    code = "quota_exceeded"
+    title = "Quota exceeded"
+    should_retry = False
+
+
+class FileUnknown(RequestError):
+    """No file of the caller has this id."""
+
+    status = 404
+    code = "file_not_found"
+    title = "No such file"
+
+
+class RangeNotSatisfiable(RequestError):
+    """The Range header asks for bytes behind the end of the file."""
+
+    status = 416
+    code = "range_not_satisfiable"
+    title = "Range not satisfiable"
+
+
 class EncodingFailed(RequestError):
     """An input could not be turned into a vector; `item_code` is the item's own error code."""
 
@@ -277,6 +343,27 @@ class WaitTimeout(Unavailable):
     code = "wait_timeout"
     title = "Still working"
     should_retry = True
+
+
+class StorageUnavailable(Unavailable):
+    """The place of large things (`EMBEDQ_STORAGE_URL`) cannot be reached, or refuses."""
+
+    code = "storage_unavailable"
+    title = "The storage is not reachable"
+
+
+class DiskFull(Unavailable):
+    """The place of large things has no room left. Nothing was stored."""
+
+    code = "disk_full"
+    title = "The storage is full"
+
+
+class NotStored(EmbedqError):
+    """A stored object is not where it should be: somebody else deleted it."""
+
+    code = "not_stored"
+    title = "Not in the storage"
 
 
 class SchemaMismatch(EmbedqError):

@@ -31,6 +31,7 @@ class Heartbeat(threading.Thread):
         lease_s: how long a renewed lease lasts.
         send_bell: sends one bell message.
         parent_hangs: whether the parent's loop stands still; it is killed then, and this process with it.
+        work_hangs: whether this process does not come to an end with its work; it leaves then, and is replaced.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Heartbeat(threading.Thread):
         lease_s: float,
         send_bell: Callable[[], bool],
         parent_hangs: Callable[[], bool],
+        work_hangs: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
         self._ledger = ledger
@@ -56,6 +58,7 @@ class Heartbeat(threading.Thread):
         self._lease_ms = int(lease_s * 1000)
         self._send_bell = send_bell
         self._parent_hangs = parent_hangs
+        self._work_hangs = work_hangs
         self._done = threading.Event()
         self._away = False
 
@@ -100,6 +103,9 @@ class Heartbeat(threading.Thread):
             # It would hear no bell any more while this process looks healthy. A supervisor starts a new one.
             _log.critical("the parent has hung for %.0f s; leaving together", ALIVE_MAX_AGE_S)
             os.kill(os.getppid(), signal.SIGKILL)
+            os._exit(THREAD_DIED_EXIT_CODE)
+        if self._work_hangs():
+            _log.critical("the work has stood still for too long; leaving")
             os._exit(THREAD_DIED_EXIT_CODE)
         try:
             self.beat()

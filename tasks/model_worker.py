@@ -21,6 +21,7 @@ from tasks.model.encoding import encode
 from tasks.model.errors import ModelLoadError
 from tasks.model.load import load
 from tasks.model.types import TextItem
+from tasks.row_store import LateStorage, RowStore
 from tasks.run_files import RunFiles
 from tasks.stream import Streams
 from worker_config.settings import Settings
@@ -61,6 +62,7 @@ class ModelWorker:
             worker_id,
             encoder,
             DrainLimits(settings.slice_s, self._lease_s, settings.unit_s),
+            store=RowStore(LateStorage(settings.storage_url), encoder.info.prompts),
             max_padded_tokens=self._budget,
             send_bell=send_bell,
             stop=stop,

@@ -1,6 +1,9 @@
 """What a stream tells the heartbeat thread: which claims it holds, and that it moves."""
 
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class Progress:
@@ -14,10 +17,21 @@ class Progress:
         self._tokens: set[str] = set()
         self._steps = 0
         self._renewed_at = -1
+        self._outside = False
 
     def step(self) -> None:
         """The stream did something."""
         self._steps += 1
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """What the stream does now has a time limit of its own, so that it need not step for its leases."""
+        self._outside = True
+        try:
+            yield
+        finally:
+            self._outside = False
+            self._steps += 1
 
     def hold(self, token: str) -> None:
         """A claim has been taken."""
@@ -39,7 +53,20 @@ class Progress:
     def to_renew(self) -> tuple[str, ...]:
         """The claims whose leases to renew now: none unless the stream moved since the last call."""
         steps = self._steps
-        if steps == self._renewed_at:
+        if steps == self._renewed_at and not self._outside:
             return ()
         self._renewed_at = steps
         return self.held()
+
+    def hang_watch(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
+        """A function that says whether a claim is in hand and nothing has moved for so long, between its calls."""
+        seen: tuple[int, float] | None = None
+
+        def hangs() -> bool:
+            nonlocal seen
+            steps, now = self._steps, clock()
+            if seen is None or seen[0] != steps:
+                seen = steps, now
+            return bool(self.held()) and now - seen[1] > patience_s
+
+        return hangs

@@ -3,6 +3,10 @@
 import mmap
 
 
+class Stopping(Exception):
+    """A stop was asked for in the middle of some work. Not an error: the word of a clean stop leaving that work."""
+
+
 class StopFlag:
     """One byte of memory shared with children that are forked after it was made."""
 

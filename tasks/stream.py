@@ -18,6 +18,8 @@ from tasks.model.gate import Gate
 from tasks.model.rate import measure_rate
 from tasks.progress import Progress
 from tasks.rate import Rate
+from tasks.row_store import RowStore
+from tasks.settlement import Settlement
 from tasks.wakeup import Wakeup
 from tasks.work import Work, WorkLimits
 
@@ -44,6 +46,7 @@ class Streams:
         worker: id of the worker.
         encoder: says by `streams` how many there are.
         limits: of slices.
+        store: where the rows of batches are.
         max_padded_tokens: of one forward pass.
         send_bell: sends one bell message; must not raise.
         stop: whether to stop.
@@ -57,12 +60,15 @@ class Streams:
         encoder: Encoder,
         limits: DrainLimits,
         *,
+        store: RowStore,
         max_padded_tokens: int,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
-        self._work_limits = WorkLimits(max_padded_tokens, limits.unit_s, commit_patience_s=limits.lease_s)
+        self._work_limits = WorkLimits(max_padded_tokens, limits.unit_s)
+        self._store = store
+        self._settlement = Settlement(ledger, model, patience_s=limits.lease_s, stop=self._stop)
         self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
         self._claims, self._passes = (Gate(single=encoder.streams == 1) for _ in range(2))
@@ -74,10 +80,10 @@ class Streams:
         name, progress = f"{self._worker}/{number}", Progress()
         wakeup = Wakeup(self._ledger, self._model, name)
         work = Work(
-            self._ledger,
-            self._model,
             self._encoder,
             self._work_limits,
+            settlement=self._settlement,
+            store=self._store,
             rate=rate,
             progress=progress,
             passes=self._passes,

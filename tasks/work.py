@@ -6,27 +6,31 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tasks.errors import RedisUnavailable
-from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, ItemError, Lane, Ledger, operations
+from tasks.ledger import Claim, Finished, Lane
+from tasks.ledger.rows import UnitReference
 from tasks.ledger.units import cost
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken
 from tasks.model.gate import Gate
-from tasks.model.types import EncodeOptions, EncodeStats, ItemVector, TextItem
+from tasks.model.types import EncodeStats, ItemVector, TextItem
 from tasks.progress import Progress
 from tasks.rate import Rate, claim_seconds
+from tasks.row_store import RowStore, Written
+from tasks.row_units import RowUnit
+from tasks.settlement import Settlement
+from tasks.stop import Stopping
+from tasks.text_units import TextUnit
 
 _log = logging.getLogger(__name__)
 
 ONLINE_PER_BULK = 7
 """Between two micro-batches of bulk work the online lane gets at most this many times their duration."""
 
-
-class Stopping(Exception):
-    """A stop was asked for between two micro-batches. Not an error: the word of a clean stop leaving the model."""
+STORAGE_PAUSE_S = 1.0
+"""After the storage was away for a claim; units that need none wait as long, online ones do not."""
+_LOOK_EVERY_S = 0.1
 
 
 @dataclass(slots=True)
@@ -41,36 +45,36 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class WorkLimits:
-    """Budgets of one claim's work. `commit_patience_s`: how long a commit is tried while Redis is away."""
+    """Budgets of one claim's work."""
 
     max_padded_tokens: int
     unit_s: float
-    commit_patience_s: float
 
 
 class Work:
     """Encodes and commits claims. One thread.
 
-    `passes` is shared with the other streams; `broken` too, and set when the encoder cannot be used any more.
+    `store` and `passes` are shared with the other streams; `broken` too, and set when the encoder cannot be used any
+    more.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
-        model: str,
         encoder: Encoder,
         limits: WorkLimits,
         *,
+        settlement: Settlement,
+        store: RowStore,
         rate: Rate,
         progress: Progress,
         passes: Gate,
         broken: threading.Event,
         stop: Callable[[], bool],
     ) -> None:
-        self._ledger = ledger
-        self._model = model
         self._encoder = encoder
         self._limits = limits
+        self._settlement = settlement
+        self._store = store
         self._rate = rate
         self._progress = progress
         self._passes = passes
@@ -92,19 +96,42 @@ class Work:
         try:
             self._encode_and_commit(claim, claim_online)
         except Stopping:
-            self._give_back(claim)
+            self._settlement.give_back(claim)
         except EncoderBroken:
             # A text may have broken the device, so the attempt counts; a device that is gone fails at the next load.
             self._broken.set()  # before the claim is given back, or another stream would take it in this process
-            self._lose(claim)
+            self._settlement.lose(claim)
             raise
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
             _log.error("claim of %d units failed with %s", len(claim.units), type(error).__name__)
-            self._lose(claim)
+            self._settlement.lose(claim)
         finally:
             self._progress.drop(claim.token)
 
     def _encode_and_commit(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
+        units = self._read(claim)
+        done = self._encode(claim, units, claim_online) if units else 0
+        if done < len(claim.units):  # the storage is away
+            self._settlement.give_back(claim)
+            self._pause(claim, claim_online)
+
+    def _read(self, claim: Claim) -> list[TextUnit | RowUnit]:
+        """What the units ask; without those whose rows cannot be read now."""
+        units: list[TextUnit | RowUnit] = []
+        for unit in claim.units:
+            reference = UnitReference.of_payload(unit.payload)
+            if reference is None:
+                units.append(TextUnit.of(unit))
+                continue
+            if self._stop():
+                raise Stopping
+            with self._progress.outside():
+                found = self._store.read(unit, reference)
+            units += [found] if found else []
+        return units
+
+    def _encode(self, claim: Claim, units: Sequence[TextUnit | RowUnit], claim_online: Callable[[], Claim]) -> int:
+        """Encodes and commits; how many units are done with: without those whose part could not be written now."""
         started = time.monotonic()
         look = _OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
 
@@ -114,7 +141,7 @@ class Work:
             if look is not None:
                 look()
 
-        items = [item for unit in claim.units for item in _items(unit)]
+        items = [item for unit in units for item in unit.items]
         vectors, stats = encode(
             self._encoder,
             items,
@@ -126,8 +153,31 @@ class Work:
         elapsed = time.monotonic() - started - (look.spent_s if look else 0.0)
         budget = self._rate.budget(claim_seconds(claim.lane or Lane.BULK, self._limits.unit_s))
         self._rate.measured(self._encoded_cost(items, vectors), elapsed, budget=budget)
-        self._commit(claim, _finished(claim.units, vectors), stats)
+        done = self._commit(claim, units, vectors, stats)
         self._count(stats, len(items))
+        return done
+
+    def _commit(
+        self, claim: Claim, units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats
+    ) -> int:
+        texts: list[Finished] = []
+        rows: list[Written] = []
+        at = 0
+        for unit in units:
+            own = vectors[at : at + len(unit.items)]
+            at += len(own)
+            if isinstance(unit, TextUnit):
+                texts.append(unit.finished(own))
+            else:
+                rows.append((unit, unit.outcomes(own)))
+        with self._progress.outside():
+            parts = self._store.write(claim.token, rows)
+        outcomes = self._settlement.commit(
+            claim, [*texts, *parts], forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
+        )
+        if outcomes and parts:
+            self._store.discard_stale(parts, outcomes[len(texts) :])
+        return len(texts) + len(parts)
 
     def _encoded_cost(self, items: Sequence[TextItem], vectors: Sequence[ItemVector]) -> int:
         went_through = {
@@ -138,41 +188,14 @@ class Work:
         max_tokens = self._encoder.info.max_tokens
         return sum(cost(len(text.encode()), max_tokens) for _, text in went_through)
 
-    def _commit(self, claim: Claim, finished: Sequence[Finished], stats: EncodeStats) -> None:
-        operation = operations.commit(
-            self._model,
-            claim.token,
-            finished,
-            forward_passes=stats.forward_passes,
-            padded_tokens=stats.padded_tokens,
-        )
-        until = time.monotonic() + self._limits.commit_patience_s
-        while True:
-            try:
-                outcomes = self._ledger.run(operation)
-                break
-            except RedisUnavailable:
-                # The vectors are worth waiting for, as Redis may be back before the lease ends; not when a stop waits.
-                if self._stop() or time.monotonic() >= until:
-                    _log.warning("Redis stayed away: %d units come back when their lease ends", len(finished))
-                    return
-                time.sleep(0.1)
-        stale = outcomes.count(CommitOutcome.STALE)
-        if stale:
-            _log.info("%d of %d units were cancelled, expired or taken over meanwhile", stale, len(outcomes))
-
-    def _give_back(self, claim: Claim) -> None:
-        # The reply's bell is not needed: whoever stops leaves its slice, and LEAVE rings for ready work.
-        self._try(operations.release(self._model, claim.token))
-
-    def _lose(self, claim: Claim) -> None:
-        self._try(operations.lose(self._model, claim.token))
-
-    def _try(self, operation: operations.Operation[bool]) -> None:
-        try:
-            self._ledger.run(operation)
-        except RedisUnavailable:
-            _log.warning("Redis is away: a claim comes back when its lease ends")
+    def _pause(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
+        """Waits for the storage. Whoever waits for online work does not."""
+        look = _OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
+        until = time.monotonic() + STORAGE_PAUSE_S
+        while time.monotonic() < until and not self._stop():
+            time.sleep(_LOOK_EVERY_S)
+            if look is not None:
+                look()
 
     def _count(self, stats: EncodeStats, items: int) -> None:
         self.totals.forward_passes += stats.forward_passes
@@ -204,45 +227,3 @@ class _OnlineLook:
             self._work(claim, self._claim_online)
         self._resumed = time.monotonic()
         self.spent_s += self._resumed - looked
-
-
-def _items(unit: ClaimedUnit) -> list[TextItem]:
-    o = unit.options
-    options = EncodeOptions(
-        prompt_name=o.prompt_name, dimensions=o.dimensions, normalize=o.normalize, truncate=o.truncate
-    )
-    return [TextItem(text, options) for text in unit.texts()]
-
-
-def _finished(units: Sequence[ClaimedUnit], vectors: Sequence[ItemVector]) -> list[Finished]:
-    finished, at = [], 0
-    for unit in units:
-        finished.append(_finish(unit, vectors[at : at + unit.items]))
-        at += unit.items
-    return finished
-
-
-def _finish(unit: ClaimedUnit, items: Sequence[ItemVector]) -> Finished:
-    return Finished(
-        unit=unit,
-        vectors=_rows(items),
-        tokens=sum(item.tokens for item in items),
-        errors={
-            unit.first + i: ItemError(item.error.code, item.error.message)
-            for i, item in enumerate(items)
-            if item.error is not None
-        },
-        truncated=[unit.first + i for i, item in enumerate(items) if item.truncated and item.error is None],
-    )
-
-
-def _rows(items: Sequence[ItemVector]) -> bytes:
-    """Little-endian float32 rows of one unit; a failed item is a row of NaN; empty when all failed."""
-    found = next((item.vector for item in items if item.vector is not None), None)
-    if found is None:
-        return b""
-    rows = np.full((len(items), len(found)), np.nan, dtype="<f4")
-    for row, item in zip(rows, items, strict=True):
-        if item.vector is not None:
-            row[:] = item.vector
-    return rows.tobytes()

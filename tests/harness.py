@@ -25,7 +25,16 @@ from stack.ports import free_port
 from stack.redis_server import Endpoint, find_server, server_command
 from tasks.parent import OVERDUE_EXIT_CODE
 
-__all__ = ["ApiProcess", "RedisServer", "Roles", "WorkerProcess", "eventually", "free_port", "wait_until"]
+__all__ = [
+    "ApiProcess",
+    "DocumentsProcess",
+    "RedisServer",
+    "Roles",
+    "WorkerProcess",
+    "eventually",
+    "free_port",
+    "wait_until",
+]
 
 T = TypeVar("T")
 
@@ -217,6 +226,22 @@ class WorkerProcess(Process):
         return living
 
 
+class DocumentsProcess(WorkerProcess):
+    """A documents worker (`python -m tasks.documents_worker`). It has no model; `module` runs it with other jobs."""
+
+    def __init__(
+        self,
+        folder: Path,
+        redis_url: str,
+        *,
+        name: str = "documents",
+        module: str = "tasks.documents_worker",
+        **settings: Any,
+    ) -> None:
+        super().__init__(folder, redis_url, name=name, **settings)
+        self.command = [sys.executable, "-m", module]
+
+
 class ApiProcess(Process):
     """The web tier (`python -m api`) on a free loopback port."""
 
@@ -258,6 +283,14 @@ class Roles:
         worker = WorkerProcess(self.folder, self.redis_url, name=f"worker{len(self.processes)}", **settings)
         self.processes.append(worker)
         return worker.start() if start else worker
+
+    def documents(self, *, start: bool = True, **settings: Any) -> DocumentsProcess:
+        """A documents worker, ready unless `start` is False."""
+        worker = DocumentsProcess(self.folder, self.redis_url, name=f"documents{len(self.processes)}", **settings)
+        self.processes.append(worker)
+        if start:
+            worker.start()
+        return worker
 
     def api(self, *, start: bool = True, **settings: Any) -> ApiProcess:
         """A web tier, answering unless `start` is False."""

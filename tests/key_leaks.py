@@ -1,14 +1,17 @@
 """The key-leak check: whatever a test did, only keys that expire or that live for ever by design may remain.
 
-First the test's open tasks are forgotten and a far future is watched, as the service itself would do in time: that
-must be enough to make every lease, deadline and dead worker vanish. What is still there without a TTL is a leak.
+First the test's open tasks are forgotten and its files that would never expire deleted; then a far future is watched,
+as the service itself would do in time: that must be enough to make every lease, deadline and dead worker vanish. What
+is still there without a TTL is a leak.
 """
 
 import re
 
 import redis
 
+from tasks.ledger.batch_operations import close_batch, open_batches
 from tasks.ledger.executor import Ledger
+from tasks.ledger.file_operations import delete_file
 from tasks.ledger.operations import forget, watch
 
 # "for ever" in the table of tasks.ledger.keys.
@@ -16,12 +19,15 @@ _PERMANENT = re.compile(r"[^:]+:(schema|models|reserved|q:.+:state)")
 # Celery's transport: declared queues, bells nobody heard, and what its killed consumers held. Bells carry no work.
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
 _TASK = re.compile(r"(?P<root>[^:]+):task:(?P<id>.+)")
+_BATCHES = re.compile(r"(?P<root>[^:]+):open-batches")
+_FILE = re.compile(r"(?P<root>[^:]+):file:(?P<id>.+)")
 _STATE = re.compile(r"(?P<root>[^:]+):q:(?P<model>.+):state")
 
 FAR_FUTURE_MS = 10 * 365 * 86_400_000
 """Beyond every lease and deadline, also those of tests that move the clock."""
 
 _NO_TTL = -1
+_MANY = 100_000
 
 
 def leaked_keys(client: redis.Redis) -> list[str]:
@@ -29,11 +35,21 @@ def leaked_keys(client: redis.Redis) -> list[str]:
 
     Every role must have stopped before: a live worker rightly holds keys.
     """
+    _close_batches(client)
     _forget_open_tasks(client)
+    _delete_files(client)
     _watch_far_future(client)
     return sorted(
         key for key in _lasting_keys(client) if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key)
     )
+
+
+def _close_batches(client: redis.Redis) -> None:
+    for key in _lasting_keys(client):
+        if (found := _BATCHES.fullmatch(key)) is not None:
+            ledger = Ledger(client, root=found["root"])
+            for batch_id in ledger.run(open_batches(_MANY)):
+                ledger.run(close_batch(batch_id))
 
 
 def _forget_open_tasks(client: redis.Redis) -> None:
@@ -43,6 +59,12 @@ def _forget_open_tasks(client: redis.Redis) -> None:
         model = client.hget(key, "q")
         assert isinstance(model, bytes), f"{key} is a task that names no queue"
         Ledger(client, root=found["root"]).run(forget(model.decode(), found["id"]))
+
+
+def _delete_files(client: redis.Redis) -> None:
+    for key in _lasting_keys(client):
+        if found := _FILE.fullmatch(key):
+            Ledger(client, root=found["root"]).run(delete_file(found["id"]))
 
 
 def _watch_far_future(client: redis.Redis) -> None:

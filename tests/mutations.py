@@ -158,4 +158,63 @@ MUTATIONS: tuple[Mutation, ...] = (
     # What worked and failed at once
     Mutation("lose refunds", "lose.lua", "drop_claim(arg(1), false)", "drop_claim(arg(1), true)"),
     Mutation("lose wakes nobody", "lose.lua", "return ready() > 0 and wake() or 0", "return 0"),
+    # Files
+    Mutation(
+        "a file's owner is ignored by the account", "file_write.lua", "R .. ':files:' .. owner", "R .. ':files:x'"
+    ),
+    Mutation(
+        "expired files count",
+        "file_write.lua",
+        "call('GET', account.bytes) or 0) - freed",
+        "call('GET', account.bytes) or 0)",
+    ),
+    Mutation(
+        "expired files are never counted out",
+        "file_write.lua",
+        "for _, entry in ipairs(gone) do forget(account, entry) end\n",
+        "",
+    ),
+    Mutation(
+        "a deleted file keeps its bytes",
+        "file_write.lua",
+        "== 1 then call('DECRBY', account.bytes, size) end",
+        "== 1 then end",
+    ),
+    Mutation(
+        "a repeated record replaces the first", "file_write.lua", "if #known > 0 then return {'ok', known} end", ""
+    ),
+    Mutation(
+        "a file without end ends with the others",
+        "file_write.lua",
+        "elseif ending < number then call('PERSIST', name)",
+        "",
+    ),
+    Mutation(
+        "an empty account stays",
+        "file_write.lua",
+        "if number == 0 then call('UNLINK', name)",
+        "if false then call('UNLINK', name)",
+    ),
+    Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(math.max(expires - NOW, 1)))", ""),
+    Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
+    Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
+    Mutation("a deleted cursor begins anew", "file_list.lua", "before = before + 1", "before = 0"),
+    Mutation("a page of every purpose", "file_list.lua", "(purpose == '' or kind == purpose)", "true"),
+    Mutation("a page never says that there is more", "file_list.lua", "page[1] = ids[looked]", "page[1] = false"),
+    Mutation("a page looks at everything", "file_list.lua", "first + look - 1", "-1"),
+    # Batches
+    Mutation("a batch moves from any state", "batch_move.lua", "if not fits then", "if not f[1] then"),
+    Mutation("an ended batch stays for ever", "batch_move.lua", "if arg(3) == '1' then", "if false then"),
+    Mutation("moving a batch stops when full", "batch_move.lua", "allowed_when_full()\n", ""),
+    Mutation("a batch is created twice", "batch_create.lua", "if call('EXISTS', key) == 1 then", "if false then"),
+    Mutation("a key takes any request", "batch_create.lua", "if of ~= digest then return {'conflict'} end", ""),
+    Mutation(
+        "a list of batches never ends", "batch_create.lua", "if call('PTTL', list) < window + ttl then", "if false then"
+    ),
+    Mutation("a page begins with its cursor", "batch_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
+    Mutation(
+        "a page of batches never says more", "batch_list.lua", "local more = #found > limit", "local more = false"
+    ),
+    Mutation("batches that are gone stay open", "batch_open.lua", "else call('SREM'", "else call('SISMEMBER'"),
+    Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),
 )

@@ -35,8 +35,17 @@ def broker_url(redis_url: str) -> str:
     return f"redis+socket://{password}{parts.path}?virtual_host={database}"
 
 
-def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
-    """The app for one process, consuming and publishing on the bells of `models`.
+def slice_limit_s(settings: Settings) -> float:
+    """A slice of a model worker that takes longer hangs.
+
+    The last resort for a hung kernel: its lease ran out long before, but the process would stay hung for ever. It costs
+    a reload of the model, so it is far above the longest slice.
+    """
+    return settings.slice_s + HUNG_AFTER_LEASES * settings.lease_s
+
+
+def make_celery(settings: Settings, *, models: tuple[str, ...] = (), limit_s: float | None = None) -> Celery:
+    """The app for one process, consuming and publishing on the bells of the queues `models`.
 
     Every wait is bounded to about a second, so that a stalled Redis makes a 503 and not a hanging request.
     """
@@ -80,9 +89,7 @@ def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
         worker_disable_prefetch=True,
         worker_prefetch_multiplier=1,
         worker_proc_alive_timeout=LOAD_TIMEOUT_S,
-        # The last resort for a hung kernel: its lease ran out long before, but the process would stay hung for ever. It
-        # costs a reload of the model, so it is far above the longest slice.
-        task_time_limit=settings.slice_s + HUNG_AFTER_LEASES * settings.lease_s,
+        task_time_limit=limit_s,
         # Nobody who can PUBLISH may shut workers down, and nothing is gossiped.
         worker_enable_remote_control=False,
         worker_send_task_events=False,

@@ -42,7 +42,7 @@ class Settings(BaseSettings):
 
     # Where things are
     redis_url: str = "redis://127.0.0.1:6379/0"
-    storage_url: str | None = None
+    storage_url: str = Field(default=".embedq/storage", min_length=1, max_length=4096)
     ingest_roots: Annotated[tuple[str, ...], NoDecode] = ()
     run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
     """Where a worker leaves its ready and alive files for probes."""
@@ -73,6 +73,17 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**30)
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
     max_wait_s: float = Field(default=55, gt=0, le=600)
+
+    # Files of callers
+    max_file_bytes: int = Field(default=512 * 2**20, ge=1, le=2**40)
+    max_batch_file_bytes: int = Field(default=200 * 2**20, ge=1, le=2**40)
+    file_quota_bytes: int = Field(default=50 * 2**30, ge=0)
+    file_quota_number: int = Field(default=10_000, ge=0)
+
+    # Batches
+    max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
+    max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
+    batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
 
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
@@ -116,6 +127,14 @@ class Settings(BaseSettings):
             raise ValueError("must start with redis://, rediss:// or unix://")
         return value
 
+    @field_validator("storage_url")
+    @classmethod
+    def _storage_scheme(cls, value: str) -> str:
+        scheme, separator, _ = value.partition("://")
+        if separator and scheme not in {"file", "s3", "memory"}:
+            raise ValueError("must be a folder, or start with file:// or s3://")
+        return value
+
     @field_validator("ingest_roots", mode="before")
     @classmethod
     def _split_roots(cls, value: Any) -> Any:
@@ -150,6 +169,8 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         if self.heartbeat_s >= self.lease_s:
             raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
+        if self.served_model_name.startswith("@"):  # names of queues that are no models
+            raise ValueError(f"{PREFIX}SERVED_NAME (or the name it is taken from) must not begin with @")
         return self
 
     @cached_property
@@ -233,7 +254,7 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    shown = "" if field in {"api_keys", "redis_url"} else f"={problem['input']!s:.80}"
+    shown = "" if field in {"api_keys", "redis_url", "storage_url"} else f"={problem['input']!s:.80}"
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 

@@ -11,22 +11,26 @@ from embedq.cli.exits import UsageError
 from embedq.cli.options import Commands, count
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+ROLES = (
+    ("api", "api", "the web tier"),
+    ("worker", "tasks.worker", "a model worker"),
+    ("documents-worker", "tasks.documents_worker", "a documents worker (files and batches)"),
+)
+"""Command, module, what it is."""
 
 
 def add(commands: Commands) -> None:
     """Adds the commands."""
-    up = commands.add_parser("up", help="start everything on this machine: Redis, worker, API")
+    up = commands.add_parser("up", help="start everything on this machine: Redis, workers, API")
     up.add_argument(
         "--port", type=port, metavar="P", help="of the API (default: EMBEDQ_PORT, else 8000); 0: a free one"
     )
     up.add_argument("--data", type=Path, metavar="DIR", help="where Redis keeps its data (default: .embedq)")
     up.add_argument("--workers", type=count, metavar="N", help="model workers (default: 1)")
     up.set_defaults(run=run_stack)
-    for name, module, text in (("api", "api", "the web tier"), ("worker", "tasks.worker", "a model worker")):
+    for name, module, text in ROLES:
         role = commands.add_parser(name, help=f"run {text} in the foreground, configured by the environment")
         role.set_defaults(run=run_role, module=module)
-    documents = commands.add_parser("documents-worker", help="run a documents worker (not part of this version)")
-    documents.set_defaults(run=run_documents_worker)
 
 
 def run_stack(args: argparse.Namespace) -> NoReturn:
@@ -38,11 +42,6 @@ def run_stack(args: argparse.Namespace) -> NoReturn:
 def run_role(args: argparse.Namespace) -> NoReturn:
     """Becomes one role."""
     become(args.module)
-
-
-def run_documents_worker(_: argparse.Namespace) -> NoReturn:
-    """There is none yet."""
-    raise UsageError("this version has no documents worker; document ingestion is not part of it yet")
 
 
 def command_for(module: str, *arguments: str) -> list[str]:

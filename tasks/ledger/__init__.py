@@ -4,16 +4,15 @@
 """
 
 from tasks.ledger.executor import AsyncLedger, Ledger
-from tasks.ledger.keys import ANONYMOUS, CHANGED_CHANNEL, SCHEMA_VERSION
+from tasks.ledger.keys import ANONYMOUS, CHANGED_CHANNEL, DOCUMENTS, SCHEMA_VERSION
 from tasks.ledger.models import ModelEntry, ModelOverview, WorkerEntry
+from tasks.ledger.outcome import CommitOutcome, Finished
 from tasks.ledger.types import (
     Admission,
     Alias,
     CancelOutcome,
     Claim,
     ClaimedUnit,
-    CommitOutcome,
-    Finished,
     ItemError,
     Lane,
     NewUnit,
@@ -29,6 +28,7 @@ from tasks.ledger.types import (
 __all__ = [
     "ANONYMOUS",
     "CHANGED_CHANNEL",
+    "DOCUMENTS",
     "SCHEMA_VERSION",
     "Admission",
     "Alias",

@@ -39,6 +39,22 @@ Of one task; until it ends, then with its TTL, or gone:
                                  double its memory
     R:alias:{owner}:{name}  string  "task digest": a repetition of a request finds its task
 
+Of files; the first as long as the file, those of an owner as long as the last of theirs (without end, if it has none):
+
+    R:file:{id}          hash    a file's record: owner, filename, purpose, size, created, expires (0: never), stored
+    R:files:{owner}      zset    file -> time of creation
+    R:fileends:{owner}   zset    "file size" -> expiry, of those that expire
+    R:filebytes:{owner}  string  bytes of all of the owner's files
+
+Of one batch; with a TTL from the start (its window and the retention), and a new one at its end (the retention):
+
+    R:batch:{id}         hash    status, owner, input file, window, `t_{status}` times; model, counts, files, errors
+                                 when they are known. Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
+    R:batch-alias:{owner}:{name}  string  "batch digest": a repetition of a request finds its batch
+    R:batches:{owner}    zset    batch -> 0: that owner's batches, in the order of their ids, which is that of time
+    R:open-batches       set     batches that have not ended, or whose traces are still to be removed. No TTL; each step
+                                 of a documents worker looks at them
+
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.
 """
@@ -47,6 +63,10 @@ SCHEMA_VERSION = 1
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """Owner of tasks that came in without an API key."""
+
+DOCUMENTS = "@documents"
+"""The queue of work that needs no model, named like a model where the table says `{model}`. No served name begins with
+an "@" (settings), and only models are in R:models."""
 
 CHANGED_CHANNEL = f"{ROOT}:changed"
 

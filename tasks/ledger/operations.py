@@ -15,12 +15,11 @@ from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, Stora
 from tasks.ledger import results
 from tasks.ledger.keys import SCHEMA_VERSION
 from tasks.ledger.models import ModelEntry, ModelOverview, WorkerEntry
+from tasks.ledger.outcome import CommitOutcome, Finished
 from tasks.ledger.types import (
     CancelOutcome,
     Claim,
     ClaimedUnit,
-    CommitOutcome,
-    Finished,
     Lane,
     Options,
     Result,
@@ -227,7 +226,7 @@ def commit(
     arguments: list[Argument] = [token, forward_passes, padded_tokens]
     for f in finished:
         u = f.unit
-        arguments += [u.task_id, u.unit_id, u.first, u.items, len(f.errors), f.tokens, f.extra(), f.vectors]
+        arguments += [u.task_id, u.unit_id, u.first, u.items, f.failed, f.tokens, f.extra(), f.vectors]
     return Operation("commit", model, tuple(arguments), lambda reply: [CommitOutcome(code) for code in reply])
 
 

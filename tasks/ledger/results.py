@@ -54,7 +54,7 @@ def result(task_id: str, reply: list[Any]) -> Result | None:
     state = task(task_id, reply)
     if state is None:
         return None
-    parts, errors, truncated = _split(pairs(reply[4]))
+    parts, errors, truncated = split(pairs(reply[4]))
     dimension = next((len(data) // (_FLOAT32_BYTES * items) for _, items, data in parts), 0)
     vectors = np.full((state.total, dimension), np.nan, dtype=np.float32)
     done = np.zeros(state.total, dtype=bool)
@@ -68,9 +68,10 @@ def result(task_id: str, reply: list[Any]) -> Result | None:
     return Result(task=state, vectors=vectors, errors=errors, truncated=frozenset(truncated))
 
 
-def _split(
+def split(
     fields: Mapping[str, bytes],
 ) -> tuple[list[tuple[int, int, bytes]], dict[int, ItemError], list[int]]:
+    """Of a result hash: (first item, number of items, bytes) of its units, errors by index, truncated indexes."""
     parts: list[tuple[int, int, bytes]] = []
     errors: dict[int, ItemError] = {}
     truncated: list[int] = []

@@ -2,8 +2,8 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal, Self
 
 import numpy as np
@@ -66,7 +66,8 @@ class NewUnit:
     Attributes:
         items: number of texts in it.
         cost: estimated tokens.
-        payload: JSON array of the texts, UTF-8.
+        payload: JSON array of the texts, UTF-8, or the JSON object of a `rows.UnitReference`; the first byte tells. For
+            the documents queue the JSON object of a job.
     """
 
     items: int
@@ -175,6 +176,11 @@ class ItemError:
     code: str
     message: str
 
+    @property
+    def refused(self) -> bool:
+        """Whether the caller can put it right by sending something else: 400 for a synchronous call instead of 422."""
+        return self.code in {"input_too_long", "invalid_dimensions"}
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -205,7 +211,7 @@ class ClaimedUnit:
         attempts: how often it was claimed, this time included. Above 1 it is a suspect and alone in its claim.
         offset: position of its first item inside the payload (not 0 for an item that was split off).
         options: the task's.
-        payload: JSON array of texts.
+        payload: as in `NewUnit`; that of the whole unit, also for an item that was split off.
     """
 
     task_id: str
@@ -219,7 +225,7 @@ class ClaimedUnit:
     payload: bytes
 
     def texts(self) -> list[str]:
-        """The texts of this unit, in order."""
+        """The texts of this unit, in order; its payload is an array."""
         texts: list[str] = orjson.loads(self.payload)
         return texts[self.offset : self.offset + self.items]
 
@@ -245,42 +251,6 @@ class Claim:
     suspects: bool
     wait_ms: int
     ring: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """One unit's outcome, to be committed.
-
-    Attributes:
-        vectors: little-endian float32 rows of all its items; NaN rows for failed ones; empty when none has one.
-        errors: index in the task -> error.
-        truncated: indexes in the task.
-        tokens: sum over its items, after truncation, special tokens included.
-    """
-
-    unit: ClaimedUnit
-    vectors: bytes
-    tokens: int
-    errors: Mapping[int, ItemError] = field(default_factory=dict)
-    truncated: Sequence[int] = ()
-
-    def extra(self) -> bytes:
-        """Errors and truncations as stored beside the vectors; empty when there are none."""
-        if not self.errors and not self.truncated:
-            return b""
-        return orjson.dumps(
-            {"errors": [[i, e.code, e.message] for i, e in self.errors.items()], "truncated": list(self.truncated)}
-        )
-
-
-class CommitOutcome(IntEnum):
-    """What COMMIT did with one unit."""
-
-    STALE = 0
-    """The lease was lost or the task has ended: nothing changed."""
-    COMMITTED = 1
-    REPEATED = 2
-    """An earlier call of the same claim had already committed it, with the same vectors."""
 
 
 CancelOutcome = Literal["cancelled", "was_cancelled", "ended", "unknown"]

@@ -12,7 +12,7 @@ from tests.ledger_client import LedgerClient
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
 ROOM_BYTES = 4 * 2**20
-OUT_OF_MEMORY = "out of memory outside the model|claim of 1 units failed|slice ended early"
+OUT_OF_MEMORY = "out of memory outside of its work|claim of 1 units failed|slice ended early"
 TEXT = "w" * (4 * ROOM_BYTES)
 
 

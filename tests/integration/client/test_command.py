@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from embedq.collection import open_collection
-from tests.harness import ApiProcess, Roles
+from tests.harness import ApiProcess, Roles, wait_until
 from tests.integration.client.conftest import Command
 
 TEXTS = [f"text number {number}" for number in range(5000)]
@@ -157,13 +157,20 @@ def test_a_refused_text_is_named_by_its_line(command: Command) -> None:
     assert folder_names(command.folder / "made") == set()
 
 
-def test_the_doctor_is_content_with_a_server_that_works(command: Command) -> None:
+def test_the_doctor_is_content_with_a_server_that_works(
+    command: Command, api: ApiProcess, server: tuple[Roles, ApiProcess]
+) -> None:
+    worker = server[0].documents()
+    with api.client() as client:
+        wait_until(lambda: 'embedq_workers{model="@documents"} 1.0' in client.get("/metrics").text)
     ran = command("doctor", "--json")
+    worker.stop()
     assert {line["name"]: line["fine"] for line in ran.json} == {
         "server": True,
         "queue and worker": True,
         "model sentence-transformers/all-MiniLM-L6-v2": True,
         "metrics": True,
+        "documents worker": True,
     }
     assert ran.code == 0
 
@@ -175,6 +182,8 @@ def test_the_doctor_names_the_missing_worker(roles: Roles, tmp_path: Path) -> No
     assert findings["server"]["fine"]
     assert not findings["queue and worker"]["fine"]
     assert "worker" in findings["queue and worker"]["detail"]
+    assert not findings["documents worker"]["fine"]
+    assert "embedq documents-worker" in findings["documents worker"]["advice"]
 
 
 def test_a_running_task_times_out_is_interrupted_and_cancelled(slow_api: ApiProcess, tmp_path: Path) -> None:

@@ -38,7 +38,12 @@ class LocalStack(Process):
 
     def roles(self) -> dict[str, psutil.Process]:
         """Its direct children by what they are."""
-        marks = {"redis-server": "redis", "-m tasks.worker": "worker", "-m api": "api"}
+        marks = {
+            "redis-server": "redis",
+            "-m tasks.worker": "worker",
+            "-m tasks.documents_worker": "documents-worker",
+            "-m api": "api",
+        }
         found: dict[str, psutil.Process] = {}
         for child in psutil.Process(self.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):  # it has just died
@@ -93,7 +98,10 @@ def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) ->
     ready = wait_until(lambda: _ready(stack.url, workers=2), timeout_s=30)
     assert ready["redis"] == "up"
     assert stack.stdout_file.read_text() == f"ready {stack.url}\n"
-    assert {"worker-1", "worker-2", "api", "redis"} <= {line.split(" ", 1)[0] for line in stack.log().splitlines()}
+    names = {line.split(" ", 1)[0] for line in stack.log().splitlines()}
+    assert {"worker-1", "worker-2", "documents-worker", "api", "redis"} <= {
+        line.split(" ", 1)[0] for line in stack.log().splitlines()
+    }
 
     stack.send(signal.SIGTERM)
     assert stack.wait(timeout_s=60) == 0
@@ -104,7 +112,7 @@ def test_it_recovers_from_the_death_of_any_role(make_stack: Callable[..., LocalS
     stack = make_stack().start()
     vector = stack.embed("a text")
 
-    for role in ("redis", "worker", "api"):
+    for role in ("redis", "worker", "documents-worker", "api"):
         survive_the_death_of(role, stack)
 
     assert stack.embed("a text") == vector

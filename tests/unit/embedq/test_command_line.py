@@ -61,7 +61,6 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
         (["submit", "missing.txt"], "missing.txt: No such file"),
         (["search", "x", "--in", "missing"], "submit FILE --out missing"),
         (["result", "task_1", "-o", "out.csv"], ".npy or .jsonl"),
-        (["documents-worker"], "no documents worker"),
     ],
 )
 def test_what_cannot_be_done_says_why(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +101,8 @@ def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("up", "api", "worker", "embed", "submit", "wait", "result", "cancel", "search", "doctor", "demo"):
+    others = ("up", "embed", "submit", "wait", "result", "cancel", "search", "doctor", "demo")
+    for command in (*(name for name, _, _ in roles.ROLES), *others):
         with pytest.raises(SystemExit) as raised:
             parser().parse_args([command, "--help"])
         assert raised.value.code == 0

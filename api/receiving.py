@@ -1,0 +1,41 @@
+"""The body of an upload on its way into the storage: as fast as the storage takes it, a piece at a time."""
+
+from starlette.requests import ClientDisconnect, Request
+
+from api.failures import CallerGone
+from api.multipart import FormReader
+from api.storage import AsyncStorage
+from api.upload import Received, Upload
+from tasks.errors import FileTooLarge
+from worker_config.settings import Settings
+
+_FORM_BYTES = 2**20
+"""Room for what a form has besides the file."""
+
+
+async def receive(request: Request, storage: AsyncStorage, name: str, settings: Settings) -> Received:
+    """Stores the file of a multipart/form-data body under `name`. After any error there is nothing under it.
+
+    Raises:
+        UnsupportedMediaType, InvalidValue, InvalidUnicode: the body is not such a form.
+        MissingParameter, InvalidFile, FileTooLarge: see `Upload`.
+        StorageUnavailable, DiskFull: the storage does not take it.
+        CallerGone: the client closed the connection first.
+    """
+    _require_plausible_size(request.headers.get("content-length", ""), settings.max_file_bytes)
+    async with storage.writing(name) as writer:
+        upload = Upload(writer, settings)
+        reader = FormReader(request.headers.get("content-type", ""), upload)
+        try:
+            async for chunk in request.stream():
+                # Parsing and writing in a thread: a disk that stands still must not stop the event loop.
+                await storage.run(reader.feed, chunk)
+        except ClientDisconnect:
+            raise CallerGone from None
+        reader.finish()
+        return await storage.run(upload.finish)
+
+
+def _require_plausible_size(declared: str, max_file_bytes: int) -> None:
+    if declared.isdecimal() and int(declared) > max_file_bytes + _FORM_BYTES:
+        raise FileTooLarge(f"The file is larger than {max_file_bytes:,} bytes (EMBEDQ_MAX_FILE_BYTES).", param="file")

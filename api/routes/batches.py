@@ -1,0 +1,117 @@
+"""OpenAI's batches: many requests in one file, answered in files."""
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answers import Batch, BatchList
+from api.batch_schemas import BatchBody
+from api.batches import batch_json, new_batch, own_batch
+from api.body import read_body
+from api.direct import direct_router
+from api.openapi import json_body
+from api.services import Services
+from tasks.errors import BatchEnded, BatchUnknown, InvalidValue
+from tasks.ledger import batches
+from tasks.ledger.batch_operations import create_batch, list_batches, move_batch, read_batches
+from tasks.ledger.batches import BatchStatus, is_batch_id
+
+router = direct_router(tag="batches")
+
+_JSON = "application/json"
+_NO_STORE = {"cache-control": "no-store"}
+_DEFAULT_PAGE, _MAX_PAGE = 20, 100
+_LIST_TIMEOUT_S = 5.0
+"""A page may hold thousands of error messages."""
+_CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
+_PAGE = {
+    "parameters": [
+        {
+            "name": "after",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": "Last id of the page before.",
+        },
+        {
+            "name": "limit",
+            "in": "query",
+            "schema": {"type": "integer", "minimum": 1, "maximum": _MAX_PAGE, "default": _DEFAULT_PAGE},
+            "description": "Batches in one page.",
+        },
+    ]
+}
+
+
+@router.post("/v1/batches", responses={200: {"model": Batch}}, openapi_extra=json_body(BatchBody))
+@router.post("/v1/batches/", include_in_schema=False)
+@router.post("/batches", include_in_schema=False)
+@router.post("/batches/", include_in_schema=False)
+async def create(request: Request) -> Response:
+    """Starts a batch over an uploaded file. What is wrong with the file shows later: the batch then fails."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    key = request.headers.get("idempotency-key")
+    body = await read_body(request, services.settings.max_body_bytes)
+    asked = new_batch(body, owner=owner, idempotency_key=key, settings=services.settings)
+    batch_id = await services.ledger.run(create_batch(asked))
+    return _answer(await own_batch(services, request, batch_id))
+
+
+@router.get("/v1/batches", responses={200: {"model": BatchList}}, openapi_extra=_PAGE)
+@router.get("/v1/batches/", include_in_schema=False)
+@router.get("/batches", include_in_schema=False)
+@router.get("/batches/", include_in_schema=False)
+async def list_own(request: Request) -> Response:
+    """The caller's batches, the newest first."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    after = request.query_params.get("after") or None
+    if after is not None and not is_batch_id(after):
+        raise BatchUnknown("No batch found with the id in `after`.", param="after")
+    limit = _limit(request.query_params.get("limit"))
+    ids, more = await services.ledger.run(list_batches(owner, after=after, limit=limit))
+    found = await services.ledger.run(read_batches(ids), timeout_s=_LIST_TIMEOUT_S) if ids else []
+    page = {
+        "object": "list",
+        "data": [batch_json(batch) for batch in found],
+        "first_id": found[0].id if found else None,
+        "last_id": found[-1].id if found else None,
+        "has_more": more,
+    }
+    return Response(orjson.dumps(page), media_type=_JSON, headers=_NO_STORE)
+
+
+@router.get("/v1/batches/{batch_id}", responses={200: {"model": Batch}})
+@router.get("/v1/batches/{batch_id}/", include_in_schema=False)
+@router.get("/batches/{batch_id}", include_in_schema=False)
+@router.get("/batches/{batch_id}/", include_in_schema=False)
+async def read(request: Request, batch_id: str) -> Response:
+    """A batch as it is now."""
+    return _answer(await own_batch(Services.of(request), request, batch_id))
+
+
+@router.post("/v1/batches/{batch_id}/cancel", responses={200: {"model": Batch}})
+@router.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False)
+@router.post("/batches/{batch_id}/cancel", include_in_schema=False)
+@router.post("/batches/{batch_id}/cancel/", include_in_schema=False)
+async def cancel(request: Request, batch_id: str) -> Response:
+    """Asks for the end of a batch; what was finished will be in its files. Cancelling twice is fine."""
+    services = Services.of(request)
+    await own_batch(services, request, batch_id)
+    move = move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)
+    _, status = await services.ledger.run(move)
+    if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
+        raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
+    return _answer(await own_batch(services, request, batch_id))
+
+
+def _limit(text: str | None) -> int:
+    if text is None or text == "":
+        return _DEFAULT_PAGE
+    if not (text.isascii() and text.isdecimal() and len(text) < len("1000") and 1 <= int(text) <= _MAX_PAGE):
+        raise InvalidValue(f"limit must be a whole number from 1 to {_MAX_PAGE}.", param="limit")
+    return int(text)
+
+
+def _answer(batch: batches.Batch) -> Response:
+    return Response(orjson.dumps(batch_json(batch)), media_type=_JSON, headers=_NO_STORE)

@@ -1,0 +1,169 @@
+"""Files: OpenAI's calls. The bytes are in the storage, the records in the ledger."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from api.answers import DeletedFile, File, FileList
+from api.direct import direct_router
+from api.file_page import PageWish, read_page
+from api.openapi import FILE_FORM, FILE_PAGE
+from api.problem import problem
+from api.ranges import byte_range
+from api.receiving import receive
+from api.services import Services
+from tasks.errors import FileUnknown, NotStored, QuotaExceeded, RangeNotSatisfiable, StorageFull, StorageUnavailable
+from tasks.ledger.file_operations import delete_file, put_file, read_file
+from tasks.ledger.files import FileRecord, Quota, created_ms, new_file_id, stored_name
+
+router = direct_router(tag="files")
+
+_log = logging.getLogger(__name__)
+_JSON = "application/json"
+_BYTES = "application/octet-stream"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _answers(method: str, path: str, **described: Any) -> Callable[[F], F]:
+    """Registers a function at `/v1` and the path, and silently at its aliases: without `/v1`, with a slash."""
+
+    def register(function: F) -> F:
+        for prefix in ("/v1", ""):
+            for slash in ("", "/"):
+                shown = described if prefix and not slash else {"include_in_schema": False}
+                router.add_api_route(prefix + path + slash, function, methods=[method], **shown)
+        return function
+
+    return register
+
+
+@_answers("POST", "/files", responses={200: {"model": File}}, openapi_extra=FILE_FORM)
+async def create_file(request: Request) -> Response:
+    """Stores a file. It is there when the answer comes, whole, and not at all after an error."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    file_id = new_file_id()
+    stored = stored_name(file_id)
+    received = await receive(request, services.storage, stored, services.settings)
+    made_ms = created_ms(file_id) or 0
+    record = FileRecord(
+        id=file_id,
+        owner=owner,
+        filename=received.filename,
+        purpose=received.purpose,
+        size_bytes=received.size_bytes,
+        created_ms=made_ms,
+        expires_ms=None if received.expires_in_s is None else made_ms + received.expires_in_s * 1000,
+        stored=stored,
+    )
+    return _json(_file(await _record(services, record)))
+
+
+@_answers("GET", "/files", responses={200: {"model": FileList}}, openapi_extra=FILE_PAGE)
+async def list_files(request: Request) -> Response:
+    """The caller's files, newest first unless asked otherwise."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    files, more = await read_page(services.ledger, owner, PageWish.from_query(request.query_params))
+    ends = {"first_id": files[0].id if files else None, "last_id": files[-1].id if files else None}
+    return _json({"object": "list", "data": [_file(file) for file in files], **ends, "has_more": more})
+
+
+@_answers("GET", "/files/{file_id}", responses={200: {"model": File}})
+async def retrieve_file(request: Request, file_id: str) -> Response:
+    """What is known of a file."""
+    return _json(_file(await _own_file(Services.of(request), request, file_id)))
+
+
+@_answers("GET", "/files/{file_id}/content", responses={200: {"content": {_BYTES: {}}}, 206: {"content": {_BYTES: {}}}})
+async def retrieve_content(request: Request, file_id: str) -> Response:
+    """A file's bytes as they were uploaded; with `Range`, some of them."""
+    services = Services.of(request)
+    file = await _own_file(services, request, file_id)
+    tag = f'"{file.id}"'  # an id never gets another content
+    wanted = request.headers.get("range") if request.headers.get("if-range", tag) == tag else None
+    try:
+        part = byte_range(wanted, file.size_bytes)
+    except RangeNotSatisfiable as error:
+        refusal = problem(error, instance=request.url.path)
+        refusal.headers["content-range"] = f"bytes */{file.size_bytes}"
+        return refusal
+    span = part if part is not None else range(file.size_bytes)
+    try:
+        chunks = await services.storage.chunks(file.stored, span.start, len(span))
+    except NotStored:
+        raise _unknown(file_id) from None
+    headers = {
+        "accept-ranges": "bytes",
+        "cache-control": "private",
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(file.filename, safe='')}",
+        "content-length": str(len(span)),
+        "etag": tag,
+        "x-content-type-options": "nosniff",  # it is a stranger's file on this origin
+    }
+    if part is not None:
+        headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{file.size_bytes}"
+    return StreamingResponse(chunks, 200 if part is None else 206, headers, _BYTES)
+
+
+@_answers("DELETE", "/files/{file_id}", responses={200: {"model": DeletedFile}})
+async def remove_file(request: Request, file_id: str) -> Response:
+    """Deletes a file for good."""
+    services = Services.of(request)
+    file = await _own_file(services, request, file_id)
+    await services.ledger.run(delete_file(file_id))
+    await _discard(services, file.stored)
+    return _json({"id": file_id, "object": "file", "deleted": True})
+
+
+async def _record(services: Services, record: FileRecord) -> FileRecord:
+    quota = Quota(services.settings.file_quota_bytes, services.settings.file_quota_number)
+    try:
+        return await services.ledger.run(put_file(record, quota))
+    except (QuotaExceeded, StorageFull):
+        # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
+        await _discard(services, record.stored)
+        raise
+
+
+async def _discard(services: Services, stored: str) -> None:
+    try:
+        await services.storage.delete(stored)
+    except StorageUnavailable:
+        _log.warning("%s could not be deleted; the sweep will", stored)
+
+
+async def _own_file(services: Services, request: Request, file_id: str) -> FileRecord:
+    owner = services.owner(request)
+    file = await services.ledger.run(read_file(file_id)) if created_ms(file_id) is not None else None
+    if file is None or file.owner != owner:
+        raise _unknown(file_id)
+    return file
+
+
+def _unknown(file_id: str) -> FileUnknown:
+    shown = file_id if created_ms(file_id) is not None else "with this id"
+    return FileUnknown(f"No such File object: {shown}.", param="id")
+
+
+def _file(file: FileRecord) -> dict[str, Any]:
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.size_bytes,
+        "created_at": file.created_ms // 1000,
+        "expires_at": None if file.expires_ms is None else file.expires_ms // 1000,
+        "filename": file.filename,
+        "purpose": file.purpose.value,
+        "status": "processed",
+        "status_details": None,
+    }
+
+
+def _json(content: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(content), media_type=_JSON)

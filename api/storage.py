@@ -1,0 +1,66 @@
+"""The storage as the web tier uses it: opened when it is first needed, every call in a thread."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from tasks.ledger.storage import Storage, Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = 16
+"""Calls that wait for the storage at the same time; further ones wait for a thread."""
+
+
+class AsyncStorage:
+    """A `Storage` that never blocks the event loop. All methods raise `StorageUnavailable`; none remembers it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opened: Storage | None = None
+        # Not asyncio's own threads: a disk that hangs would take those along that read large requests.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="storage")
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls what reads or writes the storage, in a thread."""
+        call = partial(function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def open(self) -> Storage:
+        """The storage itself."""
+        if self._opened is None:
+            self._opened = await self.run(Storage.open, self._url)
+        return self._opened
+
+    @asynccontextmanager
+    async def writing(self, name: str) -> AsyncIterator[Writer]:
+        """As `Storage.writing`. The writer itself is synchronous: use it in threads, one at a time."""
+        whole = (await self.open()).writing(name)
+        writer = await self.run(whole.__enter__)
+        try:
+            yield writer
+        except BaseException as error:
+            await self.run(whole.__exit__, type(error), error, error.__traceback__)
+            raise
+        await self.run(whole.__exit__, None, None, None)
+
+    async def chunks(self, name: str, first: int, size: int) -> AsyncIterator[bytes]:
+        """As `Storage.chunks`; but the first one has been read when this returns, so that an error comes at once."""
+        pieces = (await self.open()).chunks(name, first, size)
+        head = await self.run(next, pieces, b"")
+
+        async def all_of_them() -> AsyncIterator[bytes]:
+            piece = head
+            while piece:
+                yield piece
+                piece = await self.run(next, pieces, b"")
+
+        return all_of_them()
+
+    async def delete(self, name: str) -> None:
+        """As `Storage.delete`."""
+        await self.run((await self.open()).delete, name)

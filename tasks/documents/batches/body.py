@@ -1,0 +1,108 @@
+"""What is wrong with the `body` of one line: the rules of `POST /v1/embeddings`, before any work is done. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tasks.documents.batches.facts import Limits, Models
+from tasks.ledger.batches import BatchFault
+
+_MAX_NAME_CHARS = 200
+
+
+def body_fault(body: dict[str, Any], model: str, models: Models, limits: Limits) -> BatchFault | None:
+    """The first fault, without its line; None: the body can be encoded. `model` is known."""
+    return next(_faults(body, model, models, limits), None)
+
+
+def inputs_of(body: dict[str, Any]) -> list[str]:
+    """The texts of a body without fault."""
+    texts: str | list[str] = body["input"]
+    return [texts] if isinstance(texts, str) else texts
+
+
+def _faults(body: dict[str, Any], model: str, models: Models, limits: Limits) -> Iterator[BatchFault]:
+    yield from _input(body.get("input"), limits)
+    if body.get("stream") not in (None, False):
+        yield BatchFault("streaming_unsupported", "Streaming is not supported in a batch.", "body.stream")
+    yield from _dimensions(body.get("dimensions"), model, models)
+    if body.get("encoding_format") not in (None, "float", "base64"):
+        yield _value("encoding_format", "must be 'float' or 'base64'")
+    for name in ("normalize", "truncate"):
+        if not isinstance(body.get(name), bool | None):
+            yield _type(name, "must be true or false")
+    if not isinstance(body.get("input_type"), str | None):
+        yield _type("input_type", "must be a string")
+    yield from _prompt(body.get("prompt_name"), model, models)
+
+
+def _input(value: object, limits: Limits) -> Iterator[BatchFault]:
+    if value is None:
+        yield BatchFault("invalid_request", "Missing required parameter: 'body.input'.", "body.input")
+        return
+    if isinstance(value, str):
+        yield from _text(value, "body.input", limits)
+        return
+    if not isinstance(value, list):
+        yield _type("input", "must be a string or a list of strings")
+        return
+    if not value:
+        yield BatchFault("empty_input", "body.input is an empty list; send at least one text.", "body.input")
+    if len(value) > limits.max_line_inputs:
+        yield BatchFault(
+            "too_many_inputs",
+            f"body.input has {len(value):,} texts; one request takes {limits.max_line_inputs:,}.",
+            "body.input",
+        )
+    for index, text in enumerate(value):
+        yield from _text(text, f"body.input[{index}]", limits)
+
+
+def _text(text: object, param: str, limits: Limits) -> Iterator[BatchFault]:
+    if not isinstance(text, str):
+        what = "holds token numbers; send strings" if _token_like(text) else "must be a string"
+        yield BatchFault("invalid_type", f"{param} {what}.", param)
+    elif not text:
+        yield BatchFault("empty_input", f"{param} is an empty string; leave it out or send a text.", param)
+    elif 4 * len(text) > limits.max_input_bytes and len(text.encode()) > limits.max_input_bytes:
+        yield BatchFault(
+            "input_too_large",
+            f"{param} has more than {limits.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES). Split it into passages.",
+            param,
+        )
+
+
+def _dimensions(value: object, model: str, models: Models) -> Iterator[BatchFault]:
+    if value is None:
+        return
+    if type(value) is not int:
+        yield _type("dimensions", "must be a whole number")
+        return
+    entry = models.entry(model)
+    if value < 1:
+        yield _value("dimensions", "must be at least 1")
+    elif entry is not None and value > entry.dimension:
+        yield _value("dimensions", f"is {value:,}; vectors of this model have {entry.dimension:,}")
+
+
+def _prompt(value: object, model: str, models: Models) -> Iterator[BatchFault]:
+    if value is None:
+        return
+    entry = models.entry(model)
+    if not isinstance(value, str):
+        yield _type("prompt_name", "must be a string")
+    elif not 1 <= len(value) <= _MAX_NAME_CHARS:
+        yield _value("prompt_name", f"must have 1 to {_MAX_NAME_CHARS} characters")
+    elif entry is not None and value not in entry.prompts:
+        yield _value("prompt_name", f"is no prompt of this model; it has: {', '.join(entry.prompts) or 'none'}")
+
+
+def _token_like(value: object) -> bool:
+    return type(value) is int or (isinstance(value, list) and bool(value) and type(value[0]) is int)
+
+
+def _type(name: str, requirement: str) -> BatchFault:
+    return BatchFault("invalid_type", f"body.{name} {requirement}.", f"body.{name}")
+
+
+def _value(name: str, requirement: str) -> BatchFault:
+    return BatchFault("invalid_value", f"body.{name} {requirement}.", f"body.{name}")

@@ -1,0 +1,151 @@
+"""Checking a batch's lines, one after the other: what is wrong with each, and how they are cut into units. Pure."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tasks.documents.batches.body import body_fault, inputs_of
+from tasks.documents.batches.facts import Limits, Models
+from tasks.documents.batches.lines import Line
+from tasks.ledger.batches import ENDPOINT, BatchFault
+from tasks.ledger.units import cost
+
+MAX_FAULTS = 1000
+_REQUIRED = ("custom_id", "method", "url", "body")
+_SHOWN_CHARS = 200
+
+
+@dataclass(slots=True)
+class FileCheck:
+    """State of the check of one file. `add` every line, then `finish`.
+
+    Attributes:
+        faults: what is wrong, at most `MAX_FAULTS`.
+        model: of the first line that names one.
+        rows: lines taken so far.
+        units: `[first row, rows, cost]` of each unit, once finished.
+    """
+
+    models: Models
+    limits: Limits
+    faults: list[BatchFault] = field(default_factory=list)
+    model: str | None = None
+    rows: int = 0
+    units: list[tuple[int, int, int]] = field(default_factory=list)
+    _inputs: int = 0
+    _ids: dict[bytes, int] = field(default_factory=dict)
+    _first: int = 0
+    _spent: int = 0
+    _unit_cost: int = 0
+    _max_tokens: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Nothing more need be read: the file has too many lines, texts or faults."""
+        too_many = self.rows > self.limits.max_lines or self._inputs > self.limits.max_inputs
+        return too_many or len(self.faults) >= MAX_FAULTS
+
+    def add(self, line: Line) -> None:
+        """Takes the next line."""
+        self.rows += 1
+        if line.data is None:
+            message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES)."
+            self._fault(BatchFault("line_too_large", message), line)
+            return
+        try:
+            request = orjson.loads(line.data)
+        except orjson.JSONDecodeError:
+            self._fault(BatchFault("invalid_json_line", "This line is not parseable as valid JSON."), line)
+            return
+        found = list(self._line_faults(request, line))
+        if not found:
+            self._cut(request["body"])
+        for fault in found:
+            self._fault(fault, line)
+
+    def finish(self) -> None:
+        """The last line has been taken."""
+        if self.rows > self.limits.max_lines:
+            self._whole("too_many_tasks", f"A batch takes {self.limits.max_lines:,} lines; this file has more.")
+        if self._inputs > self.limits.max_inputs:
+            self._whole("too_many_inputs", f"A batch takes {self.limits.max_inputs:,} texts; this file has more.")
+        if self.rows == 0:
+            self._whole("empty_file", "The file has no requests.")
+        if self.rows > self._first:
+            self.units.append((self._first, self.rows - self._first, self._spent))
+
+    def _fault(self, fault: BatchFault, line: Line) -> None:
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(BatchFault(fault.code, fault.message, fault.param, line.number))
+
+    def _whole(self, code: str, message: str) -> None:
+        self.faults.insert(0, BatchFault(code, message))
+        del self.faults[MAX_FAULTS:]
+
+    def _line_faults(self, request: Any, line: Line) -> Iterator[BatchFault]:
+        if not isinstance(request, dict):
+            yield BatchFault("invalid_request", "Each line must be a JSON object.")
+            return
+        for name in _REQUIRED:
+            if request.get(name) is None:
+                yield BatchFault("missing_required_parameter", f"Missing required parameter: '{name}'.", name)
+        yield from self._custom_id(request.get("custom_id"), line)
+        if request.get("method") not in (None, "POST"):
+            yield BatchFault("invalid_method", "The method must be 'POST'.", "method")
+        if request.get("url") not in (None, ENDPOINT):
+            message = "The URL provided for this request does not match the batch endpoint."
+            yield BatchFault("invalid_url", message, "url")
+        body = request.get("body")
+        if isinstance(body, dict):
+            yield from self._body(body)
+        elif body is not None:
+            yield BatchFault("invalid_request", "body must be a JSON object.", "body")
+
+    def _custom_id(self, custom_id: object, line: Line) -> Iterator[BatchFault]:
+        if custom_id is None:
+            return
+        if not isinstance(custom_id, str):
+            yield BatchFault("invalid_request", "custom_id must be a string.", "custom_id")
+            return
+        # Digests, because ids may be long and there may be many.
+        earlier = self._ids.setdefault(hashlib.blake2b(custom_id.encode(), digest_size=16).digest(), line.number)
+        if earlier != line.number:
+            message = f"The custom_id of this request is that of line {earlier} too; it must be unique in the batch."
+            yield BatchFault("duplicate_custom_id", message, "custom_id")
+
+    def _body(self, body: dict[str, Any]) -> Iterator[BatchFault]:
+        model = body.get("model")
+        if model is None:
+            yield BatchFault("invalid_request", "Missing required parameter: 'body.model'.", "body.model")
+        elif not isinstance(model, str):
+            yield BatchFault("invalid_request", "body.model must be a string.", "body.model")
+        elif not self.models.known(model):
+            message = f"The provided model '{model[:_SHOWN_CHARS]}' is not supported by the Batch API."
+            yield BatchFault("model_not_found", message, "body.model")
+        elif self._other_model(model):
+            message = "All requests of a batch must name the same model; an earlier line names another one."
+            yield BatchFault("mismatched_model", message, "body.model")
+        fault = body_fault(body, self.model or self.models.own, self.models, self.limits)
+        if fault is not None:
+            yield fault
+
+    def _other_model(self, model: str) -> bool:
+        if self.model is None:
+            self.model = model
+            self._unit_cost = self.models.unit_cost(model, self.limits)
+            self._max_tokens = self.models.max_tokens(model)
+        return self.model != model
+
+    def _cut(self, body: dict[str, Any]) -> None:
+        texts = inputs_of(body)
+        self._inputs += len(texts)
+        price = sum(cost(len(text) if text.isascii() else len(text.encode()), self._max_tokens) for text in texts)
+        row = self.rows - 1
+        full = row - self._first >= self.limits.unit_max_items or self._spent + price > self._unit_cost
+        if row > self._first and full:
+            self.units.append((self._first, row - self._first, self._spent))
+            self._first, self._spent = row, 0
+        self._spent += price

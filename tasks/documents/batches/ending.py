@@ -1,0 +1,83 @@
+"""The ends of a batch: its files, its last state, and what is left of it removed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from tasks.documents.context import StepContext
+from tasks.ledger import operations
+from tasks.ledger.batch_operations import close_batch, faults_text, move_batch
+from tasks.ledger.batches import KINDS, Batch, BatchFault, BatchStatus, FileKind, Stage
+from tasks.ledger.committed import Committed, read_committed
+from tasks.ledger.file_operations import put_file
+from tasks.ledger.files import FileRecord, Purpose
+from worker_config.settings import Settings
+
+_OPEN = [status for status in BatchStatus if not status.terminal]
+
+
+def fault_of(committed: Committed) -> BatchFault:
+    """Why a job came to nothing."""
+    error = committed.errors.get(0)
+    return BatchFault(error.code, error.message) if error else BatchFault("internal_error", "A job left no outcome.")
+
+
+def failed(context: StepContext, batch: Batch, faults: Sequence[BatchFault]) -> None:
+    """The batch failed as a whole; one that is being cancelled is cancelled all the same."""
+    to = BatchStatus.CANCELLED if batch.status is BatchStatus.CANCELLING else BatchStatus.FAILED
+    _end(context, batch, to, {"errors": faults_text(faults)})
+
+
+def without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
+    """The batch ended before any of its requests was begun."""
+    _end(context, batch, to, {"completed": 0, "failed": 0})
+
+
+def assembled(context: StepContext, batch: Batch) -> None:
+    """The last job has ended: its files are given to the owner, and the batch ends as was decided before."""
+    committed = context.ledger.run(read_committed(batch.task_id(Stage.ASSEMBLE)))
+    if committed is None:
+        return
+    if not committed.units:
+        failed(context, batch, [fault_of(committed)])
+        return
+    found = orjson.loads(committed.units[0].data)
+    fields: dict[str, str | int] = {name: found[name] for name in ("model", "total", "completed", "failed", "tokens")}
+    for kind in KINDS:
+        if found[kind] is not None:
+            record = _record(batch, kind, found[kind], context.settings)
+            # Without a quota: hours of work are not thrown away because there is no room for another file.
+            context.ledger.run(put_file(record))
+            fields[f"{kind}_file"] = record.id
+    to = BatchStatus.CANCELLED if batch.status is BatchStatus.CANCELLING else batch.ends_as
+    _end(context, batch, to, fields)
+
+
+def tidy_up(context: StepContext, batch: Batch) -> None:
+    """Removes what only a running batch needs: its tasks, its index, its parts."""
+    for stage in batch.stages:
+        task = context.ledger.run(operations.read_task(batch.task_id(stage)))
+        if task is not None:
+            context.ledger.run(operations.forget(task.model, task.id))
+    context.storage.delete(batch.folder)
+    context.ledger.run(close_batch(batch.id))
+
+
+def _end(context: StepContext, batch: Batch, to: BatchStatus, fields: Mapping[str, str | int]) -> None:
+    # The next step tidies up: one that dies in between leaves nothing behind for ever.
+    context.ledger.run(move_batch(batch.id, to, only_from=_OPEN, fields=fields))
+
+
+def _record(batch: Batch, kind: FileKind, written: Mapping[str, Any], settings: Settings) -> FileRecord:
+    lives_s = batch.output_expires_s or settings.batch_ttl_s
+    return FileRecord(
+        id=batch.file_id(kind),
+        owner=batch.owner,
+        filename=f"{batch.id}_{kind}.jsonl",
+        purpose=Purpose.BATCH_OUTPUT,
+        size_bytes=written["size"],
+        created_ms=batch.files_ms,
+        expires_ms=batch.files_ms + round(lives_s * 1000),
+        stored=written["stored"],
+    )

@@ -1,0 +1,59 @@
+"""What checking a batch must know beside its lines: limits, and what workers have said of their models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tasks.ledger import ModelEntry, ModelOverview
+
+DEFAULT_RATE = 4000.0
+"""Estimated tokens per second while no worker has reported a speed; as SUBMIT assumes."""
+UNKNOWN_MODEL_MAX_TOKENS = 512
+"""Of a model that no worker has loaded yet; it only prices rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one file, and of the units it is cut into."""
+
+    max_lines: int
+    max_inputs: int
+    max_line_bytes: int
+    max_line_inputs: int
+    max_input_bytes: int
+    unit_max_items: int
+    unit_max_tokens: int
+    unit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models that a line may name.
+
+    Attributes:
+        own: the configured one, which is known before any worker has loaded it.
+        overviews: what the ledger says, by served name.
+    """
+
+    own: str
+    overviews: Mapping[str, ModelOverview]
+
+    def known(self, name: str) -> bool:
+        """Whether a line may name it."""
+        return name == self.own or name in self.overviews
+
+    def entry(self, name: str) -> ModelEntry | None:
+        """What a worker said of it; None when none has loaded it."""
+        overview = self.overviews.get(name)
+        return overview.entry if overview else None
+
+    def max_tokens(self, name: str) -> int:
+        """The most tokens that it reads of one text."""
+        entry = self.entry(name)
+        return entry.max_tokens if entry else UNKNOWN_MODEL_MAX_TOKENS
+
+    def unit_cost(self, name: str, limits: Limits) -> int:
+        """Estimated tokens of one unit: what one stream does in `unit_s`, within the limit."""
+        overview = self.overviews.get(name)
+        rate = (overview.rate if overview else None) or DEFAULT_RATE
+        streams = sum(worker.streams for worker in overview.workers) if overview else 0
+        return max(1, min(limits.unit_max_tokens, int(limits.unit_s * rate / max(1, streams))))

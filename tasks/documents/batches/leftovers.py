@@ -1,0 +1,32 @@
+"""What a worker that was taken for dead may have written for a batch after the batch's folder was removed."""
+
+import time
+from collections.abc import Iterator
+
+from tasks.ledger import Ledger
+from tasks.ledger.batch_operations import read_batch
+from tasks.ledger.storage import Storage
+from tasks.ledger.sweep import SPARE_S
+
+_FOLDER = "batches"
+
+
+def sweep_batches(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
+    """Removes the folders of ended or forgotten batches last written to `spare_s` ago or earlier; their number.
+
+    Raises:
+        StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
+    """
+    removed = 0
+    for batch_id in set(_old(storage, (time.time() - spare_s) * 1000)):
+        batch = ledger.run(read_batch(batch_id))
+        if batch is None or batch.status.terminal:
+            storage.delete(f"{_FOLDER}/{batch_id}/")
+            removed += 1
+    return removed
+
+
+def _old(storage: Storage, limit_ms: float) -> Iterator[str]:
+    for found in storage.stored(_FOLDER):
+        if found.modified_ms <= limit_ms:
+            yield found.name.split("/")[1]

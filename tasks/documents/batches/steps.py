@@ -1,0 +1,132 @@
+"""Moving batches from one stage to the next.
+
+Everything here may be done twice, at the same time, by workers that die in between: tasks have ids that follow from the
+batch's, a move names the states it may start from, and what is tidied up is looked for again until it is gone.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+import orjson
+
+from tasks.documents.batches import ending
+from tasks.documents.batches.submissions import embedding, job
+from tasks.documents.context import StepContext
+from tasks.errors import BacklogFull, EmbedqError, StorageFull
+from tasks.ledger import State, Submission, operations
+from tasks.ledger.batch_operations import move_batch, open_batches, read_batches
+from tasks.ledger.batches import Batch, BatchFault, BatchStatus, Stage
+from tasks.ledger.committed import read_committed
+
+_BATCHES_AT_ONCE = 100
+_log = logging.getLogger(__name__)
+
+
+def step_batches(context: StepContext) -> None:
+    """Takes one step with each of some open batches. Raises what the last one raised that could not take its step."""
+    raised: EmbedqError | None = None
+    ids = context.ledger.run(open_batches(_BATCHES_AT_ONCE))
+    for batch in context.ledger.run(read_batches(ids)):
+        if context.stop():
+            return
+        try:
+            step(context, batch)
+        except EmbedqError as error:
+            raised = error
+    if raised is not None:
+        raise raised
+
+
+def step(context: StepContext, batch: Batch) -> None:
+    """Does what is to be done for a batch in its state, if anything."""
+    _STEPS[batch.status](context, batch)
+
+
+def _validating(context: StepContext, batch: Batch) -> None:
+    state = batch.stages.get(Stage.VALIDATE)
+    if batch.now_ms >= batch.expires_ms:
+        ending.without_rows(context, batch, BatchStatus.EXPIRED)
+    elif state is None:
+        _submit(context, job(batch, Stage.VALIDATE, context.settings))
+    elif state.terminal:
+        _validated(context, batch)
+
+
+def _validated(context: StepContext, batch: Batch) -> None:
+    committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
+    if committed is None:
+        return
+    if not committed.units:
+        ending.failed(context, batch, [ending.fault_of(committed)])
+        return
+    found = orjson.loads(committed.units[0].data)
+    if "errors" in found:
+        ending.failed(context, batch, [BatchFault(**fault) for fault in found["errors"]])
+        return
+    task = embedding(batch, found, context.settings)
+    if not _submit(context, task):
+        return
+    fields = {"model": found["model"], "total": found["lines"]}
+    moved, status = context.ledger.run(
+        move_batch(batch.id, BatchStatus.IN_PROGRESS, only_from=[BatchStatus.VALIDATING], fields=fields)
+    )
+    if not moved and (status is None or status.terminal):
+        # It was cancelled, and tidied up, after it had been read: nobody else would end this task.
+        context.ledger.run(operations.forget(task.model, task.task_id))
+
+
+def _in_progress(context: StepContext, batch: Batch) -> None:
+    state = batch.stages.get(Stage.EMBED)
+    if state is None:  # Redis has lost it, by whatever hand: the file is checked already
+        _validated(context, batch)
+    elif state.terminal:
+        ends_as = BatchStatus.EXPIRED if state is State.EXPIRED else BatchStatus.COMPLETED
+        context.ledger.run(
+            move_batch(
+                batch.id,
+                BatchStatus.FINALIZING,
+                only_from=[BatchStatus.IN_PROGRESS],
+                fields={"ends_as": ends_as},
+            )
+        )
+
+
+def _finalizing(context: StepContext, batch: Batch) -> None:
+    state = batch.stages.get(Stage.ASSEMBLE)
+    if state is None:
+        _submit(context, job(batch, Stage.ASSEMBLE, context.settings))
+    elif state.terminal:
+        ending.assembled(context, batch)
+
+
+def _cancelling(context: StepContext, batch: Batch) -> None:
+    if batch.stages.get(Stage.EMBED) is None:  # no request was begun
+        ending.without_rows(context, batch, BatchStatus.CANCELLED)
+        return
+    if batch.stages[Stage.EMBED].terminal:
+        _finalizing(context, batch)
+        return
+    task = context.ledger.run(operations.read_task(batch.task_id(Stage.EMBED)))
+    if task is not None:
+        context.ledger.run(operations.cancel(task.model, task.id))
+
+
+def _submit(context: StepContext, task: Submission) -> bool:
+    """Stores a task; False when there is no room for it now: the next step tries again."""
+    try:
+        reply = context.ledger.run(operations.submit(task))
+    except (BacklogFull, StorageFull) as error:
+        _log.info("%s waits: %s", task.task_id, error.code)
+        return False
+    if reply.ring:
+        context.ring(task.model)
+    return True
+
+
+_STEPS: Mapping[BatchStatus, Callable[[StepContext, Batch], None]] = {
+    BatchStatus.VALIDATING: _validating,
+    BatchStatus.IN_PROGRESS: _in_progress,
+    BatchStatus.FINALIZING: _finalizing,
+    BatchStatus.CANCELLING: _cancelling,
+    **dict.fromkeys([status for status in BatchStatus if status.terminal], ending.tidy_up),
+}

@@ -1,0 +1,93 @@
+"""The job that checks a batch's input file and writes the index of its rows."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import orjson
+
+from tasks.documents.batches.check import FileCheck
+from tasks.documents.batches.facts import Limits, Models
+from tasks.documents.batches.lines import split_lines
+from tasks.documents.context import JobContext
+from tasks.ledger import operations
+from tasks.ledger.batch_operations import read_batch
+from tasks.ledger.batches import Batch, BatchFault
+from tasks.ledger.file_operations import read_file
+from tasks.ledger.files import FileRecord, Purpose
+from tasks.ledger.rows import RowIndexWriter
+from worker_config.settings import Settings
+
+_LINES_PER_SIGN_OF_LIFE = 500
+
+
+def validate_batch(context: JobContext, batch_id: str) -> bytes:
+    """The outcome as JSON: `source`, `index`, `model`, `lines` and `units` of a good file, or `errors`.
+
+    Raises:
+        Unavailable: it cannot be checked now.
+    """
+    batch = context.ledger.run(read_batch(batch_id))
+    if batch is None or batch.status.terminal:
+        return _failed([BatchFault("internal_error", "The batch is no longer there.")])
+    record = context.ledger.run(read_file(batch.input_file_id))
+    fault = _file_fault(batch, record, context.settings)
+    if record is None or fault is not None:
+        return _failed([fault] if fault else [])
+    index = f"{batch.folder}index.{context.fence}"
+    check = FileCheck(_models(context), _limits(context.settings))
+    with context.storage.writing(index) as file:
+        rows = RowIndexWriter(file.write)
+        for offset, size_bytes in _checked(context, record, check):
+            rows.add(offset, size_bytes)
+    if check.faults:
+        context.storage.delete(index)
+        return _failed(check.faults)
+    return orjson.dumps(
+        {"source": record.stored, "index": index, "model": check.model, "lines": check.rows, "units": check.units}
+    )
+
+
+def _checked(context: JobContext, record: FileRecord, check: FileCheck) -> Iterator[tuple[int, int]]:
+    for line in split_lines(context.storage.chunks(record.stored), check.limits.max_line_bytes):
+        check.add(line)
+        if check.full:
+            break
+        if check.rows % _LINES_PER_SIGN_OF_LIFE == 0:
+            context.progress()
+        yield line.offset, len(line.data or b"")
+    check.finish()
+
+
+def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> BatchFault | None:
+    if record is None or record.owner != batch.owner:
+        message = "Cannot find the input file, or this API key does not have access to it."
+        return BatchFault("invalid_request", message, "file_id")
+    if record.purpose is not Purpose.BATCH:
+        message = "The input file was not uploaded for a batch; upload it with the purpose 'batch'."
+        return BatchFault("invalid_file_purpose", message, "file_id")
+    if record.size_bytes > settings.max_batch_file_bytes:
+        message = f"The input file has more than {settings.max_batch_file_bytes:,} bytes (EMBEDQ_MAX_BATCH_FILE_BYTES)."
+        return BatchFault("file_too_large", message, "file_id")
+    return None
+
+
+def _models(context: JobContext) -> Models:
+    own = context.settings.served_model_name
+    return Models(own, context.ledger.run(operations.overview(own)))
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        max_lines=settings.max_batch_lines,
+        max_inputs=settings.max_batch_inputs,
+        max_line_bytes=settings.max_body_bytes,
+        max_line_inputs=settings.max_inputs,
+        max_input_bytes=settings.max_input_bytes,
+        unit_max_items=settings.unit_max_items,
+        unit_max_tokens=settings.unit_max_tokens,
+        unit_s=settings.unit_s,
+    )
+
+
+def _failed(faults: list[BatchFault]) -> bytes:
+    return orjson.dumps({"errors": [asdict(fault) for fault in faults]})

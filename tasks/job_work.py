@@ -1,0 +1,119 @@
+"""What a documents worker does with one claim: run its job, commit what that returned, or give it back."""
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Mapping
+
+from tasks.documents.context import JobContext
+from tasks.documents.jobs import Job, JobCall
+from tasks.errors import EmbedqError, InternalError, Unavailable
+from tasks.ledger import Claim, ClaimedUnit, Finished, ItemError, Ledger
+from tasks.ledger.storage import Storage
+from tasks.progress import Progress
+from tasks.settlement import Settlement
+from tasks.stop import Stopping
+from worker_config.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+OUTAGE_PATIENCE_S = 300.0
+"""So long a job is tried again while something that it needs is away; then it fails with the reason."""
+OUTAGE_PAUSE_S = 1.0
+_STOP_CHECK_S = 0.1
+
+
+class JobWork:
+    """Runs the jobs of claims, one after the other. One thread."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        storage: Storage,
+        settings: Settings,
+        *,
+        jobs: Mapping[str, Job],
+        settlement: Settlement,
+        progress: Progress,
+        stop: Callable[[], bool],
+    ) -> None:
+        self._ledger = ledger
+        self._storage = storage
+        self._settings = settings
+        self._jobs = jobs
+        self._settlement = settlement
+        self._progress = progress
+        self._stop = stop
+        self._missed_since: dict[str, float] = {}
+        self.done = 0
+
+    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:  # noqa: ARG002 - a job is not interrupted
+        """Every job of the claim is committed, given back, or left to the end of its lease when Redis is away."""
+        self._progress.hold(claim.token)
+        try:
+            with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
+                finished = [self._finished(unit, claim.token) for unit in claim.units]
+            self._settlement.commit(claim, finished)
+            self.done += len(finished)
+        except Stopping:
+            self._settlement.give_back(claim)
+        except Unavailable as error:
+            _log.warning("a job waits: %s", error.code)
+            self._settlement.give_back(claim, patient=True)
+            self._pause()
+        except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
+            _log.error("a job failed with %s at %s", type(error).__name__, _place(error))
+            self._settlement.lose(claim)
+        finally:
+            self._progress.drop(claim.token)
+
+    def _finished(self, unit: ClaimedUnit, token: str) -> Finished:
+        try:
+            result = self._run(unit, token)
+        except Unavailable as error:
+            since = self._missed_since.setdefault(unit.task_id, time.monotonic())
+            if time.monotonic() - since < OUTAGE_PATIENCE_S:
+                raise
+            finished = _failed(unit, error)
+        except EmbedqError as error:
+            finished = _failed(unit, error)
+        else:
+            finished = Finished(unit=unit, vectors=result, tokens=0)
+        self._missed_since.pop(unit.task_id, None)
+        return finished
+
+    def _run(self, unit: ClaimedUnit, token: str) -> bytes:
+        call = JobCall.of_payload(unit.payload)
+        job = self._jobs.get(call.kind)
+        if job is None:
+            raise InternalError(f"This version knows no job {call.kind!r}.")
+        context = JobContext(
+            ledger=self._ledger,
+            storage=self._storage,
+            settings=self._settings,
+            token=token,
+            progress=self._moved,
+            stop=self._stop,
+        )
+        self._moved()
+        return job(context, call.id)
+
+    def _moved(self) -> None:
+        self._progress.step()
+        if self._stop():
+            raise Stopping
+
+    def _pause(self) -> None:
+        until = time.monotonic() + OUTAGE_PAUSE_S
+        while time.monotonic() < until and not self._stop():
+            time.sleep(_STOP_CHECK_S)
+
+
+def _failed(unit: ClaimedUnit, error: EmbedqError) -> Finished:
+    return Finished(unit=unit, vectors=b"", tokens=0, errors={unit.first: ItemError(error.code, error.detail)})
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised. Its message may hold what somebody submitted."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"

@@ -1,0 +1,185 @@
+"""Everything one documents worker process owns. No Celery: the entry file hands in what it needs."""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Self
+
+import psutil
+
+from tasks.documents.context import StepContext
+from tasks.documents.jobs import JOBS
+from tasks.documents.stepper import Stepper
+from tasks.documents.steps import STEPS
+from tasks.drain import Drain, DrainLimits
+from tasks.errors import RedisUnavailable, StorageUnavailable
+from tasks.heartbeat import Heartbeat
+from tasks.job_work import JobWork
+from tasks.ledger import DOCUMENTS, Ledger, WorkerEntry, operations
+from tasks.ledger.storage import Storage
+from tasks.model.gate import ALONE
+from tasks.progress import Progress
+from tasks.rate import Rate
+from tasks.run_files import RunFiles
+from tasks.settlement import Settlement
+from tasks.wakeup import Wakeup
+from worker_config.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+JOB_HANGS_AFTER_S = 300.0
+JOBS_PER_S = 1.0
+"""What the worker says of its speed. With a cost of 1 each, a claim takes one job."""
+_UNIT_S = 0.25
+
+
+class JobWorker:
+    """The storage, a heartbeat, the stepper and one stream of jobs. Lives in the Celery child.
+
+    Args:
+        settings: of the process.
+        worker_id: the same for every child of one parent.
+        storage: where files and parts are.
+        stop: whether to stop.
+        ring: sends the bell of a queue and says whether it went out; never raises.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        worker_id: str,
+        storage: Storage,
+        *,
+        stop: Callable[[], bool],
+        ring: Callable[[str], bool],
+    ) -> None:
+        self._settings = settings
+        self._id = worker_id
+        self._stop = stop
+        self._ring = ring
+        self._files = RunFiles(settings.run_dir)
+        self._started_at = time.time()
+        self._process = psutil.Process()
+        self._ledger = Ledger.connect(settings.redis_url)
+        self._progress = Progress()
+        self._wakeup = Wakeup(self._ledger, DOCUMENTS, f"{worker_id}/0")
+        self._work = self._make_work(storage)
+        self._drain = self._make_drain()
+        self._heartbeat = self._make_heartbeat()
+        self._stepper = Stepper(StepContext(self._ledger, storage, settings, ring, stop), STEPS)
+
+    @classmethod
+    def start(
+        cls, settings: Settings, worker_id: str, *, stop: Callable[[], bool], ring: Callable[[str], bool]
+    ) -> Self:
+        """Opens the storage and joins the ledger: only now do its heartbeat and its ready file exist.
+
+        Waits for both as long as it takes: neither is this worker's fault, and it harms nobody by waiting.
+
+        Raises:
+            SchemaMismatch: the data in Redis is another version's.
+        """
+        RunFiles(settings.run_dir).clear_ready()
+        worker = cls(settings, worker_id, _opened(settings.storage_url), stop=stop, ring=ring)
+        worker.join()
+        return worker
+
+    def join(self) -> None:
+        """Takes over what a previous incarnation held, and says that the worker is ready."""
+        while not self._stop():
+            try:
+                self._ledger.run(operations.check_schema())
+                self._ledger.run(operations.abandon(DOCUMENTS, self._id))
+                break
+            except RedisUnavailable as error:
+                _log.warning("waiting for Redis: %s", error)
+                time.sleep(RETRY_S)
+        self._heartbeat.start()
+        self._stepper.start()
+        self._files.set_ready({"queue": DOCUMENTS})
+        _log.info("ready: documents")
+
+    def run_slice(self) -> None:
+        """One slice of work; as long as its last job takes."""
+        self._drain.run_slice()
+
+    def leave(self) -> None:
+        """A clean stop: no longer ready, no longer live."""
+        self._files.clear_ready()
+        self._stepper.finish()
+        self._heartbeat.finish()
+        self._wakeup.close()
+        self._ledger.close()
+
+    def _make_work(self, storage: Storage) -> JobWork:
+        settlement = Settlement(self._ledger, DOCUMENTS, patience_s=self._settings.lease_s, stop=self._stop)
+        return JobWork(
+            self._ledger,
+            storage,
+            self._settings,
+            jobs=JOBS,
+            settlement=settlement,
+            progress=self._progress,
+            stop=self._stop,
+        )
+
+    def _make_drain(self) -> Drain:
+        return Drain(
+            self._ledger,
+            DOCUMENTS,
+            f"{self._id}/0",
+            DrainLimits(self._settings.slice_s, self._settings.lease_s, _UNIT_S),
+            wakeup=self._wakeup,
+            work=self._work,
+            rate=Rate(JOBS_PER_S),
+            gate=ALONE,
+            streams=1,
+            hears=True,
+            send_bell=partial(self._ring, DOCUMENTS),
+            stop=self._stop,
+        )
+
+    def _make_heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            self._ledger,
+            DOCUMENTS,
+            self._id,
+            self._say,
+            [self._progress],
+            every_s=self._settings.heartbeat_s,
+            lease_s=self._settings.lease_s,
+            send_bell=partial(self._ring, DOCUMENTS),
+            parent_hangs=self._files.hang_watch(),
+            work_hangs=self._progress.hang_watch(JOB_HANGS_AFTER_S),
+        )
+
+    def _say(self) -> operations.Operation[None]:
+        entry = WorkerEntry(
+            id=self._id,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started_at=self._started_at,
+            rate=JOBS_PER_S,
+            rss_bytes=self._process.memory_info().rss,
+            forward_passes=0,
+            items=self._work.done,
+            tokens=0,
+            padded_tokens=0,
+        )
+        return operations.beat(DOCUMENTS, entry, int(self._settings.heartbeat_ttl_s * 1000))
+
+
+def _opened(url: str) -> Storage:
+    said = False
+    while True:  # a stop ends this process, it has nothing to give back yet
+        try:
+            return Storage.open(url)
+        except StorageUnavailable as error:
+            if not said:
+                _log.warning("waiting for the storage: %s", error.detail)
+            said = True
+            time.sleep(RETRY_S)

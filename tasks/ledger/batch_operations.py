@@ -1,0 +1,137 @@
+"""Operations on batches: values as in `tasks.ledger.operations`, each one script and harmless when run twice."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from tasks.errors import IdempotencyConflict
+from tasks.ledger import results
+from tasks.ledger.batches import Batch, BatchFault, BatchStatus, NewBatch, Stage
+from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.types import State
+
+
+def create_batch(batch: NewBatch) -> Operation[str]:
+    """Stores a batch, or finds the one that its key names; the id of either.
+
+    Raises on reading:
+        IdempotencyConflict: the key belongs to a batch of another request.
+    """
+    fields = {"input_file": batch.input_file_id, "window": batch.completion_window}
+    if batch.metadata:
+        fields["metadata"] = orjson.dumps(dict(batch.metadata)).decode()
+    if batch.output_expires_s is not None:
+        fields["output_expires_s"] = str(batch.output_expires_s)
+    name, digest = batch.key or ("", "")
+    flat = [part for pair in fields.items() for part in pair]
+
+    def read(reply: list[bytes]) -> str:
+        if reply[0] == b"conflict":
+            raise IdempotencyConflict(
+                "This idempotency key was used for another batch. Use a new key for a new request."
+            )
+        return reply[1].decode()
+
+    arguments: tuple[Argument, ...] = (batch.id, batch.owner, batch.window_ms, batch.ttl_ms, name, digest, *flat)
+    return Operation("batch_create", "", arguments, read)
+
+
+def read_batch(batch_id: str) -> Operation[Batch | None]:
+    """One batch; None when the ledger does not hold it."""
+    return Operation("batch_read", "", (batch_id,), lambda reply: _batch(batch_id, reply[0]))
+
+
+def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
+    """Several batches, in the order asked for; those that are gone are left out."""
+    ids = tuple(batch_ids)
+
+    def read(reply: list[Any]) -> list[Batch]:
+        found = [_batch(i, row) for i, row in zip(ids, reply, strict=True)]
+        return [batch for batch in found if batch is not None]
+
+    return Operation("batch_read", "", ids, read)
+
+
+def list_batches(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
+    """Ids of an owner's batches, the newest first and older than `after`, and whether there are more."""
+
+    def read(reply: list[Any]) -> tuple[list[str], bool]:
+        return [name.decode() for name in reply[1]], bool(reply[0])
+
+    return Operation("batch_list", "", (owner, after or "", limit), read)
+
+
+def move_batch(
+    batch_id: str,
+    to: BatchStatus,
+    *,
+    only_from: Collection[BatchStatus],
+    fields: Mapping[str, str | int] | None = None,
+) -> Operation[tuple[bool, BatchStatus | None]]:
+    """Moves a batch, if it is in one of the states named, and sets fields with it. Keeps the time.
+
+    The reply: whether it moved, and its status now; None when there is no such batch.
+    """
+    flat: list[Argument] = [part for pair in (fields or {}).items() for part in pair]
+    states = sorted(only_from)
+
+    def read(reply: list[Any]) -> tuple[bool, BatchStatus | None]:
+        return bool(reply[0]), BatchStatus(reply[1].decode()) if reply[1] else None
+
+    return Operation("batch_move", "", (batch_id, to, int(to.terminal), len(states), *states, *flat), read)
+
+
+def open_batches(limit: int) -> Operation[list[str]]:
+    """Ids of some batches that need a step, by chance."""
+    return Operation("batch_open", "", (limit,), lambda reply: [name.decode() for name in reply])
+
+
+def close_batch(batch_id: str) -> Operation[None]:
+    """Nothing is left to do for a batch that has ended."""
+    return Operation("batch_close", "", (batch_id,), lambda _: None)
+
+
+def faults_text(faults: Sequence[BatchFault]) -> str:
+    """Faults as the field `errors` of a batch holds them."""
+    return orjson.dumps([asdict(fault) for fault in faults]).decode()
+
+
+def _batch(batch_id: str, reply: list[Any]) -> Batch | None:
+    flat, now_ms, states, ended = reply
+    if not flat:
+        return None
+    f = {name: value.decode() for name, value in results.pairs(flat).items()}
+    status = BatchStatus(f["status"])
+    if "completed" in f:
+        completed, failed = int(f["completed"]), int(f["failed"])
+    else:
+        completed, failed = (int(n or 0) for n in ended)
+    return Batch(
+        id=batch_id,
+        owner=f["owner"],
+        status=status,
+        input_file_id=f["input_file"],
+        completion_window=f["window"],
+        created_ms=int(f["created"]),
+        expires_ms=int(f["expires"]),
+        metadata=orjson.loads(f["metadata"]) if "metadata" in f else None,
+        output_expires_s=_number(f, "output_expires_s"),
+        model=f.get("model"),
+        total=int(f.get("total", 0)),
+        completed=completed,
+        failed=failed,
+        tokens=_number(f, "tokens"),
+        output_file_id=f.get("output_file"),
+        error_file_id=f.get("error_file"),
+        errors=[BatchFault(**fault) for fault in orjson.loads(f.get("errors", "[]"))],
+        ends_as=BatchStatus(f.get("ends_as", "completed")),
+        times={s: int(f[f"t_{s}"]) for s in BatchStatus if f"t_{s}" in f},
+        stages={stage: State(text.decode()) for stage, text in zip(Stage, states, strict=True) if text},
+        now_ms=int(now_ms),
+    )
+
+
+def _number(fields: Mapping[str, str], name: str) -> int | None:
+    return int(fields[name]) if name in fields else None

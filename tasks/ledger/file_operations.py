@@ -1,0 +1,98 @@
+"""Ledger operations of files: values like those in `operations`, each one script, each harmless to repeat."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.errors import QuotaExceeded
+from tasks.ledger import results
+from tasks.ledger.files import FilePage, FileRecord, Order, Quota, created_ms
+from tasks.ledger.operations import Operation
+
+MAX_PAGE = 500
+"""Files that one call of a script looks at: Redis serves nobody else meanwhile."""
+
+
+def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRecord]:
+    """Makes a stored object a file of its owner; the record as it is now. `quota`: None for what is not refused.
+
+    A record with this id that is there already stays as it is and is returned: what a repetition stored under another
+    name is garbage, and the sweep finds it.
+
+    Raises on reading:
+        QuotaExceeded: the owner's files would be too many or too large. Nothing was changed.
+        StorageFull: Redis is full.
+    """
+    r = record
+    arguments = (
+        "put",
+        r.id,
+        r.owner,
+        r.filename,
+        r.purpose,
+        r.size_bytes,
+        r.created_ms,
+        r.expires_ms or 0,
+        r.stored,
+        quota.max_bytes if quota else -1,
+        quota.max_files if quota else -1,
+    )
+
+    def read(reply: list[Any]) -> FileRecord:
+        if reply[0] == b"quota" and quota:
+            raise QuotaExceeded(
+                f"Your {int(reply[2]):,} files hold {int(reply[1]):,} bytes; {quota.max_files:,} files and "
+                f"{quota.max_bytes:,} bytes in all are allowed. Delete some first."
+            )
+        return _record(r.id, reply[1])
+
+    return Operation("file_write", "", arguments, read)
+
+
+def read_file(file_id: str) -> Operation[FileRecord | None]:
+    """The record; None when there is none (any more)."""
+    return Operation("file_read", "", (file_id,), lambda reply: _record(file_id, reply[0]) if reply[0] else None)
+
+
+def read_files(file_ids: Sequence[str]) -> Operation[list[FileRecord | None]]:
+    """The records of several ids, in the order asked for."""
+    return Operation(
+        "file_read",
+        "",
+        tuple(file_ids),
+        lambda reply: [_record(i, flat) if flat else None for i, flat in zip(file_ids, reply, strict=True)],
+    )
+
+
+def list_files(
+    owner: str,
+    *,
+    purpose: str | None = None,
+    after: str | None = None,
+    limit: int = MAX_PAGE,
+    order: Order = Order.DESC,
+) -> Operation[FilePage]:
+    """Up to `limit` of the owner's files, by time of creation, beginning behind the file `after`.
+
+    `after` need not exist any more: its id says when it was made. One call looks at no more than `MAX_PAGE` files, so
+    it may return fewer than there are: `FilePage.next` says where to go on.
+    """
+
+    def read(reply: list[Any]) -> FilePage:
+        following, *rows = reply
+        files = tuple(_record(file_id.decode(), flat) for file_id, flat in rows)
+        return FilePage(files, following.decode() if following else None)
+
+    cursor_ms = created_ms(after) if after else None
+    arguments = (owner, purpose or "", after or "", cursor_ms or 0, min(limit, MAX_PAGE), MAX_PAGE, order)
+    return Operation("file_list", "", arguments, read)
+
+
+def delete_file(file_id: str) -> Operation[FileRecord | None]:
+    """Removes the record; what it was, so that the object can be deleted too, or None when there was none."""
+    return Operation(
+        "file_write", "", ("delete", file_id), lambda reply: _record(file_id, reply[1]) if reply[1] else None
+    )
+
+
+def _record(file_id: str, flat: list[Any]) -> FileRecord:
+    return FileRecord.from_fields(file_id, results.pairs(flat))

@@ -1,0 +1,203 @@
+"""Storage in a folder of this machine or of a network file system: written beside, fsynced, then renamed."""
+
+import errno
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Self
+from urllib.parse import unquote, urlsplit
+
+from tasks.errors import DiskFull, EmbedqError, NotStored, StorageUnavailable
+
+INCOMING = ".incoming"
+"""Folder of what is being written. Names of objects do not begin with a dot, so it is out of their reach."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_RENAME_TRIES = 3
+
+
+class LocalFolder:
+    """Objects as files below `root`. The root itself is made by `open` only: one that vanished is an unmounted disk."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @staticmethod
+    def path_of(url: str) -> Path | None:
+        """The folder that a `file://` URL or a bare path names; None for another scheme."""
+        if "://" not in url:
+            return Path(url).expanduser().absolute()
+        parts = urlsplit(url)
+        return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+    @classmethod
+    def open(cls, root: Path) -> Self:
+        """The folder, created with mode 0700 if need be."""
+        with _translated():
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (root / INCOMING).mkdir(mode=0o700, exist_ok=True)
+        return cls(root)
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator["LocalWriter"]:
+        """See `Storage.writing`."""
+        unfinished = self._root / INCOMING / secrets.token_hex(16)
+        with _translated():
+            file = self._create(unfinished)
+        try:
+            writer = LocalWriter(file)
+            yield writer
+            with _translated():
+                _finish(file)
+                self._rename(unfinished, name)
+        except BaseException:
+            with suppress(OSError):
+                unfinished.unlink()
+            raise
+        finally:
+            with suppress(OSError):  # what could not be flushed has been reported by write or fsync already
+                file.close()
+
+    def _create(self, unfinished: Path) -> BinaryIO:
+        if self._root.is_dir():  # never anew: what is written below an unmounted disk is lost to everybody else
+            unfinished.parent.mkdir(mode=0o700, exist_ok=True)
+        return os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+    def _rename(self, unfinished: Path, name: str) -> None:
+        target = self._root / name
+        for _ in range(_RENAME_TRIES):
+            self._make_folders(target)
+            try:
+                unfinished.replace(target)
+            except FileNotFoundError:
+                continue  # somebody deleted the empty folder in between
+            _sync_folder(target.parent)
+            return
+        raise FileNotFoundError(errno.ENOENT, "a folder of the storage is deleted again and again")
+
+    def _make_folders(self, target: Path) -> None:
+        for folder in reversed(target.relative_to(self._root).parents[:-1]):
+            path = self._root / folder
+            with suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+                _sync_folder(path.parent)
+
+    def read(self, name: str, first: int, size: int | None) -> bytes:
+        """See `Storage.read`."""
+        with self._existing(), (self._root / name).open("rb") as file:
+            file.seek(first)
+            return file.read(-1 if size is None else size)
+
+    def size_bytes(self, name: str) -> int:
+        """See `Storage.size_bytes`."""
+        with self._existing():
+            return (self._root / name).stat().st_size
+
+    def chunks(self, name: str, first: int, size: int | None, chunk_bytes: int) -> Iterator[bytes]:
+        """See `Storage.chunks`."""
+        with self._existing():
+            file = (self._root / name).open("rb", buffering=0)
+        with file:
+            file.seek(first)
+            left = float("inf") if size is None else size
+            while left > 0:
+                with self._existing():
+                    data = file.read(int(min(chunk_bytes, left)))
+                if not data:
+                    return
+                left -= len(data)
+                yield data
+
+    def delete(self, name: str) -> None:
+        """Removes one file."""
+        with suppress(NotStored), self._existing():
+            (self._root / name).unlink()
+
+    def delete_below(self, folder: str) -> None:
+        """Removes a folder with everything in it."""
+        with suppress(NotStored), self._existing():
+            shutil.rmtree(self._root / folder)
+
+    def below(self, folder: str) -> Iterator[tuple[str, int, int]]:
+        """Name, size and time of writing (ms) of each file below."""
+        self._require_root()
+        with _translated():
+            for place, _, names in os.walk(self._root / folder):
+                for name in names:
+                    path = Path(place, name)
+                    with suppress(FileNotFoundError):
+                        found = path.stat()
+                        yield str(path.relative_to(self._root)), found.st_size, found.st_mtime_ns // 1_000_000
+
+    def discard_unfinished(self, older_than_s: float) -> int:
+        """See `Storage.discard_unfinished`."""
+        limit_ms = (time.time() - older_than_s) * 1000
+        old = [name for name, _, modified_ms in self.below(INCOMING) if modified_ms < limit_ms]
+        for name in old:
+            self.delete(name)
+        return len(old)
+
+    @contextmanager
+    def _existing(self) -> Iterator[None]:
+        with _translated():
+            try:
+                yield
+            except _ABSENT:
+                self._require_root()
+                raise NotStored("This object is not in the storage.") from None
+
+    def _require_root(self) -> None:
+        if not self._root.is_dir():
+            raise StorageUnavailable(
+                "The storage folder (EMBEDQ_STORAGE_URL) is not there; is its disk mounted?", retry_after_s=10
+            )
+
+
+class LocalWriter:
+    """Appends to a file that nobody sees yet."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """See `Writer.write`."""
+        with _translated():
+            self._file.write(data)
+        self.size_bytes += len(data)
+
+
+def _finish(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    # Without it a loss of power may undo the rename, although the file itself is on the disk.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except EmbedqError:
+        raise
+    except OSError as error:
+        # The reason alone: the path of the folder is nothing for callers.
+        if error.errno in _FULL:
+            raise DiskFull("The storage (EMBEDQ_STORAGE_URL) is full. Nothing was stored.", retry_after_s=60) from error
+        reason = os.strerror(error.errno) if error.errno else "unknown reason"
+        raise StorageUnavailable(
+            f"The storage (EMBEDQ_STORAGE_URL) cannot be used: {reason}. Nothing was stored.", retry_after_s=10
+        ) from error

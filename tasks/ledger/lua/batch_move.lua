@@ -1,0 +1,23 @@
+-- Moves a batch from one of some states to another, and sets fields with it.
+-- own: id to terminal number_of_states state..., then field value...   reply: {1 moved, the status now or ''}
+allowed_when_full()
+local id, to, states = arg(1), arg(2), tonumber(arg(4))
+local key = R .. ':batch:' .. id
+local f = call('HMGET', key, 'status', 'ttl', 'owner', 'alias')
+local fits = false
+for i = 5, 4 + states do fits = fits or f[1] == arg(i) end
+if not fits then return {0, f[1] or ''} end
+call('HSET', key, 'status', to, 't_' .. to, int(NOW))
+for i = FIRST + 5 + states, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+if arg(3) == '1' then
+  call('PEXPIRE', key, f[2])
+  if f[4] then
+    local alias_at = R .. ':batch-alias:' .. f[3] .. ':' .. f[4]
+    if string.match(call('GET', alias_at) or '', '^%S+') == id then call('PEXPIRE', alias_at, f[2]) end
+  end
+  ended_ids = {id}
+else
+  changed_ids = {id}
+end
+announce()
+return {1, to}

@@ -1,0 +1,207 @@
+"""Celery's side of a worker role, the same for all of them: a parent that consumes bells, and its one child.
+
+The parent imports nothing heavy. The child gets ready in `worker_process_init`, before it can run a slice. One that
+cannot serve leaves the reason in a file and stops its parent, which exits with code 78: Celery swallows exceptions of
+that signal and would go on without it.
+"""
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from celery import Celery, signals
+from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
+
+from tasks.arenas import share_arenas
+from tasks.bell import bell_sender
+from tasks.parent import limit_stop, make_parent
+from tasks.run_files import RunFiles
+from tasks.stop import StopFlag
+from worker_config.celery_app import DRAIN_TASK, make_celery
+from worker_config.logs import configure_logging
+from worker_config.settings import (
+    CONFIGURATION_EXIT_CODE,
+    Settings,
+    SettingsError,
+    load_settings,
+    set_library_defaults,
+)
+
+_log = logging.getLogger(__name__)
+
+BROKEN_EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h."""
+
+STOP_CHECK_S = 0.1
+
+
+class Served(Protocol):
+    """What a child owns once it is ready."""
+
+    def run_slice(self) -> None:
+        """One slice of work."""
+
+    def leave(self) -> None:
+        """A clean stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a child is started with.
+
+    Attributes:
+        worker_id: the same for every child of one parent.
+        stop: whether to stop.
+        ring: sends the bell of a queue and says whether it went out; never raises.
+    """
+
+    settings: Settings
+    worker_id: str
+    stop: Callable[[], bool]
+    ring: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One kind of worker.
+
+    Attributes:
+        command: of `embedq`; what it says to people begins with it.
+        title: what it is called in a sentence.
+        queue: whose bells it hears.
+        start: makes the child ready; returns once it serves.
+        refusals: of `start`: the worker cannot run, and the text says why and what to do.
+        breaks: of a slice: this process must be replaced.
+        limit_s: a slice that takes longer is killed with its child; None: none is.
+    """
+
+    command: str
+    title: str
+    queue: Callable[[Settings], str]
+    start: Callable[[Start], Served]
+    refusals: tuple[type[Exception], ...]
+    breaks: tuple[type[Exception], ...]
+    limit_s: Callable[[Settings], float | None]
+
+
+class _Child:
+    """What this process serves, once it does. Made in the parent, filled in the child."""
+
+    def __init__(self, role: Role, settings: Settings, app: Celery, stop: StopFlag) -> None:
+        self._role = role
+        self._settings = settings
+        self._app = app
+        self._stop = stop
+        self._id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._served: Served | None = None
+
+    def load(self, **_: Any) -> None:
+        """Signal handler of `worker_process_init`."""
+        share_arenas()
+        threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
+        start = Start(self._settings, self._id, self._stop.__bool__, self._ring)
+        try:
+            self._served = self._role.start(start)
+        except self._role.refusals as error:
+            self._refuse(str(error))
+        except BaseException as error:  # noqa: BLE001 - anything that got out would be swallowed by Celery
+            self._refuse(f"the {self._role.title} cannot start: {type(error).__name__}: {error}")
+
+    def drain(self) -> None:
+        """Body of the Celery task."""
+        if self._served is None:
+            # Impossible unless the signal was missed; every slice would be a lie.
+            self._refuse(f"the {self._role.title} was never made ready")
+            return
+        try:
+            self._served.run_slice()
+        except self._role.breaks as error:
+            _log.critical("the device is lost for this process (%s); a new one takes over", error)
+            os._exit(BROKEN_EXIT_CODE)
+        except MemoryError:
+            # In Celery's hands it would end the whole worker. What was claimed comes back when its lease ends.
+            _log.error("a slice ran out of memory outside of its work")
+
+    def leave(self, *, exitcode: int, **_: Any) -> None:
+        """Signal handler of `worker_process_shutdown`."""
+        if self._served is not None:
+            self._served.leave()
+        os._exit(exitcode)  # billiard would do that too, after one second's sleep
+
+    def _ring(self, queue: str) -> bool:
+        return bell_sender(self._app, queue)()
+
+    def _leave_if_stopped_early(self) -> None:
+        # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.
+        while self._served is None:
+            if self._stop:
+                os._exit(os.EX_OK)
+            time.sleep(STOP_CHECK_S)
+
+    def _refuse(self, message: str) -> None:
+        RunFiles(self._settings.run_dir).set_failure(message)
+        os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(CONFIGURATION_EXIT_CODE)
+
+
+def run(role: Role, settings: Settings) -> int:
+    """Runs a worker until it is told to stop; its exit code."""
+    files = RunFiles(settings.run_dir)
+    try:
+        files.take()
+    except OSError as error:
+        sys.stderr.write(f"embedq {role.command}: EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}\n")
+        return CONFIGURATION_EXIT_CODE
+    stop = StopFlag()
+    app = make_celery(settings, models=(role.queue(settings),), limit_s=role.limit_s(settings))
+    child = _Child(role, settings, app, stop)
+    app.task(name=DRAIN_TASK)(child.drain)
+    _connect(child, stop)
+    parent = make_parent(app, files)
+    parent.start()
+    failure = files.failure()
+    if failure is not None:
+        sys.stderr.write(f"embedq {role.command}: {failure}\n")
+        return CONFIGURATION_EXIT_CODE
+    # A child that left before Celery had counted it in looks like a failed start; whoever asked for a stop got one.
+    return 0 if stop else int(parent.exitcode or 0)
+
+
+def _connect(child: _Child, stop: StopFlag) -> None:
+    def shutting_down(**_: Any) -> None:
+        if not stop:  # whoever asks again does not get more time
+            limit_stop()
+        stop.set()
+
+    def keep_our_logging(**_: Any) -> None:
+        """A receiver of `setup_logging` keeps Celery from replacing ours."""
+
+    # Not weakly: nobody else holds these two.
+    signals.setup_logging.connect(keep_our_logging, weak=False)
+    signals.worker_process_init.connect(child.load)
+    signals.worker_process_shutdown.connect(child.leave)
+    signals.worker_shutting_down.connect(shutting_down, weak=False)
+
+
+def main(role: Role) -> int:
+    """Entry point of a role's module."""
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        sys.stderr.write(f"embedq {role.command}: {error}\n")
+        return CONFIGURATION_EXIT_CODE
+    configure_logging(settings.log_level)
+    logging.captureWarnings(capture=True)
+    # Celery warns root about pickle; this app accepts JSON without data only.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    set_library_defaults(settings.threads)
+    return run(role, settings)

@@ -1,0 +1,108 @@
+"""The storage as the model worker uses it: rows in, parts out, and a place that may be away for a while."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
+
+from tasks import row_units
+from tasks.errors import EmbedqError, NotStored, Unavailable
+from tasks.ledger import ClaimedUnit, CommitOutcome, Finished
+from tasks.ledger.parts import PartReference, PartWriter, RowOutcome, part_name
+from tasks.ledger.rows import UnitReference, read_rows
+from tasks.ledger.storage import Storage
+from tasks.row_units import RowUnit
+
+_log = logging.getLogger(__name__)
+
+Written: TypeAlias = tuple[RowUnit, Sequence[RowOutcome]]
+"""A unit and what became of its rows."""
+
+
+class LateStorage:
+    """The storage at a URL, opened when it is first needed: a worker that gets no rows needs none."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.Lock()
+        self._storage: Storage | None = None
+
+    def __call__(self) -> Storage:
+        """The storage, the same one for all threads.
+
+        Raises:
+            StorageUnavailable: it cannot be opened now.
+        """
+        with self._lock:
+            if self._storage is None:
+                self._storage = Storage.open(self._url)
+            return self._storage
+
+
+class RowStore:
+    """Rows and parts of one model's batches, for all streams of a process."""
+
+    def __init__(self, storage: LateStorage, prompts: Collection[str]) -> None:
+        self._storage = storage
+        self._prompts = prompts
+        self._away = False
+
+    def read(self, unit: ClaimedUnit, reference: UnitReference) -> RowUnit | None:
+        """The unit with its rows; where they are gone, each is an error. None: the storage is away."""
+        try:
+            rows = read_rows(self._storage(), reference, reference.first + unit.offset, unit.items)
+        except NotStored:
+            _log.warning("rows of %s are gone", unit.task_id)
+            return row_units.gone(unit, reference)
+        except Unavailable as error:
+            self._missed(error)
+            return None
+        self._away = False
+        return row_units.parsed(unit, reference, rows, self._prompts)
+
+    def write(self, token: str, units: Iterable[Written]) -> list[Finished]:
+        """Writes the outcomes of units, one part for each task; what to commit, in no particular order.
+
+        Units whose part could not be written, because the storage is away, are left out.
+        """
+        by_task: dict[str, list[Written]] = {}
+        for unit, outcomes in units:
+            by_task.setdefault(unit.unit.task_id, []).append((unit, outcomes))
+        finished: list[Finished] = []
+        for group in by_task.values():
+            try:
+                finished += self._write(token, group)
+            except Unavailable as error:
+                self._missed(error)
+        return finished
+
+    def _write(self, token: str, units: Sequence[Written]) -> list[Finished]:
+        name = part_name(units[0][0].reference, token)
+        with self._storage().writing(name) as file:
+            part = PartWriter(name, file.write)
+            references = [part.add(outcomes) for _, outcomes in units]
+        return [
+            Finished(
+                unit=row_unit.unit,
+                vectors=reference.to_json(),
+                tokens=sum(row.tokens for row in outcomes),
+                failed_in_part=sum(row.error is not None for row in outcomes),
+            )
+            for (row_unit, outcomes), reference in zip(units, references, strict=True)
+        ]
+
+    def _missed(self, error: Unavailable) -> None:
+        if not self._away:
+            _log.warning("the storage is away (%s); batches wait for it", error.code)
+        self._away = True
+
+    def discard_stale(self, parts: Iterable[Finished], outcomes: Iterable[CommitOutcome]) -> None:
+        """Deletes those parts of which nothing was committed: their task has ended or another worker has them."""
+        kept: dict[str, bool] = {}
+        for finished, outcome in zip(parts, outcomes, strict=True):
+            name = PartReference.from_json(finished.vectors).part
+            kept[name] = kept.get(name, False) or outcome is not CommitOutcome.STALE
+        for name in (name for name, keep in kept.items() if not keep):
+            with contextlib.suppress(EmbedqError):  # garbage, which the sweep finds later
+                self._storage().delete(name)

@@ -1,0 +1,107 @@
+"""Files and batches through OpenAI's own Python client, with every process for real."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.bulk import Bulk, line
+from tests.harness import RedisServer, Roles, wait_until
+
+SLOW = {"fake_tokens_per_s": 400, "unit_s": 0.1}
+
+
+@pytest.fixture(scope="module")
+def bulk(start_redis: Callable[[Path], RedisServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bulk]:
+    folder = tmp_path_factory.mktemp("bulk")
+    server = start_redis(folder / "redis")
+    with Roles(folder, server.url) as roles, Bulk(roles) as started:
+        yield started
+    server.stop()
+
+
+def test_vectors_are_those_of_the_synchronous_call(bulk: Bulk) -> None:
+    texts = [f"text number {n} of the batch" for n in range(200)]
+    lines = [line(f"c{n}", text) for n, text in enumerate(texts)]
+    lines[7] = line("c7", ["first", "second"], dimensions=5, prompt_name="query", encoding_format="float")
+    batch_id = bulk.create(lines, metadata={"job": "1"})
+    batch = bulk.ended(batch_id)
+    assert batch.status == "completed"
+    assert batch.request_counts is not None
+    assert batch.request_counts.model_dump() == {"total": 200, "completed": 200, "failed": 0}
+    assert (batch.error_file_id, batch.metadata, batch.errors) == (None, {"job": "1"}, None)
+    out = bulk.lines(batch.output_file_id)
+    assert [each["custom_id"] for each in out] == [f"c{n}" for n in range(200)]
+    http = bulk.api.client()
+    for n in (0, 7, 63, 64, 199):
+        again = http.post("/v1/embeddings", json=lines[n]["body"]).json()
+        assert out[n]["response"]["body"] == again
+    http.close()
+    assert batch.usage is not None
+    assert batch.usage.total_tokens == sum(each["response"]["body"]["usage"]["total_tokens"] for each in out)
+    made = bulk.client.files.retrieve(batch.output_file_id or "")
+    assert (made.purpose, made.filename) == ("batch_output", f"{batch_id}_output.jsonl")
+    assert [each.id for each in bulk.client.batches.list(limit=1)] == [batch_id]
+
+
+def test_some_lines_fail_as_the_synchronous_call_would(bulk: Bulk) -> None:
+    bad = line("long", "word " * 300, truncate=False)
+    batch = bulk.ended(bulk.create([line("a", "x"), bad, line("b", "y")]))
+    assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == ["a", "b"]
+    (failed,) = bulk.lines(batch.error_file_id)
+    with pytest.raises(openai.BadRequestError) as caught:
+        bulk.client.embeddings.create(
+            model=bad["body"]["model"], input=bad["body"]["input"], extra_body={"truncate": False}
+        )
+    assert (failed["response"]["status_code"], failed["error"]) == (400, None)
+    assert failed["response"]["body"]["error"]["code"] == caught.value.code
+
+
+def test_all_lines_fail(bulk: Bulk) -> None:
+    batch = bulk.ended(bulk.create([line(f"{n}", "word " * 300, truncate=False) for n in range(3)]))
+    assert (batch.status, batch.output_file_id) == ("completed", None)
+    assert len(bulk.lines(batch.error_file_id)) == 3
+
+
+def test_a_file_with_faults(bulk: Bulk) -> None:
+    batch = bulk.ended(bulk.create(b'{"custom_id": "a"}\n{\n'))
+    assert batch.status == "failed"
+    assert batch.errors is not None
+    found = [(each.code, each.line) for each in batch.errors.data or []]
+    assert found == [("missing_required_parameter", 1)] * 3 + [("invalid_json_line", 2)]
+
+
+def test_a_file_that_does_not_exist(bulk: Bulk) -> None:
+    batch = bulk.client.batches.create(input_file_id="file-none", endpoint="/v1/embeddings", completion_window="24h")
+    assert batch.status == "validating"
+    ended = bulk.ended(batch.id)
+    assert ended.errors is not None
+    assert [(each.code, each.param) for each in ended.errors.data or []] == [("invalid_request", "file_id")]
+
+
+def test_cancelling_a_running_batch(redis_url: str, tmp_path: Path) -> None:
+    with Roles(tmp_path, redis_url) as roles, Bulk(roles, **SLOW) as bulk:
+        batch_id = bulk.create([line(f"{n}", f"text {n} of some words") for n in range(400)])
+
+        def some() -> bool:
+            counts = bulk.client.batches.retrieve(batch_id).request_counts
+            return counts is not None and 0 < counts.completed < 400
+
+        wait_until(some, message="some lines done")
+        assert bulk.client.batches.cancel(batch_id).status == "cancelling"
+        batch = bulk.ended(batch_id)
+        assert batch.status == "cancelled"
+        done, left = bulk.lines(batch.output_file_id), bulk.lines(batch.error_file_id)
+        assert done
+        assert {each["error"]["code"] for each in left} == {"batch_cancelled"}
+        assert sorted(int(each["custom_id"]) for each in done + left) == list(range(400))
+        with pytest.raises(openai.NotFoundError):
+            bulk.client.batches.cancel("batch_none")
+
+
+def test_cancelling_a_completed_batch(bulk: Bulk) -> None:
+    batch_id = bulk.create([line("a", "x")])
+    bulk.ended(batch_id)
+    with pytest.raises(openai.ConflictError, match="Cannot cancel a batch with status 'completed'"):
+        bulk.client.batches.cancel(batch_id)

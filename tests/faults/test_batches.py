@@ -1,0 +1,97 @@
+"""A large batch while everything that works on it is killed, twice each: no line is missing, none is there twice."""
+
+import base64
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+
+from tests.bulk import Bulk, many
+from tests.faults.conftest import QUICK
+from tests.harness import RedisServer, Roles, wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+LINES = 20_000
+SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000, "unit_max_items": 64}
+
+
+class Watcher:
+    """What a client sees of a batch while its server comes and goes."""
+
+    def __init__(self, bulk: Bulk, batch_id: str) -> None:
+        self.bulk = bulk
+        self.batch_id = batch_id
+
+    def look(self) -> openai.types.Batch | None:
+        try:
+            return self.bulk.client.batches.retrieve(self.batch_id)
+        except openai.APIError:
+            return None
+
+    def reaches(self, status: str) -> None:
+        def check() -> bool:
+            batch = self.look()
+            assert batch is None or batch.status in {"validating", "in_progress", status}, batch
+            return batch is not None and batch.status == status
+
+        wait_until(check, timeout_s=90, message=status)
+
+    def moves(self, rows: int) -> None:
+        """Returns when so many more rows are done: the next fault falls into running work."""
+        start = self._done()
+        wait_until(lambda: self._done() >= start + rows, timeout_s=90, message=f"{rows} more rows after {start}")
+
+    def _done(self) -> int:
+        batch = wait_until(self.look, timeout_s=60, message="an answer")
+        assert batch.status == "in_progress", f"{batch.status}: the rest of the kills would hit nothing"
+        assert batch.request_counts is not None
+        return batch.request_counts.completed + batch.request_counts.failed
+
+
+def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_roles: Roles) -> None:
+    with Bulk(private_roles, **SETTINGS) as bulk:
+        lines = list(many(LINES))
+        watcher = Watcher(bulk, bulk.create(lines))
+        bulk.documents.kill()  # while it reads the file, or is about to
+        bulk.documents.start()
+        watcher.reaches("in_progress")
+        for again in (False, True):
+            watcher.moves(500)
+            bulk.model.kill() if again else bulk.model.kill_child()
+            watcher.moves(0)
+            bulk.api.kill()
+            bulk.api.start()
+            if again:
+                bulk.model.start()
+            watcher.moves(500)
+            private_redis.kill()
+            private_redis.start()
+        watcher.reaches("finalizing")
+        bulk.documents.kill()  # while it writes the files
+        bulk.documents.start()
+        batch = bulk.ended(watcher.batch_id, timeout_s=120)
+        assert_complete(bulk, batch, lines)
+        batches = private_roles.folder / "storage" / "batches"
+        wait_until(lambda: not list(batches.iterdir()), message="nothing but its files is left")
+
+
+def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str, Any]]) -> None:
+    should_fail = [each["custom_id"] for each in lines if each["body"].get("truncate") is False]
+    assert batch.status == "completed", batch
+    assert batch.request_counts is not None
+    assert (batch.request_counts.completed, batch.request_counts.failed) == (LINES - len(should_fail), len(should_fail))
+    done, failed = bulk.lines(batch.output_file_id), bulk.lines(batch.error_file_id)
+    assert [each["custom_id"] for each in failed] == should_fail
+    assert {each["response"]["body"]["error"]["code"] for each in failed} == {"input_too_long"}
+    expected = [each["custom_id"] for each in lines if each["custom_id"] not in set(should_fail)]
+    assert [each["custom_id"] for each in done] == expected, "each once, in order"
+    for n in (0, 63, 64, 10_000, LINES - len(should_fail) - 1):
+        (item,) = done[n]["response"]["body"]["data"]
+        number = done[n]["custom_id"].removeprefix("id-")
+        again: Any = bulk.client.embeddings.create(
+            model=batch.model or "", input=f"the text of line {number}", dimensions=8, encoding_format="base64"
+        )
+        found = np.frombuffer(base64.b64decode(item["embedding"]), "<f4")
+        np.testing.assert_array_equal(found, np.frombuffer(base64.b64decode(again.data[0].embedding), "<f4"))

@@ -1,0 +1,45 @@
+"""Files over HTTP, for tests: a served app with a storage of its own, an upload in one line, what is in the storage."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.integration.api.served import ServedApp
+
+LINES = b'{"custom_id": "1"}\n{"custom_id": "2"}\n'
+Upload = Callable[..., httpx.Response]
+
+
+def upload_with(client: httpx.Client) -> Upload:
+    """A function that uploads a file and returns the answer."""
+
+    def send(
+        content: bytes = LINES, filename: str = "a.jsonl", purpose: str = "batch", path: str = "/v1/files"
+    ) -> httpx.Response:
+        return client.post(path, data={"purpose": purpose}, files={"file": (filename, content)})
+
+    return send
+
+
+def stored(root: Path) -> list[str]:
+    """Every file in the storage, unfinished ones too."""
+    return sorted(name for _, _, names in os.walk(root) for name in names)
+
+
+def problem(answer: httpx.Response, status: int, code: str, param: str | None = None) -> None:
+    """Fails unless the answer is this error."""
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+    assert answer.json()["error"]["param"] == param
+
+
+def ids(answer: httpx.Response) -> list[str]:
+    """Of the files in a list."""
+    return [file["id"] for file in answer.json()["data"]]
+
+
+def served(serve: Callable[..., ServedApp], root: Path, **settings: Any) -> ServedApp:
+    """A served app whose storage is `root`."""
+    return serve(storage_url=str(root), **settings)

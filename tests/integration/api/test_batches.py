@@ -1,0 +1,231 @@
+"""The routes of batches: bodies, answers, pages, owners. What batches do is tested elsewhere."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import httpx
+import pytest
+
+from tasks.ledger import Ledger
+from tasks.ledger.batch_operations import faults_text, move_batch
+from tasks.ledger.batches import BatchFault, BatchStatus
+from tests.integration.api.served import ServedApp
+
+GOOD = {"input_file_id": "file-unknown", "endpoint": "/v1/embeddings", "completion_window": "24h"}
+OPEN = [status for status in BatchStatus if not status.terminal]
+
+
+@pytest.fixture
+def ledger(redis_url: str) -> Ledger:
+    return Ledger.connect(redis_url)
+
+
+def create(client: httpx.Client, **changed: Any) -> dict[str, Any]:
+    answer = client.post("/v1/batches", json=GOOD | changed)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_new_batch_has_every_field(client: httpx.Client) -> None:
+    batch = create(client, metadata={"job": "42"})
+    assert batch["id"].startswith("batch_")
+    assert batch["created_at"] + 24 * 3600 == batch["expires_at"]
+    assert {name: value for name, value in batch.items() if name not in {"id", "created_at", "expires_at"}} == {
+        "object": "batch",
+        "endpoint": "/v1/embeddings",
+        "model": None,
+        "errors": None,
+        "input_file_id": "file-unknown",
+        "completion_window": "24h",
+        "status": "validating",
+        "output_file_id": None,
+        "error_file_id": None,
+        "failed_at": None,
+        "in_progress_at": None,
+        "finalizing_at": None,
+        "completed_at": None,
+        "expired_at": None,
+        "cancelling_at": None,
+        "cancelled_at": None,
+        "request_counts": {"total": 0, "completed": 0, "failed": 0},
+        "usage": None,
+        "metadata": {"job": "42"},
+    }
+    assert client.get(f"/v1/batches/{batch['id']}").json() == batch
+
+
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("no file", {"input_file_id": None}, "missing_required_parameter", "input_file_id"),
+    ("no endpoint", {"endpoint": None}, "missing_required_parameter", "endpoint"),
+    ("no window", {"completion_window": None}, "missing_required_parameter", "completion_window"),
+    ("chat", {"endpoint": "/v1/chat/completions"}, "invalid_value", "endpoint"),
+    ("file a number", {"input_file_id": 5}, "invalid_type", "input_file_id"),
+    ("file too long", {"input_file_id": "f" * 600}, "invalid_value", "input_file_id"),
+    ("window in days", {"completion_window": "1d"}, "invalid_value", "completion_window"),
+    ("window of nothing", {"completion_window": "0h"}, "invalid_value", "completion_window"),
+    ("window of a year", {"completion_window": "8760h"}, "invalid_value", "completion_window"),
+    ("negative window", {"completion_window": "-24h"}, "invalid_value", "completion_window"),
+    ("metadata a list", {"metadata": []}, "invalid_type", "metadata"),
+    ("metadata of numbers", {"metadata": {"a": 1}}, "invalid_type", "metadata.a"),
+    ("much metadata", {"metadata": {str(n): "" for n in range(17)}}, "invalid_value", "metadata"),
+    ("long metadata key", {"metadata": {"k" * 65: ""}}, "invalid_value", "metadata." + "k" * 64),
+    ("long metadata value", {"metadata": {"k": "v" * 513}}, "invalid_value", "metadata.k"),
+    (
+        "short output life",
+        {"output_expires_after": {"anchor": "created_at", "seconds": 60}},
+        "invalid_value",
+        "output_expires_after.seconds",
+    ),
+    (
+        "output anchor",
+        {"output_expires_after": {"anchor": "now", "seconds": 3600}},
+        "invalid_value",
+        "output_expires_after.anchor",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changed", "code", "param"), [case[1:] for case in REFUSED], ids=[c[0] for c in REFUSED])
+def test_what_is_wrong_with_the_request_is_refused_at_once(
+    client: httpx.Client, changed: dict[str, Any], code: str, param: str
+) -> None:
+    answer = client.post("/v1/batches", json=GOOD | changed)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, code, param)
+    assert error["type"] == "invalid_request_error"
+
+
+def test_the_endpoint_error_names_what_is_supported(client: httpx.Client) -> None:
+    error = client.post("/v1/batches", json=GOOD | {"endpoint": "/v1/responses"}).json()["error"]
+    assert "Supported values: '/v1/embeddings'" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"completion_window": "1h"},
+        {"metadata": None},
+        {"unknown": 1},
+        {"output_expires_after": {"anchor": "created_at", "seconds": 3600}},
+    ],
+)
+def test_what_is_accepted(client: httpx.Client, changed: dict[str, Any]) -> None:
+    create(client, **changed)
+
+
+@pytest.mark.parametrize("prefix", ["/v1", ""])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_all_forms_of_the_paths(client: httpx.Client, prefix: str, slash: str) -> None:
+    base = f"{prefix}/batches"
+    batch_id = client.post(f"{base}{slash}", json=GOOD).json()["id"]
+    assert client.get(f"{base}/{batch_id}{slash}").json()["id"] == batch_id
+    assert [batch["id"] for batch in client.get(f"{base}{slash}").json()["data"]] == [batch_id]
+    cancelled = client.post(f"{base}/{batch_id}/cancel{slash}", headers={"content-type": "application/json"})
+    assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelling")
+
+
+def test_cancelling_twice_is_fine(client: httpx.Client) -> None:
+    batch_id = create(client)["id"]
+    first = client.post(f"/v1/batches/{batch_id}/cancel").json()
+    assert client.post(f"/v1/batches/{batch_id}/cancel").json() == first
+    assert first["cancelling_at"] is not None
+
+
+@pytest.mark.parametrize("status", [status for status in BatchStatus if status.terminal])
+def test_a_batch_that_has_ended_cannot_be_cancelled(client: httpx.Client, ledger: Ledger, status: BatchStatus) -> None:
+    batch_id = create(client)["id"]
+    ledger.run(move_batch(batch_id, status, only_from=OPEN))
+    answer = client.post(f"/v1/batches/{batch_id}/cancel")
+    if status is BatchStatus.CANCELLED:
+        assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
+        return
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (409, "batch_already_ended", "invalid_request_error")
+    assert error["message"] == f"Cannot cancel a batch with status '{status}'."
+    assert answer.headers["x-should-retry"] == "false"
+
+
+def test_errors_and_usage_of_an_ended_batch(client: httpx.Client, ledger: Ledger) -> None:
+    batch_id = create(client)["id"]
+    faults = faults_text([BatchFault("invalid_json_line", "Not JSON.", None, 2)])
+    fields: dict[str, str | int] = {"errors": faults, "tokens": 5, "completed": 1, "failed": 2, "total": 3}
+    ledger.run(move_batch(batch_id, BatchStatus.FAILED, only_from=OPEN, fields=fields))
+    batch = client.get(f"/v1/batches/{batch_id}").json()
+    wrong = {"code": "invalid_json_line", "message": "Not JSON.", "param": None, "line": 2}
+    assert batch["errors"] == {"object": "list", "data": [wrong]}
+    assert batch["request_counts"] == {"total": 3, "completed": 1, "failed": 2}
+    assert batch["usage"] == {
+        "input_tokens": 5,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 5,
+    }
+    assert batch["failed_at"] is not None
+
+
+@pytest.mark.parametrize("method", ["GET /v1/batches/{id}", "POST /v1/batches/{id}/cancel"])
+@pytest.mark.parametrize("batch_id", ["batch_1", "batch_" + "0" * 32, "x" * 3000, "batch_%2e%2e", "file-1"])
+def test_an_unknown_batch_is_not_found(client: httpx.Client, method: str, batch_id: str) -> None:
+    verb, _, path = method.partition(" ")
+    answer = client.request(verb, path.format(id=batch_id))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (404, "batch_not_found")
+    assert error["message"].startswith("No batch found")
+
+
+def test_pages(client: httpx.Client) -> None:
+    ids = [create(client)["id"] for _ in range(5)][::-1]
+    first = client.get("/v1/batches?limit=2").json()
+    assert ([b["id"] for b in first["data"]], first["has_more"]) == (ids[:2], True)
+    assert (first["first_id"], first["last_id"], first["object"]) == (ids[0], ids[1], "list")
+    rest = client.get("/v1/batches", params={"after": ids[1]}).json()
+    assert ([b["id"] for b in rest["data"]], rest["has_more"]) == (ids[2:], False)
+    empty = client.get("/v1/batches", params={"after": ids[-1]}).json()
+    assert empty == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "101", "x", "1.5", "9" * 5000, "\u0662"])
+def test_a_page_has_a_limit(client: httpx.Client, limit: str) -> None:
+    answer = client.get("/v1/batches", params={"limit": limit})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit")
+
+
+def test_an_unknown_cursor(client: httpx.Client) -> None:
+    answer = client.get("/v1/batches?after=nothing")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (404, "after")
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_an_idempotency_key_gets_the_same_batch(client: httpx.Client, header: bool) -> None:
+    def send(**changed: Any) -> httpx.Response:
+        key: dict[str, Any] = {} if header else {"idempotency_key": "k1"}
+        return client.post(
+            "/v1/batches", json=GOOD | key | changed, headers={"Idempotency-Key": "k1"} if header else {}
+        )
+
+    first = send().json()["id"]
+    assert send().json()["id"] == first
+    other = send(completion_window="1h")
+    assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
+
+
+def test_owners_do_not_see_each_other(serve: Callable[..., ServedApp]) -> None:
+    keys = ",".join(f"{name}:{sha256(name.encode()).hexdigest()}" for name in ("alice", "bob"))
+    client = serve(api_keys=keys).client
+    alice, bob = ({"Authorization": f"Bearer {name}"} for name in ("alice", "bob"))
+    batch_id = client.post("/v1/batches", json=GOOD, headers=alice).json()["id"]
+    assert client.get(f"/v1/batches/{batch_id}", headers=alice).status_code == 200
+    assert client.get(f"/v1/batches/{batch_id}", headers=bob).status_code == 404
+    assert client.post(f"/v1/batches/{batch_id}/cancel", headers=bob).status_code == 404
+    assert client.get("/v1/batches", headers=bob).json()["data"] == []
+    for method, path in (("POST", "/v1/batches"), ("GET", "/v1/batches"), ("GET", f"/v1/batches/{batch_id}")):
+        assert client.request(method, path, json=GOOD).status_code == 401
+
+
+def test_the_body_must_be_json(client: httpx.Client) -> None:
+    assert client.post("/v1/batches", content=b"{", headers={"content-type": "application/json"}).status_code == 400
+    assert client.post("/v1/batches", content=b"{}").status_code == 415
+    assert client.post("/v1/batches", json=[]).status_code == 400

@@ -1,0 +1,180 @@
+"""Files when the storage fails, callers hang up, uploads are slow, and processes die."""
+
+import resource
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tasks.ledger import Ledger
+from tasks.ledger.storage import Storage
+from tasks.ledger.sweep import sweep
+from tests.harness import RedisServer, Roles, wait_until
+from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
+from tests.integration.api.served import ServedApp
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
+
+
+@pytest.fixture
+def app(serve: Callable[..., ServedApp], root: Path) -> ServedApp:
+    return served(serve, root)
+
+
+@pytest.fixture
+def upload(client: httpx.Client) -> Upload:
+    return upload_with(client)
+
+
+def test_a_storage_that_cannot_be_opened(serve: Callable[..., ServedApp], tmp_path: Path) -> None:
+    (tmp_path / "taken").write_bytes(b"")
+    client = serve(storage_url=str(tmp_path / "taken" / "x")).client
+
+    answer = client.post("/v1/files", data={"purpose": "batch"}, files={"file": ("a.jsonl", LINES)})
+    problem(answer, 503, "storage_unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert str(tmp_path) not in answer.text
+    assert client.get("/v1/files").json()["data"] == []
+
+
+def test_a_storage_that_vanishes_and_comes_back(upload: Upload, client: httpx.Client, root: Path) -> None:
+    kept = upload().json()["id"]
+    away = root.rename(root.with_name("away"))
+
+    problem(upload(), 503, "storage_unavailable")
+    problem(client.get(f"/v1/files/{kept}/content"), 503, "storage_unavailable")
+    assert ids(client.get("/v1/files")) == [kept]
+    assert not root.exists()
+
+    away.rename(root)
+    assert client.get(f"/v1/files/{kept}/content").content == LINES
+    assert upload().status_code == 200
+
+
+def test_content_that_somebody_removed(upload: Upload, client: httpx.Client, root: Path) -> None:
+    file_id = upload().json()["id"]
+    (root / "files" / file_id).unlink()
+
+    problem(client.get(f"/v1/files/{file_id}/content"), 404, "file_not_found", "id")
+    assert client.delete(f"/v1/files/{file_id}").status_code == 200
+
+
+def test_a_storage_that_cannot_be_written(upload: Upload, client: httpx.Client, root: Path) -> None:
+    kept = upload().json()["id"]
+    for part in ("files", ".incoming"):  # something else has taken the folder's place; modes do not stop root
+        (root / part).rename(root / "aside")
+        (root / part).write_bytes(b"")
+        problem(upload(), 503, "storage_unavailable")
+        (root / part).unlink()
+        (root / "aside").rename(root / part)
+    assert ids(client.get("/v1/files")) == [kept]
+    assert stored(root) == [kept]
+    assert upload().status_code == 200
+
+
+def test_a_full_disk(roles: Roles) -> None:
+    api = roles.api(storage_url=roles.folder / "storage")
+    # The kernel refuses it to grow a file above this, as it does on a full disk.
+    resource.prlimit(api.pid, resource.RLIMIT_FSIZE, (300_000, 300_000))
+    with api.client() as client:
+
+        def send(size: int) -> httpx.Response:
+            return client.post("/v1/files", data={"purpose": "vision"}, files={"file": ("a", bytes(size))})
+
+        kept = send(200_000).json()["id"]
+        for _ in range(2):
+            answer = send(400_000)
+            problem(answer, 503, "disk_full")
+            assert int(answer.headers["retry-after"]) <= 120
+            assert stored(roles.folder / "storage") == [kept]
+        assert ids(client.get("/v1/files")) == [kept]
+        assert send(200_000).status_code == 200
+
+
+def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, root: Path) -> None:
+    with ServedApp(private_redis.url, storage_url=str(root)) as served_app:
+        upload = upload_with(served_app.client)
+        kept = upload().json()["id"]
+        private_redis.stop()
+        problem(upload(), 503, "redis_unavailable")
+        private_redis.start()
+        wait_until(lambda: served_app.client.get("/v1/files").status_code == 200, message="Redis is not seen again")
+        assert ids(served_app.client.get("/v1/files")) == [kept]
+    # The answer could have been lost after the record was made, so the object stays until a sweep knows better.
+    with private_redis.client() as client:
+        assert sweep(Storage.open(str(root)), Ledger(client), spare_s=-1) == 1
+    assert stored(root) == [kept]
+
+
+def test_a_caller_who_hangs_up_leaves_nothing(app: ServedApp, client: httpx.Client, root: Path) -> None:
+    head = (
+        b"POST /v1/files HTTP/1.1\r\nhost: x\r\n"
+        b"content-type: multipart/form-data; boundary=b\r\ncontent-length: 999999\r\n\r\n"
+    )
+    begun = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(100_000)
+    with socket.create_connection(("127.0.0.1", app.port)) as caller:
+        caller.sendall(head + begun)
+        wait_until(lambda: stored(root), message="the upload has not begun")
+    wait_until(lambda: not stored(root), message="the unfinished upload was not removed")
+    assert ids(client.get("/v1/files")) == []
+
+
+def test_bytes_are_on_their_way_to_the_disk_while_more_come(app: ServedApp, root: Path) -> None:
+    """A slow upload of 20 MB is never held in memory: what came is in the file, but for some buffers."""
+    piece, pieces = 1_000_000, 20
+    head = (
+        b"POST /v1/files HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+        b"content-type: multipart/form-data; boundary=b\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+
+    def chunk(data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data)
+
+    def unfinished_bytes() -> int:
+        return sum(path.stat().st_size for path in (root / ".incoming").glob("*"))
+
+    def wait_for(least: int) -> None:
+        wait_until(lambda: unfinished_bytes() >= least, message="bytes are held back")
+
+    with socket.create_connection(("127.0.0.1", app.port)) as caller:
+        caller.sendall(head + chunk(b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'))
+        for number in range(1, pieces + 1):
+            caller.sendall(chunk(bytes(piece)))
+            wait_for(number * piece - 200_000)
+        caller.sendall(chunk(b'\r\n--b\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nvision\r\n--b--\r\n'))
+        caller.sendall(b"0\r\n\r\n")
+        assert b"HTTP/1.1 200" in caller.recv(100)
+    (stored_file,) = (root / "files").iterdir()
+    assert stored_file.stat().st_size == piece * pieces
+
+
+def test_uploads_at_the_same_time(upload: Upload, client: httpx.Client) -> None:
+    contents = [bytes([number]) * 300_000 for number in range(8)]
+    answers: dict[int, str] = {}
+
+    def send(number: int) -> None:
+        answers[number] = upload(contents[number], purpose="vision").json()["id"]
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [client.get(f"/v1/files/{answers[number]}/content").content for number in range(8)] == contents
+
+
+def test_files_survive_the_web_tier(roles: Roles) -> None:
+    first = roles.api()
+    with first.client() as client:
+        file = client.post("/v1/files", data={"purpose": "batch"}, files={"file": ("a.jsonl", LINES)}).json()
+    first.kill()
+    second = roles.api()
+    with second.client() as client:
+        assert client.get(f"/v1/files/{file['id']}/content").content == LINES
+    assert [path.name for path in (roles.folder / ".embedq" / "storage" / "files").iterdir()] == [file["id"]]

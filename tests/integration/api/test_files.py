@@ -1,0 +1,260 @@
+"""Files over HTTP: what comes back, what is refused, and what is left when the storage fails."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
+from tests.integration.api.served import ServedApp
+from tests.integration.api.test_auth import ANN, BOB, KEYS
+
+BYTES = bytes(range(256)) * 8
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
+
+
+@pytest.fixture
+def app(serve: Callable[..., ServedApp], root: Path) -> ServedApp:
+    return served(serve, root)
+
+
+@pytest.fixture
+def upload(client: httpx.Client) -> Upload:
+    return upload_with(client)
+
+
+def test_an_uploaded_file(upload: Upload, client: httpx.Client, root: Path) -> None:
+    before = int(time.time())
+    answer = upload()
+
+    file = answer.json()
+    assert answer.status_code == 200
+    assert re.fullmatch(r"file-[0-9a-f]{32}", file["id"])
+    assert before <= file["created_at"] <= time.time()
+    assert file == {
+        "id": file["id"],
+        "object": "file",
+        "bytes": len(LINES),
+        "created_at": file["created_at"],
+        "expires_at": file["created_at"] + 30 * 86_400,
+        "filename": "a.jsonl",
+        "purpose": "batch",
+        "status": "processed",
+        "status_details": None,
+    }
+    assert stored(root) == [file["id"]]
+    assert client.get(f"/v1/files/{file['id']}").json() == file
+    assert client.get(f"/v1/files/{file['id']}/content").content == LINES
+
+
+def test_an_expiry_that_was_asked_for(client: httpx.Client, redis_client: redis.Redis) -> None:
+    form = {"purpose": "user_data", "expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"}
+    file = client.post("/v1/files", data=form, files={"file": ("a", b"x")}).json()
+
+    assert file["expires_at"] == file["created_at"] + 3600
+    assert 3500 < redis_client.ttl(f"eq:file:{file['id']}") <= 3600
+
+
+def test_a_deleted_file_is_gone(upload: Upload, client: httpx.Client, root: Path) -> None:
+    file_id = upload().json()["id"]
+
+    assert client.delete(f"/v1/files/{file_id}").json() == {"id": file_id, "object": "file", "deleted": True}
+    assert stored(root) == []
+    for method, path in (("GET", ""), ("GET", "/content"), ("DELETE", "")):
+        problem(client.request(method, f"/v1/files/{file_id}{path}"), 404, "file_not_found", "id")
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_aliases(upload: Upload, client: httpx.Client, prefix: str, slash: str) -> None:
+    file = upload(path=f"{prefix}/files{slash}").json()
+
+    assert client.get(f"{prefix}/files{slash}").json()["data"] == [file]
+    assert client.get(f"{prefix}/files/{file['id']}{slash}").json() == file
+    assert client.get(f"{prefix}/files/{file['id']}/content{slash}").content == LINES
+    assert client.delete(f"{prefix}/files/{file['id']}{slash}").json()["deleted"] is True
+
+
+# ---- content ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def content(upload: Upload) -> str:
+    """The path of a file's content."""
+    return f"/v1/files/{upload(BYTES, '../../ü b', 'user_data').json()['id']}/content"
+
+
+def test_the_headers_of_content(client: httpx.Client, content: str) -> None:
+    answer = client.get(content, headers={"accept": "application/binary"})
+
+    assert (answer.status_code, answer.content) == (200, BYTES)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-length"] == str(len(BYTES))
+    assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''..%2F..%2F%C3%BC%20b"
+    assert answer.headers["accept-ranges"] == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("header", "first", "last"), [("bytes=0-0", 0, 0), ("bytes=10-19", 10, 19), ("bytes=-5", 2043, 2047)]
+)
+def test_a_range_of_content(client: httpx.Client, content: str, header: str, first: int, last: int) -> None:
+    answer = client.get(content, headers={"range": header})
+
+    assert (answer.status_code, answer.content) == (206, BYTES[first : last + 1])
+    assert answer.headers["content-range"] == f"bytes {first}-{last}/2048"
+
+
+def test_a_range_of_another_version_is_the_whole(client: httpx.Client, content: str) -> None:
+    tag = client.get(content).headers["etag"]
+
+    assert client.get(content, headers={"range": "bytes=0-0", "if-range": tag}).status_code == 206
+    assert client.get(content, headers={"range": "bytes=0-0", "if-range": '"other"'}).content == BYTES
+
+
+def test_a_range_behind_the_end(client: httpx.Client, content: str) -> None:
+    answer = client.get(content, headers={"range": "bytes=2048-"})
+
+    problem(answer, 416, "range_not_satisfiable")
+    assert answer.headers["content-range"] == "bytes */2048"
+
+
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+
+def test_pages(upload: Upload, client: httpx.Client) -> None:
+    made = [upload(b"x", purpose=purpose).json()["id"] for purpose in ("vision", "user_data", "vision", "vision")]
+
+    assert client.get("/v1/files").json() | {"data": None} == {
+        "object": "list",
+        "data": None,
+        "first_id": made[3],
+        "last_id": made[0],
+        "has_more": False,
+    }
+    page = client.get("/v1/files", params={"limit": 2})
+    assert (ids(page), page.json()["has_more"]) == ([made[3], made[2]], True)
+    page = client.get("/v1/files", params={"limit": 2, "after": made[2]})
+    assert (ids(page), page.json()["has_more"]) == ([made[1], made[0]], False)
+    page = client.get("/v1/files", params={"limit": 2, "order": "asc", "purpose": "vision"})
+    assert (ids(page), page.json()["has_more"]) == ([made[0], made[2]], True)
+    assert ids(client.get("/v1/files", params={"purpose": "assistants_output"})) == []
+
+
+def test_no_files(client: httpx.Client) -> None:
+    assert client.get("/v1/files").json() == {
+        "object": "list",
+        "data": [],
+        "first_id": None,
+        "last_id": None,
+        "has_more": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("limit", "0"),
+        ("limit", "-1"),
+        ("limit", "10001"),
+        ("limit", "x"),
+        ("limit", "9" * 30),
+        ("order", "up"),
+        ("after", "file-x"),
+        ("after", "../x"),
+    ],
+)
+def test_a_list_that_is_refused(client: httpx.Client, name: str, value: str) -> None:
+    problem(client.get("/v1/files", params={name: value}), 400, "invalid_value", name)
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "param"),
+    [
+        ({"purpose": "nonsense"}, "invalid_value", "purpose"),
+        ({"content": b""}, "invalid_file_format", "file"),
+        ({"content": b"no json\n"}, "invalid_file_format", "file"),
+        ({"filename": "a.txt"}, "invalid_file_format", "file"),
+        ({"filename": "a" * 300 + ".jsonl"}, "invalid_value", "file"),
+    ],
+)
+def test_an_upload_that_is_refused_leaves_nothing(
+    upload: Upload, root: Path, change: dict[str, Any], code: str, param: str
+) -> None:
+    problem(upload(**change), 400, code, param)
+    assert stored(root) == []
+    assert upload().status_code == 200
+
+
+def test_json_is_not_a_form(client: httpx.Client) -> None:
+    problem(client.post("/v1/files", json={"purpose": "batch"}), 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../etc/passwd.jsonl", "/etc/passwd.jsonl", "..\\..\\x.jsonl", "%2e%2e%2fx.jsonl"]
+)
+def test_a_file_name_is_never_a_path(upload: Upload, root: Path, tmp_path: Path, name: str) -> None:
+    file = upload(filename=name).json()
+
+    assert file["filename"] == name
+    assert stored(root) == [file["id"]]
+    assert [path.name for path in tmp_path.iterdir() if "passwd" in path.name] == []
+
+
+@pytest.mark.parametrize(
+    "file_id", ["file-x", "..%2f..%2fetc", f"file-{'0' * 32}", "file-019aa8f63c5b7d1e9f002b7c4d5e6f70"]
+)
+def test_an_unknown_id(client: httpx.Client, file_id: str) -> None:
+    answer = client.get(f"/v1/files/{file_id}")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_limits_of_size(serve: Callable[..., ServedApp], root: Path) -> None:
+    client = serve(storage_url=str(root), max_file_bytes=3_000_000, max_batch_file_bytes=1000).client
+
+    for purpose, size in (("batch", 1001), ("vision", 3_000_001), ("vision", 5_000_000)):
+        files = {"file": ("a.jsonl", b"{}\n" + bytes(size - 3))}
+        problem(client.post("/v1/files", data={"purpose": purpose}, files=files), 413, "file_too_large", "file")
+    assert stored(root) == []
+
+
+def test_the_quota_of_an_owner(serve: Callable[..., ServedApp], root: Path) -> None:
+    client = serve(storage_url=str(root), api_keys=KEYS, file_quota_bytes=1000).client
+
+    def send(size: int, owner: dict[str, str]) -> httpx.Response:
+        files = {"file": ("a", bytes(size))}
+        return client.post("/v1/files", data={"purpose": "vision"}, files=files, headers=owner)
+
+    first = send(900, ANN).json()["id"]
+    refused = send(101, ANN)
+    problem(refused, 403, "quota_exceeded")
+    assert refused.headers["x-should-retry"] == "false"
+    assert stored(root) == [first]
+    assert send(101, BOB).status_code == 200
+    client.delete(f"/v1/files/{first}", headers=ANN)
+    assert send(101, ANN).status_code == 200
+
+
+def test_a_file_of_somebody_else_does_not_exist(serve: Callable[..., ServedApp], root: Path) -> None:
+    client = serve(storage_url=str(root), api_keys=KEYS).client
+    form: dict[str, Any] = {"data": {"purpose": "batch"}, "files": {"file": ("a.jsonl", LINES)}}
+    assert client.post("/v1/files", **form).status_code == 401
+    file_id = client.post("/v1/files", headers=ANN, **form).json()["id"]
+
+    for method, path in (("GET", ""), ("GET", "/content"), ("DELETE", "")):
+        problem(client.request(method, f"/v1/files/{file_id}{path}", headers=BOB), 404, "file_not_found", "id")
+        assert client.request(method, f"/v1/files/{file_id}{path}").status_code == 401
+    assert ids(client.get("/v1/files", headers=BOB)) == []
+    assert ids(client.get("/v1/files", headers=ANN)) == [file_id]

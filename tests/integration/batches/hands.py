@@ -1,0 +1,166 @@
+"""Both workers of a batch by hand, in the test's process: real ledger, real storage, real jobs, predictable vectors."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from tasks.documents.batches.steps import step_batches
+from tasks.documents.context import JobContext, StepContext
+from tasks.documents.jobs import JOBS, JobCall
+from tasks.errors import EmbedqError
+from tasks.ledger import DOCUMENTS, Claim, Finished, ItemError, Ledger, operations
+from tasks.ledger.batch_operations import create_batch, read_batch
+from tasks.ledger.batches import Batch, NewBatch, new_batch_id
+from tasks.ledger.file_operations import put_file, read_file
+from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
+from tasks.ledger.parts import PartWriter, RowError, RowOutcome, part_name
+from tasks.ledger.rows import UnitReference, read_rows
+from tasks.ledger.storage import Storage
+from tests.integration.api.ledger_worker import DIMENSION, entry, vector
+from worker_config.settings import load_settings
+
+MODEL = "test/model"
+HOUR_MS = 3_600_000
+
+
+def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, Any]:
+    """One line of a batch."""
+    fields = {"model": MODEL, "input": texts} | body
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": fields}
+
+
+class Hands:
+    """One Redis, one storage. `bad` maps texts to errors; rows with them fail. Those with `deadly` ones kill."""
+
+    def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
+        self.ledger = ledger
+        self.storage = Storage.open(str(folder))
+        self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
+        self.bad: dict[str, RowError] = {}
+        self.deadly: set[str] = set()
+        self.claims = 0
+        ledger.run(operations.register(MODEL, entry(MODEL)))
+
+    # ---- callers
+
+    def upload(self, data: bytes, *, owner: str = "anonymous", purpose: Purpose = Purpose.BATCH) -> str:
+        """A stored file's id."""
+        file_id = new_file_id()
+        self.storage.write(stored_name(file_id), data)
+        now_ms = int(time.time() * 1000)
+        record = FileRecord(
+            file_id, owner, "in.jsonl", purpose, len(data), now_ms, now_ms + HOUR_MS, stored_name(file_id)
+        )
+        self.ledger.run(put_file(record))
+        return file_id
+
+    def create(self, requests: Sequence[dict[str, Any]] | bytes, **changed: Any) -> str:
+        """A batch over a new file; its id."""
+        data = requests if isinstance(requests, bytes) else b"\n".join(orjson.dumps(line) for line in requests)
+        return self.create_over(self.upload(data, owner=changed.get("owner", "anonymous")), **changed)
+
+    def create_over(self, file_id: str, *, owner: str = "anonymous", window_ms: int = 24 * HOUR_MS) -> str:
+        """A batch over a file; its id."""
+        batch = NewBatch(new_batch_id(), owner, file_id, "24h", window_ms, HOUR_MS)
+        return self.ledger.run(create_batch(batch))
+
+    def batch(self, batch_id: str) -> Batch:
+        """It as it is now."""
+        batch = self.ledger.run(read_batch(batch_id))
+        assert batch is not None
+        return batch
+
+    def lines(self, file_id: str | None) -> list[dict[str, Any]]:
+        """What a file holds; nothing for none."""
+        if file_id is None:
+            return []
+        record = self.ledger.run(read_file(file_id))
+        assert record is not None
+        assert (record.purpose, record.filename[-6:]) == (Purpose.BATCH_OUTPUT, ".jsonl")
+        data = self.storage.read(record.stored)
+        assert len(data) == record.size_bytes
+        return [orjson.loads(line) for line in data.splitlines()]
+
+    # ---- workers
+
+    @property
+    def step_context(self) -> StepContext:
+        """What steps get."""
+        return StepContext(self.ledger, self.storage, self.settings, lambda _: True, lambda: False)
+
+    def step(self) -> None:
+        """One step of the documents worker."""
+        step_batches(self.step_context)
+
+    def work_documents(self, limit: int = 100) -> int:
+        """Runs what jobs are ready; their number."""
+        claim = self.claim(DOCUMENTS, limit)
+        for unit in claim.units:
+            call = JobCall.of_payload(unit.payload)
+            context = JobContext(self.ledger, self.storage, self.settings, claim.token, lambda: None, lambda: False)
+            try:
+                finished = Finished(unit=unit, vectors=JOBS[call.kind](context, call.id), tokens=0)
+            except EmbedqError as error:
+                failure = {unit.first: ItemError(error.code, error.detail)}
+                finished = Finished(unit=unit, vectors=b"", tokens=0, errors=failure)
+            self.ledger.run(operations.commit(DOCUMENTS, claim.token, [finished]))
+        return len(claim.units)
+
+    def work_model(self, limit: int = 1000) -> int:
+        """Encodes what units are ready; their number."""
+        claim = self.claim(MODEL, limit)
+        for unit in claim.units:
+            reference = UnitReference.of_payload(unit.payload)
+            assert reference is not None
+            rows = read_rows(self.storage, reference, reference.first + unit.offset, unit.items)
+            bodies = [orjson.loads(row)["body"] for row in rows]
+            if any(body["input"] in self.deadly for body in bodies if isinstance(body["input"], str)):
+                self.ledger.run(operations.lose(MODEL, claim.token))
+                break
+            outcomes = [self._encode(body) for body in bodies]
+            name = f"{part_name(reference, claim.token)}{unit.first}"
+            with self.storage.writing(name) as file:
+                part = PartWriter(name, file.write).add(outcomes)
+            failed = sum(outcome.error is not None for outcome in outcomes)
+            tokens = sum(outcome.tokens for outcome in outcomes)
+            done = Finished(unit=unit, vectors=part.to_json(), tokens=tokens, failed_in_part=failed)
+            self.ledger.run(operations.commit(MODEL, claim.token, [done]))
+        return len(claim.units)
+
+    def work(self) -> None:
+        """Steps and works until nothing moves any more."""
+        idle = 0
+        while idle < 3:
+            self.step()
+            idle = 0 if self.work_documents() + self.work_model() else idle + 1
+
+    def until(self, condition: Callable[[], object], *, model: bool = True) -> None:
+        """Steps and works until something is so."""
+        for _ in range(50):
+            if condition():
+                return
+            self.step()
+            self.work_documents()
+            if model:
+                self.work_model()
+        raise AssertionError("it never came to this")
+
+    def claim(self, queue: str, limit: int) -> Claim:
+        """Takes units of a queue."""
+        self.claims += 1
+        asked = operations.ClaimRequest(
+            worker="hand", token=f"hand/{self.claims}", budget=10**9, max_units=limit, lease_ms=15_000
+        )
+        return self.ledger.run(operations.claim(queue, asked))
+
+    def _encode(self, body: dict[str, Any]) -> RowOutcome:
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        error = next((self.bad[text] for text in texts if text in self.bad), None)
+        if error is not None:
+            return RowOutcome.failed(error)
+        vectors = np.stack([vector(text)[: body.get("dimensions") or DIMENSION] for text in texts])
+        return RowOutcome(vectors, tokens=len(texts), truncated=(0,) if texts[0].startswith("long") else ())

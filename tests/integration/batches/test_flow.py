@@ -1,0 +1,258 @@
+"""A batch from its file to its files, through every state, with workers by hand."""
+
+import base64
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from tasks.documents.batches.leftovers import sweep_batches
+from tasks.documents.batches.steps import step
+from tasks.ledger import DOCUMENTS, Ledger, operations
+from tasks.ledger.batch_operations import move_batch, open_batches
+from tasks.ledger.batches import Batch, BatchStatus, Stage
+from tasks.ledger.embedding_list import embedding_list, items
+from tasks.ledger.files import Purpose
+from tasks.ledger.parts import RowError
+from tests.integration.api.ledger_worker import vector
+from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, request
+
+TOO_LONG = RowError("input_too_long", "This text has 9 tokens; the model takes at most 8.", 400, "input")
+
+
+@pytest.fixture
+def hands(redis_url: str, tmp_path: Path) -> Iterator[Hands]:
+    ledger = Ledger.connect(redis_url)
+    yield Hands(ledger, tmp_path / "storage")
+    ledger.close()
+
+
+def nothing_is_left(hands: Hands, batch: Batch) -> None:
+    assert batch.stages == {}
+    assert list(hands.storage.stored(f"batches/{batch.id}")) == []
+    assert hands.ledger.run(open_batches(10)) == []
+
+
+def test_every_line_is_answered_in_order(hands: Hands) -> None:
+    lines = [request(f"id {n}", f"text number {n}") for n in range(11)]
+    lines[3] = request("id 3", ["a", "long b"], encoding_format="base64", dimensions=2)
+    batch_id = hands.create(b"\xef\xbb\xbf" + b"\r\n\r\n".join(orjson.dumps(line) for line in lines) + b"\r\n")
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.model, batch.errors) == (BatchStatus.COMPLETED, MODEL, [])
+    assert (batch.total, batch.completed, batch.failed, batch.tokens) == (11, 11, 0, 12)
+    assert batch.error_file_id is None
+    assert list(batch.times) == [BatchStatus.IN_PROGRESS, BatchStatus.FINALIZING, BatchStatus.COMPLETED]
+    out = hands.lines(batch.output_file_id)
+    assert [line["custom_id"] for line in out] == [f"id {n}" for n in range(11)]
+    assert len({line["id"] for line in out}) == 11
+    for n, line in enumerate(out):
+        assert (set(line), line["error"], line["response"]["status_code"]) == (
+            {"id", "custom_id", "response", "error"},
+            None,
+            200,
+        )
+        if n != 3:
+            expected = embedding_list(items(vector(f"text number {n}")[None], base64=False), model=MODEL, tokens=1)
+            assert line["response"]["body"] == orjson.loads(expected)
+    first, second = out[3]["response"]["body"]["data"]
+    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(first["embedding"]), "<f4"), vector("a")[:2])
+    assert (first.get("truncated"), second["index"]) == (None, 1)
+    nothing_is_left(hands, batch)
+
+
+def test_rows_that_fail_go_into_the_error_file(hands: Hands) -> None:
+    hands.bad["bad"] = TOO_LONG
+    batch_id = hands.create([request(f"{n}", "bad" if n % 3 == 1 else "good") for n in range(10)])
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.FINALIZING)
+    assert (hands.batch(batch_id).completed, hands.batch(batch_id).failed) == (7, 3)
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.completed, batch.failed) == (BatchStatus.COMPLETED, 7, 3)
+    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "2", "3", "5", "6", "8", "9"]
+    bad = hands.lines(batch.error_file_id)
+    assert [line["custom_id"] for line in bad] == ["1", "4", "7"]
+    error = {"message": TOO_LONG.message, "type": "invalid_request_error", "param": "input", "code": "input_too_long"}
+    assert [(line["response"]["status_code"], line["response"]["body"], line["error"]) for line in bad] == [
+        (400, {"error": error}, None)
+    ] * 3
+
+
+def test_a_batch_without_any_success_is_completed_and_has_no_output(hands: Hands) -> None:
+    hands.bad["bad"] = TOO_LONG
+    batch_id = hands.create([request(f"{n}", "bad") for n in range(9)])
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.completed, batch.failed) == (BatchStatus.COMPLETED, 0, 9)
+    assert batch.output_file_id is None
+    assert len(hands.lines(batch.error_file_id)) == 9
+    assert len(list(hands.storage.stored("files"))) == 2, "the input and the errors"
+
+
+def test_a_bad_file_fails_with_all_its_faults(hands: Hands) -> None:
+    good = orjson.dumps(request("a", "x"))
+    batch_id = hands.create(b"\n".join([b"{", good, b"[]", b"", good]))
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert batch.status is BatchStatus.FAILED
+    assert [(fault.code, fault.line) for fault in batch.errors] == [
+        ("invalid_json_line", 1),
+        ("invalid_request", 3),
+        ("duplicate_custom_id", 5),
+    ]
+    assert (batch.output_file_id, batch.error_file_id) == (None, None)
+    nothing_is_left(hands, batch)
+
+
+@pytest.mark.parametrize("case", ["unknown", "foreign", "purpose"])
+def test_an_input_file_that_cannot_be_used(hands: Hands, case: str) -> None:
+    files: dict[str, Callable[[], str]] = {
+        "unknown": lambda: "file-nobody-knows",
+        "foreign": lambda: hands.upload(b"x", owner="somebody"),
+        "purpose": lambda: hands.upload(b"x", purpose=Purpose.USER_DATA),
+    }
+    batch_id = hands.create_over(files[case]())
+    hands.work()
+    batch = hands.batch(batch_id)
+    code = "invalid_file_purpose" if case == "purpose" else "invalid_request"
+    assert batch.status is BatchStatus.FAILED
+    assert [(fault.code, fault.param, fault.line) for fault in batch.errors] == [(code, "file_id", None)]
+    nothing_is_left(hands, batch)
+
+
+def half_way(hands: Hands, **changed: Any) -> str:
+    """A batch of 10 rows of which the first unit, 4 rows, is done."""
+    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(10)], **changed)
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
+    assert hands.work_model(limit=1) == 1
+    return batch_id
+
+
+def test_cancelling_in_the_middle_keeps_what_was_done(hands: Hands) -> None:
+    batch_id = half_way(hands)
+    hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.IN_PROGRESS]))
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.CANCELLED, model=False)
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.total, batch.completed, batch.failed) == (10, 4, 6)
+    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "1", "2", "3"]
+    left = hands.lines(batch.error_file_id)
+    assert [line["custom_id"] for line in left] == ["4", "5", "6", "7", "8", "9"]
+    assert {(line["response"], line["error"]["code"]) for line in left} == {(None, "batch_cancelled")}
+    assert hands.work_model() == 0
+    nothing_is_left(hands, batch)
+
+
+@pytest.mark.parametrize("when", ["at once", "validated"])
+def test_cancelling_before_anything_was_begun(hands: Hands, when: str) -> None:
+    batch_id = hands.create([request("a", "x")])
+    if when == "validated":
+        hands.step()
+        hands.work_documents()
+    hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.VALIDATING]))
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.output_file_id, batch.error_file_id) == (BatchStatus.CANCELLED, None, None)
+    nothing_is_left(hands, batch)
+
+
+def test_cancelling_between_two_thoughts_of_a_step(hands: Hands) -> None:
+    # The embed task is submitted by a worker that has not heard of the cancellation yet.
+    batch_id = hands.create([request("a", "x")])
+    hands.step()
+    hands.work_documents()
+    submitted = hands.batch(batch_id)
+    hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.VALIDATING]))
+    hands.work()
+    assert hands.batch(batch_id).status is BatchStatus.CANCELLED
+    step(hands.step_context, submitted)
+    assert hands.batch(batch_id).stages == {}, "nobody else would end it"
+
+
+def test_the_window_ends_in_the_middle(hands: Hands) -> None:
+    batch_id = half_way(hands)
+    hands.ledger.clock_offset_ms = 24 * HOUR_MS
+    hands.ledger.run(operations.watch(MODEL))
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.EXPIRED)
+    batch = hands.batch(batch_id)
+    assert (batch.total, batch.completed, batch.failed) == (10, 4, 6)
+    left = hands.lines(batch.error_file_id)
+    message = "This request could not be executed before the completion window expired."
+    assert [line["error"] for line in left] == [{"code": "batch_expired", "message": message}] * 6
+    hands.step()
+    nothing_is_left(hands, hands.batch(batch_id))
+
+
+def test_the_window_ends_before_the_file_was_read(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.ledger.clock_offset_ms = 24 * HOUR_MS
+    hands.work()
+    assert hands.batch(batch_id).status is BatchStatus.EXPIRED
+
+
+def test_rows_that_kill_their_worker_fail_alone(hands: Hands) -> None:
+    hands.deadly.add("text 1")
+    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(3)])
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.completed, batch.failed) == (BatchStatus.COMPLETED, 2, 1)
+    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "2"]
+    (lost,) = hands.lines(batch.error_file_id)
+    answer = lost["response"]
+    assert (lost["custom_id"], answer["status_code"], answer["body"]["error"]["code"]) == ("1", 422, "worker_lost")
+
+
+def test_an_input_file_deleted_on_the_way_fails_the_batch(hands: Hands) -> None:
+    batch_id = half_way(hands)
+    for found in list(hands.storage.stored("files")):
+        hands.storage.delete(found.name)
+    hands.ledger.run(operations.cancel(MODEL, f"{batch_id}-embed"))
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, [fault.code for fault in batch.errors]) == (BatchStatus.FAILED, ["not_stored"])
+    assert list(hands.storage.stored("files")) == [], "nothing half-visible"
+    nothing_is_left(hands, batch)
+
+
+def test_a_full_queue_makes_a_batch_wait(hands: Hands) -> None:
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
+    first = half_way(hands)
+    second = hands.create([request("a", "x")])
+    hands.until(lambda: Stage.VALIDATE in hands.batch(second).stages, model=False)
+    for _ in range(3):
+        hands.step()
+        hands.work_documents()
+    assert hands.batch(second).status is BatchStatus.VALIDATING
+    hands.work()
+    assert {hands.batch(batch_id).status for batch_id in (first, second)} == {BatchStatus.COMPLETED}
+
+
+def test_every_step_may_be_taken_twice(hands: Hands) -> None:
+    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(9)])
+    seen: list[Batch] = []
+    for _ in range(12):
+        seen.append(hands.batch(batch_id))
+        for old in seen:  # every state that any worker may still believe in
+            step(hands.step_context, old)
+        hands.work_documents()
+        hands.work_model(limit=1)
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.completed) == (BatchStatus.COMPLETED, 9)
+    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == [f"{n}" for n in range(9)]
+    hands.work()
+    assert (hands.work_documents(), hands.work_model()) == (0, 0)
+    assert hands.ledger.run(operations.overview(DOCUMENTS))[DOCUMENTS].leases == 0
+
+
+def test_what_comes_after_the_end_is_swept_away(hands: Hands) -> None:
+    running, ended = half_way(hands), hands.create_over("file-none")
+    hands.until(lambda: hands.batch(ended).status is BatchStatus.FAILED, model=False)
+    hands.step()
+    for batch_id in (ended, "batch_forgotten"):
+        hands.storage.write(f"batches/{batch_id}/parts/late", b"x")
+    assert sweep_batches(hands.storage, hands.ledger) == 0, "too young"
+    assert sweep_batches(hands.storage, hands.ledger, spare_s=-1) == 2
+    assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {running}

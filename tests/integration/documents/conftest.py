@@ -1,0 +1,66 @@
+"""The documents queue and the storage beside the worker under test."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+import redis
+
+from tasks.documents.jobs import JobCall
+from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, Options, Submission, operations
+from tasks.ledger.committed import Committed, read_committed
+from tasks.ledger.ids import new_task_id
+from tasks.ledger.storage import Storage
+from tests.ledger_client import LedgerClient
+
+TRIAL = "tests.integration.documents.trial"
+
+
+class DocumentsClient(LedgerClient):
+    """One caller on the documents queue."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger, DOCUMENTS)
+
+    def submit_job(self, kind: str, job_id: str) -> str:
+        """Stores a task of one job; its id."""
+        submission = Submission(
+            task_id=new_task_id(),
+            model=DOCUMENTS,
+            lane=Lane.BULK,
+            owner="anonymous",
+            units=[JobCall(kind, job_id).to_unit()],
+            options=Options(),
+            ttl_ms=600_000,
+            admission=Admission(max_backlog_s=1e6),
+        )
+        return self.ledger.run(operations.submit(submission)).task_id
+
+    def committed(self, task_id: str) -> Committed:
+        """What the job left in the ledger."""
+        found = self.ledger.run(read_committed(task_id))
+        assert found is not None
+        return found
+
+    def answer(self, task_id: str) -> dict[str, object]:
+        """What the job returned, once it has."""
+        self.ended(task_id)
+        (unit,) = self.committed(task_id).units
+        answer: dict[str, object] = orjson.loads(unit.data)
+        return answer
+
+
+@pytest.fixture
+def documents(redis_client: "redis.Redis") -> DocumentsClient:
+    return DocumentsClient(Ledger(redis_client))
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    """The one that roles started in the same folder use by default."""
+    return Storage.open(str(tmp_path / ".embedq" / "storage"))
+
+
+def runs(storage: Storage, job_id: str) -> int:
+    """How often a job has been started."""
+    return len(list(storage.stored(f"runs/{job_id}")))

@@ -1,0 +1,31 @@
+"""The stepper of a real documents worker outlives whatever its steps raise."""
+
+from tasks.ledger import Ledger
+from tasks.ledger.storage import NotStored, Storage
+from tests.harness import RedisServer, Roles, wait_until
+from tests.integration.documents.conftest import TRIAL, DocumentsClient
+
+
+def _taken(storage: Storage) -> int:
+    try:
+        return int(storage.read("steps"))
+    except NotStored:
+        return 0
+
+
+def test_steps_go_on_beside_one_that_fails_and_after_an_outage(
+    private_redis: RedisServer, private_roles: Roles, storage: Storage
+) -> None:
+    worker = private_roles.documents(module=TRIAL)
+    wait_until(lambda: _taken(storage) >= 2, message="the steps")
+    private_redis.kill()
+    wait_until(lambda: "step count: " in worker.log(), message="a step that misses Redis")
+    child = worker.child_pid
+    private_redis.start()
+    before = _taken(storage)
+    wait_until(lambda: _taken(storage) > before, message="a step after the outage")
+    with private_redis.client() as connection:
+        documents = DocumentsClient(Ledger(connection))
+        assert documents.answer(documents.submit_job("echo", "job"))["id"] == "job"
+    assert worker.child_pid == child
+    assert worker.log().count("step fail: ZeroDivisionError") == 1

@@ -1,0 +1,73 @@
+"""A documents worker with jobs and steps for trials: `python -m tests.integration.documents.trial`.
+
+Each job appends a line to the stored object `journal`'s folder by its own fence, so that a test sees every run.
+"""
+
+import sys
+import time
+
+import orjson
+
+from tasks import documents_worker
+from tasks.documents.context import JobContext, StepContext
+from tasks.documents.jobs import JOBS
+from tasks.documents.steps import STEPS
+from tasks.errors import InvalidFile, StorageUnavailable
+
+
+def echo(context: JobContext, job_id: str) -> bytes:
+    """Says under which fence it ran."""
+    return orjson.dumps({"id": job_id, "fence": context.fence})
+
+
+def slow(context: JobContext, job_id: str) -> bytes:
+    """Leaves a mark, then moves until the object `go/{id}` is there."""
+    context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
+    while not _there(context, f"go/{job_id}"):
+        context.progress()
+        time.sleep(0.01)
+    return orjson.dumps({"fence": context.fence})
+
+
+def refused(_: JobContext, __: str) -> bytes:
+    """Fails as foreseen."""
+    raise InvalidFile("This file is no good.")
+
+
+def broken(context: JobContext, job_id: str) -> bytes:
+    """Fails as nobody foresaw."""
+    context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
+    raise ZeroDivisionError(job_id)
+
+
+def away(context: JobContext, job_id: str) -> bytes:
+    """Finds the storage away until the object `go/{id}` is there."""
+    context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
+    if not _there(context, f"go/{job_id}"):
+        raise StorageUnavailable("The storage is away.")
+    return b"{}"
+
+
+def count(context: StepContext) -> None:
+    """Writes how often the steps were taken, and asks Redis something."""
+    count.taken += 1  # type: ignore[attr-defined]
+    context.ledger.client.ping()
+    context.storage.write("steps", str(count.taken).encode())  # type: ignore[attr-defined]
+
+
+def fail(_: StepContext) -> None:
+    """A step that always fails."""
+    raise ZeroDivisionError
+
+
+count.taken = 0  # type: ignore[attr-defined]
+
+
+def _there(context: JobContext, name: str) -> bool:
+    return any(found.name == name for found in context.storage.stored("go"))
+
+
+if __name__ == "__main__":
+    JOBS.update(echo=echo, slow=slow, refused=refused, broken=broken, away=away)
+    STEPS[:] = [fail, count]
+    sys.exit(documents_worker.main())

@@ -1,0 +1,248 @@
+"""Records of files: an owner's account, pages, expiry, and the sweep."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tasks.errors import QuotaExceeded, StorageFull
+from tasks.ledger.file_operations import MAX_PAGE, delete_file, list_files, put_file, read_file, read_files
+from tasks.ledger.files import FilePage, FileRecord, Order, Purpose, Quota, file_id_from, stored_name
+from tasks.ledger.storage import Storage
+from tasks.ledger.sweep import sweep
+from tests.harness import wait_until
+from tests.integration.ledger.driver import START_MS, Driver
+
+QUOTA = Quota(max_bytes=1000, max_files=4)
+
+
+def record(number: int, *, owner: str = "ann", expires_in_ms: int | None = None, **changes: object) -> FileRecord:
+    """The file that was made at `number` milliseconds."""
+    made_ms = START_MS + number
+    fields: dict[str, object] = {
+        "id": file_id_from(made_ms, f"{owner} {number}"),
+        "owner": owner,
+        "filename": "ü b.jsonl",
+        "purpose": Purpose.BATCH,
+        "size_bytes": 100,
+        "created_ms": made_ms,
+        "expires_ms": None if expires_in_ms is None else START_MS + expires_in_ms,
+    } | changes
+    return FileRecord(stored=stored_name(str(fields["id"])), **fields)  # type: ignore[arg-type]
+
+
+def put(driver: Driver, *numbers: int, **changes: object) -> list[FileRecord]:
+    return [driver.ledger.run(put_file(record(number, **changes))) for number in numbers]  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def forgotten(driver: Driver, redis_client: redis.Redis) -> Iterator[None]:
+    """Files without an expiry stay until they are deleted; then nothing may be left."""
+    yield
+    for key in list(redis_client.scan_iter("eq:file:*")):
+        driver.ledger.run(delete_file(key.decode().removeprefix("eq:file:")))
+    assert list(redis_client.scan_iter("eq:file*")) == []
+
+
+def test_a_record_is_read_as_it_was_put(driver: Driver) -> None:
+    for file in (record(1), record(2, expires_in_ms=60_000, purpose=Purpose.BATCH_OUTPUT)):
+        assert driver.ledger.run(put_file(file, QUOTA)) == file
+        assert driver.ledger.run(read_file(file.id)) == file
+    assert driver.ledger.run(read_file("file-nobody")) is None
+    assert driver.ledger.run(read_files([record(3).id, record(1).id])) == [None, record(1)]
+
+
+def test_the_first_record_of_an_id_stays(driver: Driver, redis_client: redis.Redis) -> None:
+    (first,) = put(driver, 1)
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
+    again = record(1, size_bytes=7, filename="other")
+
+    assert driver.ledger.run(put_file(again, QUOTA)) == first
+    assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
+
+
+def test_a_deleted_record_is_gone_with_its_account(driver: Driver, redis_client: redis.Redis) -> None:
+    (file,) = put(driver, 1, expires_in_ms=60_000)
+
+    assert driver.ledger.run(delete_file(file.id)) == file
+    assert driver.ledger.run(delete_file(file.id)) is None
+    assert list(redis_client.scan_iter("eq:file*")) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "size_bytes", "fits"),
+    [((), 1000, True), ((), 1001, False), ((900,), 100, True), ((900,), 101, False), ((1, 1, 1, 1), 1, False)],
+)
+def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fits: bool) -> None:
+    for number, size in enumerate(held):
+        put(driver, number, size_bytes=size)
+    put(driver, 50, owner="bob", size_bytes=1000)
+    new = record(99, size_bytes=size_bytes)
+
+    if fits:
+        driver.ledger.run(put_file(new, QUOTA))
+        return
+    with pytest.raises(QuotaExceeded, match="Delete some"):
+        driver.ledger.run(put_file(new, QUOTA))
+    assert driver.ledger.run(read_file(new.id)) is None
+    assert driver.ledger.run(put_file(new)) == new
+
+
+def test_deleting_makes_room(driver: Driver) -> None:
+    first, _ = put(driver, 1, 2, size_bytes=500)
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(put_file(record(3), QUOTA))
+
+    driver.ledger.run(delete_file(first.id))
+    driver.ledger.run(put_file(record(3, size_bytes=500), QUOTA))
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(put_file(record(4, size_bytes=1), QUOTA))
+
+
+def test_an_expired_file_makes_room(driver: Driver, redis_client: redis.Redis) -> None:
+    put(driver, 1, size_bytes=400)
+    (short,) = put(driver, 2, size_bytes=600, expires_in_ms=50)
+    wait_until(lambda: driver.ledger.run(read_file(short.id)) is None, message="the record did not expire")
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(put_file(record(3, size_bytes=600), QUOTA))
+
+    driver.advance(51)
+    driver.ledger.run(put_file(record(3, size_bytes=600), QUOTA))
+    assert redis_client.get("eq:filebytes:ann") == b"1000"
+    assert redis_client.zcard("eq:files:ann") == 2
+
+
+def test_the_account_lives_as_long_as_the_last_file(driver: Driver, redis_client: redis.Redis) -> None:
+    def ttls() -> set[int]:
+        return {(redis_client.ttl(key) + 5) // 10 for key in redis_client.scan_iter("eq:file*:ann")}
+
+    put(driver, 1, expires_in_ms=1_000_000)
+    assert ttls() == {106}
+    (long,) = put(driver, 2, expires_in_ms=5_000_000)
+    assert ttls() == {506}
+    (endless,) = put(driver, 3)
+    assert ttls() == {0}
+    driver.ledger.run(delete_file(endless.id))
+    assert ttls() == {506}
+    driver.ledger.run(delete_file(long.id))
+    assert ttls() == {106}
+
+
+def pages(driver: Driver, **wish: object) -> list[list[int]]:
+    """Times of creation after START_MS, page by page."""
+    found: list[list[int]] = []
+    after = None
+    while True:
+        page: FilePage = driver.ledger.run(list_files("ann", after=after, **wish))  # type: ignore[arg-type]
+        found.append([file.created_ms - START_MS for file in page.files])
+        after = page.next
+        if after is None:
+            return found
+
+
+def test_pages_by_time(driver: Driver) -> None:
+    put(driver, 3, 1, 5, 4, 2)
+    put(driver, 9, owner="bob")
+
+    assert pages(driver) == [[5, 4, 3, 2, 1]]
+    assert pages(driver, limit=2) == [[5, 4], [3, 2], [1]]
+    assert pages(driver, limit=5, order=Order.ASC) == [[1, 2, 3, 4, 5]]
+    assert driver.ledger.run(list_files("nobody")) == FilePage((), None)
+
+
+def test_pages_of_one_purpose(driver: Driver) -> None:
+    put(driver, 1, 4)
+    put(driver, 2, 3, purpose=Purpose.VISION)
+
+    assert pages(driver, purpose="vision", limit=1) == [[3], [2], []]
+    assert pages(driver, purpose="nothing") == [[]]
+
+
+@pytest.mark.parametrize(("order", "expected"), [(Order.DESC, [2, 1]), (Order.ASC, [4, 5])])
+def test_turning_pages_while_files_are_deleted(driver: Driver, order: Order, expected: list[int]) -> None:
+    put(driver, 1, 2, 4, 5)
+    (gone,) = put(driver, 3)
+    driver.ledger.run(delete_file(gone.id))
+
+    page = driver.ledger.run(list_files("ann", after=gone.id, order=order))
+    assert [file.created_ms - START_MS for file in page.files] == expected
+
+
+def test_turning_pages_among_files_of_one_moment(driver: Driver) -> None:
+    ids = sorted(file_id_from(START_MS, str(number)) for number in range(5))
+    for one in ids:
+        driver.ledger.run(put_file(record(0, id=one)))
+    driver.ledger.run(delete_file(ids[2]))
+
+    for order, expected in ((Order.ASC, ids[3:]), (Order.DESC, ids[1::-1])):
+        page = driver.ledger.run(list_files("ann", after=ids[2], order=order))
+        assert [file.id for file in page.files] == expected
+
+
+def test_a_call_looks_at_a_bounded_number(driver: Driver) -> None:
+    put(driver, *range(MAX_PAGE + 10), purpose=Purpose.VISION)
+    put(driver, MAX_PAGE + 20)
+
+    assert [len(page) for page in pages(driver, limit=10_000)] == [MAX_PAGE, 11]
+    assert pages(driver, purpose="batch", order=Order.ASC) == [[], [MAX_PAGE + 20]]
+
+
+def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client: redis.Redis) -> None:
+    (held,) = put(driver, 1)
+    limit = redis_client.config_get("maxmemory")["maxmemory"]
+    assert limit is not None
+    redis_client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(StorageFull):
+            driver.ledger.run(put_file(record(2), QUOTA))
+        assert driver.ledger.run(read_file(record(2).id)) is None
+        assert driver.ledger.run(list_files("ann")).files == (held,)
+        assert driver.ledger.run(delete_file(held.id)) == held
+    finally:
+        redis_client.config_set("maxmemory", limit)
+
+
+# ---- the sweep -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.open(str(tmp_path / "storage"))
+
+
+def stored(storage: Storage) -> list[str]:
+    return sorted(found.name for found in storage.stored("files"))
+
+
+def test_the_sweep_deletes_what_no_record_names(driver: Driver, storage: Storage) -> None:
+    (kept, deleted) = put(driver, 1, 2)
+    fenced = stored_name(kept.id, "00ff")  # what a worker taken for dead wrote of the same file
+    for name in (kept.stored, deleted.stored, fenced):
+        storage.write(name, b"x")
+    driver.ledger.run(delete_file(deleted.id))
+    storage.write("batches/b/index", b"x")
+
+    assert sweep(storage, driver.ledger, spare_s=-1) == 2
+    assert stored(storage) == [kept.stored]
+    assert storage.read("batches/b/index") == b"x"
+    assert sweep(storage, driver.ledger, spare_s=-1) == 0
+
+
+def test_the_sweep_spares_what_is_young(driver: Driver, storage: Storage, tmp_path: Path) -> None:
+    for number in (1, 2):
+        storage.write(record(number).stored, b"x")
+    os.utime(tmp_path / "storage" / record(1).stored, (0, 0))
+
+    assert sweep(storage, driver.ledger) == 1
+    assert stored(storage) == [record(2).stored]
+
+
+def test_the_sweep_works_off_many(driver: Driver, storage: Storage) -> None:
+    held = put(driver, *range(5))
+    for number in range(MAX_PAGE + 10):
+        storage.write(record(number).stored, b"")
+
+    assert sweep(storage, driver.ledger, spare_s=-1) == MAX_PAGE + 5
+    assert stored(storage) == sorted(file.stored for file in held)

@@ -1,0 +1,70 @@
+"""A batch's embed task as the documents worker would submit it, and what became of its rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from tasks.ledger import Admission, Lane, NewUnit, Options, Submission, operations
+from tasks.ledger.committed import read_committed
+from tasks.ledger.ids import new_task_id
+from tasks.ledger.parts import PartReference, RowOutcome, read_part
+from tasks.ledger.rows import RowIndexWriter, UnitReference
+from tasks.ledger.storage import Storage
+from tests.ledger_client import LedgerClient
+
+BATCH = "batches/batch_1"
+
+
+def submit_rows(
+    client: LedgerClient, storage: Storage, bodies: Sequence[dict[str, Any]], *, unit_rows: int = 4, cost: int = 100
+) -> str:
+    """Stores the rows and a task of units that refer to them; its id."""
+    lines = [orjson.dumps({"custom_id": f"row-{n}", "body": body}) for n, body in enumerate(bodies)]
+    storage.write("files/file-1", b"\n".join(lines))
+    offset = 0
+    with storage.writing(f"{BATCH}/index.0") as file:
+        index = RowIndexWriter(file.write)
+        for line in lines:
+            index.add(offset, len(line))
+            offset += len(line) + 1
+    units = [
+        NewUnit(
+            items=min(unit_rows, len(lines) - first),
+            cost=cost,
+            payload=UnitReference("files/file-1", f"{BATCH}/index.0", first).to_payload(),
+        )
+        for first in range(0, len(lines), unit_rows)
+    ]
+    submission = Submission(
+        task_id=new_task_id(),
+        model=client.model,
+        lane=Lane.BULK,
+        owner="anonymous",
+        units=units,
+        options=Options(),
+        ttl_ms=600_000,
+        admission=Admission(max_backlog_s=1e6),
+    )
+    return client.ledger.run(operations.submit(submission)).task_id
+
+
+def outcomes(client: LedgerClient, storage: Storage, task_id: str) -> dict[int, RowOutcome]:
+    """The rows that stand in parts, by their number. Fails when one stands there twice."""
+    committed = client.ledger.run(read_committed(task_id))
+    assert committed is not None
+    rows: dict[int, RowOutcome] = {}
+    for unit in committed.units:
+        found = read_part(storage, PartReference.from_json(unit.data))
+        assert len(found) == unit.items
+        for number, row in enumerate(found, unit.first):
+            assert number not in rows
+            rows[number] = row
+    return rows
+
+
+def inline(client: LedgerClient, texts: list[str], options: Options | None = None) -> npt.NDArray[np.float32]:
+    """Vectors of the same texts, sent as texts."""
+    return client.completed(client.submit(texts, options=options)).vectors

@@ -1,0 +1,157 @@
+"""Units by reference through a real worker: the same vectors as of texts sent inline, whatever dies or is away."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.ledger import Lane, Options, State, operations
+from tasks.ledger.committed import read_committed
+from tasks.ledger.storage import Storage
+from tests.harness import Roles, wait_until
+from tests.integration.worker.batch_rows import BATCH, inline, outcomes, submit_rows
+from tests.ledger_client import LedgerClient
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.open(str(tmp_path / ".embedq" / "storage"))
+
+
+def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    bodies = [
+        {"input": "one text"},
+        {"input": ["two", "texts"]},
+        {"input": "short", "dimensions": 8},
+        {"input": "raw", "normalize": False, "dimensions": None, "truncate": None},
+        {"input": "asked", "input_type": "query"},
+        {"input": "asked", "prompt_name": "query"},
+        {"input": "word " * 400},
+    ]
+    beside = client.submit(["beside them"], lane=Lane.BULK)
+    task_id = submit_rows(client, storage, bodies)
+    roles.worker()
+    assert client.ended(task_id).state is State.COMPLETED
+    rows = outcomes(client, storage, task_id)
+    expected = [
+        inline(client, ["one text"]),
+        inline(client, ["two", "texts"]),
+        inline(client, ["short"], Options(dimensions=8)),
+        inline(client, ["raw"], Options(normalize=False)),
+        inline(client, ["asked"], Options(prompt_name="query")),
+        inline(client, ["asked"], Options(prompt_name="query")),
+        inline(client, ["word " * 400]),
+    ]
+    assert sorted(rows) == list(range(len(bodies)))
+    for number, vectors in enumerate(expected):
+        assert np.array_equal(rows[number].vectors, vectors)
+        assert rows[number].error is None
+    assert rows[6].truncated == (0,)
+    assert client.task(task_id).prompt_tokens == sum(row.tokens for row in rows.values())
+    client.completed(beside)
+
+
+def test_a_row_fails_as_the_call_would_and_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    bodies = [
+        {"input": "good"},
+        {"input": ["good", "word " * 400], "truncate": False},
+        {"input": ["!!fail!!"]},
+        {"input": "good", "dimensions": 5000},
+        {"input": 7},
+        {"input": "good"},
+    ]
+    task_id = submit_rows(client, storage, bodies)
+    roles.worker()
+    task = client.ended(task_id)
+    assert (task.state, task.completed, task.failed) == (State.COMPLETED, 2, 4)
+    rows = outcomes(client, storage, task_id)
+    seen = {n: (row.error.code, row.error.status, row.error.param) for n, row in rows.items() if row.error}
+    assert seen == {
+        1: ("input_too_long", 400, "input[1]"),
+        2: ("encoding_failed", 422, "input[0]"),
+        3: ("invalid_dimensions", 400, "input[0]"),
+        4: ("invalid_request", 400, None),
+    }
+
+
+def test_a_row_that_kills_its_worker_fails_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    bodies = [{"input": f"text {n}"} for n in range(6)]
+    bodies[2] = {"input": "!!kill!!"}
+    task_id = submit_rows(client, storage, bodies, unit_rows=6)
+    roles.worker(start=False, lease_s=2, heartbeat_s=0.3).launch()
+    task = client.ended(task_id, timeout_s=60)
+    assert (task.state, task.completed, task.failed) == (State.COMPLETED, 5, 1)
+    committed = client.ledger.run(read_committed(task_id))
+    assert committed is not None
+    assert {index: error.code for index, error in committed.errors.items()} == {2: "worker_lost"}
+    rows = outcomes(client, storage, task_id)
+    expected = inline(client, [str(body["input"]) for body in bodies if body["input"] != "!!kill!!"])
+    assert np.array_equal(np.concatenate([rows[n].vectors for n in sorted(rows)]), expected)
+
+
+def test_every_row_is_committed_once_across_kills(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    bodies = [{"input": f"text {n} " + "word " * 30} for n in range(120)]
+    task_id = submit_rows(client, storage, bodies)
+    worker = roles.worker(fake_tokens_per_s=2000, lease_s=2, heartbeat_s=0.3, slice_s=0.5)
+    for rows_done in (4, 40):
+        wait_until(lambda: client.task(task_id).completed >= rows_done, message="some rows")
+        assert not client.task(task_id).state.terminal
+        worker.kill_child()
+    assert client.ended(task_id, timeout_s=90).state is State.COMPLETED
+    assert sorted(outcomes(client, storage, task_id)) == list(range(120))
+    assert client.counter("committed_items") == 120
+
+
+def test_a_storage_that_is_away_costs_nothing_but_time(
+    roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
+) -> None:
+    folder, elsewhere = tmp_path / ".embedq" / "storage", tmp_path / "unmounted"
+    task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
+    folder.rename(elsewhere)
+    folder.write_bytes(b"")  # neither there nor to be made again
+    worker = roles.worker()
+    wait_until(lambda: "the storage is away" in worker.log(), message="the notice")
+    client.completed(client.submit(["online"]))
+    client.completed(client.submit(["bulk"], lane=Lane.BULK))
+    assert client.task(task_id).completed == 0
+    folder.unlink()
+    elsewhere.rename(folder)
+    task = client.ended(task_id)
+    assert (task.state, task.completed, task.failed) == (State.COMPLETED, 8, 0)
+    assert client.counter("lost_leases") == 0
+
+
+def test_a_part_that_cannot_be_written_waits(
+    roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
+) -> None:
+    task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
+    in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
+    in_the_way.write_bytes(b"")
+    worker = roles.worker()
+    wait_until(lambda: "the storage is away" in worker.log(), message="the notice")
+    client.completed(client.submit(["bulk"], lane=Lane.BULK))
+    assert client.task(task_id).completed == 0
+    in_the_way.unlink()
+    assert client.ended(task_id).completed == 8
+    assert client.counter("lost_leases") == 0
+
+
+def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    task_id = submit_rows(client, storage, [{"input": "a text"}])
+    storage.delete("files/file-1")
+    roles.worker()
+    assert client.ended(task_id).failed == 1
+    row = outcomes(client, storage, task_id)[0]
+    assert row.error is not None
+    assert row.error.code == "not_stored"
+
+
+def test_a_part_that_comes_too_late_is_removed(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    bodies = [{"input": "word " * 200} for _ in range(4)]
+    task_id = submit_rows(client, storage, bodies)
+    worker = roles.worker(fake_tokens_per_s=600, streams=1, log_level="info")
+    wait_until(lambda: client.task(task_id).state is State.IN_PROGRESS, message="the claim")
+    assert client.ledger.run(operations.cancel(client.model, task_id)) == "cancelled"
+    wait_until(lambda: "were cancelled, expired or taken over" in worker.log(), message="the stale commit")
+    wait_until(lambda: list(storage.stored(f"{BATCH}/parts")) == [], message="the end of the part")
+    assert outcomes(client, storage, task_id) == {}

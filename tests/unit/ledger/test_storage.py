@@ -1,0 +1,282 @@
+"""Storage: what is written is there whole or not at all, whatever the place."""
+
+import errno
+import os
+import re
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import DiskFull, NotStored, StorageUnavailable
+from tasks.ledger.local_folder import INCOMING, LocalFolder
+from tasks.ledger.storage import Storage, Stored
+from tests.source_tree import CHECKOUT
+
+BYTES = bytes(range(256))
+
+
+@pytest.fixture(params=["file://", "path", "memory://"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    urls = {
+        "file://": f"file://{tmp_path}/a%20b",
+        "path": f"{tmp_path}/a b",
+        "memory://": f"memory://{secrets.token_hex(4)}",
+    }
+    return Storage.open(urls[request.param])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def local(root: Path) -> Storage:
+    return Storage.open(str(root))
+
+
+def names(storage: Storage, folder: str) -> list[str]:
+    return sorted(found.name for found in storage.stored(folder))
+
+
+def unfinished(root: Path) -> list[str]:
+    return [path.name for path in (root / INCOMING).iterdir()]
+
+
+# ---- every place -----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_read(storage: Storage) -> None:
+    with storage.writing("files/a") as writer:
+        writer.write(BYTES[:100])
+        writer.write(BYTES[100:])
+        assert writer.size_bytes == 256
+    storage.write("batches/b/parts/c.1", b"")
+
+    assert storage.read("files/a") == BYTES
+    assert storage.size_bytes("files/a") == 256
+    assert storage.read("batches/b/parts/c.1") == b""
+    assert storage.size_bytes("batches/b/parts/c.1") == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "size", "expected"),
+    [
+        (0, None, BYTES),
+        (0, 1, BYTES[:1]),
+        (0, 0, b""),
+        (10, 0, b""),
+        (10, 20, BYTES[10:30]),
+        (250, 100, BYTES[250:]),
+        (255, None, BYTES[255:]),
+    ],
+)
+def test_a_part_is_read(storage: Storage, first: int, size: int | None, expected: bytes) -> None:
+    storage.write("a", BYTES)
+
+    assert storage.read("a", first, size) == expected
+    assert b"".join(storage.chunks("a", first, size, chunk_bytes=7)) == expected
+
+
+def test_pieces_are_no_larger_than_asked_for(storage: Storage) -> None:
+    storage.write("a", BYTES)
+
+    assert [len(piece) for piece in storage.chunks("a", 6, 220, chunk_bytes=100)] == [100, 100, 20]
+
+
+def test_an_object_is_replaced_whole(storage: Storage) -> None:
+    storage.write("a", b"first, long")
+    storage.write("a", b"second")
+
+    assert storage.read("a") == b"second"
+
+
+def test_nothing_is_visible_before_the_end(storage: Storage) -> None:
+    with storage.writing("files/a") as writer:
+        writer.write(BYTES)
+        assert names(storage, "files") == []
+        with pytest.raises(NotStored):
+            storage.read("files/a")
+    assert names(storage, "files") == ["files/a"]
+
+
+def test_nothing_is_left_after_an_exception(storage: Storage) -> None:
+    storage.write("old", b"old")
+    for name in ("new", "old"):
+        with pytest.raises(KeyError), storage.writing(name) as writer:  # noqa: PT012 - the writing is the point
+            writer.write(BYTES)
+            raise KeyError
+
+    assert storage.read("old") == b"old"
+    with pytest.raises(NotStored):
+        storage.read("new")
+
+
+def test_what_is_not_there_says_so(storage: Storage) -> None:
+    storage.write("files/a", b"x")
+    for ask in (storage.read, storage.size_bytes, lambda name: next(storage.chunks(name))):
+        for name in ("nothing", "files/nothing", "no/folder/either"):
+            with pytest.raises(NotStored):
+                ask(name)
+
+
+def test_deleting_removes_and_forgives(storage: Storage) -> None:
+    for name in ("batches/b/index", "batches/b/parts/1", "batches/bb/index", "files/a"):
+        storage.write(name, b"x")
+
+    storage.delete("batches/b/")
+    storage.delete("batches/b/")
+    assert names(storage, "batches") == ["batches/bb/index"]
+
+    storage.delete("files/a")
+    storage.delete("files/a")
+    assert names(storage, "files") == []
+
+
+def test_stored_objects_have_size_and_time(storage: Storage) -> None:
+    storage.write("files/a", BYTES)
+    storage.write("other/b", b"")
+
+    (found,) = storage.stored("files")
+    assert found == Stored("files/a", 256, found.modified_ms)
+    assert 1_700_000_000_000 < found.modified_ms < 10_000_000_000_000
+    assert list(storage.stored("nothing")) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/", "/etc/passwd", "../x", "a/../b", "a//b", "./a", ".incoming/a", "a/.b", "A", "a b", "a\\b", "a\n", "é"],
+)
+def test_a_name_cannot_lead_elsewhere(storage: Storage, name: str) -> None:
+    for use in (storage.read, storage.size_bytes, storage.delete, storage.chunks, lambda n: storage.write(n, b"")):
+        with pytest.raises(ValueError, match="not a name"):
+            use(name)
+
+
+# ---- a folder --------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_made_for_its_owner_only(root: Path, local: Storage) -> None:
+    local.write("files/a", BYTES)
+
+    assert root.stat().st_mode & 0o777 == 0o700
+    assert (root / "files").stat().st_mode & 0o777 == 0o700
+    assert (root / "files/a").stat().st_mode & 0o777 == 0o600
+
+
+def test_file_and_folder_are_on_the_disk_before_it_is_done(local: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    local.write("files/a", BYTES)
+    assert [Path(path).name for path in synced if INCOMING not in path] == ["root", "files"]
+    assert [path for path in synced if INCOMING in path] == synced[:1]
+
+
+def test_a_full_disk_is_told_apart_and_leaves_nothing(
+    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(DiskFull) as caught:
+        local.write("files/a", BYTES)
+    assert str(root) not in caught.value.detail
+    assert unfinished(root) == []
+    with pytest.raises(NotStored):
+        local.read("files/a")
+
+
+def test_a_write_over_the_limit_of_the_system_is_a_full_disk(root: Path) -> None:
+    # A real refusal by the kernel, in a process of its own: RLIMIT_FSIZE makes a write fail with EFBIG.
+    script = f"""
+import resource, signal, sys
+from tasks.errors import DiskFull
+from tasks.ledger.storage import Storage
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+storage = Storage.open({str(root)!r})
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    with storage.writing("files/a") as writer:
+        for _ in range(20):
+            writer.write(bytes(10_000))
+except DiskFull:
+    sys.exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=False, timeout=60)
+    assert done.returncode == 7
+    assert unfinished(root) == []
+    assert not (root / "files" / "a").exists()
+
+
+def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage) -> None:
+    local.write("files/a", BYTES)
+    away = root.rename(root.with_name("away"))
+
+    for ask in (
+        local.read,
+        local.size_bytes,
+        local.delete,
+        lambda n: next(local.chunks(n)),
+        lambda n: local.write(n, b""),
+    ):
+        with pytest.raises(StorageUnavailable) as caught:
+            ask("files/a")
+        assert "EMBEDQ_STORAGE_URL" in caught.value.detail
+    with pytest.raises(StorageUnavailable):
+        list(local.stored("files"))
+    assert not root.exists()
+
+    away.rename(root)
+    assert local.read("files/a") == BYTES
+    local.write("files/b", BYTES)
+
+
+def test_what_died_while_writing_is_discarded_when_it_is_old(root: Path, local: Storage) -> None:
+    (root / INCOMING / "new").write_bytes(BYTES)
+    (root / INCOMING / "old").write_bytes(BYTES)
+    os.utime(root / INCOMING / "old", (0, 0))
+
+    assert local.discard_unfinished(3600) == 1
+    assert unfinished(root) == ["new"]
+
+
+def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
+        Storage.open(str(tmp_path / "file" / "below"))
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "http://host/x", "nonsense://"])
+def test_only_known_places_are_opened(url: str) -> None:
+    with pytest.raises(StorageUnavailable, match=re.escape("EMBEDQ_STORAGE_URL")):
+        Storage.open(url)
+
+
+def test_a_missing_driver_names_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(StorageUnavailable, match="pip install s3fs"):
+        Storage.open("s3://bucket/prefix")
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file:///a/b", "/a/b"),
+        ("file:///a%20b", "/a b"),
+        ("/a/b", "/a/b"),
+        ("s3://bucket/a", None),
+        ("memory://a", None),
+    ],
+)
+def test_urls_of_folders(url: str, path: str | None) -> None:
+    assert LocalFolder.path_of(url) == (None if path is None else Path(path))
