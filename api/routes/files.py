@@ -80,7 +80,12 @@ async def retrieve_file(request: Request, file_id: str) -> Response:
     return _json(_file(await _own_file(Services.of(request), request, file_id)))
 
 
-@_answers("GET", "/files/{file_id}/content", responses={200: {"content": {_BYTES: {}}}, 206: {"content": {_BYTES: {}}}})
+@_answers(
+    "GET",
+    "/files/{file_id}/content",
+    response_class=StreamingResponse,
+    responses={200: {"content": {_BYTES: {}}}, 206: {"content": {_BYTES: {}}}},
+)
 async def retrieve_content(request: Request, file_id: str) -> Response:
     """A file's bytes as they were uploaded; with `Range`, some of them."""
     services = Services.of(request)

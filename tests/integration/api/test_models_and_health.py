@@ -134,6 +134,9 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/tasks/{task_id}",
         "/v1/tasks/{task_id}/result",
         "/v1/tasks/{task_id}/cancel",
+        "/v1/files",
+        "/v1/files/{file_id}",
+        "/v1/files/{file_id}/content",
         "/v1/models",
         "/v1/models/{model_id}",
         "/health/live",
@@ -144,3 +147,15 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
     assert set(submit["responses"]) == {"202", "400", "401", "404", "413", "415", "422", "503"}
     assert "input" in submit["requestBody"]["content"]["application/json"]["schema"]["properties"]
     assert document["components"]["schemas"]["Problem"]["properties"]["error"]
+
+
+def test_the_document_says_how_files_are_sent(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    files, content = paths["/v1/files"], paths["/v1/files/{file_id}/content"]["get"]["responses"]
+
+    assert set(files["post"]["responses"]) == {"200", "400", "401", "403", "413", "415", "503"}
+    assert [list(content[status]["content"]) for status in ("200", "206")] == [["application/octet-stream"]] * 2
+    assert set(files["get"]["responses"]) == {"200", "400", "401", "503"}
+    form = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+    assert {"file", "purpose", "expires_after[seconds]"} <= set(form["properties"])
+    assert {parameter["name"] for parameter in files["get"]["parameters"]} == {"purpose", "limit", "order", "after"}
