@@ -87,6 +87,16 @@ class DeletedFile(BaseModel):
     deleted: Literal[True]
 
 
+class TaskList(BaseModel):
+    """A page of tasks, newest first."""
+
+    object: Literal["list"]
+    data: list[Task]
+    first_id: str | None
+    last_id: str | None = Field(description="Value of `after` for the next page.")
+    has_more: bool
+
+
 class Deleted(BaseModel):
     """Confirms that a task is forgotten."""
 

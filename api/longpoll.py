@@ -12,7 +12,7 @@ from api.services import Services
 from api.waiter import Waiter
 from tasks.ledger import Task
 
-_UNSEEN = 0
+UNSEEN = 0
 """A version no task has: news that comes while the task is being read is not lost."""
 
 
@@ -31,7 +31,7 @@ async def next_state(services: Services, request: Request, task_id: str, wait_s:
         RequestError, RedisUnavailable: as `own_task` does.
     """
     known = request.headers.get("if-none-match")
-    with services.hub.waiting(task_id, version=None if known is None else _UNSEEN) as waiter:
+    with services.hub.waiting(task_id, version=None if known is None else UNSEEN) as waiter:
         task = await own_task(services, request, task_id)
         if task.state.terminal or wait_s <= 0 or (known is not None and not matches(known, task)):
             return task

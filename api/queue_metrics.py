@@ -89,6 +89,20 @@ def _workers(overviews: list[ModelOverview]) -> Iterator[Metric]:
             passes.add_metric([o.queue, worker.id], worker.forward_passes)
             items.add_metric([o.queue, worker.id], worker.items)
     yield from (live, rate, rss, passes, items)
+    yield from _caches(overviews)
+
+
+def _caches(overviews: list[ModelOverview]) -> Iterator[Metric]:
+    labels = ["model", "worker"]
+    hits = CounterMetricFamily("embedq_worker_cache_hits", "Texts whose vector it had kept.", labels=labels)
+    misses = CounterMetricFamily("embedq_worker_cache_misses", "Texts whose vector it had not.", labels=labels)
+    size = GaugeMetricFamily("embedq_worker_cache_bytes", "Memory of the vectors it keeps.", labels=labels)
+    for o in overviews:
+        for worker in o.workers:
+            hits.add_metric([o.queue, worker.id], worker.cache_hits)
+            misses.add_metric([o.queue, worker.id], worker.cache_misses)
+            size.add_metric([o.queue, worker.id], worker.cache_bytes)
+    yield from (hits, misses, size)
 
 
 def _totals(overviews: list[ModelOverview]) -> Iterator[Metric]:

@@ -45,6 +45,7 @@ class Drafter:
             deadline_s=parsed.deadline_s,
             metadata=orjson.dumps(parsed.metadata) if parsed.metadata else b"",
             alias=_idempotency(idempotency_key, body),
+            listed=True,
         )
 
     def openai_task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> Submission:
@@ -52,7 +53,7 @@ class Drafter:
         parsed = checked(EmbeddingsBody, parse_object(body), max_inputs=self.settings.max_inputs)
         alias = _idempotency(idempotency_key, body)
         return self._submission(
-            parsed, len(body), owner=owner, lane=Lane.ONLINE, ttl_s=self.settings.result_ttl_s, alias=alias
+            parsed, len(body), owner=owner, lane=Lane.ONLINE, ttl_s=self.settings.result_ttl_s, alias=alias, listed=True
         )
 
     def synchronous(self, body: bytes, *, owner: str, wait_s: float) -> tuple[Submission, bool]:
@@ -84,6 +85,7 @@ class Drafter:
         deadline_s: float | None = None,
         metadata: bytes = b"",
         alias: Alias | None = None,
+        listed: bool = False,
     ) -> Submission:
         model = self.registry.resolve(body.model)
         check_options(body, model, self.registry)
@@ -101,6 +103,7 @@ class Drafter:
             deadline_in_ms=None if deadline_s is None else max(1, round(deadline_s * 1000)),
             metadata=metadata,
             alias=alias,
+            listed=listed,
         )
 
     def _units(self, texts: Sequence[str], model: str) -> list[NewUnit]:

@@ -16,6 +16,7 @@ from tasks.errors import RedisUnavailable
 from tasks.heartbeat import Heartbeat
 from tasks.ledger import Ledger, ModelEntry, ModelOverview, WorkerEntry, operations
 from tasks.model.budget import default_budget
+from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import ModelLoadError
@@ -56,6 +57,7 @@ class ModelWorker:
         self._budget = settings.max_padded_tokens or default_budget(encoder.info.device)
         self._lease_s = self._long_enough(settings.lease_s)
         self._stop = stop
+        self._cache = VectorCache(settings.cache_bytes)
         self._streams = Streams(
             self._ledger,
             self._queue,
@@ -64,6 +66,7 @@ class ModelWorker:
             DrainLimits(settings.slice_s, self._lease_s, settings.unit_s),
             store=RowStore(LateStorage(settings.storage_url), encoder.info.prompts),
             max_padded_tokens=self._budget,
+            cache=self._cache,
             send_bell=send_bell,
             stop=stop,
         )
@@ -194,6 +197,7 @@ class ModelWorker:
 
     def _describe(self) -> WorkerEntry:
         totals = [stream.work.totals for stream in self._streams.all]
+        cache = self._cache.state
         return WorkerEntry(
             id=self._id,
             pid=os.getpid(),
@@ -206,4 +210,7 @@ class ModelWorker:
             tokens=sum(t.tokens for t in totals),
             padded_tokens=sum(t.padded_tokens for t in totals),
             streams=len(totals),
+            cache_hits=cache.hits,
+            cache_misses=cache.misses,
+            cache_bytes=cache.size_bytes,
         )

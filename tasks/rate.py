@@ -25,7 +25,8 @@ class Rate:
     def measured(self, cost: int, seconds: float, *, budget: int) -> None:
         """Texts of `cost` estimated tokens went through the model in `seconds`; `budget` is what a claim may hold.
 
-        Only texts that did: equal ones are encoded once and refused ones never, and neither makes a machine faster.
+        Only texts that did: equal ones are encoded once, refused and cached ones never, and none of them makes a
+        machine faster.
         """
         if cost <= 0 or seconds <= 0 or (2 * cost < budget and 2 * seconds < budget / self.tokens_per_s):
             return

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from tasks.drain import Drain, DrainLimits
 from tasks.ledger import Ledger
+from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.errors import EncoderBroken
 from tasks.model.gate import Gate
@@ -48,6 +49,7 @@ class Streams:
         limits: of slices.
         store: where the rows of batches are.
         max_padded_tokens: of one forward pass.
+        cache: of vectors of this encoder.
         send_bell: sends one bell message; must not raise.
         stop: whether to stop.
     """
@@ -62,12 +64,13 @@ class Streams:
         *,
         store: RowStore,
         max_padded_tokens: int,
+        cache: VectorCache,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
         self._work_limits = WorkLimits(max_padded_tokens, limits.unit_s)
-        self._store = store
+        self._store, self._cache = store, cache
         self._settlement = Settlement(ledger, model, patience_s=limits.lease_s, stop=self._stop)
         self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
@@ -87,6 +90,7 @@ class Streams:
             rate=rate,
             progress=progress,
             passes=self._passes,
+            cache=self._cache,
             broken=self._broken,
             stop=self._stop,
         )

@@ -10,6 +10,7 @@ from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim, Finished, Lane
 from tasks.ledger.rows import UnitReference
 from tasks.ledger.units import cost
+from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken
@@ -54,8 +55,8 @@ class WorkLimits:
 class Work:
     """Encodes and commits claims. One thread.
 
-    `store` and `passes` are shared with the other streams; `broken` too, and set when the encoder cannot be used any
-    more.
+    `store`, `passes` and `cache` are shared with the other streams; `broken` too, and set when the encoder cannot be
+    used any more.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Work:
         rate: Rate,
         progress: Progress,
         passes: Gate,
+        cache: VectorCache,
         broken: threading.Event,
         stop: Callable[[], bool],
     ) -> None:
@@ -78,6 +80,7 @@ class Work:
         self._rate = rate
         self._progress = progress
         self._passes = passes
+        self._cache = cache
         self._broken = broken
         self._stop = stop
         self.totals = Totals()
@@ -147,6 +150,9 @@ class Work:
             items,
             max_padded_tokens=self._limits.max_padded_tokens,
             gate=self._passes,
+            cache=self._cache,
+            # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.
+            remember=claim.lane is Lane.ONLINE,
             between=between,
             finished=self._progress.step,
         )
@@ -183,7 +189,7 @@ class Work:
         went_through = {
             (item.options.prompt_name, item.text)
             for item, vector in zip(items, vectors, strict=True)
-            if vector.error is None
+            if vector.error is None and not vector.cached
         }
         max_tokens = self._encoder.info.max_tokens
         return sum(cost(len(text.encode()), max_tokens) for _, text in went_through)

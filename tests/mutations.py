@@ -155,6 +155,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("submit grows a full Redis", "submit.lua", "-- HSET first:", "allowed_when_full()\n-- HSET first:"),
     Mutation("claim stops when full", "claim.lua", "call('ZREM', LINGER, worker)            --", "--"),
     Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),
+    # Lists
+    _cut("a forgotten task stays listed", "forget.lua", "call('ZREM', tasks_key(f[1]), id)\n"),
+    Mutation("a list expires under an open task", "submit.lua", "call('PERSIST', tasks_key(owner))", "local _ = 1"),
+    Mutation(
+        "a list lives for ever", "prelude.lua", "    call('PEXPIRE', tasks_key(t.owner), t.ttl)\n", "", quick=True
+    ),
+    Mutation("a list expires with the first end", "prelude.lua", "call('DECR', open_key(t.owner)) <= 0", "true"),
+    Mutation("what nobody lists counts as open", "prelude.lua", "if t.listed and call('DECR'", "if call('DECR'"),
+    Mutation("everything is listed", "submit.lua", "local listed = arg(16) == '1'", "local listed = true"),
+    Mutation("a list holds what is gone", "list.lua", "call('ZREM', tasks_key(owner), id)", "out[1] = id"),
+    Mutation("lists fill up with what is gone", "submit.lua", "call('EXISTS', task_key(other)) == 0", "false"),
     # What worked and failed at once
     Mutation("lose refunds", "lose.lua", "drop_claim(arg(1), false)", "drop_claim(arg(1), true)"),
     Mutation("lose wakes nobody", "lose.lua", "return ready() > 0 and wake() or 0", "return 0"),

@@ -60,6 +60,8 @@ class Settings(BaseSettings):
     trust_remote_code: bool = False
     max_padded_tokens: int | None = Field(default=None, ge=16, le=1_048_576)
     """Padded tokens of one forward pass; None: what suits the device (tasks/model/budget.py)."""
+    cache_bytes: int = Field(default=16 * 2**20, ge=0, le=2**40)
+    """Of vectors that a worker keeps for repeated texts; 0: none."""
 
     # Who may call
     host: str = "127.0.0.1"

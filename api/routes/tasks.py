@@ -1,18 +1,23 @@
-"""Tasks: submit, poll, fetch, cancel, forget."""
+"""Tasks: submit, list, poll, follow, fetch, cancel, forget."""
+
+from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api import lookup, render, vectors
-from api.answers import Deleted, EmbeddingList, Task
+from api.answers import Deleted, EmbeddingList, Task, TaskList
 from api.body import read_body
 from api.direct import direct_router
+from api.events import EventStream, events
 from api.intake import accept
 from api.longpoll import matches, next_state
 from api.offload import offload
 from api.openapi import json_body, query
+from api.page import MAX_LIMIT, page_json, page_query, read_page
 from api.prefer import preference, query_wait_s
+from api.problem import MEDIA_TYPE
 from api.schemas import TaskBody
 from api.services import Services
 from tasks import ledger
@@ -24,6 +29,19 @@ router = direct_router(tag="tasks", prefix="/v1/tasks")
 
 _WAIT = query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end, or for a change.")
 _FORMAT = query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32.")
+_PAGE: dict[str, Any] = {
+    "parameters": [
+        *query("status", {"type": "string"}, "States to list, separated by commas; all by default.")["parameters"],
+        *query("after", {"type": "string"}, "Id of the task behind which the page begins.")["parameters"],
+        *query("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}, "Tasks per page; 20.")["parameters"],
+    ]
+}
+_INVALID: dict[int | str, dict[str, Any]] = {
+    InvalidValue.status: {
+        "description": InvalidValue.title,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+}
 _JSON = "application/json"
 
 
@@ -40,6 +58,17 @@ async def create_task(request: Request) -> Response:
     )
 
 
+@router.get("", responses={200: {"model": TaskList}, **_INVALID}, openapi_extra=_PAGE)
+@router.get("/", include_in_schema=False)
+async def list_tasks(request: Request) -> Response:
+    """The caller's tasks, newest first. Those behind synchronous calls are not listed."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    asked = page_query(request.query_params)
+    page = await read_page(services, owner, asked)
+    return Response(orjson.dumps(page_json(page)), media_type=_JSON, headers={"cache-control": "no-store"})
+
+
 @router.get("/{task_id}", responses={200: {"model": Task}, 304: {}}, openapi_extra=_WAIT)
 async def read_task(request: Request, task_id: str) -> Response:
     """The state of a task. `wait` holds the answer until its end; with `If-None-Match`, until the first change."""
@@ -51,6 +80,22 @@ async def read_task(request: Request, task_id: str) -> Response:
     if matches(request.headers.get("if-none-match"), task):
         return Response(status_code=304, headers={"etag": render.etag(task), "cache-control": "no-store"})
     return _state(services, task)
+
+
+@router.get(
+    "/{task_id}/events",
+    status_code=200,
+    response_class=EventStream,
+    responses={200: {"description": "Server-sent events."}, 204: {"description": "Nothing more will happen."}},
+)
+async def follow_task(request: Request, task_id: str) -> Response:
+    """The state now, then after each change, up to the end. With `Last-Event-ID` a state that is known is left out."""
+    services = Services.of(request)
+    known = request.headers.get("last-event-id")
+    task = await lookup.own_task(services, request, task_id)
+    if task.state.terminal and matches(known, task):
+        return Response(status_code=204)  # to an EventSource this says: do not connect again
+    return EventStream(events(services, request, task_id, known))
 
 
 @router.get(

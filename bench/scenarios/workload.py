@@ -10,7 +10,8 @@ from bench.load.run import run_light, run_raw
 from bench.servers.server import Server
 
 PASSAGES_PER_REQUEST = 32
-_PASSAGES = 1000
+_MOST_PASSAGES = 50_000
+"""Different ones in a load; if it needs more, they come again. Many times what a worker keeps of those it has seen."""
 _MIN_BODIES = 64
 
 
@@ -28,7 +29,8 @@ class Workload:
     def passages(self, count: int) -> list[str]:
         """Bodies with 32 passages each."""
         seed = next(self._seeds)
-        lists = texts.groups(texts.passages(_PASSAGES, seed), PASSAGES_PER_REQUEST, count, seed)
+        deck = texts.passages(min(count * PASSAGES_PER_REQUEST, _MOST_PASSAGES), seed)
+        lists = texts.groups(deck, PASSAGES_PER_REQUEST, count, seed)
         return [texts.body(self.server.model, group) for group in lists]
 
     def bulk(self, count: int) -> list[str]:

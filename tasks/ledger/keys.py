@@ -22,6 +22,11 @@ While there is something in them:
     Q:deadlines          zset    task -> deadline: ends tasks even when no worker lives
     Q:workers            zset    worker -> until: workers that beat; pruned by beats and WATCH
     Q:rates              hash    worker -> tokens/s; pruned with it
+    R:open:{owner}       string  how many of the owner's listed tasks are open
+    R:tasks:{owner}      zset    ids of the owner's listed tasks, all with score 0, so that they are ordered by time.
+                                 While none is open it has the TTL of the one that ended last. Ids of tasks that are
+                                 gone are removed when LIST meets them, and by SUBMIT, which looks at two at random: so
+                                 about half of them at most are stale
 
 With a TTL from the start:
 

@@ -57,6 +57,10 @@ class WorkerEntry:
     padded_tokens: int
     streams: int = 1
     """Claims that it works on at the same time."""
+    cache_hits: int = 0
+    """Distinct texts of claims whose vector it had kept; `cache_misses`: had not."""
+    cache_misses: int = 0
+    cache_bytes: int = 0
 
     def to_json(self) -> bytes:
         """As stored in Redis."""

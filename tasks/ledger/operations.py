@@ -82,6 +82,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         admission.max_backlog_bytes,
         admission.max_memory_percent,
         admission.vector_bytes,
+        int(s.listed),
         *units,
     )
 

@@ -114,7 +114,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One task to be stored."""
+    """One task to be stored. `metadata`: JSON object, or empty. `listed`: it appears in its owner's list."""
 
     task_id: str
     model: str
@@ -127,8 +127,8 @@ class Submission:
     deadline_in_ms: int | None = None
     """From now; for a synchronous task the latest moment at which anybody can still want it."""
     metadata: bytes = b""
-    """JSON object, or empty."""
     alias: Alias | None = None
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Texts in, vectors out: the one function the worker calls."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -8,13 +8,14 @@ import numpy as np
 
 from tasks.model import forward
 from tasks.model.batching import plan
+from tasks.model.cache import OFF, CachedText, TextKey, VectorCache
 from tasks.model.encoder import Encoder, TokenizedText
 from tasks.model.finish import NON_FINITE, check_options, finish
 from tasks.model.gate import ALONE, Gate
 from tasks.model.types import EncodeOptions, EncodeStats, ItemFailure, ItemVector, TextItem
 
-_Key: TypeAlias = tuple[str | None, str]
-"""Prompt name and text: what the raw vector depends on."""
+_Read: TypeAlias = TokenizedText | CachedText
+"""A text of which is known how long it is."""
 
 
 def encode(
@@ -23,18 +24,23 @@ def encode(
     *,
     max_padded_tokens: int,
     gate: Gate = ALONE,
+    cache: VectorCache = OFF,
+    remember: bool = False,
     between: Callable[[], None] = forward.nothing,
     finished: Callable[[], None] = forward.nothing,
 ) -> tuple[list[ItemVector], EncodeStats]:
     """One outcome per item, in input order, and what it took.
 
-    Every distinct (prompt, text) is tokenized once and goes through the model once, whatever the other options are.
+    Every distinct (prompt, text) is tokenized once and goes through the model once, whatever the other options are;
+    one that the cache knows does neither.
 
     Args:
         encoder: the loaded model.
         items: the texts; none is fine.
         max_padded_tokens: budget of one forward pass.
         gate: of all threads that use the encoder at the same time; passes go through it.
+        cache: of this encoder; asked first.
+        remember: the cache learns what is encoded now.
         between: called before every forward pass except the first. It may take a while (serve more urgent texts), or
             raise to abandon the rest; its exception comes out of this call and what was computed is dropped.
         finished: called after every forward pass, failed ones included: the sign that work moves.
@@ -45,24 +51,27 @@ def encode(
     keys = [(item.options.prompt_name, item.text) for item in items]
     bad_options = {options: check_options(options, encoder.info) for options in {item.options for item in items}}
     usable = dict.fromkeys(key for key, item in zip(keys, items, strict=True) if bad_options[item.options] is None)
-    tokenized = _tokenize(encoder, usable)
+    known = cache.find(usable)
+    read: Mapping[TextKey, _Read | ItemFailure] = {**known, **_tokenize(encoder, (k for k in usable if k not in known))}
     failures = [
-        bad_options[item.options] or _refusal(item.options, tokenized[key])
-        for key, item in zip(keys, items, strict=True)
+        bad_options[item.options] or _refusal(item.options, read[key]) for key, item in zip(keys, items, strict=True)
     ]
     wanted = dict.fromkeys(key for key, failure in zip(keys, failures, strict=True) if failure is None)
-    texts = {key: text for key in wanted if isinstance(text := tokenized[key], TokenizedText)}
+    fresh = {key: text for key in wanted if isinstance(text := read[key], TokenizedText)}
+    cached = {key: text for key in wanted if isinstance(text := read[key], CachedText)}
     raw, stats = _forward(
-        encoder, list(texts.values()), max_padded_tokens, gate=gate, between=between, finished=finished
+        encoder, list(fresh.values()), max_padded_tokens, gate=gate, between=between, finished=finished
     )
-    rows = {key: row for row, key in enumerate(texts)}
+    if remember and cache.keeps:
+        cache.add(_learnt(fresh, raw))
+    rows = {key: row for row, key in enumerate([*fresh, *cached])}
     jobs = [
         _Job(item.options, failure, rows.get(key, -1)) for key, item, failure in zip(keys, items, failures, strict=True)
     ]
-    return _outcomes(jobs, list(texts.values()), raw), stats
+    return _outcomes(jobs, [*fresh.values(), *cached.values()], _with_cached(raw, cached)), stats
 
 
-def _tokenize(encoder: Encoder, keys: Iterable[_Key]) -> dict[_Key, TokenizedText | ItemFailure]:
+def _tokenize(encoder: Encoder, keys: Iterable[TextKey]) -> dict[TextKey, TokenizedText | ItemFailure]:
     by_prompt: dict[str | None, list[str]] = {}
     for prompt_name, text in keys:
         by_prompt.setdefault(prompt_name, []).append(text)
@@ -84,7 +93,7 @@ def _tokenize_group(
         return [result for text in texts for result in _tokenize_group(encoder, [text], prompt_name)]
 
 
-def _refusal(options: EncodeOptions, text: TokenizedText | ItemFailure) -> ItemFailure | None:
+def _refusal(options: EncodeOptions, text: _Read | ItemFailure) -> ItemFailure | None:
     if isinstance(text, ItemFailure):
         return text
     if text.truncated and not options.truncate:
@@ -113,7 +122,26 @@ def _forward(
         for group in groups.values()
         for batch in plan([texts[i].length for i in group], max_padded_tokens)
     ]
-    return forward.run(encoder, texts, batches, gate=gate, between=between, finished=finished)
+    raw, stats = forward.run(encoder, texts, batches, gate=gate, between=between, finished=finished)
+    broken = dict.fromkeys(np.flatnonzero(~np.isfinite(raw.vectors).all(axis=1)).tolist(), NON_FINITE)
+    return forward.Raw(raw.vectors, broken | raw.failures), stats
+
+
+def _learnt(texts: Mapping[TextKey, TokenizedText], raw: forward.Raw) -> dict[TextKey, CachedText]:
+    """What the cache may keep; never a text that failed."""
+    return {
+        key: CachedText(raw.vectors[row].tobytes(), text.length, text.full_length)
+        for row, (key, text) in enumerate(texts.items())
+        if row not in raw.failures
+    }
+
+
+def _with_cached(raw: forward.Raw, cached: Mapping[TextKey, CachedText]) -> forward.Raw:
+    """Their vectors behind those that were computed."""
+    if not cached:
+        return raw
+    rows = [np.frombuffer(text.vector, dtype=np.float32) for text in cached.values()]
+    return forward.Raw(np.concatenate([raw.vectors, np.stack(rows)]), raw.failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +153,10 @@ class _Job:
     row: int
 
 
-def _outcomes(jobs: Sequence[_Job], texts: Sequence[TokenizedText], raw: forward.Raw) -> list[ItemVector]:
-    failures = dict.fromkeys(np.flatnonzero(~np.isfinite(raw.vectors).all(axis=1)).tolist(), NON_FINITE) | raw.failures
+def _outcomes(jobs: Sequence[_Job], texts: Sequence[_Read], raw: forward.Raw) -> list[ItemVector]:
     outcomes = [
-        ItemVector(vector=None, tokens=0, truncated=False, error=job.failure or failures.get(job.row)) for job in jobs
+        ItemVector(vector=None, tokens=0, truncated=False, error=job.failure or raw.failures.get(job.row))
+        for job in jobs
     ]
     by_options: dict[EncodeOptions, list[int]] = {}
     for index, job in enumerate(jobs):
@@ -137,5 +165,6 @@ def _outcomes(jobs: Sequence[_Job], texts: Sequence[TokenizedText], raw: forward
     for options, indexes in by_options.items():
         rows = [jobs[index].row for index in indexes]
         for index, row, vector in zip(indexes, rows, finish(raw.vectors[rows], options), strict=True):
-            outcomes[index] = ItemVector(vector, texts[row].length, texts[row].truncated)
+            text = texts[row]
+            outcomes[index] = ItemVector(vector, text.length, text.truncated, cached=isinstance(text, CachedText))
     return outcomes

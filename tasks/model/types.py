@@ -55,12 +55,14 @@ class ItemVector:
         tokens: tokens that went through the model, prompt and special tokens included; 0 when there is an error.
         truncated: the text was cut at the model's maximum.
         error: None when there is a vector.
+        cached: the vector was known; the model did nothing for it.
     """
 
     vector: Float32Array | None
     tokens: int
     truncated: bool
     error: ItemFailure | None = None
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ local function back_key(id) return R .. ':back:' .. id end
 local function result_key(id) return R .. ':result:' .. id end
 local function meta_key(id) return R .. ':meta:' .. id end
 local function alias_key(owner, name) return R .. ':alias:' .. owner .. ':' .. name end
+local function tasks_key(owner) return R .. ':tasks:' .. owner end
+local function open_key(owner) return R .. ':open:' .. owner end
 local function claim_key(token) return Q .. ':claim:' .. token end
 local function lane_key(lane) return Q .. ':' .. lane end
 local function owner_key(lane, owner) return Q .. ':' .. lane .. ':' .. owner end
@@ -119,7 +121,8 @@ end
 
 -- ---- the end of tasks ---------------------------------------------------------------------------------------------
 
--- t: lane, owner, ttl, cost (what is left), bytes, reserve, alias, deadline, version. Constant work, whatever the task's size.
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve, alias, deadline, version, listed. Constant work, whatever the
+-- task's size.
 local function finish(id, state, t)
   call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1))
   if t.deadline then call('ZREM', DEADLINES, id) end
@@ -127,6 +130,10 @@ local function finish(id, state, t)
   for _, key in ipairs({task_key(id), result_key(id), meta_key(id)}) do call('PEXPIRE', key, t.ttl) end
   local alias = t.alias and alias_of(id, t.owner, t.alias)
   if alias then call('PEXPIRE', alias, t.ttl) end
+  if t.listed and call('DECR', open_key(t.owner)) <= 0 then
+    call('DEL', open_key(t.owner))
+    call('PEXPIRE', tasks_key(t.owner), t.ttl)
+  end
   if t.cost > 0 then call('HINCRBY', S, 'cost_' .. t.lane, int(0 - t.cost)) end
   if t.bytes > 0 then call('HINCRBY', S, 'bytes', int(0 - t.bytes)) end
   if t.reserve > 0 then call('DECRBY', RESERVED, int(t.reserve)) end
@@ -134,11 +141,12 @@ local function finish(id, state, t)
   ended_ids[#ended_ids + 1] = id
 end
 local function end_task(id, state)      -- cancel, deadline; false when it is not open
-  local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve')
+  local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve',
+    'listed')
   if not f[1] or not OPEN[f[1]] then return false end
   leave_lane(id, f[2], f[3])
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
-    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0)})
+    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10]})
   return true
 end
 
@@ -148,10 +156,11 @@ local function settle(id, ok, failed, cost, tokens)
   local t = settling[id]
   if not t then
     local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
-      'version', 'tokens', 'bytes', 'alias', 'reserve')
+      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
       ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
-      bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), spent = 0, ended = 0}
+      bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), listed = f[14],
+      spent = 0, ended = 0}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens

@@ -1,12 +1,13 @@
 -- Stores one task whole, or finds the one its alias names.
 -- own: id lane owner deadline_in ttl options meta alias digest join max_backlog_s default_rate max_bytes max_memory
---      vector_bytes,
+--      vector_bytes listed,
 --      then per unit: items cost payload
 -- reply: {'ok' | 'joined', id, ring} | {'full', seconds until there is room, seconds queued} | {'memory'} | {'conflict'}
 local id, lane, owner = arg(1), arg(2), arg(3)
 local deadline_in, ttl, options, meta = tonumber(arg(4)), arg(5), arg(6), arg(7)
 local alias, digest, join = arg(8), arg(9), arg(10) == '1'
-local UNITS = FIRST + 15
+local listed = arg(16) == '1'
+local UNITS = FIRST + 16
 local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
 
 local function found(how, task)         -- stores nothing new, so a full Redis does not matter
@@ -76,6 +77,15 @@ if type(stored) == 'table' and stored.err then
   return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
 end
 if options ~= '' then call('HSET', task_key(id), 'options', options) end
+if listed then
+  call('HSET', task_key(id), 'listed', 1)
+  call('ZADD', tasks_key(owner), 0, id)
+  if call('INCR', open_key(owner)) == 1 then call('PERSIST', tasks_key(owner)) end
+  -- Tasks expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
+  for _, other in ipairs(call('ZRANDMEMBER', tasks_key(owner), -2)) do
+    if call('EXISTS', task_key(other)) == 0 then call('ZREM', tasks_key(owner), other) end
+  end
+end
 if meta ~= '' then call('SET', meta_key(id), meta) end
 if deadline_in > 0 then
   call('HSET', task_key(id), 'deadline', int(NOW + deadline_in))

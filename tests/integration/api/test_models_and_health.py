@@ -132,6 +132,7 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/embeddings",
         "/v1/tasks",
         "/v1/tasks/{task_id}",
+        "/v1/tasks/{task_id}/events",
         "/v1/tasks/{task_id}/result",
         "/v1/tasks/{task_id}/cancel",
         "/v1/files",

@@ -28,6 +28,7 @@ from tasks.ledger import (
     Watched,
     operations,
 )
+from tasks.ledger.listing import Listed, list_tasks
 from tasks.ledger.operations import ClaimRequest, Operation
 from tests.integration.ledger.scripts import SCRIPTS
 
@@ -115,6 +116,10 @@ class Driver:
         result = self.run(operations.read_result(task_id))
         assert result is not None, f"{task_id} is unknown"
         return result
+
+    def listed(self, owner: str = "anonymous", **changed: Any) -> Listed:
+        """The first 20 of all states unless told otherwise."""
+        return self.run(list_tasks(owner, **({"limit": 20} | changed)))
 
     def cancel(self, task_id: str) -> str:
         return self.run(operations.cancel(self.model, task_id))

@@ -99,6 +99,7 @@ def test_every_operation_is_one_round_trip(driver: Driver, redis_client: redis.R
         driver.watch()
         driver.task(task_id)
         driver.result(task_id)
+        driver.listed()
         driver.cancel(task_id)
         driver.forget(task_id)
 
@@ -109,7 +110,7 @@ def test_every_operation_is_one_round_trip(driver: Driver, redis_client: redis.R
             everything()
             other.echo("end")
             asked = commands_of_clients(monitor)
-    assert asked == ["EVALSHA"] * 13
+    assert asked == ["EVALSHA"] * 14
 
 
 def commands_of_clients(monitor: Monitor) -> list[str]:

@@ -116,6 +116,7 @@ def _submission(world: World, request: Request) -> Submission:
         deadline_in_ms=request.deadline_in_ms,
         alias=alias,
         metadata=b'{"a":"b"}' if len(request.sizes) > 1 else b"",
+        listed=alias is None or not alias.join,
     )
 
 
@@ -174,6 +175,7 @@ def _expect(world: World, submission: Submission, request: Request) -> None:
         deadline_ms=world.now_ms + submission.deadline_in_ms if submission.deadline_in_ms else None,
         alias=submission.alias,
         poison=frozenset() if request.poison is None else frozenset({request.poison % items}),
+        listed=submission.listed,
     )
     world.stats["tasks"] += 1
 

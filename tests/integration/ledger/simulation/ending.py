@@ -79,5 +79,9 @@ def _check_everything_ended(world: World) -> None:
             assert task.poison <= convicted
         world.stats["convicted"] += len(convicted)
         world.stats[f"tasks_{state}"] += 1
+    for owner in {task.owner for task in world.tasks.values()}:
+        listed = [task.id for task in world.driver.listed(owner, limit=10**6).tasks]
+        expected = [task.id for task in world.tasks.values() if task.owner == owner and task.listed]
+        assert listed == sorted(expected, reverse=True)
     lasting = {name for name, key in world.seen.keys.items() if key.ttl_ms == -1}
     assert lasting <= {"eq:q:m:state", "eq:q:m:lingering", "eq:reserved"}

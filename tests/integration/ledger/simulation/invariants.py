@@ -1,6 +1,6 @@
 """What must hold of all keys after every step."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,7 @@ def check(world: World) -> None:
     assert {name: int(state.get(name, 0)) for name in backlog} == backlog
     _check_turns(world, ready)
     _check_wakeup(world, state, any(ready.values()))
+    _check_lists(world, seen)
     _check_names(world, seen)
 
 
@@ -171,6 +172,20 @@ def _check_wakeup(world: World, state: dict[str, Any], work_is_ready: bool) -> N
         )
 
 
+def _check_lists(world: World, seen: Snapshot) -> None:
+    listed: dict[str, dict[str, str]] = defaultdict(dict)
+    still_open: Counter[str] = Counter()
+    for task in world.tasks.values():
+        if task.listed:
+            listed[task.owner][task.id] = "0"
+            still_open[task.owner] += not State(seen.get(f"eq:task:{task.id}")["state"]).terminal
+    assert seen.named("eq:tasks:") == listed, "a list lacks a task, or has one too many"
+    assert seen.named("eq:open:") == {owner: str(n) for owner, n in still_open.items() if n}
+    for owner in listed:
+        lasts = seen.keys[f"eq:tasks:{owner}"].ttl_ms == -1
+        assert lasts == bool(still_open[owner]), "a list does not live as long as its tasks"
+
+
 def _check_names(world: World, seen: Snapshot) -> None:
     """No key beside those that the known tasks and claims have."""
     allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory", "eq:reserved"}
@@ -181,6 +196,6 @@ def _check_names(world: World, seen: Snapshot) -> None:
             allowed.add(name)
             ended = State(seen.get(f"eq:task:{task.id}")["state"]).terminal
             assert (seen.keys[name].ttl_ms > 0) == ended, "an alias does not live as long as its task"
-    known = ("eq:q:m:claim:", "eq:q:m:online", "eq:q:m:bulk")
+    known = ("eq:q:m:claim:", "eq:q:m:online", "eq:q:m:bulk", "eq:tasks:", "eq:open:")
     strange = {name for name in seen.keys if name not in allowed and not name.startswith(known)}
     assert not strange

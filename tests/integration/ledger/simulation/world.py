@@ -34,6 +34,7 @@ class ExpectedTask:
     alias: Alias | None
     poison: frozenset[int]
     """Items that kill whoever encodes them."""
+    listed: bool
 
 
 @dataclass

@@ -1,0 +1,124 @@
+"""Vectors of texts that were encoded before, so that a repeated query costs no forward pass.
+
+One cache belongs to one loaded model: model, revision, precision and device never change in a process, so its keys are
+prompt and text. What is kept is the raw vector; dimensions and scaling are applied to it anew for each request.
+"""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+TextKey: TypeAlias = tuple[str | None, str]
+"""Prompt name and text: what the raw vector depends on."""
+
+OVERHEAD_BYTES = 480
+"""Of an entry beside the bytes of its vector: the digest, the objects, and its places in the table, at their worst."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedText:
+    """What is known of a text.
+
+    Attributes:
+        vector: float32 of this machine [dimension], as the model's own modules left it.
+        length: tokens after cutting, prompt and special tokens included.
+        full_length: tokens before cutting.
+    """
+
+    vector: bytes
+    length: int
+    full_length: int
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the text was cut."""
+        return self.full_length > self.length
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """What a cache has done since it was made: distinct texts of claims that it knew or did not; and what it holds."""
+
+    hits: int
+    misses: int
+    size_bytes: int
+
+
+class VectorCache:
+    """The texts that were asked for last, in so many bytes. For several threads.
+
+    Args:
+        max_bytes: of all entries, what Python needs around them included. 0: it keeps nothing and counts nothing.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[bytes, CachedText] = OrderedDict()
+        self._size_bytes = 0
+        self._hits = 0
+        self._misses = 0
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps anything."""
+        return self._max_bytes > 0
+
+    @property
+    def state(self) -> CacheState:
+        """Counts and size, of one moment."""
+        with self._lock:
+            return CacheState(self._hits, self._misses, self._size_bytes)
+
+    def find(self, keys: Iterable[TextKey]) -> dict[TextKey, CachedText]:
+        """Those of the texts that are known. They are now the last ones to be given up."""
+        if not self.keeps:
+            return {}
+        digests = {key: _digest(key) for key in keys}
+        found: dict[TextKey, CachedText] = {}
+        with self._lock:
+            for key, digest in digests.items():
+                entry = self._entries.get(digest)
+                if entry is not None:
+                    self._entries.move_to_end(digest)
+                    found[key] = entry
+            self._hits += len(found)
+            self._misses += len(digests) - len(found)
+        return found
+
+    def add(self, texts: Mapping[TextKey, CachedText]) -> None:
+        """Keeps these; gives up those that were not asked for the longest."""
+        digests = {_digest(key): entry for key, entry in texts.items()}
+        with self._lock:
+            for digest, entry in digests.items():
+                before = self._entries.pop(digest, None)
+                if before is not None:
+                    self._size_bytes -= _size_bytes(before)
+                self._entries[digest] = entry
+                self._size_bytes += _size_bytes(entry)
+                while self._size_bytes > self._max_bytes:
+                    _, oldest = self._entries.popitem(last=False)
+                    self._size_bytes -= _size_bytes(oldest)
+
+
+OFF = VectorCache(0)
+"""For a caller without one."""
+
+
+def _digest(key: TextKey) -> bytes:
+    # 32 bytes: with fewer, somebody could look for two texts with one digest, and would get one's vector for the other.
+    prompt_name, text = key
+    prompt = b"-" if prompt_name is None else b"+" + _utf8(prompt_name)
+    # The length first, so that no part of the text can pass for the prompt.
+    return hashlib.blake2b(len(prompt).to_bytes(4) + prompt + _utf8(text), digest_size=32).digest()
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _size_bytes(entry: CachedText) -> int:
+    return len(entry.vector) + OVERHEAD_BYTES

@@ -1,0 +1,214 @@
+"""`GET /v1/tasks/{task_id}/events`: server-sent events, read as they come."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from api import events
+from tasks.ledger.ids import new_task_id
+from tests.harness import Roles, wait_until
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import ServedApp
+
+TEXTS = [f"text {number}" for number in range(150)]
+"""Three units."""
+
+Event = tuple[str, dict[str, Any]]
+"""Id and data."""
+
+
+class Stream:
+    """An open stream: its lines, read one by one."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self._lines = response.iter_lines()
+
+    def event(self) -> Event:
+        """The next event."""
+        found = next(self.events(), None)
+        assert found is not None, "the stream has ended"
+        return found
+
+    def events(self) -> Iterator[Event]:
+        """The rest."""
+        fields: dict[str, str] = {}
+        for line in self._lines:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+            if not line and "data" in fields:
+                yield fields["id"], json.loads(fields["data"])
+                fields = {}
+
+    def comment(self) -> str:
+        """The next comment."""
+        return next(line for line in self._lines if line.startswith(":"))
+
+
+@contextmanager
+def follow(client: httpx.Client, task: dict[str, Any], **headers: str) -> Iterator[Stream]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    with client.stream("GET", f"/v1/tasks/{task['id']}/events", headers=named) as response:
+        assert response.status_code == 200, response.read()
+        yield Stream(response)
+
+
+def submit(client: httpx.Client, texts: Any = "x", **fields: Any) -> dict[str, Any]:
+    body: dict[str, Any] = client.post("/v1/tasks", json={"input": texts, **fields}).json()
+    return body
+
+
+def nobody_waits(app: ServedApp) -> None:
+    wait_until(lambda: not app.services.hub.waiting_requests, message="somebody still waits")
+
+
+def test_the_present_state_then_each_change_up_to_the_end(
+    app: ServedApp, client: httpx.Client, worker: LedgerWorker
+) -> None:
+    task = submit(client, TEXTS)
+    with follow(client, task) as stream:
+        assert stream.response.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert stream.response.headers["cache-control"] == "no-store"
+        first_id, first = stream.event()
+        seen = [(first_id, first)]
+        while not seen[-1][1]["finished_at"]:
+            worker.work(max_units=1)
+            while seen[-1][1]["counts"]["completed"] < client.get(task["links"]["self"]).json()["counts"]["completed"]:
+                seen.append(stream.event())
+        rest = list(stream.events())
+
+    assert rest == []
+    assert first == task
+    assert first_id == '"1"'
+    versions = [int(event_id.strip('"')) for event_id, _ in seen]
+    assert versions == sorted(set(versions))
+    last = client.get(task["links"]["self"])
+    assert seen[-1][0] == last.headers["etag"]
+    assert seen[-1][1]["status"] == "completed"
+    assert {**seen[-1][1], "expires_at": None} == {**last.json(), "expires_at": None}
+    assert [data["counts"]["completed"] for _, data in seen if data["counts"]["completed"]] == [64, 128, 150]
+    nobody_waits(app)
+
+
+def test_an_ended_task_has_one_event(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client)
+    worker.work()
+
+    with follow(client, task) as stream:
+        assert [data["status"] for _, data in stream.events()] == ["completed"]
+
+
+@pytest.mark.parametrize("end", ["cancel", "expire"])
+def test_other_ends_are_told(client: httpx.Client, end: str) -> None:
+    task = submit(client, **({"deadline_s": 0.2} if end == "expire" else {}))
+    with follow(client, task) as stream:
+        stream.event()
+        if end == "cancel":
+            client.post(task["links"]["cancel"])
+
+        assert stream.event()[1]["status"] == {"cancel": "cancelled", "expire": "expired"}[end]
+        assert list(stream.events()) == []
+
+
+def test_a_deleted_task_ends_its_streams(app: ServedApp, client: httpx.Client) -> None:
+    task = submit(client)
+    with follow(client, task) as stream:
+        stream.event()
+        client.delete(task["links"]["self"])
+
+        assert list(stream.events()) == []
+    nobody_waits(app)
+
+
+def test_a_state_that_the_client_has_is_left_out(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client)
+    with follow(client, task, last_event_id='"1"') as stream:
+        worker.work()
+
+        assert stream.event()[0] != '"1"'
+
+
+def test_another_state_than_the_client_has_is_told(client: httpx.Client) -> None:
+    task = submit(client)
+    with follow(client, task, last_event_id="something else") as stream:
+        assert stream.event()[0] == '"1"'
+
+
+def test_who_has_the_last_state_is_told_not_to_come_back(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client)
+    worker.work()
+    tag = client.get(task["links"]["self"]).headers["etag"]
+
+    answer = client.get(f"/v1/tasks/{task['id']}/events", headers={"last-event-id": tag})
+
+    assert answer.status_code == 204
+    assert answer.content == b""
+
+
+def test_while_nothing_happens_there_are_comments(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.01)
+    with follow(client, submit(client)) as stream:
+        stream.event()
+
+        assert stream.comment() == stream.comment() == ": still here"
+
+
+def test_a_client_that_leaves_frees_everything(app: ServedApp, client: httpx.Client) -> None:
+    with follow(client, submit(client)) as stream:
+        stream.event()
+        assert app.services.hub.waiting_requests == 1
+
+    nobody_waits(app)
+
+
+def test_a_follower_does_not_keep_a_task_alive(client: httpx.Client) -> None:
+    task = submit(client, deadline_s=0.3)
+    with follow(client, task) as stream:
+        assert stream.event()[1]["deadline"] == task["deadline"]
+        assert [data["status"] for _, data in stream.events()] == ["expired"]
+
+
+def test_many_may_follow(app: ServedApp, client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client)
+    with follow(client, task) as one, follow(client, task) as two:
+        assert one.event() == two.event()
+        worker.work()
+
+        assert list(one.events())[-1] == list(two.events())[-1]
+    nobody_waits(app)
+
+
+def test_tasks_that_are_not_held_or_not_ones_own(serve: Callable[..., ServedApp], client: httpx.Client) -> None:
+    for task_id, status in [(new_task_id(), 404), ("task_nonsense", 404)]:
+        answer = client.get(f"/v1/tasks/{task_id}/events")
+
+        assert answer.status_code == status
+        assert answer.json()["error"]["code"] == "task_not_found"
+
+
+def test_a_stop_of_the_server_ends_streams_at_once(roles: Roles) -> None:
+    api = roles.api()
+    with api.client() as client, follow(client, submit(client)) as stream:
+        stream.event()
+        api.send(15)
+
+        assert list(stream.events()) == []
+    assert api.wait() == 0
+
+
+def test_with_a_real_worker(roles: Roles) -> None:
+    api, _ = roles.api(), roles.worker(fake_tokens_per_s=20_000)
+    api.wait_ready()
+    with api.client() as client:
+        task = submit(client, [f"{number} " + "word " * 50 for number in range(400)], lane="bulk")
+        with follow(client, task) as stream:
+            seen = list(stream.events())
+
+    assert seen[-1][1]["status"] == "completed"
+    done = [data["counts"]["completed"] for _, data in seen]
+    assert done == sorted(done)
+    assert done[-1] == 400

@@ -1,0 +1,142 @@
+"""The cache of vectors by itself: what it keeps, what it gives up, and how much memory that takes."""
+
+import threading
+import tracemalloc
+
+import pytest
+
+from tasks.model.cache import OVERHEAD_BYTES, CachedText, CacheState, TextKey, VectorCache
+
+VECTOR_BYTES = 16
+ENTRY_BYTES = VECTOR_BYTES + OVERHEAD_BYTES
+
+
+def text(mark: int = 0, length: int = 3) -> CachedText:
+    return CachedText(bytes([mark]) * VECTOR_BYTES, length, length)
+
+
+def room_for(entries: int) -> VectorCache:
+    return VectorCache(entries * ENTRY_BYTES)
+
+
+def kept(cache: VectorCache, *keys: TextKey) -> list[TextKey]:
+    return list(cache.find(keys))
+
+
+def test_what_was_added_is_found_as_it_was() -> None:
+    cache = room_for(2)
+    cache.add({(None, "a"): text(1), ("query", "a"): text(2, length=9)})
+    assert cache.find([("query", "a"), (None, "b"), (None, "a")]) == {
+        ("query", "a"): text(2, length=9),
+        (None, "a"): text(1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((None, "a"), (None, "b")),
+        ((None, "a"), (None, "a ")),
+        ((None, "a"), (None, "A")),
+        ((None, "é"), (None, "e\u0301")),
+        ((None, ""), ("", "")),
+        ((None, "a"), ("", "a")),
+        (("query", "a"), ("document", "a")),
+        (("quer", "ya"), ("query", "a")),
+        ((None, "+querya"), ("query", "a")),
+        ((None, "a\0"), (None, "a")),
+        (("", "\0\0\0\1-a"), (None, "a")),
+    ],
+)
+def test_keys_that_differ_at_all_are_different(one: TextKey, other: TextKey) -> None:
+    cache = room_for(4)
+    cache.add({one: text()})
+    assert kept(cache, other) == []
+    assert kept(cache, one) == [one]
+
+
+def test_half_a_surrogate_pair_is_a_text_like_others() -> None:
+    cache = room_for(4)
+    cache.add({(None, "\ud800"): text()})
+    assert kept(cache, (None, "\ud800"), (None, "?"), (None, "\ud801")) == [(None, "\ud800")]
+
+
+def test_what_was_asked_for_the_longest_ago_is_given_up_first() -> None:
+    a, b, c, d = [(None, name) for name in "abcd"]
+    cache = room_for(3)
+    cache.add({a: text(), b: text(), c: text()})
+    cache.find([a])
+    cache.add({d: text()})
+    assert kept(cache, a, b, c, d) == [a, c, d]
+    assert cache.state.size_bytes == 3 * ENTRY_BYTES
+
+
+def test_a_text_that_is_added_again_counts_once() -> None:
+    cache = room_for(2)
+    for _ in range(5):
+        cache.add({(None, "a"): text()})
+    assert cache.state.size_bytes == ENTRY_BYTES
+
+
+def test_an_entry_above_the_limit_is_not_kept() -> None:
+    cache = VectorCache(ENTRY_BYTES - 1)
+    cache.add({(None, "a"): text()})
+    assert cache.state == CacheState(hits=0, misses=0, size_bytes=0)
+    assert kept(cache, (None, "a")) == []
+
+
+def test_hits_and_misses_are_counted() -> None:
+    cache = room_for(2)
+    cache.find([(None, "a"), (None, "b")])
+    cache.add({(None, "a"): text()})
+    cache.find([(None, "a"), (None, "b")])
+    assert cache.state == CacheState(hits=1, misses=3, size_bytes=ENTRY_BYTES)
+
+
+def test_a_cache_of_no_size_keeps_and_counts_nothing() -> None:
+    cache = VectorCache(0)
+    cache.add({(None, "a"): text()})
+    assert kept(cache, (None, "a")) == []
+    assert not cache.keeps
+    assert cache.state == CacheState(0, 0, 0)
+
+
+@pytest.mark.parametrize("dimension", [1, 384])
+def test_it_takes_no_more_memory_than_it_says(dimension: int) -> None:
+    limit = 2_000_000
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        cache = VectorCache(limit)
+        highest = 0
+        for number in range(3 * limit // (4 * dimension + OVERHEAD_BYTES)):
+            # Lengths above those that Python keeps as constants, texts of some size.
+            cache.add({("query", f"{number} " * 50): CachedText(bytes(4 * dimension), 1000 + number, 2000 + number)})
+            highest = max(highest, tracemalloc.get_traced_memory()[0] - before)
+    finally:
+        tracemalloc.stop()
+    assert limit - 2000 < cache.state.size_bytes <= limit
+    assert 0.6 * limit < highest <= limit + 20_000
+
+
+def test_several_threads_leave_it_in_order() -> None:
+    cache = room_for(20)
+    everyone = threading.Barrier(4)
+
+    def use(first: int) -> None:
+        everyone.wait()
+        for number in range(first, first + 400):
+            key = None, str(number % 50)
+            for found in cache.find([key]).values():
+                assert found.length == number % 50
+            cache.add({key: text(length=number % 50)})
+
+    threads = [threading.Thread(target=use, args=(7 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    state = cache.state
+    assert state.hits + state.misses == 1600
+    assert state.size_bytes == 20 * ENTRY_BYTES
+    assert len(kept(cache, *((None, str(n)) for n in range(50)))) == 20
