@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Counts(BaseModel):
@@ -154,6 +154,35 @@ class ModelList(BaseModel):
 
     object: Literal["list"]
     data: list[Model]
+
+
+class TEIInfo(BaseModel):
+    """The model and its limits, in the words of text-embeddings-inference."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    model_id: str
+    model_sha: str
+    model_dtype: str
+    served_model_name: str
+    model_type: dict[str, dict[str, str | None]] = Field(description="The pooling is not told: null.")
+    max_concurrent_requests: int = Field(description="What admission lets wait, if every request were one token.")
+    max_input_length: int
+    max_batch_tokens: int
+    max_batch_requests: int | None
+    max_client_batch_size: int
+    auto_truncate: Literal[True]
+    tokenization_workers: int
+    version: str
+    sha: str | None
+    docker_label: str | None
+
+
+class TEIError(BaseModel):
+    """Every error on the routes of text-embeddings-inference."""
+
+    error: str
+    error_type: Literal["Validation", "Empty", "Overloaded", "Backend", "Unhealthy"]
 
 
 class Live(BaseModel):

@@ -8,8 +8,8 @@ import traceback
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api import errors
 from api.metrics import Metrics
-from api.problem import problem
 from tasks.errors import InternalError
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Edge:
         except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
             _log_defect(request_id, error)
             if not status:  # otherwise the response is half out, and the server closes the connection
-                answer = problem(InternalError(_apology(request_id)), instance=scope["path"])
+                answer = errors.response(InternalError(_apology(request_id)), scope["path"])
                 await answer(scope, receive, labelled)
         finally:
             self._metrics.served(scope["method"], _route(scope), status, time.perf_counter() - started)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
+from api import tei
 from api.failures import CallerGone
 from api.problem import problem
 from tasks.errors import EmbedqError, InternalError, MethodNotAllowed, RouteNotFound
@@ -35,7 +36,7 @@ def response(error: EmbedqError | CallerGone, path: str) -> Response:
     """The answer to a request for `path` that ended in `error`."""
     if isinstance(error, CallerGone):
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    return problem(error, instance=path)
+    return tei.failure(error) if path in tei.PATHS else problem(error, instance=path)
 
 
 async def _ours(request: Request, error: Exception) -> Response:
@@ -44,7 +45,7 @@ async def _ours(request: Request, error: Exception) -> Response:
 
 async def _routing(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
     raised = cast("HTTPException", error)
-    answer = problem(_translated(raised, request), instance=request.url.path)
+    answer = response(_translated(raised, request), request.url.path)
     headers = dict(raised.headers or {})
     if "Allow" in headers:
         headers["Allow"] = ", ".join(sorted(_methods(routes, request.scope) | set(headers["Allow"].split(", "))))

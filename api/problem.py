@@ -20,16 +20,17 @@ def problem(error: EmbedqError, *, instance: str) -> Response:
         "instance": instance,
         "error": {"message": error.detail, "type": error.type, "param": error.param, "code": code},
     }
-    return Response(orjson.dumps(body), error.status, _headers(error), MEDIA_TYPE)
+    return Response(orjson.dumps(body), error.status, headers(error), MEDIA_TYPE)
 
 
-def _headers(error: EmbedqError) -> dict[str, str]:
-    headers = {"cache-control": "no-store"}
+def headers(error: EmbedqError) -> dict[str, str]:
+    """What a response to a request that ended in `error` says in its head, whatever the form of its body."""
+    found = {"cache-control": "no-store"}
     if error.retry_after_s is not None:
-        headers["retry-after"] = str(error.retry_after_s)
+        found["retry-after"] = str(error.retry_after_s)
     if error.should_retry is not None:
         # openai-python decides by this header before it looks at the status.
-        headers["x-should-retry"] = "true" if error.should_retry else "false"
+        found["x-should-retry"] = "true" if error.should_retry else "false"
     if isinstance(error, Unauthenticated):
-        headers["www-authenticate"] = "Bearer"
-    return headers
+        found["www-authenticate"] = "Bearer"
+    return found

@@ -70,11 +70,14 @@ class Registry:
         entry = self.entry(model)
         return entry.max_tokens if entry else UNKNOWN_MODEL_MAX_TOKENS
 
+    def streams(self, model: str) -> int:
+        """How many claims its live workers work on at a time."""
+        overview = self.overviews.get(model)
+        return sum(worker.streams for worker in overview.workers) if overview else 0
+
     def unit_cost(self, model: str) -> int:
         """Estimated tokens that one unit may hold: what one stream does in `unit_s`, within the configured limit."""
-        overview = self.overviews.get(model)
-        streams = sum(worker.streams for worker in overview.workers) if overview else 0
-        fits = int(self._settings.unit_s * self._rate(model) / max(1, streams))
+        fits = int(self._settings.unit_s * self._rate(model) / max(1, self.streams(model)))
         return max(1, min(self._settings.unit_max_tokens, fits))
 
     def admission(self, model: str, lane: Lane, dimensions: int | None) -> Admission:
@@ -88,6 +91,19 @@ class Registry:
             max_memory_percent=s.max_redis_memory_percent,
             vector_bytes=_FLOAT32_BYTES * dimension + _ITEM_BYTES,
         )
+
+    def room(self, model: str, lane: Lane) -> tuple[int, int, float]:
+        """What admission lets wait in the lane, in estimated tokens.
+
+        Returns:
+            the limit, what is left of it, and the seconds until all of it is free again.
+        """
+        s = self._settings
+        overview = self.overviews.get(model)
+        queued = overview.backlog_cost[lane] if overview else 0
+        rate = self._rate(model)
+        limit = max(1, int((s.max_backlog_s if lane is Lane.ONLINE else s.max_backlog_bulk_s) * rate))
+        return limit, max(0, limit - queued), queued / rate
 
     def retry_after_s(self, model: str, lane: Lane) -> int:
         """Seconds until what is queued in the lane should be done, 1 to 120."""

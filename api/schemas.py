@@ -1,6 +1,6 @@
 """Bodies of requests, as pydantic models: one validation of a parsed object, all of it in compiled code."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, WithJsonSchema
 from pydantic.config import JsonDict
@@ -10,7 +10,7 @@ MAX_METADATA_PAIRS = 16
 _EXAMPLE: JsonDict = {"input": ["The cat sat on the mat.", "Ein Satz."], "normalize": True, "metadata": {"job": "42"}}
 
 # A single string becomes a list before validation, so that a union need not try both; the document shows both.
-_INPUT_SCHEMA = {
+_INPUT_SCHEMA: dict[str, Any] = {
     "description": "One text or several, each of at least one character.",
     "anyOf": [
         {"type": "string", "minLength": 1},
@@ -18,8 +18,15 @@ _INPUT_SCHEMA = {
     ],
 }
 
+_NUMBERS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+_OPENAI_INPUT_SCHEMA = {
+    "description": "One text or several, or token numbers of cl100k_base: one array is one text.",
+    "anyOf": [*_INPUT_SCHEMA["anyOf"], _NUMBERS, {"type": "array", "items": _NUMBERS, "minItems": 1}],
+}
+
 Text = Annotated[str, StringConstraints(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1), FailFast(), WithJsonSchema(_INPUT_SCHEMA)]
+OpenAITexts = Annotated[list[Text], Field(min_length=1), FailFast(), WithJsonSchema(_OPENAI_INPUT_SCHEMA)]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 PromptName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -60,4 +67,19 @@ class EmbeddingsBody(EmbeddingFields):
         json_schema_extra={"examples": [{"input": ["The cat sat on the mat."], "encoding_format": "float"}]}
     )
 
+    input: OpenAITexts
     encoding_format: Literal["float", "base64"] = Field("float", description="base64: of little-endian float32.")
+    input_type: PromptName | None = Field(
+        None,
+        description="What the texts are for, such as query or document: chooses the model's prompt for that, if it has "
+        "one. prompt_name comes before it.",
+    )
+
+
+class EmbedBody(EmbeddingFields):
+    """Body of `POST /embed`, text-embeddings-inference's call. Unknown fields are ignored."""
+
+    model_config = ConfigDict(populate_by_name=True, json_schema_extra={"examples": [{"inputs": ["The cat sat."]}]})
+
+    input: Texts = Field(alias="inputs")
+    truncation_direction: str = Field("right", description="The side to cut at; only right is possible.")

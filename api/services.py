@@ -11,10 +11,12 @@ from api.bell import Bell
 from api.hub import Hub
 from api.metrics import Metrics
 from api.queue_metrics import ProcessMetrics, QueueMetrics
+from api.ratelimit import RateLimits
 from api.registry import Registry
 from api.stall import StallProbe
 from api.storage import AsyncStorage
 from api.submission import Drafter
+from api.tokens import Vocabulary
 from api.watchdog import Watchdog
 from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
@@ -37,6 +39,7 @@ class Services:
     keys: KeyRing
     drafter: Drafter
     storage: AsyncStorage
+    rate_limits: RateLimits
 
     @classmethod
     def build(cls, settings: Settings, process: int | None = None) -> Self:
@@ -59,8 +62,9 @@ class Services:
             metrics=metrics,
             stall=stall,
             keys=KeyRing(settings.api_keys),
-            drafter=Drafter(settings, registry),
             storage=AsyncStorage(settings.storage_url),
+            drafter=Drafter(settings, registry, _vocabulary(settings)),
+            rate_limits=RateLimits(registry),
         )
 
     @classmethod
@@ -92,3 +96,9 @@ class Services:
         self.stall.stop()
         await asyncio.to_thread(self.bell.close)
         await self.ledger.close()
+
+
+def _vocabulary(settings: Settings) -> Vocabulary | None:
+    if settings.token_inputs == "reject":  # noqa: S105 - no secret: tokens of text
+        return None
+    return Vocabulary(max_input_bytes=settings.max_input_bytes, max_total_bytes=settings.max_body_bytes)

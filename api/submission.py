@@ -8,11 +8,13 @@ import orjson
 
 from api.body import parse_object
 from api.registry import Registry
-from api.schemas import EmbeddingFields, EmbeddingsBody, TaskBody
+from api.schemas import EmbedBody, EmbeddingFields, EmbeddingsBody, TaskBody
+from api.tokens import Vocabulary
 from api.validation import check_options, check_sizes, checked
-from tasks.errors import InvalidValue
+from tasks.errors import InvalidValue, NotReady
 from tasks.ledger import Alias, Lane, NewUnit, Options, Submission
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.input_type import prompt_for
 from tasks.ledger.units import cut
 from worker_config.settings import Settings
 
@@ -24,10 +26,15 @@ _DIGEST_CHARS = 32
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Makes submissions under the server's limits and what is known of its models."""
+    """Makes submissions under the server's limits and what is known of its models.
+
+    Attributes:
+        vocabulary: decodes token numbers in OpenAI's calls; None: they are refused.
+    """
 
     settings: Settings
     registry: Registry
+    vocabulary: Vocabulary | None = None
 
     def task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> Submission:
         """The task of a `POST /v1/tasks`.
@@ -49,30 +56,60 @@ class Drafter:
         )
 
     def openai_task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> Submission:
-        """The task of a `POST /v1/embeddings` whose caller prefers not to wait. Raises like `task`."""
-        parsed = checked(EmbeddingsBody, parse_object(body), max_inputs=self.settings.max_inputs)
+        """The task of a `POST /v1/embeddings` whose caller prefers not to wait. Raises like `synchronous`."""
+        parsed = self._openai(body)
         alias = _idempotency(idempotency_key, body)
         return self._submission(
             parsed, len(body), owner=owner, lane=Lane.ONLINE, ttl_s=self.settings.result_ttl_s, alias=alias, listed=True
         )
 
     def synchronous(self, body: bytes, *, owner: str, wait_s: float) -> tuple[Submission, bool]:
-        """The task behind a `POST /v1/embeddings` that waits, and whether base64 is wanted. Raises like `task`.
+        """The task behind a `POST /v1/embeddings` that waits, and whether base64 is wanted.
 
-        The same request again joins the task, so that a client's retries cost one round of work.
+        Raises:
+            RequestError: as `task` does.
+            VocabularyNotLoaded: token numbers came before `vocabulary` was loaded.
+            NotReady: no worker has told yet which prompt `input_type` means.
         """
-        parsed = checked(EmbeddingsBody, parse_object(body), max_inputs=self.settings.max_inputs)
+        parsed = self._openai(body)
+        return self._waiting(parsed, len(body), owner=owner, wait_s=wait_s), parsed.encoding_format == "base64"
+
+    def embed(self, body: bytes, *, owner: str, wait_s: float) -> Submission:
+        """The task behind a `POST /embed`, for the server's own model. Raises like `task`."""
+        fields = parse_object(body)
+        fields["input"] = fields.get("inputs")
+        fields["model"] = None
+        parsed = checked(EmbedBody, fields, max_inputs=self.settings.max_inputs)
+        if parsed.truncation_direction.lower() != "right":
+            raise InvalidValue("truncation_direction must be 'right'.", param="truncation_direction")
+        return self._waiting(parsed, len(body), owner=owner, wait_s=wait_s)
+
+    def _openai(self, body: bytes) -> EmbeddingsBody:
+        decode = self.vocabulary.texts if self.vocabulary else None
+        parsed = checked(EmbeddingsBody, parse_object(body), max_inputs=self.settings.max_inputs, decode=decode)
+        if parsed.input_type is None or parsed.prompt_name is not None:
+            return parsed
         model = self.registry.resolve(parsed.model)
-        submission = self._submission(
+        entry = self.registry.entry(model)
+        if entry is None:  # to leave the prompt out would give vectors that do not fit those of later calls
+            raise NotReady(
+                f"No worker has loaded {model} yet, so the prompt for input_type is not known; try again shortly.",
+                param="input_type",
+                retry_after_s=5,
+            )
+        return parsed.model_copy(update={"prompt_name": prompt_for(parsed.input_type, entry.prompts)})
+
+    def _waiting(self, parsed: EmbeddingFields, size_bytes: int, *, owner: str, wait_s: float) -> Submission:
+        # The same work again joins the task, so that a client's retries cost one round of it.
+        return self._submission(
             parsed,
-            len(body),
+            size_bytes,
             owner=owner,
             lane=Lane.ONLINE,
             ttl_s=self.settings.sync_result_ttl_s,
             deadline_s=wait_s + LINGERING_INTEREST_S,
-            alias=_same_work(model, _options(parsed), parsed.input),
+            alias=_same_work(self.registry.resolve(parsed.model), _options(parsed), parsed.input),
         )
-        return submission, parsed.encoding_format == "base64"
 
     def _submission(
         self,

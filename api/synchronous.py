@@ -17,6 +17,8 @@ from tasks.ledger import Lane, Result, State, Submission, operations
 
 _SOON_S = 0.25
 """Most answers come before this. A client that leaves is noticed later only: watching for it costs a task."""
+_MAX_RETRY_AFTER_S = 5
+"""Well within `LINGERING_INTEREST_S`, or the retry would find nothing to join and pay for the work again."""
 _RENEW_S = 5.0
 """Every so often a waiter says that it is still there: another one of the same task may have left and said so."""
 
@@ -84,5 +86,5 @@ async def _result(services: Services, task_id: str, submission: Submission) -> R
 def _timeout(services: Services, model: str) -> WaitTimeout:
     return WaitTimeout(
         "The vectors are not ready yet; send the same request again to join the work that is under way.",
-        retry_after_s=services.registry.retry_after_s(model, Lane.ONLINE),
+        retry_after_s=min(_MAX_RETRY_AFTER_S, services.registry.retry_after_s(model, Lane.ONLINE)),
     )

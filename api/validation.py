@@ -1,7 +1,7 @@
 """From a parsed object to a checked body, or to the error that names the field and the fix."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -22,12 +22,20 @@ from tasks.errors import (
 )
 
 B = TypeVar("B", bound=BaseModel)
+Decode = Callable[[Sequence[object]], list[str]]
+"""From one array of token numbers, or several, to texts; raises a `RequestError`."""
 
 _SHOWN_CHARS = 64
 
 
-def checked(kind: type[B], fields: dict[str, Any], *, max_inputs: int) -> B:
+def checked(kind: type[B], fields: dict[str, Any], *, max_inputs: int, decode: Decode | None = None) -> B:
     """The body as a value.
+
+    Args:
+        kind: of the body.
+        fields: the parsed object.
+        max_inputs: texts in one request.
+        decode: makes texts of token numbers; without it they are refused.
 
     Raises:
         RequestError: the subclass that fits the first thing that is wrong; a misspelt field comes before the rest.
@@ -38,7 +46,7 @@ def checked(kind: type[B], fields: dict[str, Any], *, max_inputs: int) -> B:
         _require_known(fields, kind)
     present = {name: fields[name] for name in kind.model_fields if fields.get(name) is not None}
     if "input" in present:
-        present["input"] = _texts(present["input"], max_inputs)
+        present["input"] = _texts(present["input"], max_inputs, decode)
     _require_few_pairs(present.get("metadata"))
     try:
         return kind.model_validate(present)
@@ -83,17 +91,21 @@ def _require_known(fields: Iterable[str], kind: type[BaseModel]) -> None:
     raise UnknownParameter(f"There is no field {shown!r}; {hint}", param=shown)
 
 
-def _texts(value: object, max_inputs: int) -> object:
+def _texts(value: object, max_inputs: int, decode: Decode | None) -> object:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
         return value
+    if decode and value and type(value[0]) is int:  # one array is one text, so its length is no number of texts
+        return decode(value)
     if len(value) > max_inputs:
         raise TooManyInputs(
             f"input has {len(value):,} texts; one request takes {max_inputs:,}. "
             f"Split it, or send a file to /v1/batches.",
             param="input",
         )
+    if decode and value and isinstance(value[0], list):
+        return decode(value)
     for index, text in enumerate(value):
         if not isinstance(text, str):
             raise _bad_input("string_type", f"input[{index}]", text)
@@ -132,7 +144,7 @@ def _bad_input(kind: str, param: str, value: object) -> EmbedqError:
         return InvalidType(
             f"{param} holds token numbers; send strings (LangChain: check_embedding_ctx_length=False).", param=param
         )
-    expected = "a string or a list of strings" if param == "input" else "a string"
+    expected = "a string" if "[" in param else "a string or a list of strings"
     return InvalidType(f"{param} must be {expected}.", param=param)
 
 

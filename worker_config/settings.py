@@ -74,6 +74,7 @@ class Settings(BaseSettings):
     max_inputs: int = Field(default=2048, ge=1, le=65_536)
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**30)
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
+    token_inputs: Literal["tiktoken", "reject"] = "tiktoken"  # noqa: S105 - no secret: tokens of text
     max_wait_s: float = Field(default=55, gt=0, le=600)
 
     # Files of callers

@@ -1,5 +1,7 @@
 """OpenAI's embeddings call: synchronous over the queue, or a task for callers who prefer not to wait."""
 
+import time
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -7,6 +9,7 @@ from api import vectors
 from api.answers import EmbeddingList, Task
 from api.body import read_body
 from api.direct import direct_router
+from api.draft import draft
 from api.intake import accept
 from api.offload import offload
 from api.openapi import json_body
@@ -28,18 +31,27 @@ router = direct_router(tag="embeddings")
 @router.post("/embeddings/", include_in_schema=False)
 async def create_embeddings(request: Request) -> Response:
     """Vectors for one text or several, in input order. One failed text fails the request."""
+    started_s = time.perf_counter()
     services = Services.of(request)
     owner = services.owner(request)
     wishes = preference(request.headers)
     body = await read_body(request, services.settings.max_body_bytes)
     if wishes.respond_async:
         key = request.headers.get("idempotency-key")
-        task = await offload(len(body), services.drafter.openai_task, body, owner=owner, idempotency_key=key)
+        task = await draft(services, len(body), services.drafter.openai_task, body, owner=owner, idempotency_key=key)
         response = await accept(services, task)
         response.headers["preference-applied"] = "respond-async"
         return response
     wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)
-    submission, base64 = await offload(len(body), services.drafter.synchronous, body, owner=owner, wait_s=wait_s)
+    submission, base64 = await draft(
+        services, len(body), services.drafter.synchronous, body, owner=owner, wait_s=wait_s
+    )
     result = await encode_now(services, request, submission, wait_s)
     content = await offload(vectors.size_bytes(result), vectors.embedding_list, result, base64=base64)
-    return Response(content, media_type="application/json")
+    response = Response(content, media_type="application/json")
+    took_ms = int((time.perf_counter() - started_s) * 1000)
+    response.raw_headers += [
+        (b"openai-processing-ms", b"%d" % took_ms),
+        *services.rate_limits.headers(submission.model),
+    ]
+    return response

@@ -1,14 +1,17 @@
 """The web tier through OpenAI's own Python client."""
 
 import base64
+import concurrent.futures
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import openai
 import pytest
 
-from tasks.ledger import ItemError
+from tasks.ledger import ItemError, operations
+from tests.harness import wait_until
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -21,13 +24,20 @@ def worker(redis_url: str) -> Iterator[LedgerWorker]:
             yield started
 
 
+@pytest.fixture
+def served(redis_url: str, worker: LedgerWorker) -> Iterator[ServedApp]:
+    with ServedApp(redis_url) as app:
+        yield app
+
+
 @pytest.fixture(params=["/v1", ""], ids=["with /v1", "without"])
-def client(redis_url: str, worker: LedgerWorker, request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
-    with (
-        ServedApp(redis_url) as served,
-        openai.OpenAI(base_url=f"http://127.0.0.1:{served.port}{request.param}", api_key="any") as connected,
-    ):
+def client(served: ServedApp, request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
+    with connect(served, request.param) as connected:
         yield connected
+
+
+def connect(served: ServedApp, path: str = "/v1", **options: Any) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"http://127.0.0.1:{served.port}{path}", **{"api_key": "any"} | options)
 
 
 def test_embeddings_by_default_travel_as_base64(client: openai.OpenAI) -> None:
@@ -84,3 +94,98 @@ def test_the_stock_client_can_submit_without_waiting(client: openai.OpenAI) -> N
 
     assert raw.status_code == 202
     assert raw.headers["location"].startswith("/v1/tasks/task_")
+
+
+def test_what_the_raw_response_tells(client: openai.OpenAI) -> None:
+    raw = client.embeddings.with_raw_response.create(model=MODEL, input="one")
+
+    np.testing.assert_array_equal(np.array(raw.parse().data[0].embedding, dtype="f4"), vector("one"))
+    assert raw.headers["x-request-id"]
+    assert int(raw.headers["openai-processing-ms"]) >= 0
+    for of in ("requests", "tokens"):
+        assert raw.headers[f"x-ratelimit-limit-{of}"] == "1500000"  # 30 s at this worker's 50,000 tokens/s
+        assert 0 <= int(raw.headers[f"x-ratelimit-remaining-{of}"]) <= 1_500_000
+        assert raw.headers[f"x-ratelimit-reset-{of}"].endswith("s")
+
+
+def test_every_field_of_the_call_and_extensions_beside_it(client: openai.OpenAI) -> None:
+    extensions = {"truncate": True, "normalize": None, "input_type": "query", "task": "x", "prefix": {"a": [1]}}
+    answer = client.embeddings.create(
+        model=MODEL, input=["one"], dimensions=4, encoding_format="float", user="me", extra_body=extensions
+    )
+
+    assert len(answer.data[0].embedding) == 4
+
+
+def test_token_numbers_without_a_vocabulary_say_what_to_do(client: openai.OpenAI) -> None:
+    for numbers in ([1, 2], [[1], [2]]):
+        with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False") as caught:
+            client.embeddings.create(model=MODEL, input=numbers)
+        assert caught.value.code == "invalid_type"
+
+
+def test_models_cannot_be_deleted(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.APIStatusError) as caught:
+        client.models.delete(MODEL)
+
+    assert (caught.value.status_code, caught.value.code) == (405, "method_not_allowed")
+
+
+def test_keys(redis_url: str, worker: LedgerWorker) -> None:
+    with ServedApp(redis_url, api_keys=f"me:{sha256(b'right').hexdigest()}") as served:
+        with connect(served, api_key="right") as known:
+            assert known.embeddings.create(model=MODEL, input="a").data
+        with connect(served, api_key="wrong") as unknown, pytest.raises(openai.AuthenticationError) as caught:
+            unknown.embeddings.create(model=MODEL, input="a")
+
+    assert caught.value.code == "invalid_api_key"
+
+
+def test_a_body_that_is_too_large(redis_url: str, worker: LedgerWorker) -> None:
+    with (
+        ServedApp(redis_url, max_body_bytes=2000, max_input_bytes=1000) as served,
+        connect(served) as client,
+        pytest.raises(openai.APIStatusError) as caught,
+    ):
+        client.embeddings.create(model=MODEL, input="x" * 3000)
+
+    assert (caught.value.status_code, caught.value.code) == (413, "body_too_large")
+
+
+@pytest.fixture
+def idle(redis_url: str) -> Iterator[LedgerWorker]:
+    """Known to the ledger, and does nothing until it is told to."""
+    with LedgerWorker(redis_url, MODEL) as started:
+        started.announce()
+        yield started
+
+
+def test_an_answer_that_takes_too_long_is_an_error_that_can_be_retried(redis_url: str, idle: LedgerWorker) -> None:
+    with (
+        ServedApp(redis_url) as served,
+        connect(served, timeout=0.2, max_retries=0) as client,
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        client.embeddings.create(model=MODEL, input="a")
+
+    assert (caught.value.status_code, caught.value.code) == (503, "wait_timeout")
+    assert caught.value.response.headers["x-should-retry"] == "true"
+    assert 1 <= int(caught.value.response.headers["retry-after"]) <= 5
+
+
+def test_the_clients_own_retry_joins_the_work(redis_url: str, idle: LedgerWorker) -> None:
+    with (
+        ServedApp(redis_url) as served,
+        connect(served, timeout=2) as client,
+        concurrent.futures.ThreadPoolExecutor() as pool,
+    ):
+        create = client.embeddings.with_raw_response.create
+        call = pool.submit(create, model=MODEL, input=["slow", "work"])
+        wait_until(lambda: 'status="503"' in served.client.get("/metrics").text, message="the first attempt waits")
+        with idle.serving():
+            raw = call.result()
+        joined = f'embedq_joined_requests_total{{model="{MODEL}"}} 1.0' in served.client.get("/metrics").text
+
+    assert (raw.status_code, raw.retries_taken) == (200, 1)
+    assert joined
+    assert idle.ledger.run(operations.overview())[MODEL].counters["committed_items"] == 2

@@ -23,7 +23,13 @@ class ServedApp:
     """One app; a context manager. `client` talks to it over a socket."""
 
     def __init__(self, redis_url: str, **settings: Any) -> None:
-        merged = {"redis_url": redis_url, "compute": "fake", "served_name": MODEL, "max_wait_s": 20} | settings
+        merged = {
+            "redis_url": redis_url,
+            "compute": "fake",
+            "served_name": MODEL,
+            "max_wait_s": 20,
+            "token_inputs": "reject",  # the vocabulary would come from the network
+        } | settings
         self.app = create_app(load_settings(**merged))
         self.services: Services = self.app.state.services
         config = uvicorn.Config(self.app, port=0, log_config=None, lifespan="on", loop="uvloop", http=Protocol)

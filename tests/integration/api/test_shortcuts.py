@@ -23,6 +23,14 @@ REQUESTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("POST", "/v1/tasks/", {"json": {"inptu": ["x"]}}),
     ("POST", "/v1/tasks?x=1", {"json": {"input": 5}}),
     ("GET", "/v1/nothing", {}),
+    ("GET", "/", {}),
+    ("HEAD", "/", {}),
+    ("PUT", "/", {}),
+    ("POST", "/", {"json": {"inputs": []}}),
+    ("POST", "/embed/", {"json": {"inputs": [7]}}),
+    ("GET", "/embed", {}),
+    ("GET", "/health", {}),
+    ("GET", "/info", {}),
 )
 VOLATILE = {"date", "x-request-id"}
 

@@ -7,7 +7,7 @@ import pytest
 
 from api.registry import Registry
 from api.submission import Drafter
-from tasks.errors import InvalidValue, ModelNotFound, RedisUnavailable, RequestError
+from tasks.errors import InvalidValue, ModelNotFound, NotReady, RedisUnavailable, RequestError
 from tasks.ledger import Alias, Lane, ModelEntry, ModelOverview, Options, Submission, WorkerEntry
 from worker_config.settings import load_settings
 
@@ -165,6 +165,60 @@ def test_options_are_checked_against_what_a_worker_said() -> None:
             task(known, **{"input": "a", field: value})
         assert caught.value.param == field
         task(drafter(), **{"input": "a", field: value})  # nobody knows yet, so it is accepted
+
+
+def openai_prompt(drafts: Drafter, **fields: Any) -> str | None:
+    body = orjson.dumps({"input": "a"} | fields)
+    return drafts.openai_task(body, owner="me", idempotency_key=None).options.prompt_name
+
+
+def test_input_type_chooses_a_prompt_where_the_model_has_one() -> None:
+    known = drafter(overview())
+
+    assert openai_prompt(known) is None
+    assert openai_prompt(known, input_type="search_query") == "query"
+    assert openai_prompt(known, input_type="document") is None  # this model has no prompt for documents
+    assert openai_prompt(known, input_type="document", prompt_name="query") == "query"
+    assert (
+        synchronous(known, input="a", input_type="query").alias
+        == synchronous(known, input="a", prompt_name="query").alias
+    )
+
+
+def test_input_type_waits_for_a_worker_that_knows_the_prompts() -> None:
+    with pytest.raises(NotReady):
+        openai_prompt(drafter(), input_type="query")
+    assert openai_prompt(drafter(), input_type="query", prompt_name="query") == "query"
+
+
+def embed(drafts: Drafter, **fields: Any) -> Submission:
+    return drafts.embed(orjson.dumps(fields), owner="me", wait_s=20)
+
+
+def test_a_tei_body_is_the_same_work_for_the_servers_own_model() -> None:
+    drafts = drafter(overview())
+    same = synchronous(drafts, input=["a"]).alias
+
+    assert embed(drafts, inputs="a").alias == same
+    assert embed(drafts, inputs=["a"], truncate=None, normalize=None, model="other", input=7, x={}).alias == same
+    assert embed(drafts, inputs="a", truncate=False, truncation_direction="Right").options.truncate is False
+    assert embed(drafts, inputs="a", prompt_name="query", dimensions=2).options == Options("query", 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({}, "inputs"),
+        ({"inputs": [1, 2]}, "input[0]"),
+        ({"inputs": 7}, "input"),
+        ({"inputs": "a", "truncation_direction": "left"}, "truncation_direction"),
+        ({"inputs": "a", "truncate": "yes"}, "truncate"),
+    ],
+)
+def test_a_tei_body_is_checked(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        embed(drafter(overview()), **fields)
+    assert caught.value.param == param
 
 
 def test_models() -> None:

@@ -1,0 +1,59 @@
+"""OpenAI's `x-ratelimit-*` headers, by which some clients steer how much they send at once.
+
+The limit is admission's: the work that may wait in the online lane. What is left is as of the last overview, at most
+about a second old. There is no limit on the number of requests, and a request is at least one token of work, so as
+many requests are left as tokens.
+"""
+
+import math
+from collections.abc import Mapping
+
+from api.registry import Registry
+from tasks.ledger import Lane, ModelOverview
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class RateLimits:
+    """The headers of each model, made anew only when the registry has heard news."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._of: Mapping[str, ModelOverview] | None = None
+        self._made: dict[str, Headers] = {}
+
+    def headers(self, model: str) -> Headers:
+        """Six headers, ready for a response. Not to be changed."""
+        if self._of is not self._registry.overviews:
+            self._of, self._made = self._registry.overviews, {}
+        found = self._made.get(model)
+        if found is None:
+            found = self._made[model] = self._headers(model)
+        return found
+
+    def limit(self, model: str) -> int:
+        """The most that may wait, in estimated tokens."""
+        return self._registry.room(model, Lane.ONLINE)[0]
+
+    def _headers(self, model: str) -> Headers:
+        limit, left, reset_s = self._registry.room(model, Lane.ONLINE)
+        values = {
+            "limit": str(limit),
+            "remaining": str(left),
+            "reset": go_duration(reset_s),
+        }
+        return [
+            (f"x-ratelimit-{name}-{of}".encode(), value.encode())
+            for of in ("requests", "tokens")
+            for name, value in values.items()
+        ]
+
+
+def go_duration(seconds: float) -> str:
+    """Whole seconds, rounded up, as Go writes them and OpenAI's headers do: `0s`, `59s`, `6m0s`, `1h0m0s`."""
+    whole = math.ceil(seconds)
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{rest}s"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

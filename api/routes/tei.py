@@ -1,0 +1,89 @@
+"""The calls of text-embeddings-inference (TEI), in its own forms, for clients that speak to such a server."""
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api import tei
+from api.answers import Live, TEIError, TEIInfo
+from api.body import read_body
+from api.direct import direct_router
+from api.offload import offload
+from api.openapi import json_body
+from api.prefer import patience_s, preference
+from api.routes.health import live
+from api.schemas import EmbedBody
+from api.services import Services
+from api.synchronous import encode_now
+from api.vectors import size_bytes
+from tasks.errors import NotReady
+from tasks.ledger import ModelEntry
+
+router = direct_router(tag="text-embeddings-inference")
+
+_JSON = "application/json"
+_REFUSALS: dict[int | str, dict[str, Any]] = {status: {"model": TEIError} for status in (400, 422, 424, 429, 503)}
+
+router.get("/", responses={200: {"model": Live}})(live)
+router.head("/", include_in_schema=False)(live)
+
+
+@router.post("/embed", responses={200: {"model": list[list[float]]}, **_REFUSALS}, openapi_extra=json_body(EmbedBody))
+@router.post("/", responses={200: {"model": list[list[float]]}, **_REFUSALS}, openapi_extra=json_body(EmbedBody))
+@router.post("/embed/", include_in_schema=False)
+async def embed(request: Request) -> Response:
+    """Vectors of the server's own model for one text or several, as a bare list of lists in input order."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    body = await read_body(request, services.settings.max_body_bytes)
+    wished_s = preference(request.headers).wait_s
+    wait_s = patience_s(request.headers, wished_s, services.settings.max_wait_s)
+    submission = await offload(len(body), services.drafter.embed, body, owner=owner, wait_s=wait_s)
+    result = await encode_now(services, request, submission, wait_s)
+    return Response(await offload(size_bytes(result), tei.matrix, result), media_type=_JSON)
+
+
+@router.get("/info", responses={200: {"model": TEIInfo}, 503: {"model": TEIError}})
+@router.get("/info/", include_in_schema=False)
+async def info(request: Request) -> Response:
+    """What is served, and its limits."""
+    services = Services.of(request)
+    services.owner(request)
+    entry = services.registry.entry(services.registry.own_model)
+    if entry is None:
+        raise NotReady("No worker has loaded the model yet.", param="worker", retry_after_s=5)
+    return Response(orjson.dumps(_info(services, entry, request.app.version)), media_type=_JSON)
+
+
+@router.get("/health", responses={200: {"content": {}}, 503: {"model": TEIError}})
+@router.head("/health", include_in_schema=False)
+@router.get("/health/", include_in_schema=False)
+async def health(request: Request) -> Response:
+    """200 while a worker serves the model, as of about a second ago; nobody else is asked."""
+    registry = Services.of(request).registry
+    if not registry.redis_up or not registry.live_workers().get(registry.own_model):
+        raise NotReady("unhealthy", retry_after_s=5)
+    return Response(headers={"cache-control": "no-store"})
+
+
+def _info(services: Services, entry: ModelEntry, version: str) -> dict[str, object]:
+    settings = services.settings
+    return {
+        "model_id": entry.model,
+        "model_sha": entry.revision,
+        "model_dtype": entry.precision,
+        "served_model_name": entry.id,
+        "model_type": {"embedding": {"pooling": None}},
+        "max_concurrent_requests": services.rate_limits.limit(entry.id),
+        "max_input_length": entry.max_tokens,
+        "max_batch_tokens": settings.unit_max_tokens,
+        "max_batch_requests": None,
+        "max_client_batch_size": settings.max_inputs,
+        "auto_truncate": True,
+        "tokenization_workers": services.registry.streams(entry.id),
+        "version": version,
+        "sha": None,
+        "docker_label": None,
+    }

@@ -1,0 +1,40 @@
+"""Haystack's embedders for OpenAI."""
+
+from contextlib import closing
+
+import pytest
+from haystack import Document
+from haystack.components.embedders import OpenAIDocumentEmbedder, OpenAITextEmbedder
+from haystack.utils import Secret
+
+from tests.integration.api.ledger_worker import vector
+from tests.integration.api.served import MODEL
+
+
+def test_documents_in_several_requests(base_url: str) -> None:
+    embedder = OpenAIDocumentEmbedder(
+        api_key=Secret.from_token("any"),
+        model=MODEL,
+        api_base_url=base_url,
+        batch_size=4,
+        progress_bar=False,
+        raise_on_failure=True,
+    )
+    documents = [Document(content=f"document {n} {'x' * n}") for n in range(10)]
+
+    with closing(embedder):
+        found = embedder.run(documents=documents)
+
+    texts = [str(document.content) for document in documents]
+    assert [document.embedding for document in found["documents"]] == [
+        pytest.approx(vector(text).tolist()) for text in texts
+    ]
+    assert found["meta"]["model"] == MODEL
+    assert found["meta"]["usage"] == {"prompt_tokens": 10, "total_tokens": 10}
+
+
+def test_one_text(base_url: str) -> None:
+    embedder = OpenAITextEmbedder(api_key=Secret.from_token("any"), model=MODEL, api_base_url=base_url)
+
+    with closing(embedder):
+        assert embedder.run(text="one")["embedding"] == pytest.approx(vector("one").tolist())

@@ -1,0 +1,61 @@
+"""The web tier through OpenAI's own asynchronous Python client."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import numpy as np
+import openai
+import pytest
+
+from tests.integration.api.ledger_worker import LedgerWorker, vector
+from tests.integration.api.served import MODEL, ServedApp
+
+
+@pytest.fixture
+async def client(redis_url: str) -> AsyncIterator[openai.AsyncOpenAI]:
+    with LedgerWorker(redis_url, MODEL) as worker:
+        worker.announce()
+        with ServedApp(redis_url) as served, worker.serving():
+            base_url = f"http://127.0.0.1:{served.port}/v1"
+            async with openai.AsyncOpenAI(base_url=base_url, api_key="any") as connected:
+                yield connected
+
+
+async def test_many_calls_at_once_get_their_own_vectors(client: openai.AsyncOpenAI) -> None:
+    texts = [f"text {n} {'x' * n}" for n in range(50)]
+
+    answers = await asyncio.gather(*(client.embeddings.create(model=MODEL, input=text) for text in texts))
+
+    for text, answer in zip(texts, answers, strict=True):
+        np.testing.assert_array_equal(np.array(answer.data[0].embedding, dtype="f4"), vector(text))
+
+
+async def test_floats(client: openai.AsyncOpenAI) -> None:
+    answer = await client.embeddings.create(model=MODEL, input=["one", "two"], encoding_format="float")
+
+    assert [item.embedding for item in answer.data] == [pytest.approx(vector(text).tolist()) for text in ("one", "two")]
+    assert answer.usage.prompt_tokens == 2
+
+
+async def test_models(client: openai.AsyncOpenAI) -> None:
+    assert [model.id async for model in client.models.list()] == [MODEL]
+    assert (await client.models.retrieve(MODEL)).id == MODEL
+    with pytest.raises(openai.NotFoundError):
+        await client.models.retrieve("nobody/knows")
+
+
+async def test_an_error_is_told(client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        await client.embeddings.create(model=MODEL, input=["a", ""])
+
+    assert (caught.value.code, caught.value.param) == ("empty_input", "input[1]")
+
+
+async def test_submitting_without_waiting(client: openai.AsyncOpenAI) -> None:
+    raw = await client.embeddings.with_raw_response.create(
+        model=MODEL, input="one", extra_headers={"Prefer": "respond-async"}
+    )
+
+    assert raw.status_code == 202
+    assert raw.headers["preference-applied"] == "respond-async"
+    assert raw.headers["location"].startswith("/v1/tasks/task_")

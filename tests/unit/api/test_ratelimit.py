@@ -1,0 +1,54 @@
+"""The headers by which clients steer: from admission's own figures."""
+
+import pytest
+
+from api.ratelimit import RateLimits, go_duration
+from tests.unit.api.test_submission import MODEL, drafter, overview
+
+
+def headers(limits: RateLimits) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in limits.headers(MODEL)}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0, "0s"), (0.01, "1s"), (59, "59s"), (59.5, "1m0s"), (360, "6m0s"), (3600, "1h0m0s"), (86_399, "23h59m59s")],
+)
+def test_durations_as_go_reads_them(seconds: float, expected: str) -> None:
+    assert go_duration(seconds) == expected
+
+
+def test_what_may_wait_and_what_is_left_of_it() -> None:
+    limits = RateLimits(drafter(overview(rate=100, online=1234), max_backlog_s=30).registry)
+
+    assert headers(limits) == {
+        "x-ratelimit-limit-requests": "3000",
+        "x-ratelimit-remaining-requests": "1766",
+        "x-ratelimit-reset-requests": "13s",
+        "x-ratelimit-limit-tokens": "3000",
+        "x-ratelimit-remaining-tokens": "1766",
+        "x-ratelimit-reset-tokens": "13s",
+    }
+
+
+def test_more_may_be_queued_than_the_limit_because_an_empty_queue_takes_any_task() -> None:
+    limits = RateLimits(drafter(overview(rate=100, online=9000), max_backlog_s=30).registry)
+
+    assert headers(limits)["x-ratelimit-remaining-tokens"] == "0"
+    assert headers(limits)["x-ratelimit-reset-tokens"] == "1m30s"
+
+
+def test_they_are_made_once_for_each_look_at_the_ledger() -> None:
+    registry = drafter(overview(rate=100, online=0)).registry
+    limits = RateLimits(registry)
+    first = limits.headers(MODEL)
+
+    assert limits.headers(MODEL) is first
+    registry.update({MODEL: overview(rate=100, online=500)})
+    assert headers(limits)["x-ratelimit-remaining-tokens"] == "2500"
+
+
+def test_before_anything_is_known_the_rate_is_admissions_own_guess() -> None:
+    limits = RateLimits(drafter(max_backlog_s=30).registry)
+
+    assert headers(limits)["x-ratelimit-limit-tokens"] == "120000"

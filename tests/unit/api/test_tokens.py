@@ -1,0 +1,197 @@
+"""Token numbers: decoded, refused, and loaded without holding anybody up."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from api import tokens
+from api.submission import Drafter
+from api.tokens import Encoding, Vocabulary, VocabularyNotLoaded
+from tasks.errors import RequestError
+from tasks.ledger import Submission
+from tests.unit.api.test_submission import drafter, overview
+
+SPACES = 300
+"""The one number that stands for more than a byte, and for more than it takes as JSON."""
+GAP = 299
+
+
+class Bytes:
+    """An encoding whose first 256 tokens are the bytes."""
+
+    n_vocab = 301
+
+    def decode_bytes(self, tokens: Sequence[int]) -> bytes:
+        if GAP in tokens:
+            raise KeyError(GAP)
+        return b"".join(b" " * 128 if token == SPACES else bytes([token]) for token in tokens)
+
+
+def vocabulary(load: Callable[[], Encoding] = Bytes, *, max_input_bytes: int = 1000, total: int = 1500) -> Vocabulary:
+    return Vocabulary(max_input_bytes=max_input_bytes, max_total_bytes=total, load=load)
+
+
+@pytest.fixture
+async def loaded() -> Vocabulary:
+    made = vocabulary()
+    await made.load()
+    return made
+
+
+async def decoded(input_: Any) -> list[str]:
+    made = vocabulary()
+    await made.load()
+    drafts = drafter(overview())
+    stored = Drafter(drafts.settings, drafts.registry, made).openai_task(
+        orjson.dumps({"input": input_}), owner="me", idempotency_key=None
+    )
+    return texts(stored)
+
+
+def texts(stored: Submission) -> list[str]:
+    return [text for unit in stored.units for text in orjson.loads(unit.payload)]
+
+
+def numbers(text: str) -> list[int]:
+    return list(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("input_", "expected"),
+    [
+        (numbers("one"), ["one"]),
+        ([numbers("one")], ["one"]),
+        ([numbers("one"), numbers("zwölf")], ["one", "zwölf"]),
+        ([SPACES], [" " * 128]),
+        (numbers("zwölf")[:3], ["zw\ufffd"]),  # cut inside a character
+        (["one", "two"], ["one", "two"]),
+        ("one", ["one"]),
+        (list(range(65, 91)) * 30, ["ABCDEFGHIJKLMNOPQRSTUVWXYZ" * 30]),
+    ],
+)
+async def test_one_array_is_one_text(input_: Any, expected: list[str]) -> None:
+    assert await decoded(input_) == expected
+
+
+async def test_an_array_may_be_longer_than_a_request_has_texts() -> None:
+    drafts = drafter(overview(), max_inputs=2)
+    made = vocabulary()
+    await made.load()
+    body = orjson.dumps({"input": numbers("longer")})
+
+    stored, _ = Drafter(drafts.settings, drafts.registry, made).synchronous(body, owner="me", wait_s=1)
+
+    assert texts(stored) == ["longer"]
+
+
+@pytest.mark.parametrize(
+    ("input_", "code", "param"),
+    [
+        ([1, "a"], "invalid_type", "input[1]"),
+        ([1, True], "invalid_type", "input[1]"),
+        ([1, None], "invalid_type", "input[1]"),
+        ([1, 2.5], "invalid_type", "input[1]"),
+        ([[1], "a"], "invalid_type", "input[1]"),
+        ([[1], 7], "invalid_type", "input[1]"),
+        ([[1], {"a": 1}], "invalid_type", "input[1]"),
+        ([[1], [2, "a"]], "invalid_type", "input[1][1]"),
+        ([[[1]]], "invalid_type", "input[0][0]"),
+        (["a", 1], "invalid_type", "input[1]"),
+        (["a", [1]], "invalid_type", "input[1]"),
+        ([[1], []], "empty_input", "input[1]"),
+        ([[]], "empty_input", "input[0]"),
+        ([1, -1], "invalid_value", "input[1]"),
+        ([301], "invalid_value", "input[0]"),
+        ([[1], [2, 2**63]], "invalid_value", "input[1][1]"),
+        ([[1], [GAP]], "invalid_value", "input[1]"),
+        ([1] * 1001, "input_too_large", "input"),
+        ([[SPACES] * 8], "input_too_large", "input[0]"),
+        ([[SPACES] * 7, [SPACES] * 7], "input_too_large", "input[1]"),
+        ([[1]] * 2049, "too_many_inputs", "input"),
+    ],
+)
+async def test_what_is_wrong_is_named(input_: Any, code: str, param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        await decoded(input_)
+
+    assert (caught.value.code, caught.value.param) == (code, param)
+    assert caught.value.detail.startswith(param)
+
+
+async def test_numbers_and_their_text_are_the_same_work(loaded: Vocabulary) -> None:
+    drafts = drafter(overview())
+    drafts = Drafter(drafts.settings, drafts.registry, loaded)
+
+    stored = [
+        drafts.synchronous(orjson.dumps({"input": input_}), owner="me", wait_s=1)[0]
+        for input_ in (["one"], [numbers("one")])
+    ]
+
+    assert stored[0].alias == stored[1].alias
+
+
+def test_before_it_is_loaded_nothing_is_decoded() -> None:
+    with pytest.raises(VocabularyNotLoaded):
+        vocabulary().texts([1])
+
+
+async def test_it_is_loaded_once_for_all_who_ask() -> None:
+    loads = []
+    go = threading.Event()
+
+    def load() -> Encoding:
+        loads.append(threading.current_thread())
+        assert go.wait(20)
+        return Bytes()
+
+    made = vocabulary(load)
+    waiting = [asyncio.create_task(made.load()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting.pop().cancel()  # a client that leaves takes nothing from the others
+    go.set()
+    await asyncio.gather(*waiting)
+    await made.load()
+
+    assert made.texts([65]) == ["A"]
+    assert len(loads) == 1
+    assert loads[0].daemon
+    assert loads[0] is not threading.main_thread()
+
+
+async def test_without_a_vocabulary_the_way_out_is_told_and_nobody_tries_again_at_once() -> None:
+    loads = []
+
+    def load() -> Encoding:
+        loads.append(1)
+        raise ImportError("No module named 'tiktoken'")
+
+    made = vocabulary(load)
+    for _ in range(2):
+        with pytest.raises(RequestError, match="check_embedding_ctx_length=False") as caught:
+            await made.load()
+        assert (caught.value.status, caught.value.param) == (400, "input")
+    assert len(loads) == 1
+
+
+async def test_a_slow_download_is_not_waited_for_and_helps_those_who_come_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go = threading.Event()
+
+    def load() -> Encoding:
+        assert go.wait(20)
+        return Bytes()
+
+    made = vocabulary(load)
+    monkeypatch.setattr(tokens, "LOAD_WAIT_S", 0.01)
+    with pytest.raises(RequestError, match="check_embedding_ctx_length=False"):
+        await made.load()
+    monkeypatch.setattr(tokens, "LOAD_WAIT_S", 20)
+    go.set()
+    await made.load()
+
+    assert made.texts([65]) == ["A"]
