@@ -4,15 +4,13 @@
 test fails. Settings are passed as field names of `worker_config.settings.Settings`.
 """
 
-import asyncio
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -24,10 +22,10 @@ import redis
 from stack.ports import free_port
 from stack.redis_server import Endpoint, find_server, server_command
 from tasks.parent import OVERDUE_EXIT_CODE
+from tests.waiting import eventually, wait_until
 
 __all__ = [
     "ApiProcess",
-    "DocumentsProcess",
     "RedisServer",
     "Roles",
     "WorkerProcess",
@@ -39,30 +37,9 @@ __all__ = [
 T = TypeVar("T")
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-POLL_S = 0.01
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 20
 TEST_MEMORY_BYTES = 256 * 2**20
-
-
-def wait_until(condition: Callable[[], T | None], *, timeout_s: float = 20, message: str = "") -> T:
-    """The first truthy value of `condition`, polled; fails with `message` when there is none in time."""
-    end = time.monotonic() + timeout_s
-    while not (value := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {timeout_s} s: {message or condition}; last value {value!r}")
-        time.sleep(POLL_S)
-    return value
-
-
-async def eventually(condition: Callable[[], Awaitable[T | None]], *, timeout_s: float = 20, message: str = "") -> T:
-    """`wait_until` for an asynchronous condition."""
-    end = time.monotonic() + timeout_s
-    while not (value := await condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {timeout_s} s: {message or condition}; last value {value!r}")
-        await asyncio.sleep(POLL_S)
-    return value
 
 
 class Process:
@@ -181,12 +158,14 @@ class RedisServer(Process):
 
 
 class WorkerProcess(Process):
-    """A model worker (`python -m tasks.worker`) with the fake encoder unless `compute` says otherwise."""
+    """A worker (`python -m {module}`), with the fake encoder unless `compute` says otherwise."""
 
-    def __init__(self, folder: Path, redis_url: str, *, name: str = "worker", **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, redis_url: str, *, name: str = "worker", module: str = "tasks.worker", **settings: Any
+    ) -> None:
         self.run_dir = folder / f"{name}-run"
         merged = {"compute": "fake", "redis_url": redis_url, "run_dir": self.run_dir} | settings
-        super().__init__(name, [sys.executable, "-m", "tasks.worker"], folder, **merged)
+        super().__init__(name, [sys.executable, "-m", module], folder, **merged)
 
     def start(self) -> Self:
         """Starts the worker and returns when its model is loaded."""
@@ -224,22 +203,6 @@ class WorkerProcess(Process):
                 if child.status() != psutil.STATUS_ZOMBIE:
                     living.append(int(child.pid))
         return living
-
-
-class DocumentsProcess(WorkerProcess):
-    """A documents worker (`python -m tasks.documents_worker`). It has no model; `module` runs it with other jobs."""
-
-    def __init__(
-        self,
-        folder: Path,
-        redis_url: str,
-        *,
-        name: str = "documents",
-        module: str = "tasks.documents_worker",
-        **settings: Any,
-    ) -> None:
-        super().__init__(folder, redis_url, name=name, **settings)
-        self.command = [sys.executable, "-m", module]
 
 
 class ApiProcess(Process):
@@ -284,13 +247,9 @@ class Roles:
         self.processes.append(worker)
         return worker.start() if start else worker
 
-    def documents(self, *, start: bool = True, **settings: Any) -> DocumentsProcess:
-        """A documents worker, ready unless `start` is False."""
-        worker = DocumentsProcess(self.folder, self.redis_url, name=f"documents{len(self.processes)}", **settings)
-        self.processes.append(worker)
-        if start:
-            worker.start()
-        return worker
+    def documents(self, module: str = "tasks.documents_worker", **settings: Any) -> WorkerProcess:
+        """A documents worker, ready; `module`: with other jobs."""
+        return self.worker(module=module, **settings)
 
     def api(self, *, start: bool = True, **settings: Any) -> ApiProcess:
         """A web tier, answering unless `start` is False."""

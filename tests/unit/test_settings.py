@@ -61,3 +61,10 @@ def test_nothing_is_said_about_names_that_are_known(env_file: Path, caplog: pyte
     with caplog.at_level(logging.DEBUG, "worker_config"):
         assert load_settings().port == 1
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("name", [{"served_name": "@documents"}, {"model": "@documents"}])
+def test_a_name_of_a_queue_that_is_no_model_is_refused(name: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="must not begin with @"):
+        load_settings(**name)
+    assert load_settings(served_name="a@b").served_model_name == "a@b"

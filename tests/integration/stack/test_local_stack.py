@@ -99,9 +99,7 @@ def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) ->
     assert ready["redis"] == "up"
     assert stack.stdout_file.read_text() == f"ready {stack.url}\n"
     names = {line.split(" ", 1)[0] for line in stack.log().splitlines()}
-    assert {"worker-1", "worker-2", "documents-worker", "api", "redis"} <= {
-        line.split(" ", 1)[0] for line in stack.log().splitlines()
-    }
+    assert {"worker-1", "worker-2", "documents-worker", "api", "redis"} <= names
 
     stack.send(signal.SIGTERM)
     assert stack.wait(timeout_s=60) == 0

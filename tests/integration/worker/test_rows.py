@@ -1,6 +1,8 @@
 """Units by reference through a real worker: the same vectors as of texts sent inline, whatever dies or is away."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    bodies = [
+    bodies: list[dict[str, Any]] = [
         {"input": "one text"},
         {"input": ["two", "texts"]},
         {"input": "short", "dimensions": 8},
@@ -52,7 +54,7 @@ def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient,
 
 
 def test_a_row_fails_as_the_call_would_and_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    bodies = [
+    bodies: list[dict[str, Any]] = [
         {"input": "good"},
         {"input": ["good", "word " * 400], "truncate": False},
         {"input": ["!!fail!!"]},
@@ -94,12 +96,16 @@ def test_every_row_is_committed_once_across_kills(roles: Roles, client: LedgerCl
     task_id = submit_rows(client, storage, bodies)
     worker = roles.worker(fake_tokens_per_s=2000, lease_s=2, heartbeat_s=0.3, slice_s=0.5)
     for rows_done in (4, 40):
-        wait_until(lambda: client.task(task_id).completed >= rows_done, message="some rows")
+        wait_until(partial(_has_done, client, task_id, rows_done), message="some rows")
         assert not client.task(task_id).state.terminal
         worker.kill_child()
     assert client.ended(task_id, timeout_s=90).state is State.COMPLETED
     assert sorted(outcomes(client, storage, task_id)) == list(range(120))
     assert client.counter("committed_items") == 120
+
+
+def _has_done(client: LedgerClient, task_id: str, rows: int) -> bool:
+    return client.task(task_id).completed >= rows
 
 
 def test_a_storage_that_is_away_costs_nothing_but_time(
