@@ -82,4 +82,8 @@ class EmbedBody(EmbeddingFields):
     model_config = ConfigDict(populate_by_name=True, json_schema_extra={"examples": [{"inputs": ["The cat sat."]}]})
 
     input: Texts = Field(alias="inputs")
-    truncation_direction: str = Field("right", description="The side to cut at; only right is possible.")
+    truncation_direction: str = Field(
+        "right",
+        description="The side to cut at; only right is possible, in any case of letters.",
+        json_schema_extra={"pattern": "^[Rr][Ii][Gg][Hh][Tt]$"},
+    )
