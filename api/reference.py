@@ -93,7 +93,7 @@ def _responses(operation: _Json) -> str:
     rows = []
     for status, response in operation.get("responses", {}).items():
         kinds = [
-            f"<code>{escape(media_type)}</code> {_type(content.get('schema', {}))}"
+            f"<code>{escape(media_type)}</code> {_type(content['schema']) if 'schema' in content else ''}"
             for media_type, content in response.get("content", {}).items()
         ]
         headers = ", ".join(response.get("headers", {}))

@@ -16,7 +16,7 @@ _TEXTS: Kinds = (*_BODY, errors.ModelNotFound, errors.IdempotencyConflict, error
 _TASK: Kinds = (*_CALLER, errors.TaskNotFound, errors.TaskGone)
 _FILE: Kinds = (*_CALLER, errors.FileUnknown)
 _BATCH: Kinds = (*_CALLER, errors.BatchUnknown)
-_TEI: Kinds = (*_BODY, errors.EmptyInput, errors.ModelNotFound, errors.EncodingFailed, errors.BacklogFull, ItemFailed)
+_TEI: Kinds = (*_BODY, errors.EmptyInput, errors.EncodingFailed, errors.BacklogFull, ItemFailed)
 
 ERRORS: Mapping[str, Kinds] = {
     "POST /v1/embeddings": (*_TEXTS, errors.TaskGone, errors.EncodingFailed, errors.WaitTimeout),

@@ -78,8 +78,11 @@ async def read_task(request: Request, task_id: str) -> Response:
 @router.get(
     "/{task_id}/events",
     status_code=200,
-    response_class=EventStream,
-    responses={200: {"description": "Server-sent events."}, 204: {"description": "Nothing more will happen."}},
+    response_class=Response,
+    responses={
+        200: {"description": "Server-sent events.", "content": {EventStream.media_type: {}}},
+        204: {"description": "Nothing more will happen."},
+    },
 )
 async def follow_task(request: Request, task_id: str) -> Response:
     """The state now, then after each change, up to the end. With `Last-Event-ID` a state that is known is left out."""
