@@ -1,5 +1,6 @@
 """Files and batches through OpenAI's own Python client, with every process for real."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import openai
 import pytest
 
 from tests.bulk import Bulk, line
-from tests.harness import RedisServer, Roles, wait_until
+from tests.harness import RedisServer, Roles, eventually, wait_until
 
 SLOW = {"fake_tokens_per_s": 400, "unit_s": 0.1}
 
@@ -42,7 +43,6 @@ def test_vectors_are_those_of_the_synchronous_call(bulk: Bulk) -> None:
     assert batch.usage.total_tokens == sum(each["response"]["body"]["usage"]["total_tokens"] for each in out)
     made = bulk.client.files.retrieve(batch.output_file_id or "")
     assert (made.purpose, made.filename) == ("batch_output", f"{batch_id}_output.jsonl")
-    assert [each.id for each in bulk.client.batches.list(limit=1)] == [batch_id]
 
 
 def test_some_lines_fail_as_the_synchronous_call_would(bulk: Bulk) -> None:
@@ -105,3 +105,27 @@ def test_cancelling_a_completed_batch(bulk: Bulk) -> None:
     bulk.ended(batch_id)
     with pytest.raises(openai.ConflictError, match="Cannot cancel a batch with status 'completed'"):
         bulk.client.batches.cancel(batch_id)
+
+
+def test_pages_of_batches(bulk: Bulk) -> None:
+    ids = [bulk.create([line("a", "x")]) for _ in range(3)]
+    found = [batch.id for batch in bulk.client.batches.list(limit=1)]  # other tests have left some too
+    assert found[:3] == ids[::-1]
+    for batch_id in ids:
+        bulk.ended(batch_id)
+
+
+async def test_the_asynchronous_client(bulk: Bulk) -> None:
+    async with openai.AsyncOpenAI(base_url=bulk.api.base_url, api_key="any") as client:  # and without /v1
+        file = await client.files.create(file=("a.jsonl", json.dumps(line("a", "x")).encode()), purpose="batch")
+        batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/embeddings", completion_window="24h")
+
+        async def completed() -> bool:
+            return (await client.batches.retrieve(batch.id)).status == "completed"
+
+        await eventually(completed, message="the end of the batch")
+        output = (await client.batches.retrieve(batch.id)).output_file_id
+        content = await client.files.content(output or "")
+        assert json.loads(content.text)["custom_id"] == "a"
+        with pytest.raises(openai.ConflictError):
+            await client.batches.cancel(batch.id)

@@ -26,7 +26,9 @@ def fault_of(committed: Committed) -> BatchFault:
 def failed(context: StepContext, batch: Batch, faults: Sequence[BatchFault]) -> None:
     """The batch failed as a whole; one that is being cancelled is cancelled all the same."""
     to = BatchStatus.CANCELLED if batch.status is BatchStatus.CANCELLING else BatchStatus.FAILED
-    _end(context, batch, to, {"errors": faults_text(faults)})
+    # The task that knew how many were done is about to be forgotten.
+    counts = {"completed": batch.completed, "failed": batch.failed}
+    _end(context, batch, to, {"errors": faults_text(faults), **counts})
 
 
 def without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:

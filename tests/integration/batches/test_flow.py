@@ -213,6 +213,7 @@ def test_an_input_file_deleted_on_the_way_fails_the_batch(hands: Hands) -> None:
     hands.work()
     batch = hands.batch(batch_id)
     assert (batch.status, [fault.code for fault in batch.errors]) == (BatchStatus.FAILED, ["not_stored"])
+    assert (batch.total, batch.completed, batch.failed) == (10, 4, 0)
     assert list(hands.storage.stored("files")) == [], "nothing half-visible"
     nothing_is_left(hands, batch)
 

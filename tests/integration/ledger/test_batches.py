@@ -126,3 +126,10 @@ def test_a_full_redis_refuses_new_batches_and_moves_old_ones(driver: Driver) -> 
         assert driver.run(open_batches(10)) == [asked.id]
     finally:
         driver.client.config_set("maxmemory", 256 * 2**20)
+
+
+def test_a_batch_that_is_gone_is_no_longer_open(driver: Driver) -> None:
+    kept, gone = driver.run(create_batch(new())), driver.run(create_batch(new()))
+    driver.client.delete(f"eq:batch:{gone}")
+    assert driver.run(open_batches(10)) == [kept]
+    assert driver.client.smembers("eq:open-batches") == {kept.encode()}
