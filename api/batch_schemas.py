@@ -38,8 +38,13 @@ class BatchBody(BaseModel):
     )
 
     input_file_id: Short = Field(description="A file uploaded with the purpose `batch`.")
-    endpoint: Short = Field(description=f"`{ENDPOINT}`, the only call that batches can make here.")
-    completion_window: Short = Field(description=f"`24h`; any whole number of hours up to {MAX_WINDOW_H}.")
+    endpoint: Short = Field(
+        description="The only call that batches can make here.", json_schema_extra={"enum": [ENDPOINT]}
+    )
+    completion_window: Short = Field(
+        description=f"`24h`; any whole number of hours up to {MAX_WINDOW_H}.",
+        json_schema_extra={"pattern": f"^{_WINDOW.pattern}$"},
+    )
     metadata: dict[MetadataKey, MetadataValue] | None = Field(
         None, max_length=MAX_METADATA_PAIRS, description="Kept with the batch."
     )

@@ -6,25 +6,34 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from api.answers import Problem
-from api.problem import MEDIA_TYPE
-from tasks import errors
+from api.answers import Problem, TEIError
+from api.route_errors import error_responses
 
-_BODY_ERRORS = (errors.RequestError, errors.BodyTooLarge, errors.UnsupportedMediaType, errors.IdempotencyConflict)
-_TASK_ERRORS = (errors.TaskNotFound, errors.TaskGone)
-_UPLOAD_ERRORS = (
-    errors.InvalidFile,
-    errors.FileTooLarge,
-    errors.UnsupportedMediaType,
-    errors.QuotaExceeded,
-    errors.StorageUnavailable,
-)
-_REF = {"$ref": "#/components/schemas/Problem"}
+_KEY = "Needed where keys are set; the headers `api-key` and `x-api-key` do as well."
+_SCHEMAS = "#/components/schemas/{model}"
+_REQUEST_ID = {"description": "Of the request, for the log.", "required": True, "schema": {"type": "string"}}
+_SECONDS = {"type": "integer", "minimum": 1}
+_TEXT = {"type": "string"}
+_HEADERS: dict[str, dict[str, dict[str, Any]]] = {
+    "202": {"Location": {"description": "Path of the task.", "required": True, "schema": _TEXT}},
+    "304": {"ETag": {"description": "State of the task.", "required": True, "schema": _TEXT}},
+    "401": {"WWW-Authenticate": {"required": True, "schema": _TEXT}},
+    "409": {"Retry-After": {"description": "Seconds, where a repetition can succeed.", "schema": _SECONDS}},
+    "416": {"Content-Range": {"description": "`bytes */` and the size.", "required": True, "schema": _TEXT}},
+    "429": {"Retry-After": {"description": "Seconds.", "schema": _SECONDS}},
+    "503": {"Retry-After": {"description": "Seconds.", "schema": _SECONDS}},
+}
+"""By status. `x-should-retry` and the rest of what clients read is in docs/http.md."""
 
 
 def json_body(kind: type[BaseModel]) -> dict[str, Any]:
-    """`openapi_extra` of a route whose JSON body is a `kind`."""
-    schema = kind.model_json_schema()
+    """`openapi_extra` of a route whose JSON body is a `kind`, in which `null` counts as absent."""
+    schema = kind.model_json_schema(ref_template=_SCHEMAS)
+    required = schema.get("required", ())
+    for name, field in schema["properties"].items():
+        if name not in required and {"type": "null"} not in field.get("anyOf", ()):
+            said = {key: field.pop(key) for key in ("title", "description", "default") if key in field}
+            schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **said}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
@@ -89,56 +98,39 @@ def _document(app: FastAPI) -> dict[str, Any]:
         summary="Text embeddings off the web tier.",
         routes=app.routes,
     )
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(problem.pop("$defs"))
-    schemas["Problem"] = problem
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for kind in (Problem, TEIError):
+        _add(schemas, kind.model_json_schema(ref_template=_SCHEMAS))
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": _KEY}}
+    components["headers"] = {"x-request-id": _REQUEST_ID}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            for kind in _errors_of(path, method):
-                operation["responses"].setdefault(str(kind.status), _response(kind))
-            if "requestBody" not in operation:
-                operation["responses"].pop("422", None)  # FastAPI announces a validation that nothing can fail
+            _complete(operation, error_responses(method, path), schemas)
     return document
 
 
-def _errors_of(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
-    if path.startswith("/health/live") or path == "/metrics":
-        return ()
-    if path.startswith("/health"):
-        return (errors.NotReady,)
-    found: tuple[type[errors.EmbedqError], ...] = (errors.Unauthenticated, errors.RedisUnavailable)
-    if "/files" in path:
-        return found + _file_errors(path, method)
-    if "/batches" in path:
-        return found + _batch_errors(path, method)
-    if "{task_id}" in path:
-        found += _TASK_ERRORS
-        if path.endswith("/result"):
-            found += (errors.TaskNotFinished,)
-        if path.endswith("/cancel"):
-            found += (errors.TaskEnded,)
-    elif method == "post":
-        found += (*_BODY_ERRORS, errors.ModelNotFound)
-    elif "{model_id" in path:
-        found += (errors.ModelNotFound,)
-    return found
+def _complete(operation: dict[str, Any], failures: dict[str, Any], schemas: dict[str, Any]) -> None:
+    responses = operation["responses"]
+    responses.pop("422", None)  # FastAPI announces a validation that nothing can fail
+    responses.update(failures)
+    if "401" in failures:
+        operation["security"] = [{}, {"key": []}]
+    for status, response in responses.items():
+        response["headers"] = {
+            **response.get("headers", {}),
+            **_HEADERS.get(status, {}),
+            "x-request-id": {"$ref": "#/components/headers/x-request-id"},
+        }
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        if "title" in content["schema"]:
+            content["schema"] = _add(schemas, content["schema"])
 
 
-def _file_errors(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
-    if path.endswith("/files"):
-        return _UPLOAD_ERRORS if method == "post" else (errors.RequestError,)
-    unknown = (errors.FileUnknown,)
-    return (*unknown, errors.RangeNotSatisfiable) if path.endswith("/content") else unknown
-
-
-def _batch_errors(path: str, method: str) -> tuple[type[errors.EmbedqError], ...]:
-    if path.endswith("/batches"):
-        return _BODY_ERRORS if method == "post" else (errors.RequestError, errors.BatchUnknown)
-    return (errors.BatchUnknown, errors.BatchEnded) if path.endswith("/cancel") else (errors.BatchUnknown,)
-
-
-def _response(kind: type[errors.EmbedqError]) -> dict[str, Any]:
-    return {"description": kind.title, "content": {MEDIA_TYPE: {"schema": _REF}}}
+def _add(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, str]:
+    """Puts a schema and those within it among the named ones; returns the reference."""
+    schemas.update(schema.pop("$defs", {}))
+    schemas[schema["title"]] = schema
+    return {"$ref": _SCHEMAS.format(model=schema["title"])}

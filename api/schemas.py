@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, WithJsonSchema
 from pydantic.config import JsonDict
+from pydantic.json_schema import SkipJsonSchema
 
 MAX_DEADLINE_S = 31 * 86_400
 MAX_METADATA_PAIRS = 16
@@ -82,4 +83,9 @@ class EmbedBody(EmbeddingFields):
     model_config = ConfigDict(populate_by_name=True, json_schema_extra={"examples": [{"inputs": ["The cat sat."]}]})
 
     input: Texts = Field(alias="inputs")
-    truncation_direction: str = Field("right", description="The side to cut at; only right is possible.")
+    model: SkipJsonSchema[None] = None  # always the server's own
+    truncation_direction: str = Field(
+        "right",
+        description="The side to cut at; only right is possible, in any case of letters.",
+        json_schema_extra={"pattern": "^[Rr][Ii][Gg][Hh][Tt]$"},
+    )

@@ -41,11 +41,17 @@ _ROWS_AT_ONCE = 32
 
 def failure(error: EmbedqError) -> Response:
     """The response to a request that ended in `error`."""
-    status, kind = next(((status, kind) for of, status, kind in _KINDS if isinstance(error, of)), (500, "Backend"))
-    if status is None:
-        status = _UNUSABLE if error.status == RequestError.status else error.status
+    kind = next((kind for of, _, kind in _KINDS if isinstance(error, of)), "Backend")
     body = {"error": _in_their_words(error), "error_type": kind}
-    return Response(orjson.dumps(body), status, problem.headers(error), "application/json")
+    return Response(orjson.dumps(body), status(type(error)), problem.headers(error), "application/json")
+
+
+def status(kind: type[EmbedqError]) -> int:
+    """With which status errors of this class are told."""
+    told = next((status for of, status, _ in _KINDS if issubclass(kind, of)), 500)
+    if told is not None:
+        return told
+    return _UNUSABLE if kind.status == RequestError.status else kind.status
 
 
 def matrix(result: Result) -> bytes:

@@ -43,7 +43,7 @@ async def ready(request: Request) -> Response:
     return Response(orjson.dumps(body), media_type=_JSON, headers={"cache-control": "no-store"})
 
 
-@router.get("/metrics", responses={200: {"content": {"text/plain": {}}}})
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(request: Request) -> Response:
     """All series in Prometheus's text format."""
     return Response(Services.of(request).metrics.render(), headers={"content-type": CONTENT_TYPE})

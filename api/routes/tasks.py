@@ -17,7 +17,6 @@ from api.offload import offload
 from api.openapi import json_body, query
 from api.page import MAX_LIMIT, page_json, page_query, read_page
 from api.prefer import preference, query_wait_s
-from api.problem import MEDIA_TYPE
 from api.schemas import TaskBody
 from api.services import Services
 from tasks import ledger
@@ -36,12 +35,6 @@ _PAGE: dict[str, Any] = {
         *query("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}, "Tasks per page; 20.")["parameters"],
     ]
 }
-_INVALID: dict[int | str, dict[str, Any]] = {
-    InvalidValue.status: {
-        "description": InvalidValue.title,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-}
 _JSON = "application/json"
 
 
@@ -58,7 +51,7 @@ async def create_task(request: Request) -> Response:
     )
 
 
-@router.get("", responses={200: {"model": TaskList}, **_INVALID}, openapi_extra=_PAGE)
+@router.get("", responses={200: {"model": TaskList}}, openapi_extra=_PAGE)
 @router.get("/", include_in_schema=False)
 async def list_tasks(request: Request) -> Response:
     """The caller's tasks, newest first. Those behind synchronous calls are not listed."""
@@ -85,8 +78,11 @@ async def read_task(request: Request, task_id: str) -> Response:
 @router.get(
     "/{task_id}/events",
     status_code=200,
-    response_class=EventStream,
-    responses={200: {"description": "Server-sent events."}, 204: {"description": "Nothing more will happen."}},
+    response_class=Response,
+    responses={
+        200: {"description": "Server-sent events.", "content": {EventStream.media_type: {}}},
+        204: {"description": "Nothing more will happen."},
+    },
 )
 async def follow_task(request: Request, task_id: str) -> Response:
     """The state now, then after each change, up to the end. With `Last-Event-ID` a state that is known is left out."""

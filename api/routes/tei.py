@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api import tei
-from api.answers import Live, TEIError, TEIInfo
+from api.answers import Live, TEIInfo
 from api.body import read_body
 from api.direct import direct_router
 from api.offload import offload
@@ -24,14 +24,14 @@ from tasks.ledger import ModelEntry
 router = direct_router(tag="text-embeddings-inference")
 
 _JSON = "application/json"
-_REFUSALS: dict[int | str, dict[str, Any]] = {status: {"model": TEIError} for status in (400, 422, 424, 429, 503)}
+_VECTORS: dict[int | str, dict[str, Any]] = {200: {"model": list[list[float]]}}
 
 router.get("/", responses={200: {"model": Live}})(live)
 router.head("/", include_in_schema=False)(live)
 
 
-@router.post("/embed", responses={200: {"model": list[list[float]]}, **_REFUSALS}, openapi_extra=json_body(EmbedBody))
-@router.post("/", responses={200: {"model": list[list[float]]}, **_REFUSALS}, openapi_extra=json_body(EmbedBody))
+@router.post("/embed", responses=_VECTORS, openapi_extra=json_body(EmbedBody))
+@router.post("/", responses=_VECTORS, openapi_extra=json_body(EmbedBody))
 @router.post("/embed/", include_in_schema=False)
 async def embed(request: Request) -> Response:
     """Vectors of the server's own model for one text or several, as a bare list of lists in input order."""
@@ -45,7 +45,7 @@ async def embed(request: Request) -> Response:
     return Response(await offload(size_bytes(result), tei.matrix, result), media_type=_JSON)
 
 
-@router.get("/info", responses={200: {"model": TEIInfo}, 503: {"model": TEIError}})
+@router.get("/info", responses={200: {"model": TEIInfo}})
 @router.get("/info/", include_in_schema=False)
 async def info(request: Request) -> Response:
     """What is served, and its limits."""
@@ -57,7 +57,7 @@ async def info(request: Request) -> Response:
     return Response(orjson.dumps(_info(services, entry, request.app.version)), media_type=_JSON)
 
 
-@router.get("/health", responses={200: {"content": {}}, 503: {"model": TEIError}})
+@router.get("/health", response_class=Response)
 @router.head("/health", include_in_schema=False)
 @router.get("/health/", include_in_schema=False)
 async def health(request: Request) -> Response:

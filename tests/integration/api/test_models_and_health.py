@@ -5,6 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from api.route_errors import ERRORS
 from tests.harness import wait_until
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
@@ -135,6 +136,9 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/tasks/{task_id}/events",
         "/v1/tasks/{task_id}/result",
         "/v1/tasks/{task_id}/cancel",
+        "/v1/batches",
+        "/v1/batches/{batch_id}",
+        "/v1/batches/{batch_id}/cancel",
         "/v1/files",
         "/v1/files/{file_id}",
         "/v1/files/{file_id}/content",
@@ -149,8 +153,9 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/metrics",
     }
     submit = document["paths"]["/v1/tasks"]["post"]
-    assert set(submit["responses"]) == {"202", "400", "401", "404", "413", "415", "422", "503"}
-    assert "input" in submit["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert set(submit["responses"]) == {"202", "400", "401", "404", "410", "413", "415", "422", "503"}
+    reference = submit["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    assert "input" in document["components"]["schemas"][reference.rpartition("/")[2]]["properties"]
     assert document["components"]["schemas"]["Problem"]["properties"]["error"]
 
 
@@ -164,3 +169,13 @@ def test_the_document_says_how_files_are_sent(client: httpx.Client) -> None:
     form = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     assert {"file", "purpose", "expires_after[seconds]"} <= set(form["properties"])
     assert {parameter["name"] for parameter in files["get"]["parameters"]} == {"purpose", "limit", "order", "after"}
+
+
+def test_the_document_tells_the_errors_of_every_route(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+
+    assert {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods} == set(ERRORS)
+    refused = paths["/v1/tasks"]["post"]["responses"]["503"]
+    assert list(refused["content"]) == ["application/problem+json"]
+    assert set(refused["headers"]) == {"Retry-After", "x-request-id"}
+    assert list(paths["/embed"]["post"]["responses"]["429"]["content"]) == ["application/json"]
