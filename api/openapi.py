@@ -44,8 +44,10 @@ def query(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]
     }
 
 
-def _optional(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
-    return query(name, schema, description)["parameters"][0]  # type: ignore[no-any-return]  # it is one
+def paging(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    """One of the query parameters of a list. Empty ones count as absent there."""
+    parameter: dict[str, Any] = query(name, schema, description)["parameters"][0]
+    return parameter | {"allowEmptyValue": True}
 
 
 FILE_FORM: dict[str, Any] = {
@@ -71,10 +73,10 @@ FILE_FORM: dict[str, Any] = {
 
 FILE_PAGE: dict[str, Any] = {
     "parameters": [
-        _optional("purpose", {"type": "string"}, "Files of this purpose only."),
-        _optional("limit", {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 10_000}, "Files per page."),
-        _optional("order", {"enum": ["asc", "desc"], "default": "desc"}, "By time of creation."),
-        _optional("after", {"type": "string"}, "The last file of the page before."),
+        paging("purpose", {"type": "string"}, "Files of this purpose only."),
+        paging("limit", {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 10_000}, "Files per page."),
+        paging("order", {"enum": ["asc", "desc"], "default": "desc"}, "By time of creation."),
+        paging("after", {"type": "string"}, "The last file of the page before."),
     ]
 }
 """`openapi_extra` of the list of files."""

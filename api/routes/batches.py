@@ -9,7 +9,7 @@ from api.batch_schemas import BatchBody
 from api.batches import batch_json, new_batch, own_batch
 from api.body import read_body
 from api.direct import direct_router
-from api.openapi import json_body
+from api.openapi import json_body, paging
 from api.services import Services
 from tasks.errors import BatchEnded, BatchUnknown, InvalidValue
 from tasks.ledger import batches
@@ -26,18 +26,12 @@ _LIST_TIMEOUT_S = 5.0
 _CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
 _PAGE = {
     "parameters": [
-        {
-            "name": "after",
-            "in": "query",
-            "schema": {"type": "string"},
-            "description": "Last id of the page before.",
-        },
-        {
-            "name": "limit",
-            "in": "query",
-            "schema": {"type": "integer", "minimum": 1, "maximum": _MAX_PAGE, "default": _DEFAULT_PAGE},
-            "description": "Batches in one page.",
-        },
+        paging("after", {"type": "string"}, "Last id of the page before."),
+        paging(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": _MAX_PAGE, "default": _DEFAULT_PAGE},
+            "Batches in one page.",
+        ),
     ]
 }
 

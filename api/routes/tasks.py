@@ -14,7 +14,7 @@ from api.events import EventStream, events
 from api.intake import accept
 from api.longpoll import matches, next_state
 from api.offload import offload
-from api.openapi import json_body, query
+from api.openapi import json_body, paging, query
 from api.page import MAX_LIMIT, page_json, page_query, read_page
 from api.prefer import preference, query_wait_s
 from api.schemas import TaskBody
@@ -30,9 +30,9 @@ _WAIT = query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the
 _FORMAT = query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32.")
 _PAGE: dict[str, Any] = {
     "parameters": [
-        *query("status", {"type": "string"}, "States to list, separated by commas; all by default.")["parameters"],
-        *query("after", {"type": "string"}, "Id of the task behind which the page begins.")["parameters"],
-        *query("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}, "Tasks per page; 20.")["parameters"],
+        paging("status", {"type": "string"}, "States to list, separated by commas; all by default."),
+        paging("after", {"type": "string"}, "Id of the task behind which the page begins."),
+        paging("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}, "Tasks per page; 20."),
     ]
 }
 _JSON = "application/json"

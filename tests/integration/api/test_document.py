@@ -1,0 +1,52 @@
+"""What the OpenAPI document says of callers and of Redis being away, against what happens."""
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any
+
+import httpx
+
+from api import tei
+from tests.harness import RedisServer
+from tests.integration.api.served import ServedApp
+
+# Well-formed and unknown, so that only the caller or Redis can be at fault.
+IDS = {
+    "{task_id}": "task_01a1fa18-18cc-7626-bb92-71b2af5733d5",
+    "{file_id}": "file-01a1fa1818cc7626bb9271b2af5733d5",
+    "{batch_id}": "batch_01a1fa1818cc7626bb9271b2af5733d5",
+    "{model_id}": "test/model",
+}
+
+
+def _answers(client: httpx.Client) -> Iterator[tuple[str, dict[str, Any], httpx.Response]]:
+    document = client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        address = path
+        for name, value in IDS.items():
+            address = address.replace(name, value)
+        for method, operation in methods.items():
+            body = {"inputs" if path in tei.PATHS else "input": "a"} if "requestBody" in operation else None
+            yield f"{method.upper()} {path}", operation["responses"], client.request(method, address, json=body)
+
+
+def test_the_routes_that_need_a_key_are_those_with_a_401(serve: Callable[..., ServedApp]) -> None:
+    client = serve(api_keys=(("alice", sha256(b"key").hexdigest()),)).client
+    told = {"401": set[str](), "other": set[str]()}
+    for name, responses, answer in _answers(client):
+        refused = answer.status_code == httpx.codes.UNAUTHORIZED
+        assert refused == ("401" in responses), name
+        told["401" if refused else "other"].add(name)
+        if refused:
+            assert answer.headers["content-type"] in responses["401"]["content"], name
+    assert all(told.values())
+
+
+def test_without_redis_every_answer_is_described(private_redis: RedisServer) -> None:
+    with ServedApp(private_redis.url) as served:
+        private_redis.kill()
+        away = set()
+        for name, responses, answer in _answers(served.client):
+            assert str(answer.status_code) in responses, f"{name}: {answer.status_code} {answer.text}"
+            away |= {name} if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else set()
+    assert {"GET /v1/tasks", "GET /v1/tasks/{task_id}", "GET /v1/files/{file_id}", "POST /v1/tasks"} <= away
