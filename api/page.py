@@ -96,6 +96,6 @@ def _after(task_id: str) -> str:
 def _limit(text: str) -> int:
     if not text:
         return DEFAULT_LIMIT
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= MAX_LIMIT:
+    if not (text.isascii() and text.isdecimal() and len(text) < len("1000") and 1 <= int(text) <= MAX_LIMIT):
         raise InvalidValue(f"limit must be a whole number from 1 to {MAX_LIMIT}.", param="limit")
     return int(text)

@@ -108,8 +108,17 @@ class Drafter:
             lane=Lane.ONLINE,
             ttl_s=self.settings.sync_result_ttl_s,
             deadline_s=wait_s + LINGERING_INTEREST_S,
-            alias=_same_work(self.registry.resolve(parsed.model), _options(parsed), parsed.input),
+            alias=self._same_work(parsed),
         )
+
+    def _same_work(self, body: EmbeddingFields) -> Alias:
+        """Of everything that changes a vector, so that only the same question joins."""
+        model = self.registry.resolve(body.model)
+        entry = self.registry.entry(model)
+        made_by = f"{entry.revision} {entry.compute} {entry.precision}" if entry else ""
+        options = _options(body).to_text()
+        digest = _digest(b"work", model.encode(), made_by.encode(), options.encode(), orjson.dumps(body.input))
+        return Alias(digest, digest, join=True)
 
     def _submission(
         self,
@@ -167,11 +176,6 @@ def _idempotency(key: str | None, body: bytes) -> Alias | None:
         )
     # The bytes, not what they mean: orjson reads deeper nesting than it writes, and a client repeats the same bytes.
     return Alias(_digest(b"key", key.encode()), _digest(body), join=False)
-
-
-def _same_work(model: str, options: Options, texts: Sequence[str]) -> Alias:
-    digest = _digest(b"work", model.encode(), options.to_text().encode(), orjson.dumps(texts))
-    return Alias(digest, digest, join=True)
 
 
 def _digest(*parts: bytes) -> str:

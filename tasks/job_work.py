@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from tasks.documents.context import JobContext
-from tasks.documents.jobs import Job, JobCall
+from tasks.documents.jobs import PATIENT, Job, JobCall
 from tasks.errors import EmbedqError, InternalError, Unavailable
 from tasks.ledger import Claim, ClaimedUnit, Finished, ItemError, Ledger
 from tasks.ledger.storage import Storage
@@ -72,7 +72,8 @@ class JobWork:
             result = self._run(unit, token)
         except Unavailable as error:
             since = self._missed_since.setdefault(unit.task_id, time.monotonic())
-            if time.monotonic() - since < OUTAGE_PATIENCE_S:
+            patient = JobCall.of_payload(unit.payload).kind in PATIENT
+            if patient or time.monotonic() - since < OUTAGE_PATIENCE_S:
                 raise
             finished = _failed(unit, error)
         except EmbedqError as error:

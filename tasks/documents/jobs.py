@@ -6,7 +6,7 @@ A job may be run more than once, by several workers and at the same time: it wri
 | raises | becomes of it |
 |---|---|
 | nothing | what it returned is committed |
-| `Unavailable` (storage or Redis away, disk full) | run again after a pause, for minutes; then fails with this error |
+| `Unavailable` (storage or Redis away, disk full) | run again after a pause; fails with it after minutes, unless `PATIENT` |
 | another `EmbedqError` | fails with its code and detail |
 | `Stopping`, out of `JobContext.progress` | given back |
 | anything else | lost: run again alone, and failed with `worker_lost` after the third time |
@@ -28,6 +28,9 @@ Job: TypeAlias = Callable[[JobContext, str], bytes]
 
 JOBS: dict[str, Job] = {"validate_batch": validate_batch, "assemble_batch": assemble_batch}
 """Kind -> job."""
+
+PATIENT = frozenset({"assemble_batch"})
+"""They wait for the storage as long as it takes: what they would throw away are hours of a model's work."""
 
 JOB_COST = 1
 """Of any job, in the unit of the ledger: they take turns by their number. Workers say that they do one in a second."""

@@ -15,9 +15,8 @@ from tasks.ledger.batches import Batch, BatchFault
 from tasks.ledger.file_operations import read_file
 from tasks.ledger.files import FileRecord, Purpose
 from tasks.ledger.rows import RowIndexWriter
+from tasks.ledger.storage import Writer
 from worker_config.settings import Settings
-
-_LINES_PER_SIGN_OF_LIFE = 500
 
 
 def validate_batch(context: JobContext, batch_id: str) -> bytes:
@@ -33,27 +32,34 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     fault = _file_fault(batch, record, context.settings)
     if record is None or fault is not None:
         return _failed([fault] if fault else [])
-    index = f"{batch.folder}index.{context.fence}"
+    # A copy, because the caller may delete the file, or it may expire, long before the last line is answered.
+    source, index = (f"{batch.folder}{name}.{context.fence}" for name in ("source", "index"))
     check = FileCheck(_models(context), _limits(context.settings))
-    with context.storage.writing(index) as file:
+    with context.storage.writing(source) as copy, context.storage.writing(index) as file:
         rows = RowIndexWriter(file.write)
-        for offset, size_bytes in _checked(context, record, check):
+        for offset, size_bytes in _checked(_copied(context, record, copy), check):
             rows.add(offset, size_bytes)
     if check.faults:
+        context.storage.delete(source)
         context.storage.delete(index)
         return _failed(check.faults)
     return orjson.dumps(
-        {"source": record.stored, "index": index, "model": check.model, "lines": check.rows, "units": check.units}
+        {"source": source, "index": index, "model": check.model, "lines": check.rows, "units": check.units}
     )
 
 
-def _checked(context: JobContext, record: FileRecord, check: FileCheck) -> Iterator[tuple[int, int]]:
-    for line in split_lines(context.storage.chunks(record.stored), check.limits.max_line_bytes):
+def _copied(context: JobContext, record: FileRecord, copy: Writer) -> Iterator[bytes]:
+    for chunk in context.storage.chunks(record.stored):
+        context.progress()
+        copy.write(chunk)
+        yield chunk
+
+
+def _checked(chunks: Iterator[bytes], check: FileCheck) -> Iterator[tuple[int, int]]:
+    for line in split_lines(chunks, check.limits.max_line_bytes):
         check.add(line)
         if check.full:
             break
-        if check.rows % _LINES_PER_SIGN_OF_LIFE == 0:
-            context.progress()
         yield line.offset, len(line.data or b"")
     check.finish()
 

@@ -8,6 +8,7 @@ local deadline_in, ttl, options, meta = tonumber(arg(4)), arg(5), arg(6), arg(7)
 local alias, digest, join = arg(8), arg(9), arg(10) == '1'
 local listed = arg(16) == '1'
 local UNITS = FIRST + 16
+local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
 local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
 
 local function found(how, task)         -- stores nothing new, so a full Redis does not matter
@@ -32,11 +33,9 @@ if alias ~= '' then
       end
       return found('joined', other)
     end
-    if f[1] and of == digest and f[1] == 'completed' then
-      -- The result must not vanish between this answer and the caller's next read.
-      for _, key in ipairs({task_key(other), result_key(other), meta_key(other), alias_key(owner, alias)}) do
-        call('PEXPIRE', key, f[3])
-      end
+    -- Not in its last moments: the result must not vanish between this answer and the caller's next read. Nor is it kept
+    -- for longer: what is asked for again and again would never be encoded again, by another model neither.
+    if f[1] == 'completed' and of == digest and call('PTTL', task_key(other)) >= math.min(JOIN_MS, f[3] / 2) then
       return {'joined', other, 0}
     end
   end

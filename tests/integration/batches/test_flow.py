@@ -205,16 +205,26 @@ def test_rows_that_kill_their_worker_fail_alone(hands: Hands) -> None:
     assert (lost["custom_id"], answer["status_code"], answer["body"]["error"]["code"]) == ("1", 422, "worker_lost")
 
 
-def test_an_input_file_deleted_on_the_way_fails_the_batch(hands: Hands) -> None:
+def test_an_input_file_deleted_on_the_way_is_answered_all_the_same(hands: Hands) -> None:
     batch_id = half_way(hands)
     for found in list(hands.storage.stored("files")):
         hands.storage.delete(found.name)
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.total, batch.completed, batch.failed) == (BatchStatus.COMPLETED, 10, 10, 0)
+    assert len(hands.lines(batch.output_file_id)) == 10
+    nothing_is_left(hands, batch)
+
+
+def test_parts_that_are_gone_fail_the_batch(hands: Hands) -> None:
+    batch_id = half_way(hands)
     hands.ledger.run(operations.cancel(MODEL, f"{batch_id}-embed"))
+    inputs = list(hands.storage.stored("files"))
+    hands.storage.delete(f"batches/{batch_id}/")
     hands.work()
     batch = hands.batch(batch_id)
     assert (batch.status, [fault.code for fault in batch.errors]) == (BatchStatus.FAILED, ["not_stored"])
-    assert (batch.total, batch.completed, batch.failed) == (10, 4, 0)
-    assert list(hands.storage.stored("files")) == [], "nothing half-visible"
+    assert list(hands.storage.stored("files")) == inputs, "nothing half-visible"
     nothing_is_left(hands, batch)
 
 
