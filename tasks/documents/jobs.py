@@ -6,7 +6,7 @@ A job may be run more than once, by several workers and at the same time: it wri
 | raises | becomes of it |
 |---|---|
 | nothing | what it returned is committed |
-| `Unavailable` (storage or Redis away, disk full) | run again after a pause; fails with it after minutes, unless `PATIENT` |
+| `Unavailable` (storage or Redis away, disk full) | run again after a pause; after minutes failed, unless `PATIENT` |
 | another `EmbedqError` | fails with its code and detail |
 | `Stopping`, out of `JobContext.progress` | given back |
 | anything else | lost: run again alone, and failed with `worker_lost` after the third time |
