@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 from tasks.errors import DiskFull, EmbedqError, NotStored, StorageUnavailable
 
 INCOMING = ".incoming"
-"""Folder of what is being written. Names of objects do not begin with a dot, so it is out of their reach."""
+"""Folder of what is being written. Names of objects do not begin with a dot, so it is out of their reach. `open` alone
+makes it: where it is missing, this is not the storage that was opened."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -64,8 +65,7 @@ class LocalFolder:
                 file.close()
 
     def _create(self, unfinished: Path) -> BinaryIO:
-        if self._root.is_dir():  # never anew: what is written below an unmounted disk is lost to everybody else
-            unfinished.parent.mkdir(mode=0o700, exist_ok=True)
+        # Its folder is never made anew: what is written below the mount point of an unmounted disk is lost to all.
         return os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
     def _rename(self, unfinished: Path, name: str) -> None:
@@ -152,7 +152,7 @@ class LocalFolder:
                 raise NotStored("This object is not in the storage.") from None
 
     def _require_root(self) -> None:
-        if not self._root.is_dir():
+        if not (self._root / INCOMING).is_dir():  # an unmounted disk leaves an empty folder behind
             raise StorageUnavailable(
                 "The storage folder (EMBEDQ_STORAGE_URL) is not there; is its disk mounted?", retry_after_s=10
             )

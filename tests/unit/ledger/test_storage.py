@@ -218,9 +218,12 @@ except DiskFull:
     assert not (root / "files" / "a").exists()
 
 
-def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage) -> None:
+@pytest.mark.parametrize("mount_point_stays", [False, True])
+def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage, *, mount_point_stays: bool) -> None:
     local.write("files/a", BYTES)
     away = root.rename(root.with_name("away"))
+    if mount_point_stays:
+        root.mkdir()
 
     for ask in (
         local.read,
@@ -234,7 +237,10 @@ def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage) -> 
         assert "EMBEDQ_STORAGE_URL" in caught.value.detail
     with pytest.raises(StorageUnavailable):
         list(local.stored("files"))
-    assert not root.exists()
+    assert root.exists() == mount_point_stays
+    if mount_point_stays:
+        assert list(root.iterdir()) == []
+        root.rmdir()
 
     away.rename(root)
     assert local.read("files/a") == BYTES
