@@ -28,6 +28,8 @@ _SHOWN_CHARS = 6000
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts into the background deaf to Ctrl-C, and all that is started from there inherits it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # so does nohup, and some tests close a terminal
 
 
 def pytest_configure() -> None:
