@@ -45,7 +45,9 @@ def page_query(parameters: QueryParams) -> PageQuery:
         InvalidValue: a state that does not exist, an `after` that is no id of a task, or a `limit` out of range.
     """
     return PageQuery(
-        _states(parameters.getlist("status")), _after(parameters.get("after", "")), _limit(parameters.get("limit", ""))
+        _states(parameters.getlist("status")),
+        _after(parameters.get("after", "")),
+        page_limit(parameters.get("limit", "")),
     )
 
 
@@ -93,7 +95,12 @@ def _after(task_id: str) -> str:
     return task_id
 
 
-def _limit(text: str) -> int:
+def page_limit(text: str) -> int:
+    """How many objects a page may have; without a value, the default.
+
+    Raises:
+        InvalidValue: it is not a whole number in the allowed range.
+    """
     if not text:
         return DEFAULT_LIMIT
     if not (text.isascii() and text.isdecimal() and len(text) < len("1000") and 1 <= int(text) <= MAX_LIMIT):

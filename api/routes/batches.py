@@ -10,8 +10,9 @@ from api.batches import batch_json, new_batch, own_batch
 from api.body import read_body
 from api.direct import direct_router
 from api.openapi import json_body, paging
+from api.page import DEFAULT_LIMIT, MAX_LIMIT, page_limit
 from api.services import Services
-from tasks.errors import BatchEnded, BatchUnknown, InvalidValue
+from tasks.errors import BatchEnded, BatchUnknown
 from tasks.ledger import batches
 from tasks.ledger.batch_operations import create_batch, list_batches, move_batch, read_batches
 from tasks.ledger.batches import BatchStatus, is_batch_id
@@ -20,7 +21,6 @@ router = direct_router(tag="batches")
 
 _JSON = "application/json"
 _NO_STORE = {"cache-control": "no-store"}
-_DEFAULT_PAGE, _MAX_PAGE = 20, 100
 _LIST_TIMEOUT_S = 5.0
 """A page may hold thousands of error messages."""
 _CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
@@ -29,7 +29,7 @@ _PAGE = {
         paging("after", {"type": "string"}, "Last id of the page before."),
         paging(
             "limit",
-            {"type": "integer", "minimum": 1, "maximum": _MAX_PAGE, "default": _DEFAULT_PAGE},
+            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
             "Batches in one page.",
         ),
     ]
@@ -62,7 +62,7 @@ async def list_own(request: Request) -> Response:
     after = request.query_params.get("after") or None
     if after is not None and not is_batch_id(after):
         raise BatchUnknown("No batch found with the id in `after`.", param="after")
-    limit = _limit(request.query_params.get("limit"))
+    limit = page_limit(request.query_params.get("limit", ""))
     ids, more = await services.ledger.run(list_batches(owner, after=after, limit=limit))
     found = await services.ledger.run(read_batches(ids), timeout_s=_LIST_TIMEOUT_S) if ids else []
     page = {
@@ -97,14 +97,6 @@ async def cancel(request: Request, batch_id: str) -> Response:
     if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
         raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
     return _answer(await own_batch(services, request, batch_id))
-
-
-def _limit(text: str | None) -> int:
-    if text is None or text == "":
-        return _DEFAULT_PAGE
-    if not (text.isascii() and text.isdecimal() and len(text) < len("1000") and 1 <= int(text) <= _MAX_PAGE):
-        raise InvalidValue(f"limit must be a whole number from 1 to {_MAX_PAGE}.", param="limit")
-    return int(text)
 
 
 def _answer(batch: batches.Batch) -> Response:
