@@ -21,6 +21,7 @@ from api.watchdog import Watchdog
 from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
 
+_CANCEL_AGAIN_S = 0.5
 _FIRST_SUBSCRIPTION_S = 1.0
 
 
@@ -90,8 +91,12 @@ class Services:
 
     async def stop(self, background: list["asyncio.Task[None]"]) -> None:
         """Stops what `start` started and closes all connections."""
-        for task in background:
-            task.cancel()
+        pending = set(background)
+        while pending:
+            # More than once: a cancellation that meets a time limit inside redis-py in the same moment can get lost.
+            for task in pending:
+                task.cancel()
+            _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
         await asyncio.gather(*background, return_exceptions=True)
         self.stall.stop()
         await asyncio.to_thread(self.bell.close)
