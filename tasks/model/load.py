@@ -50,6 +50,7 @@ def first_that_passes(candidates: Sequence[Callable[[], Encoder]]) -> Encoder:
 
 
 def _load_real(settings: Settings) -> Encoder:
+    locate(settings.model)  # before the libraries are loaded, which takes seconds: a wrong name is said at once
     try:
         machine = look(with_openvino=settings.compute != "torch")
     except ImportError as error:

@@ -28,7 +28,7 @@ from tests.integration.ledger.simulation.world import World
 
 WEIGHTED_RUNS = 16
 WEIGHTED_STEPS = 150
-EXAMPLES = 60
+EXAMPLES = 40
 STEPS_PER_EXAMPLE = 40
 
 numbers = st.integers(0, 99)
