@@ -9,23 +9,33 @@ import sys
 from pathlib import Path
 
 import pytest
+from fsspec.registry import _registry
 
 from tasks.errors import DiskFull, NotStored, StorageUnavailable
 from tasks.ledger.local_folder import INCOMING, LocalFolder
 from tasks.ledger.storage import Storage, Stored
+from tests.s3_server import S3Server
 from tests.source_tree import CHECKOUT
 
 BYTES = bytes(range(256))
 
 
-@pytest.fixture(params=["file://", "path", "memory://"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+@pytest.fixture(params=["file://", "path", "memory://", "s3://"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "s3://":
+        server: S3Server = request.getfixturevalue("s3")
+        return f"{server.bucket()}/a/prefix"
     urls = {
         "file://": f"file://{tmp_path}/a%20b",
         "path": f"{tmp_path}/a b",
         "memory://": f"memory://{secrets.token_hex(4)}",
     }
-    return Storage.open(urls[request.param])
+    return urls[request.param]
+
+
+@pytest.fixture
+def storage(url: str) -> Storage:
+    return Storage.open(url)
 
 
 @pytest.fixture
@@ -72,6 +82,9 @@ def test_what_was_written_is_read(storage: Storage) -> None:
         (10, 20, BYTES[10:30]),
         (250, 100, BYTES[250:]),
         (255, None, BYTES[255:]),
+        (256, None, b""),
+        (256, 10, b""),
+        (1000, 1, b""),
     ],
 )
 def test_a_part_is_read(storage: Storage, first: int, size: int | None, expected: bytes) -> None:
@@ -79,6 +92,38 @@ def test_a_part_is_read(storage: Storage, first: int, size: int | None, expected
 
     assert storage.read("a", first, size) == expected
     assert b"".join(storage.chunks("a", first, size, chunk_bytes=7)) == expected
+
+
+def test_an_empty_object_has_no_part(storage: Storage) -> None:
+    storage.write("a", b"")
+
+    assert storage.read("a", 0, 10) == b""
+    assert list(storage.chunks("a", 0, 10)) == []
+
+
+def test_what_others_write_and_delete_is_seen(storage: Storage, url: str) -> None:
+    other = Storage.open(url)
+    assert names(storage, "files") == []
+    other.write("files/a", b"x")
+    assert names(storage, "files") == ["files/a"]
+    assert storage.size_bytes("files/a") == 1
+    other.write("files/a", b"xx")
+    other.write("files/b", b"")
+    assert (names(storage, "files"), storage.size_bytes("files/a")) == (["files/a", "files/b"], 2)
+    other.delete("files/")
+    assert names(storage, "files") == []
+
+
+def test_a_large_object_is_whole(storage: Storage) -> None:
+    """Larger than what a bucket takes in one piece."""
+    piece = bytes(range(256)) * 4096
+    with storage.writing("a") as writer:
+        for _ in range(40):
+            writer.write(piece)
+
+    assert storage.size_bytes("a") == 40 * 2**20
+    assert storage.read("a", 39 * 2**20 - 3, 10) == piece[-3:] + piece[:7]
+    assert all(chunk == piece for chunk in storage.chunks("a"))
 
 
 def test_pieces_are_no_larger_than_asked_for(storage: Storage) -> None:
@@ -270,6 +315,7 @@ def test_only_known_places_are_opened(url: str) -> None:
 
 def test_a_missing_driver_names_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(_registry, "s3", raising=False)  # it remembers the drivers that it has found
     with pytest.raises(StorageUnavailable, match="pip install s3fs"):
         Storage.open("s3://bucket/prefix")
 
