@@ -27,7 +27,7 @@ CALLS: dict[str, Callable[[Storage], object]] = {
 }
 
 
-@pytest.fixture(params=CALLS.values(), ids=CALLS.keys())
+@pytest.fixture(params=CALLS.values(), ids=list(CALLS))
 def call(request: pytest.FixtureRequest) -> Callable[[Storage], object]:
     found: Callable[[Storage], object] = request.param
     return found
