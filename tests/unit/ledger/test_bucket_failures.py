@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from tasks.errors import DiskFull, StorageUnavailable
 from tasks.ledger import object_store
@@ -137,6 +138,15 @@ def test_an_object_is_not_found_by_the_beginning_of_its_name(s3: S3Server) -> No
     storage.write("batches/bb", b"x")
     storage.delete("batches/b")
     assert sorted(found.name for found in storage.stored("batches")) == ["batches/b/index", "batches/bb"]
+
+
+def test_deleting_that_the_driver_keeps_quiet_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """s3fs leaves out of its answer what the bucket did not let it remove, and raises nothing."""
+    storage = Storage.open("memory://quiet")
+    storage.write("batches/b/index", b"x")
+    monkeypatch.setattr(MemoryFileSystem, "rm", lambda *_, **__: [])
+    with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
+        storage.delete("batches/b/")
 
 
 # ---- the spool -------------------------------------------------------------------------------------------------------
