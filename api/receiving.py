@@ -22,7 +22,6 @@ async def receive(request: Request, storage: AsyncStorage, name: str, settings: 
         StorageUnavailable, DiskFull: the storage does not take it.
         CallerGone: the client closed the connection first.
     """
-    _require_plausible_size(request.headers.get("content-length", ""), settings.max_file_bytes)
     async with storage.writing(name) as writer:
         upload = Upload(writer, settings)
         reader = FormReader(request.headers.get("content-type", ""), upload)
@@ -36,6 +35,16 @@ async def receive(request: Request, storage: AsyncStorage, name: str, settings: 
         return await storage.run(upload.finish)
 
 
-def _require_plausible_size(declared: str, max_file_bytes: int) -> None:
-    if declared.isdecimal() and int(declared) > max_file_bytes + _FORM_BYTES:
+def announced_bytes(request: Request, max_file_bytes: int) -> int | None:
+    """What the file has at least, by its Content-Length; None where there is none. Nothing of the body has been read.
+
+    Raises:
+        FileTooLarge: more than a file may have.
+    """
+    declared = request.headers.get("content-length", "")
+    if not declared.isdecimal():
+        return None
+    least = max(int(declared) - _FORM_BYTES, 0)
+    if least > max_file_bytes:
         raise FileTooLarge(f"The file is larger than {max_file_bytes:,} bytes (EMBEDQ_MAX_FILE_BYTES).", param="file")
+    return least

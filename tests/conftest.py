@@ -8,6 +8,8 @@
 | `roles` | starts workers and web tiers on it | all stopped, then the key-leak check |
 | `private_redis` | a Redis of the test's own, which it may kill | started if it is down, key-leak check |
 | `private_roles` | `roles` on that one | all stopped, then the key-leak check |
+| `s3_server` | S3 for the whole run | |
+| `s3` | the same, and the driver's environment points to it | the environment as it was |
 """
 
 import os
@@ -21,6 +23,7 @@ import redis
 from stack.errors import StackError
 from tests.harness import Process, RedisServer, Roles
 from tests.key_leaks import leaked_keys
+from tests.s3_server import S3Server
 from worker_config.settings import PREFIX, Settings
 
 _SHOWN_CHARS = 6000
@@ -99,6 +102,22 @@ def private_redis(start_redis: Callable[[Path], RedisServer], tmp_path: Path) ->
 def private_roles(private_redis: RedisServer, tmp_path: Path) -> Iterator[Roles]:
     with Roles(tmp_path, private_redis.url) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("s3")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in s3_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return s3_server
 
 
 @pytest.hookimpl(wrapper=True)

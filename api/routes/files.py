@@ -15,10 +15,10 @@ from api.file_page import PageWish, read_page
 from api.openapi import FILE_FORM, FILE_PAGE
 from api.problem import problem
 from api.ranges import byte_range
-from api.receiving import receive
+from api.receiving import announced_bytes, receive
 from api.services import Services
 from tasks.errors import FileUnknown, NotStored, QuotaExceeded, RangeNotSatisfiable, StorageFull, StorageUnavailable
-from tasks.ledger.file_operations import delete_file, put_file, read_file
+from tasks.ledger.file_operations import delete_file, put_file, read_file, require_room
 from tasks.ledger.files import FileRecord, Quota, created_ms, new_file_id, stored_name
 
 router = direct_router(tag="files")
@@ -47,6 +47,7 @@ async def create_file(request: Request) -> Response:
     """Stores a file. It is there when the answer comes, whole, and not at all after an error."""
     services = Services.of(request)
     owner = services.owner(request)
+    await _require_room(services, owner, announced_bytes(request, services.settings.max_file_bytes))
     file_id = new_file_id()
     stored = stored_name(file_id)
     received = await receive(request, services.storage, stored, services.settings)
@@ -126,10 +127,19 @@ async def remove_file(request: Request, file_id: str) -> Response:
     return _json({"id": file_id, "object": "file", "deleted": True})
 
 
+async def _require_room(services: Services, owner: str, announced: int | None) -> None:
+    # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
+    if announced is not None:
+        await services.ledger.run(require_room(owner, announced, _quota(services)))
+
+
+def _quota(services: Services) -> Quota:
+    return Quota(services.settings.file_quota_bytes, services.settings.file_quota_number)
+
+
 async def _record(services: Services, record: FileRecord) -> FileRecord:
-    quota = Quota(services.settings.file_quota_bytes, services.settings.file_quota_number)
     try:
-        return await services.ledger.run(put_file(record, quota))
+        return await services.ledger.run(put_file(record, _quota(services)))
     except (QuotaExceeded, StorageFull):
         # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
         await _discard(services, record.stored)

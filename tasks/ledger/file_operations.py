@@ -38,14 +38,20 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
     )
 
     def read(reply: list[Any]) -> FileRecord:
-        if reply[0] == b"quota" and quota:
-            raise QuotaExceeded(
-                f"Your {int(reply[2]):,} files hold {int(reply[1]):,} bytes; {quota.max_files:,} files and "
-                f"{quota.max_bytes:,} bytes in all are allowed. Delete some first."
-            )
+        _require_room(reply, quota)
         return _record(r.id, reply[1])
 
     return Operation("file_write", "", arguments, read)
+
+
+def require_room(owner: str, size_bytes: int, quota: Quota) -> Operation[None]:
+    """Whether a file of this size would be taken now; it is asked again when the file has come.
+
+    Raises on reading:
+        QuotaExceeded: it would not.
+    """
+    arguments = ("room", owner, size_bytes, quota.max_bytes, quota.max_files)
+    return Operation("file_write", "", arguments, lambda reply: _require_room(reply, quota))
 
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:
@@ -92,6 +98,14 @@ def delete_file(file_id: str) -> Operation[FileRecord | None]:
     return Operation(
         "file_write", "", ("delete", file_id), lambda reply: _record(file_id, reply[1]) if reply[1] else None
     )
+
+
+def _require_room(reply: list[Any], quota: Quota | None) -> None:
+    if reply[0] == b"quota" and quota:
+        raise QuotaExceeded(
+            f"Your {int(reply[2]):,} files hold {int(reply[1]):,} bytes; {quota.max_files:,} files and "
+            f"{quota.max_bytes:,} bytes in all are allowed. Delete some first."
+        )
 
 
 def _record(file_id: str, flat: list[Any]) -> FileRecord:

@@ -17,7 +17,8 @@ INCOMING = ".incoming"
 """Folder of what is being written. Names of objects do not begin with a dot, so it is out of their reach. `open` alone
 makes it: where it is missing, this is not the storage that was opened."""
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a place without room."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _RENAME_TRIES = 3
 
@@ -195,7 +196,7 @@ def _translated() -> Iterator[None]:
         raise
     except OSError as error:
         # The reason alone: the path of the folder is nothing for callers.
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise DiskFull("The storage (EMBEDQ_STORAGE_URL) is full. Nothing was stored.", retry_after_s=60) from error
         reason = os.strerror(error.errno) if error.errno else "unknown reason"
         raise StorageUnavailable(

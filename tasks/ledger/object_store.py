@@ -1,16 +1,25 @@
 """Storage in a bucket, through fsspec: spooled to a temporary file here, then sent as one object."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import fsspec
 
-from tasks.errors import EmbedqError, NotStored, StorageUnavailable
+from tasks.errors import NotStored, StorageUnavailable
+from tasks.ledger.refusals import BehindTheEnd, translated
+from tasks.ledger.spool import Spool, spooling
 
-_SCHEMES = {"s3": "pip install s3fs", "memory": ""}
+_INSTALL = "pip install s3fs"
+_CONNECT_S, _READ_S, _ATTEMPTS = 2, 6, 2
+"""Of one request to a bucket. Callers wait for it, and the stepper does nothing else meanwhile: a service that has
+stopped answering fails them in 13 s instead of the driver's minutes."""
+_PIECE_BYTES, _PIECES_AT_ONCE = 8 * 2**20, 2
+"""Of a large object on its way. The driver holds all that is under way in memory, by default 500 MB."""
+_UPLOAD_S, _SLOWEST_BYTES_PER_S = 12, 256 * 1024
+"""An upload that takes longer has stopped: the driver waits for ever for leave to send, and for a peer that takes no
+bytes."""
 
 
 class ObjectStore:
@@ -24,101 +33,109 @@ class ObjectStore:
     def open(cls, url: str) -> Self:
         """The bucket and prefix of a URL; nothing is sent yet. Credentials come from the driver's own environment."""
         scheme = url.partition("://")[0]
-        if scheme not in _SCHEMES:
+        if scheme not in {"s3", "memory"}:
             raise StorageUnavailable("EMBEDQ_STORAGE_URL must start with file:// or s3://.")
+        if scheme == "s3" and not url.removeprefix("s3://").strip("/"):
+            raise StorageUnavailable("EMBEDQ_STORAGE_URL names no bucket: s3://bucket/prefix.")
         try:
-            # A cached listing would hide what other processes have written.
-            files, prefix = fsspec.core.url_to_fs(url, use_listings_cache=False)
+            files, prefix = fsspec.core.url_to_fs(url, **(_s3_options() if scheme == "s3" else {}))
         except ImportError:
-            raise StorageUnavailable(f"EMBEDQ_STORAGE_URL needs a driver: {_SCHEMES[scheme]}") from None
+            raise StorageUnavailable(f"EMBEDQ_STORAGE_URL needs a driver: {_INSTALL}") from None
+        if scheme == "s3":
+            files.retries = 1  # of its own, around those of the client below
         return cls(files, prefix)
 
     @contextmanager
-    def writing(self, name: str) -> Iterator["SpoolWriter"]:
+    def writing(self, name: str) -> Iterator[Spool]:
         """See `Storage.writing`."""
         # Not fsspec's own writer: left by an exception it completes the upload with what it has.
-        with tempfile.NamedTemporaryFile() as spool:
-            writer = SpoolWriter(spool)
-            yield writer
-            with _translated():
-                spool.flush()
-                self._files.put_file(spool.name, self._path(name))
+        with spooling() as spool:
+            yield spool
+            path = spool.finish()
+            with translated():
+                self._files.put_file(path, self._path(name), **self._put_options(spool.size_bytes))
 
     def read(self, name: str, first: int, size: int | None) -> bytes:
         """See `Storage.read`."""
         if size == 0:
             return b""  # a range without a byte cannot be asked for
         end = None if size is None else first + size
-        with _translated():
+        with suppress(BehindTheEnd), translated():
             found: bytes = self._files.cat_file(self._path(name), start=first or None, end=end)
-        return found
+            return found
+        return b""
 
     def size_bytes(self, name: str) -> int:
         """See `Storage.size_bytes`."""
-        with _translated():
-            return int(self._files.info(self._path(name))["size"])
+        with translated():
+            found = self._files.info(self._path(name))
+        if found["type"] != "file":  # some object has a longer name
+            raise NotStored("This object is not in the storage.")
+        return int(found["size"])
 
     def chunks(self, name: str, first: int, size: int | None, chunk_bytes: int) -> Iterator[bytes]:
         """See `Storage.chunks`."""
-        end = self.size_bytes(name) if size is None else min(first + size, self.size_bytes(name))
+        whole = self.size_bytes(name)
+        end = whole if size is None else min(first + size, whole)
         for start in range(first, end, chunk_bytes):
             yield self.read(name, start, min(chunk_bytes, end - start))
 
     def delete(self, name: str) -> None:
         """Removes one object."""
-        with suppress(NotStored), _translated():
+        with suppress(NotStored), translated():
             self._files.rm_file(self._path(name))
 
     def delete_below(self, folder: str) -> None:
         """Removes all objects below."""
-        with suppress(NotStored), _translated():
+        doomed = {name for name, _, _ in self.below(folder)}
+        if not doomed:
+            return
+        with suppress(NotStored), translated():
             self._files.rm(self._path(folder), recursive=True)
+        # The driver reports what it removed and says nothing of what it may not remove.
+        if not doomed.isdisjoint(name for name, _, _ in self.below(folder)):
+            raise StorageUnavailable("The storage (EMBEDQ_STORAGE_URL) denies deleting.", retry_after_s=10)
 
     def below(self, folder: str) -> Iterator[tuple[str, int, int]]:
         """Name, size and time of writing (ms) of each object below."""
-        with _translated():
+        with translated():
             found = self._files.find(self._path(folder), detail=True)
         for path, entry in found.items():
             yield path[len(self._prefix) + 1 :], int(entry["size"]), self._modified_ms(path, entry)
 
     def discard_unfinished(self, older_than_s: float) -> int:  # noqa: ARG002 - the other place has something to discard
-        """Nothing: the temporary file of a dead process is gone with it, and buckets expire half uploads themselves."""
+        """Nothing: a spool has no name that could outlive its process, and a bucket's own rules end half uploads."""
         return 0
 
     def _path(self, name: str) -> str:
         return f"{self._prefix}/{name}"
 
+    def _put_options(self, size_bytes: int) -> dict[str, Any]:
+        if not self._files.async_impl:
+            return {}
+        return {
+            "chunksize": max(_PIECE_BYTES, size_bytes // 5_000),  # a bucket takes 10,000 pieces of one object
+            "max_concurrency": _PIECES_AT_ONCE,
+            "timeout": _UPLOAD_S + size_bytes // _SLOWEST_BYTES_PER_S,
+        }
+
     def _modified_ms(self, path: str, entry: dict[str, Any]) -> int:
         modified = entry.get("LastModified")
         if not isinstance(modified, datetime):
-            with _translated():
+            with translated():
                 modified = self._files.modified(path)
         return int(modified.timestamp() * 1000)
 
 
-class SpoolWriter:
-    """Appends to a temporary file."""
-
-    def __init__(self, spool: IO[bytes]) -> None:
-        self._spool = spool
-        self.size_bytes = 0
-
-    def write(self, data: bytes) -> None:
-        """See `Writer.write`."""
-        with _translated():
-            self._spool.write(data)
-        self.size_bytes += len(data)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except EmbedqError:
-        raise
-    except FileNotFoundError:
-        raise NotStored("This object is not in the storage.") from None
-    except Exception as error:  # the edge to drivers, which raise whatever their own libraries raise
-        raise StorageUnavailable(
-            "The storage (EMBEDQ_STORAGE_URL) does not answer or refuses. Nothing was stored.", retry_after_s=10
-        ) from error
+def _s3_options() -> dict[str, Any]:
+    return {
+        # A cached listing would hide what other processes have written; a shared instance would keep the
+        # credentials of whoever opened it first.
+        "use_listings_cache": False,
+        "skip_instance_cache": True,
+        "config_kwargs": {
+            "connect_timeout": _CONNECT_S,
+            "read_timeout": _READ_S,
+            "retries": {"total_max_attempts": _ATTEMPTS, "mode": "standard"},
+        },
+    }

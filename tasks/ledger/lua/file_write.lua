@@ -1,6 +1,7 @@
 -- Makes or removes the record of a file, and keeps its owner's account.
 --   own: "put" id owner filename purpose size created expires stored max_bytes max_files   (-1: no limit)
 --   reply: {"ok", the record} or {"quota", bytes, files}
+--   own: "room" owner size max_bytes max_files   reply: {"ok"} or {"quota", …}: what "put" would say now; changes nothing
 --   own: "delete" id            reply: {"ok", what the record was, or false}
 local SLACK_MS = 60000      -- the account outlives the last file, so that its entries never outlive the account
 local AT_ONCE = 1000
@@ -29,6 +30,19 @@ local function keep(account)            -- as long as the last of the files
     else call('PEXPIRE', name, int(math.max(last - NOW, 0) + SLACK_MS)) end
   end
 end
+local function refusal(account, size, max_bytes, max_files)  -- or nil; and the entries that have expired
+  local gone, freed = expired(account)
+  local bytes = tonumber(call('GET', account.bytes) or 0) - freed
+  local files = call('ZCARD', account.files) - #gone
+  if max_bytes >= 0 and bytes + size > max_bytes or max_files >= 0 and files >= max_files then
+    return {'quota', int(bytes), int(files)}, gone
+  end
+  return nil, gone
+end
+
+if verb == 'room' then
+  return (refusal(account_of(arg(2)), tonumber(arg(3)), tonumber(arg(4)), tonumber(arg(5)))) or {'ok'}
+end
 
 local known = call('HGETALL', key)
 if verb == 'delete' then
@@ -44,14 +58,9 @@ end
 
 if #known > 0 then return {'ok', known} end
 local owner, size, expires = arg(3), tonumber(arg(6)), tonumber(arg(8))
-local max_bytes, max_files = tonumber(arg(10)), tonumber(arg(11))
 local account = account_of(owner)
-local gone, freed = expired(account)
-local bytes = tonumber(call('GET', account.bytes) or 0) - freed
-local files = call('ZCARD', account.files) - #gone
-if max_bytes >= 0 and bytes + size > max_bytes or max_files >= 0 and files >= max_files then
-  return {'quota', int(bytes), int(files)}
-end
+local refused, gone = refusal(account, size, tonumber(arg(10)), tonumber(arg(11)))
+if refused then return refused end
 call('HSET', key, 'owner', owner, 'filename', arg(4), 'purpose', arg(5), 'size', int(size), 'created', arg(7),
   'expires', int(expires), 'stored', arg(9))
 if expires > 0 then

@@ -14,12 +14,21 @@ Upload = Callable[..., httpx.Response]
 
 
 def upload_with(client: httpx.Client) -> Upload:
-    """A function that uploads a file and returns the answer."""
+    """A function that uploads a file and returns the answer. `announced`: with a Content-Length."""
 
     def send(
-        content: bytes = LINES, filename: str = "a.jsonl", purpose: str = "batch", path: str = "/v1/files"
+        content: bytes = LINES,
+        filename: str = "a.jsonl",
+        purpose: str = "batch",
+        path: str = "/v1/files",
+        *,
+        announced: bool = True,
     ) -> httpx.Response:
-        return client.post(path, data={"purpose": purpose}, files={"file": (filename, content)})
+        request = client.build_request("POST", path, data={"purpose": purpose}, files={"file": (filename, content)})
+        if announced:
+            return client.send(request)
+        kind = {"content-type": request.headers["content-type"]}
+        return client.post(path, content=iter([request.read()]), headers=kind)
 
     return send
 

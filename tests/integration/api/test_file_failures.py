@@ -103,6 +103,8 @@ def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, r
         kept = upload().json()["id"]
         private_redis.stop()
         problem(upload(), 503, "redis_unavailable")
+        assert stored(root) == [kept]
+        problem(upload(announced=False), 503, "redis_unavailable")
         private_redis.start()
         wait_until(lambda: served_app.client.get("/v1/files").status_code == 200, message="Redis is not seen again")
         assert ids(served_app.client.get("/v1/files")) == [kept]

@@ -8,7 +8,15 @@ import pytest
 import redis
 
 from tasks.errors import QuotaExceeded, StorageFull
-from tasks.ledger.file_operations import MAX_PAGE, delete_file, list_files, put_file, read_file, read_files
+from tasks.ledger.file_operations import (
+    MAX_PAGE,
+    delete_file,
+    list_files,
+    put_file,
+    read_file,
+    read_files,
+    require_room,
+)
 from tasks.ledger.files import FilePage, FileRecord, Order, Purpose, Quota, file_id_from, stored_name
 from tasks.ledger.storage import Storage
 from tasks.ledger.sweep import sweep
@@ -80,14 +88,28 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
         put(driver, number, size_bytes=size)
     put(driver, 50, owner="bob", size_bytes=1000)
     new = record(99, size_bytes=size_bytes)
+    ask = require_room(new.owner, size_bytes, QUOTA)
 
     if fits:
+        driver.ledger.run(ask)
         driver.ledger.run(put_file(new, QUOTA))
         return
+    with pytest.raises(QuotaExceeded, match="Delete some"):
+        driver.ledger.run(ask)
     with pytest.raises(QuotaExceeded, match="Delete some"):
         driver.ledger.run(put_file(new, QUOTA))
     assert driver.ledger.run(read_file(new.id)) is None
     assert driver.ledger.run(put_file(new)) == new
+
+
+def test_asking_for_room_changes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
+    put(driver, 1, size_bytes=600, expires_in_ms=1000)
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:file*")}
+    for owner, size in (("ann", 400), ("bob", 1000)):
+        driver.ledger.run(require_room(owner, size, QUOTA))
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(require_room("ann", 401, QUOTA))
+    assert {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:file*")} == before
 
 
 def test_deleting_makes_room(driver: Driver) -> None:

@@ -1,52 +1,41 @@
 """Storage: what is written is there whole or not at all, whatever the place."""
 
-import errno
-import os
 import re
 import secrets
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from fsspec.registry import _registry
 
-from tasks.errors import DiskFull, NotStored, StorageUnavailable
-from tasks.ledger.local_folder import INCOMING, LocalFolder
+from tasks.errors import NotStored, StorageUnavailable
+from tasks.ledger.local_folder import LocalFolder
 from tasks.ledger.storage import Storage, Stored
-from tests.source_tree import CHECKOUT
+from tests.s3_server import S3Server
 
 BYTES = bytes(range(256))
 
 
-@pytest.fixture(params=["file://", "path", "memory://"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+@pytest.fixture(params=["file://", "path", "memory://", "s3://"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "s3://":
+        server: S3Server = request.getfixturevalue("s3")
+        return f"{server.bucket()}/a/prefix"
     urls = {
         "file://": f"file://{tmp_path}/a%20b",
         "path": f"{tmp_path}/a b",
         "memory://": f"memory://{secrets.token_hex(4)}",
     }
-    return Storage.open(urls[request.param])
+    return urls[request.param]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def local(root: Path) -> Storage:
-    return Storage.open(str(root))
+def storage(url: str) -> Storage:
+    return Storage.open(url)
 
 
 def names(storage: Storage, folder: str) -> list[str]:
     return sorted(found.name for found in storage.stored(folder))
-
-
-def unfinished(root: Path) -> list[str]:
-    return [path.name for path in (root / INCOMING).iterdir()]
-
-
-# ---- every place -----------------------------------------------------------------------------------------------------
 
 
 def test_what_was_written_is_read(storage: Storage) -> None:
@@ -72,6 +61,9 @@ def test_what_was_written_is_read(storage: Storage) -> None:
         (10, 20, BYTES[10:30]),
         (250, 100, BYTES[250:]),
         (255, None, BYTES[255:]),
+        (256, None, b""),
+        (256, 10, b""),
+        (1000, 1, b""),
     ],
 )
 def test_a_part_is_read(storage: Storage, first: int, size: int | None, expected: bytes) -> None:
@@ -79,6 +71,38 @@ def test_a_part_is_read(storage: Storage, first: int, size: int | None, expected
 
     assert storage.read("a", first, size) == expected
     assert b"".join(storage.chunks("a", first, size, chunk_bytes=7)) == expected
+
+
+def test_an_empty_object_has_no_part(storage: Storage) -> None:
+    storage.write("a", b"")
+
+    assert storage.read("a", 0, 10) == b""
+    assert list(storage.chunks("a", 0, 10)) == []
+
+
+def test_what_others_write_and_delete_is_seen(storage: Storage, url: str) -> None:
+    other = Storage.open(url)
+    assert names(storage, "files") == []
+    other.write("files/a", b"x")
+    assert names(storage, "files") == ["files/a"]
+    assert storage.size_bytes("files/a") == 1
+    other.write("files/a", b"xx")
+    other.write("files/b", b"")
+    assert (names(storage, "files"), storage.size_bytes("files/a")) == (["files/a", "files/b"], 2)
+    other.delete("files/")
+    assert names(storage, "files") == []
+
+
+def test_a_large_object_is_whole(storage: Storage) -> None:
+    """Larger than what a bucket takes in one piece."""
+    piece = bytes(range(256)) * 4096
+    with storage.writing("a") as writer:
+        for _ in range(40):
+            writer.write(piece)
+
+    assert storage.size_bytes("a") == 40 * 2**20
+    assert storage.read("a", 39 * 2**20 - 3, 10) == piece[-3:] + piece[:7]
+    assert all(chunk == piece for chunk in storage.chunks("a"))
 
 
 def test_pieces_are_no_larger_than_asked_for(storage: Storage) -> None:
@@ -156,106 +180,6 @@ def test_a_name_cannot_lead_elsewhere(storage: Storage, name: str) -> None:
             use(name)
 
 
-# ---- a folder --------------------------------------------------------------------------------------------------------
-
-
-def test_a_folder_is_made_for_its_owner_only(root: Path, local: Storage) -> None:
-    local.write("files/a", BYTES)
-
-    assert root.stat().st_mode & 0o777 == 0o700
-    assert (root / "files").stat().st_mode & 0o777 == 0o700
-    assert (root / "files/a").stat().st_mode & 0o777 == 0o600
-
-
-def test_file_and_folder_are_on_the_disk_before_it_is_done(local: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    local.write("files/a", BYTES)
-    assert [Path(path).name for path in synced if INCOMING not in path] == ["root", "files"]
-    assert [path for path in synced if INCOMING in path] == synced[:1]
-
-
-def test_a_full_disk_is_told_apart_and_leaves_nothing(
-    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_space(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "no space")
-
-    monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(DiskFull) as caught:
-        local.write("files/a", BYTES)
-    assert str(root) not in caught.value.detail
-    assert unfinished(root) == []
-    with pytest.raises(NotStored):
-        local.read("files/a")
-
-
-def test_a_write_over_the_limit_of_the_system_is_a_full_disk(root: Path) -> None:
-    # A real refusal by the kernel, in a process of its own: RLIMIT_FSIZE makes a write fail with EFBIG.
-    script = f"""
-import resource, signal, sys
-from tasks.errors import DiskFull
-from tasks.ledger.storage import Storage
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-storage = Storage.open({str(root)!r})
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-try:
-    with storage.writing("files/a") as writer:
-        for _ in range(20):
-            writer.write(bytes(10_000))
-except DiskFull:
-    sys.exit(7)
-"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=False, timeout=60)
-    assert done.returncode == 7
-    assert unfinished(root) == []
-    assert not (root / "files" / "a").exists()
-
-
-@pytest.mark.parametrize("mount_point_stays", [False, True])
-def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage, *, mount_point_stays: bool) -> None:
-    local.write("files/a", BYTES)
-    away = root.rename(root.with_name("away"))
-    if mount_point_stays:
-        root.mkdir()
-
-    for ask in (
-        local.read,
-        local.size_bytes,
-        local.delete,
-        lambda n: next(local.chunks(n)),
-        lambda n: local.write(n, b""),
-    ):
-        with pytest.raises(StorageUnavailable) as caught:
-            ask("files/a")
-        assert "EMBEDQ_STORAGE_URL" in caught.value.detail
-    with pytest.raises(StorageUnavailable):
-        list(local.stored("files"))
-    assert root.exists() == mount_point_stays
-    if mount_point_stays:
-        assert list(root.iterdir()) == []
-        root.rmdir()
-
-    away.rename(root)
-    assert local.read("files/a") == BYTES
-    local.write("files/b", BYTES)
-
-
-def test_what_died_while_writing_is_discarded_when_it_is_old(root: Path, local: Storage) -> None:
-    (root / INCOMING / "new").write_bytes(BYTES)
-    (root / INCOMING / "old").write_bytes(BYTES)
-    os.utime(root / INCOMING / "old", (0, 0))
-
-    assert local.discard_unfinished(3600) == 1
-    assert unfinished(root) == ["new"]
-
-
 def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
@@ -270,6 +194,7 @@ def test_only_known_places_are_opened(url: str) -> None:
 
 def test_a_missing_driver_names_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(_registry, "s3", raising=False)  # it remembers the drivers that it has found
     with pytest.raises(StorageUnavailable, match="pip install s3fs"):
         Storage.open("s3://bucket/prefix")
 

@@ -1,0 +1,107 @@
+"""The service on a bucket: files through the API, and a whole batch through every role."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tasks.documents.batches.leftovers import sweep_batches
+from tasks.ledger import Ledger
+from tasks.ledger.storage import Storage
+from tasks.ledger.sweep import sweep
+from tests.bulk import Bulk, line
+from tests.harness import Roles
+from tests.integration.api.file_uploads import LINES, ids, problem, upload_with
+from tests.integration.api.served import ServedApp
+from tests.s3_server import S3Server
+
+CONTENT = bytes(range(256)) * 10_000
+
+
+@pytest.fixture
+def url(s3: S3Server) -> str:
+    return f"{s3.bucket()}/embedq"
+
+
+def names(url: str) -> list[str]:
+    """Of all files in the bucket."""
+    return [found.name for found in Storage.open(url).stored("files")]
+
+
+def test_a_file_is_uploaded_read_and_deleted(serve: Callable[..., ServedApp], url: str) -> None:
+    client = serve(storage_url=url).client
+    file = upload_with(client)(CONTENT, purpose="vision").json()
+    path = f"/v1/files/{file['id']}"
+
+    assert (file["bytes"], names(url)) == (len(CONTENT), [f"files/{file['id']}"])
+    assert client.get(f"{path}/content").content == CONTENT
+    for wanted, part in (
+        ("bytes=5-9", CONTENT[5:10]),
+        ("bytes=-3", CONTENT[-3:]),
+        ("bytes=1000000-", CONTENT[10**6 :]),
+    ):
+        answer = client.get(f"{path}/content", headers={"range": wanted})
+        assert (answer.status_code, answer.content == part) == (206, True)
+    beyond = client.get(f"{path}/content", headers={"range": f"bytes={len(CONTENT)}-"})
+    problem(beyond, 416, "range_not_satisfiable")
+
+    assert client.delete(path).json()["deleted"]
+    assert names(url) == []
+    problem(client.get(f"{path}/content"), 404, "file_not_found", "id")
+
+
+def test_a_refused_upload_leaves_nothing(serve: Callable[..., ServedApp], url: str) -> None:
+    upload = upload_with(serve(storage_url=url, max_file_bytes=1000).client)
+    problem(upload(bytes(1001), purpose="vision"), 413, "file_too_large", "file")
+    problem(upload(b"no JSON"), 400, "invalid_file_format", "file")
+    assert names(url) == []
+
+
+def test_content_that_somebody_removed(serve: Callable[..., ServedApp], url: str) -> None:
+    client = serve(storage_url=url).client
+    file_id = upload_with(client)().json()["id"]
+    Storage.open(url).delete(f"files/{file_id}")
+
+    problem(client.get(f"/v1/files/{file_id}/content"), 404, "file_not_found", "id")
+    assert client.delete(f"/v1/files/{file_id}").status_code == 200
+
+
+def test_a_bucket_that_is_not_there(serve: Callable[..., ServedApp], s3: S3Server) -> None:
+    client = serve(storage_url="s3://the-bucket-that-is-not").client
+    answer = upload_with(client)()
+    problem(answer, 503, "storage_unavailable")
+    assert "bucket" in answer.json()["detail"]
+    assert int(answer.headers["retry-after"]) > 0
+    assert ids(client.get("/v1/files")) == []
+
+
+def test_a_batch_on_a_bucket(roles: Roles, url: str) -> None:
+    """Several API processes and both workers: each opens the bucket for itself, after it was forked."""
+    with Bulk(roles, storage_url=url, api_processes=2) as bulk:
+        texts = [f"text number {n}" for n in range(150)]
+        batch_ids = [bulk.create([line(f"{b}-{n}", text) for n, text in enumerate(texts)]) for b in range(2)]
+        for number, batch_id in enumerate(batch_ids):
+            batch = bulk.ended(batch_id)
+            assert (batch.status, batch.errors, batch.error_file_id) == ("completed", None, None)
+            out = bulk.lines(batch.output_file_id)
+            assert [each["custom_id"] for each in out] == [f"{number}-{n}" for n in range(150)]
+            direct = bulk.client.embeddings.create(model=line("", "")["body"]["model"], input=texts[7])
+            assert out[7]["response"]["body"]["data"][0]["embedding"] == pytest.approx(direct.data[0].embedding)
+        for _ in range(8):  # whichever process answers
+            with httpx.Client(base_url=bulk.api.base_url) as client:
+                assert client.get(f"/v1/files/{batch.output_file_id}/content").status_code == 200
+        for file in list(bulk.client.files.list()):
+            bulk.client.files.delete(file.id)
+    assert names(url) == []
+
+
+def test_the_sweep_of_a_bucket(redis_url: str, url: str) -> None:
+    storage, ledger = Storage.open(url), Ledger.connect(redis_url)
+    storage.write("files/file-x", LINES)
+    storage.write("batches/batch_x/index", LINES)
+    assert sweep(storage, ledger) == 0
+    assert sweep(storage, ledger, spare_s=-5) == 1
+    assert names(url) == []
+    assert sweep_batches(storage, ledger, spare_s=-5) == 1
+    assert list(storage.stored("batches")) == []
+    ledger.close()

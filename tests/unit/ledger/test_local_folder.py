@@ -1,0 +1,127 @@
+"""Storage in a folder: on the disk before it is done, full disks, disks that are away, what dead writers left."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import DiskFull, NotStored, StorageUnavailable
+from tasks.ledger.local_folder import INCOMING
+from tasks.ledger.storage import Storage
+from tests.source_tree import CHECKOUT
+
+BYTES = bytes(range(256))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def local(root: Path) -> Storage:
+    return Storage.open(str(root))
+
+
+def unfinished(root: Path) -> list[str]:
+    return [path.name for path in (root / INCOMING).iterdir()]
+
+
+def test_a_folder_is_made_for_its_owner_only(root: Path, local: Storage) -> None:
+    local.write("files/a", BYTES)
+
+    assert root.stat().st_mode & 0o777 == 0o700
+    assert (root / "files").stat().st_mode & 0o777 == 0o700
+    assert (root / "files/a").stat().st_mode & 0o777 == 0o600
+
+
+def test_file_and_folder_are_on_the_disk_before_it_is_done(local: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    local.write("files/a", BYTES)
+    assert [Path(path).name for path in synced if INCOMING not in path] == ["root", "files"]
+    assert [path for path in synced if INCOMING in path] == synced[:1]
+
+
+def test_a_full_disk_is_told_apart_and_leaves_nothing(
+    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(DiskFull) as caught:
+        local.write("files/a", BYTES)
+    assert str(root) not in caught.value.detail
+    assert unfinished(root) == []
+    with pytest.raises(NotStored):
+        local.read("files/a")
+
+
+def test_a_write_over_the_limit_of_the_system_is_a_full_disk(root: Path) -> None:
+    # A real refusal by the kernel, in a process of its own: RLIMIT_FSIZE makes a write fail with EFBIG.
+    script = f"""
+import resource, signal, sys
+from tasks.errors import DiskFull
+from tasks.ledger.storage import Storage
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+storage = Storage.open({str(root)!r})
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    with storage.writing("files/a") as writer:
+        for _ in range(20):
+            writer.write(bytes(10_000))
+except DiskFull:
+    sys.exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=False, timeout=60)
+    assert done.returncode == 7
+    assert unfinished(root) == []
+    assert not (root / "files" / "a").exists()
+
+
+@pytest.mark.parametrize("mount_point_stays", [False, True])
+def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage, *, mount_point_stays: bool) -> None:
+    local.write("files/a", BYTES)
+    away = root.rename(root.with_name("away"))
+    if mount_point_stays:
+        root.mkdir()
+
+    for ask in (
+        local.read,
+        local.size_bytes,
+        local.delete,
+        lambda n: next(local.chunks(n)),
+        lambda n: local.write(n, b""),
+    ):
+        with pytest.raises(StorageUnavailable) as caught:
+            ask("files/a")
+        assert "EMBEDQ_STORAGE_URL" in caught.value.detail
+    with pytest.raises(StorageUnavailable):
+        list(local.stored("files"))
+    assert root.exists() == mount_point_stays
+    if mount_point_stays:
+        assert list(root.iterdir()) == []
+        root.rmdir()
+
+    away.rename(root)
+    assert local.read("files/a") == BYTES
+    local.write("files/b", BYTES)
+
+
+def test_what_died_while_writing_is_discarded_when_it_is_old(root: Path, local: Storage) -> None:
+    (root / INCOMING / "new").write_bytes(BYTES)
+    (root / INCOMING / "old").write_bytes(BYTES)
+    os.utime(root / INCOMING / "old", (0, 0))
+
+    assert local.discard_unfinished(3600) == 1
+    assert unfinished(root) == ["new"]
