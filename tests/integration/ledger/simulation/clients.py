@@ -92,8 +92,8 @@ def watch(world: World) -> None:
     seen = world.driver.watch()
     if seen.ring:
         world.lost_bell = False
-    if seen.ready:
-        world.lost_wake = False  # it told somebody else, and a bell is out
+    if seen.ready and world.client.hexists("eq:q:m:state", "bell"):
+        world.lost_wake = False  # it told somebody else; where all live workers hold leases, nobody need come
     world.rang(seen.ring)
 
 
