@@ -43,6 +43,7 @@ requests = st.builds(
     join=st.booleans(),
     other_body=st.sampled_from([False, False, False, True]),
     sent=st.sampled_from([True, True, True, False]),
+    by_reference=st.booleans(),
 )
 turns = st.builds(
     fleet.Turn,
@@ -166,7 +167,17 @@ class LedgerMachine(RuleBasedStateMachine):
 
 def shown(stats: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
     names = ("examples", "steps", "tasks", "claims", "suspects", "convicted", "crashes", "lingering", "woken")
-    more = ("lost_bells", "doubled_bells", "stale_commits", "repeats", "joined", "preemptions", "beats", "shared")
+    more = (
+        "lost_bells",
+        "doubled_bells",
+        "stale_commits",
+        "repeats",
+        "joined",
+        "preemptions",
+        "beats",
+        "shared",
+        "references",
+    )
     with capsys.disabled():
         print(f"\n  {', '.join(f'{stats[name]} {name}' for name in names + more)}", end=" ")  # noqa: T201
 
@@ -212,6 +223,7 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "preemptions",
         "joined",
         "shared",
+        "references",
     ):
         assert stats[reached] > 0, reached
 

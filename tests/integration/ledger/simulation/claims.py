@@ -4,6 +4,7 @@ import math
 
 from tasks.ledger import Claim, ClaimedUnit, Lane
 from tasks.ledger.operations import ClaimRequest
+from tasks.ledger.rows import UnitReference
 from tests.integration.ledger.simulation.world import World
 
 BULK_SHARE = 8
@@ -38,7 +39,12 @@ def _check_unit(world: World, claim: Claim, unit: ClaimedUnit) -> None:
     task = world.tasks[unit.task_id]
     assert task.deadline_ms is None or task.deadline_ms > world.now_ms, "nobody wanted this any more"
     assert task.lane is claim.lane
-    assert unit.texts() == [f"t{unit.first + i}" for i in range(unit.items)]
+    reference = UnitReference.of_payload(unit.payload)
+    if reference is None:
+        assert unit.texts() == [f"t{unit.first + i}" for i in range(unit.items)]
+    else:
+        assert reference.first + unit.offset == unit.first, "other rows than were meant"
+        world.stats["references"] += 1
     if unit.attempts == 1:
         return
     assert unit.items == 1, "a suspect was not split"

@@ -84,6 +84,7 @@ def _submit(world: World, chance: random.Random) -> None:
         join=chance.random() < 0.6,
         other_body=chance.random() < 0.15,
         sent=chance.random() > 0.1,
+        by_reference=chance.random() < 0.25,
     )
     clients.submit(world, request)
 
