@@ -15,6 +15,8 @@ class Sizes:
         silence_s: how long nobody asks before a first query.
         silences: how many such queries.
         under_bulk_s: of queries beside a bulk task.
+        under_batch_s: of queries beside a batch.
+        batch_lines: of that batch; it must last longer than the queries.
         ledger_rows: sizes of the jobs that the ledger is tried with.
         memory_texts: memory is compared from the first count of texts to the second.
     """
@@ -26,6 +28,8 @@ class Sizes:
     silence_s: float = 10.0
     silences: int = 3
     under_bulk_s: float = 15.0
+    under_batch_s: float = 30.0
+    batch_lines: int = 20_000
     ledger_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     memory_texts: tuple[int, int] = (20_000, 200_000)
 
@@ -39,6 +43,8 @@ QUICK = Sizes(
     silence_s=3,
     silences=1,
     under_bulk_s=3,
+    under_batch_s=3,
+    batch_lines=4_000,
     ledger_rows=(2_000, 20_000),
     memory_texts=(4_000, 20_000),
 )

@@ -22,7 +22,7 @@ from bench.load.run import LoadError
 from bench.load.wrk import WrkError
 from bench.report.results import Results
 from bench.report.table import REFERENCE
-from bench.scenarios import bulk, ledger, memory, passages, queries, submissions
+from bench.scenarios import batch, bulk, ledger, memory, passages, queries, submissions
 from bench.scenarios.observed import Observed
 from bench.scenarios.workload import Workload
 from bench.servers.bare import measure_bare
@@ -41,7 +41,11 @@ FOR_ALL: Mapping[str, Scenario] = {
     "queries-64": queries.sixty_four,
     "beside-bulk": bulk.queries_beside,
 }
-FOR_PRODUCT: Mapping[str, Scenario] = {"bulk": bulk.whole_task, "silence": queries.after_silence}
+FOR_PRODUCT: Mapping[str, Scenario] = {
+    "bulk": bulk.whole_task,
+    "silence": queries.after_silence,
+    "beside-batch": batch.queries_beside,
+}
 ALONE = ("submit", "memory", "ledger")
 SCENARIOS = (*FOR_ALL, *FOR_PRODUCT, *ALONE)
 SERVERS = (BARE, PRODUCT, *DESIGNS)

@@ -252,6 +252,12 @@ def set_library_defaults(threads: int | None) -> None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
+def names_malloc_arenas() -> bool:
+    """Whether somebody has told glibc how many malloc arenas to make: MALLOC_ARENA_MAX, or GLIBC_TUNABLES."""
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    return bool(os.environ.get("MALLOC_ARENA_MAX")) or "glibc.malloc.arena_max=" in tunables
+
+
 def _describe(problem: Mapping[str, Any]) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ")
     if not problem["loc"]:

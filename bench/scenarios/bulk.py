@@ -5,23 +5,22 @@ from collections.abc import Sequence
 
 import httpx
 
-from bench.load.plan import Load
+from bench.load.plan import Load, LoadResult
 from bench.load.run import Running, run_raw
+from bench.scenarios.client import LONGEST_POLL_S, open_client
 from bench.scenarios.observed import Observed, of_load
 from bench.scenarios.passages import CONNECTIONS
 from bench.scenarios.workload import Workload
-from bench.servers.server import Server
 from bench.sizes import Sizes
 
 QUERIES_PER_S = 10.0
 _TEXTS_PER_TASK = 1000
 _FIRST_TRIAL = 64
-_LONGEST_POLL_S = 50
 
 
 def whole_task(workload: Workload, sizes: Sizes) -> Observed:
     """Texts per second of tasks in the bulk lane, from the first submission to the end of the last one."""
-    with _client(workload.server) as client:
+    with open_client(workload.server) as client:
         count = max(_FIRST_TRIAL, round(_rate(client, workload) * sizes.bulk_s))
         return Observed({"bulk_texts_per_s": count / _run(client, workload.bulk(count))})
 
@@ -43,7 +42,7 @@ def queries_beside(workload: Workload, sizes: Sizes) -> Observed:
 
 
 def _beside_task(workload: Workload, sizes: Sizes) -> Observed:
-    with _client(workload.server) as client:
+    with open_client(workload.server) as client:
         count = round(2 * _rate(client, workload) * (sizes.under_bulk_s + 2))
         ids = _submit(client, workload.bulk(count))
         time.sleep(1)
@@ -55,11 +54,17 @@ def _beside_task(workload: Workload, sizes: Sizes) -> Observed:
     return Observed(observed.values, notes)
 
 
+def ten_queries_a_second(workload: Workload, seconds: float) -> tuple[LoadResult, int]:
+    """Single queries for so long, whatever the server does meanwhile; also how many different ones there were."""
+    bodies = workload.queries(round(QUERIES_PER_S * seconds) + 1)
+    load = Load(workload.server.embeddings_url, bodies, rate_per_s=QUERIES_PER_S, seconds=seconds)
+    return run_raw(load), len(bodies)
+
+
 def _queries(workload: Workload, sizes: Sizes) -> Observed:
-    bodies = workload.queries(round(QUERIES_PER_S * sizes.under_bulk_s) + 1)
-    result = run_raw(Load(workload.server.embeddings_url, bodies, rate_per_s=QUERIES_PER_S, seconds=sizes.under_bulk_s))
+    result, bodies = ten_queries_a_second(workload, sizes.under_bulk_s)
     values = {"under_bulk_p50_ms": result.p50_ms, "under_bulk_p99_ms": result.p99_ms}
-    return of_load("beside bulk work", result, len(bodies), values)
+    return of_load("beside bulk work", result, bodies, values)
 
 
 def _rate(client: httpx.Client, workload: Workload) -> float:
@@ -75,7 +80,7 @@ def _run(client: httpx.Client, texts: Sequence[str]) -> float:
     began = time.perf_counter()
     ids = _submit(client, texts)
     for task_id in ids:
-        while not _ended(answer := client.get(f"/tasks/{task_id}", params={"wait": _LONGEST_POLL_S})):
+        while not _ended(answer := client.get(f"/tasks/{task_id}", params={"wait": LONGEST_POLL_S})):
             pass
         assert answer.json()["status"] == "completed", answer.text
     elapsed = time.perf_counter() - began
@@ -94,7 +99,3 @@ def _submit(client: httpx.Client, texts: Sequence[str]) -> list[str]:
 
 def _ended(answer: httpx.Response) -> bool:
     return answer.raise_for_status().json()["status"] not in {"queued", "in_progress"}
-
-
-def _client(server: Server) -> httpx.Client:
-    return httpx.Client(base_url=server.base_url, timeout=_LONGEST_POLL_S + 30, trust_env=False)

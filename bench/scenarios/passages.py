@@ -14,7 +14,7 @@ def synchronous(workload: Workload, sizes: Sizes) -> Observed:
     """Passages per second, and how long a health check takes under this load."""
     warm = workload.warm_passages(sizes.warm_s)
     load = workload.passage_load(CONNECTIONS, sizes.passages_s, warm)
-    health = _health(workload, sizes)
+    health = health_checks(workload, sizes.passages_s)
     try:
         # Never by wrk: it drops what is on its way at the end, which for a slow server is half of the work.
         result = run_raw(load)
@@ -29,6 +29,7 @@ def synchronous(workload: Workload, sizes: Sizes) -> Observed:
     return of_load("passages", result, len(load.bodies), values)
 
 
-def _health(workload: Workload, sizes: Sizes) -> Running | None:
+def health_checks(workload: Workload, seconds: float) -> Running | None:
+    """Ten a second in the background; None where nobody knows what to ask."""
     url = workload.server.health_url
-    return Running(Load(url, rate_per_s=_CHECKS_PER_S, seconds=sizes.passages_s)) if url else None
+    return Running(Load(url, rate_per_s=_CHECKS_PER_S, seconds=seconds)) if url else None

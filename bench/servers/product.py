@@ -18,7 +18,7 @@ START_TIMEOUT_S = 600.0
 
 
 class Stack(Process):
-    """`python -m stack` on a free port, with its data in `folder`."""
+    """`python -m stack` on a free port, with its data in `folder`, files of users included."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.port = free_port()
@@ -36,12 +36,14 @@ class Stack(Process):
         return time.perf_counter() - began
 
     def pids(self) -> Mapping[str, int]:
-        """Of the processes that do the work: `api`, `worker` (the one with the model), `redis`."""
+        """Of the processes that do the work: `api`, `worker` (the one with the model), `documents`, `redis`."""
         found = {}
         for child in psutil.Process(self.pid).children():
             command = child.cmdline()
             if "tasks.worker" in command:
                 found["worker"] = next((inner.pid for inner in child.children()), child.pid)
+            elif "tasks.documents_worker" in command:
+                found["documents"] = child.pid
             else:
                 found["api" if "api" in command else "redis"] = child.pid
         return found

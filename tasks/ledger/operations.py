@@ -160,8 +160,8 @@ class ClaimRequest:
         token: unique for this call and used again only to repeat it after a lost reply. Starts as `worker` does.
         budget: estimated tokens; at least one unit is taken whatever it costs.
         online_budget: the same for the online lane; None: as `budget`.
-        rate: the caller's own tokens per second. Beside others it takes no more of a lane than its part of the speed of
-            all live workers; 0: whatever the budget allows.
+        rate: the caller's own tokens per second. It takes no more of a lane than its part of the speed of all live
+            workers; one that is `alone` the part of its process, by what that reported. 0: whatever the budget allows.
         max_units: at most 1,000.
         lease_ms: from now, by the server's clock.
         linger_ms: 0, or how long the caller is ready to wait if there is nothing.

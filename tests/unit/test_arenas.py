@@ -1,5 +1,6 @@
 """How many arenas malloc makes for many threads."""
 
+import os
 import subprocess
 import sys
 
@@ -21,8 +22,14 @@ ctypes.CDLL(None).malloc_stats()
 """
 
 
-def arenas(how: str) -> int:
-    done = subprocess.run([sys.executable, "-c", _PROGRAM, how], capture_output=True, text=True, check=True)
+def arenas(how: str, **environment: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, how],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stderr.count("Arena ")
 
 
@@ -30,3 +37,18 @@ def arenas(how: str) -> int:
 def test_threads_share_two_arenas() -> None:
     assert arenas("own") > 2
     assert arenas("shared") == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+@pytest.mark.parametrize(
+    "chosen",
+    [{"MALLOC_ARENA_MAX": "4"}, {"GLIBC_TUNABLES": "glibc.malloc.check=0:glibc.malloc.arena_max=4"}],
+    ids=lambda chosen: next(iter(chosen)),
+)
+def test_somebodys_own_number_stays(chosen: dict[str, str]) -> None:
+    assert arenas("shared", **chosen) == 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+def test_an_empty_variable_says_nothing() -> None:
+    assert arenas("shared", MALLOC_ARENA_MAX="") == 2

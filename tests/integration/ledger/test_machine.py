@@ -23,7 +23,7 @@ from tasks.ledger import Lane
 from tests.integration.ledger.simulation import clients, fleet
 from tests.integration.ledger.simulation.ending import work_off
 from tests.integration.ledger.simulation.invariants import check
-from tests.integration.ledger.simulation.weighted import MODES, run
+from tests.integration.ledger.simulation.weighted import MODES, RATES, run
 from tests.integration.ledger.simulation.world import World
 
 WEIGHTED_RUNS = 16
@@ -43,6 +43,7 @@ requests = st.builds(
     join=st.booleans(),
     other_body=st.sampled_from([False, False, False, True]),
     sent=st.sampled_from([True, True, True, False]),
+    by_reference=st.booleans(),
 )
 turns = st.builds(
     fleet.Turn,
@@ -53,6 +54,7 @@ turns = st.builds(
     deed=st.sampled_from([*["commit"] * 8, *fleet.DEEDS]),
     alone=st.booleans(),
     sent=st.sampled_from([True] * 9 + [False]),
+    part=st.sampled_from([0, 0.3, 0.5, 1]),
 )
 
 
@@ -143,6 +145,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def watch(self) -> None:
         clients.watch(self.world)
 
+    @rule(number=numbers, rate=st.sampled_from(RATES))
+    def beat(self, number: int, rate: float) -> None:
+        fleet.beat(self.world, number, rate)
+
     @invariant()
     def everything_holds(self) -> None:
         self.broken = True
@@ -161,7 +167,17 @@ class LedgerMachine(RuleBasedStateMachine):
 
 def shown(stats: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
     names = ("examples", "steps", "tasks", "claims", "suspects", "convicted", "crashes", "lingering", "woken")
-    more = ("lost_bells", "doubled_bells", "stale_commits", "repeats", "joined", "preemptions")
+    more = (
+        "lost_bells",
+        "doubled_bells",
+        "stale_commits",
+        "repeats",
+        "joined",
+        "preemptions",
+        "beats",
+        "shared",
+        "references",
+    )
     with capsys.disabled():
         print(f"\n  {', '.join(f'{stats[name]} {name}' for name in names + more)}", end=" ")  # noqa: T201
 
@@ -206,6 +222,8 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "lost_bells",
         "preemptions",
         "joined",
+        "shared",
+        "references",
     ):
         assert stats[reached] > 0, reached
 

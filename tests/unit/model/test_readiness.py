@@ -10,7 +10,7 @@ from tasks.model.errors import ModelLoadError, WayUnusable
 from tasks.model.fake import FakeEncoder
 from tasks.model.load import first_that_passes, load
 from tasks.model.rate import measure_rate
-from tasks.model.self_test import TEXTS, self_test, worst_cosine
+from tasks.model.self_test import MIN_COSINE, TEXTS, self_test, worst_cosine
 from tasks.model.types import Float32Array
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 from worker_config.settings import load_settings
@@ -45,6 +45,30 @@ def test_the_self_test_refuses_other_vectors(drift: float, passes: bool) -> None
         self_test(encoder)
         return
     with pytest.raises(ModelLoadError, match="EMBEDQ_MODEL=fake with fake in float32 on cpu failed its self-test"):
+        self_test(encoder)
+
+
+class TurnedEncoder(FakeEncoder):
+    """A fake whose vectors are all turned, away from the reference, by the angle of this cosine."""
+
+    cosine = 1.0
+
+    def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
+        rows = super().forward(batch).astype(np.float64)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        aside = np.roll(rows, 1, axis=1)
+        aside -= np.sum(aside * rows, axis=1, keepdims=True) * rows
+        aside /= np.linalg.norm(aside, axis=1, keepdims=True)
+        return np.asarray(self.cosine * rows + np.sqrt(1 - self.cosine**2) * aside, dtype=np.float32)
+
+
+def test_the_self_test_passes_just_above_its_limit_and_not_just_below() -> None:
+    assert MIN_COSINE == 0.99992
+    encoder = TurnedEncoder()
+    encoder.cosine = MIN_COSINE + 1e-6
+    self_test(encoder)
+    encoder.cosine = MIN_COSINE - 1e-6
+    with pytest.raises(WayUnusable, match=r"cosine 0\.999919, needed 0\.99992"):
         self_test(encoder)
 
 

@@ -1,7 +1,10 @@
 """What must hold of every claim: what it took, for whom, from which lane, and who ran alone."""
 
+import math
+
 from tasks.ledger import Claim, ClaimedUnit, Lane
 from tasks.ledger.operations import ClaimRequest
+from tasks.ledger.rows import UnitReference
 from tests.integration.ledger.simulation.world import World
 
 BULK_SHARE = 8
@@ -26,6 +29,7 @@ def check_claim(world: World, request: ClaimRequest, claim: Claim) -> None:
     world.stats["barred"] += claim.suspects
     if not claim.suspects and not _lease_due(world):  # the claim would have returned what nobody could foresee
         _check_lane(world, request, claim)
+        _check_share(world, request, claim)
     _count_turns(world, claim)
     world.stats["claims"] += 1
     world.stats["claimed_units"] += len(units)
@@ -35,7 +39,12 @@ def _check_unit(world: World, claim: Claim, unit: ClaimedUnit) -> None:
     task = world.tasks[unit.task_id]
     assert task.deadline_ms is None or task.deadline_ms > world.now_ms, "nobody wanted this any more"
     assert task.lane is claim.lane
-    assert unit.texts() == [f"t{unit.first + i}" for i in range(unit.items)]
+    reference = UnitReference.of_payload(unit.payload)
+    if reference is None:
+        assert unit.texts() == [f"t{unit.first + i}" for i in range(unit.items)]
+    else:
+        assert reference.first + unit.offset == unit.first, "other rows than were meant"
+        world.stats["references"] += 1
     if unit.attempts == 1:
         return
     assert unit.items == 1, "a suspect was not split"
@@ -69,6 +78,42 @@ def _check_lane(world: World, request: ClaimRequest, claim: Claim) -> None:
         credit += spent
     stored = world.client.hget("eq:q:m:state", "credit")
     assert int(stored or 0) == credit
+
+
+def _check_share(world: World, request: ClaimRequest, claim: Claim) -> None:
+    """A stream takes its part of what is open: no more, and no less while there is as much."""
+    if claim.lane is None:
+        return
+    spent, room = sum(unit.cost for unit in claim.units), _room(world, request, claim.lane)
+    assert len(claim.units) == 1 or spent <= room, f"took {spent}, more than its part, {room}"
+    if (
+        len(claim.units) == request.max_units
+        or _suspects_wait(world)
+        or not world.client.exists(f"eq:q:m:{claim.lane}")
+    ):
+        return
+    assert spent + MAX_UNIT_COST > room, f"took {spent}, less than its part, {room}"
+    world.stats["shared"] += room < request.budget
+
+
+def _room(world: World, request: ClaimRequest, lane: Lane) -> float:
+    state, rate = world.seen.get("eq:q:m:state"), request.rate
+    if rate and request.alone:  # it stands for its whole process
+        rate = math.ceil(float(world.seen.get("eq:q:m:rates").get(request.worker, 0)))
+    total = float(state.get("rate", 0))
+    if not 0 < rate < total:
+        return request.budget
+    return min(request.budget, math.ceil(int(state.get(f"cost_{lane}", 0)) * rate / total))
+
+
+def _suspects_wait(world: World) -> bool:
+    """Whether a text is to run alone, where claims end early."""
+    units = (world.seen.get(f"eq:units:{task_id}") for task_id in world.tasks)
+    return any(
+        name[0] == "u" and int(text.split(" ")[3]) > 0 and text.endswith(" -")
+        for each in units
+        for name, text in each.items()
+    )
 
 
 def _live(world: World, lane: Lane) -> bool:

@@ -1,10 +1,12 @@
 """Steps of clients, of the broker and of time."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tasks.errors import IdempotencyConflict
-from tasks.ledger import Alias, Lane, State, Submission, operations
+from tasks.ledger import Alias, Lane, NewUnit, State, Submission, operations
+from tasks.ledger.rows import UnitReference
 from tests.integration.ledger.simulation.world import ExpectedTask, World
 
 DIGEST, OTHER_DIGEST = "d" * 32, "e" * 32
@@ -12,7 +14,10 @@ DIGEST, OTHER_DIGEST = "d" * 32, "e" * 32
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asks for. `alias`: 0 none, else one of a few names. `sent`: the caller lives to ring."""
+    """What a client asks for. `alias`: 0 none, else one of a few names. `sent`: the caller lives to ring.
+
+    `by_reference`: its units name rows of a file, as those of a batch do.
+    """
 
     sizes: Sequence[tuple[int, int]] = ((1, 10),)
     lane: Lane = Lane.ONLINE
@@ -23,6 +28,7 @@ class Request:
     join: bool = True
     other_body: bool = False
     sent: bool = True
+    by_reference: bool = False
 
 
 def submit(world: World, request: Request) -> None:
@@ -92,8 +98,8 @@ def watch(world: World) -> None:
     seen = world.driver.watch()
     if seen.ring:
         world.lost_bell = False
-    if seen.ready:
-        world.lost_wake = False  # it told somebody else, and a bell is out
+    if seen.ready and world.client.hexists("eq:q:m:state", "bell"):
+        world.lost_wake = False  # it told somebody else; where all live workers hold leases, nobody need come
     world.rang(seen.ring)
 
 
@@ -109,7 +115,7 @@ def _submission(world: World, request: Request) -> Submission:
     if request.alias:
         digest = OTHER_DIGEST if request.other_body else DIGEST
         alias = Alias(f"{'join' if request.join else 'key'}{request.alias}", digest, join=request.join)
-    return world.driver.submission(
+    submission = world.driver.submission(
         *request.sizes,
         lane=request.lane,
         owner=request.owner,
@@ -118,6 +124,15 @@ def _submission(world: World, request: Request) -> Submission:
         metadata=b'{"a":"b"}' if len(request.sizes) > 1 else b"",
         listed=alias is None or not alias.join,
     )
+    return replace(submission, units=_references(submission.units)) if request.by_reference else submission
+
+
+def _references(units: Sequence[NewUnit]) -> list[NewUnit]:
+    firsts = itertools.accumulate((unit.items for unit in units), initial=0)
+    return [
+        replace(unit, payload=UnitReference("files/f", "batches/b/index.0", first).to_payload())
+        for unit, first in zip(units, firsts, strict=False)
+    ]
 
 
 def _known(world: World, submission: Submission) -> str | None:

@@ -2,7 +2,7 @@
 
 from tasks.ledger import State
 from tests.integration.ledger.simulation.clients import advance, watch
-from tests.integration.ledger.simulation.fleet import Turn, claim, commit, crash, work
+from tests.integration.ledger.simulation.fleet import BEAT_MS, Turn, claim, commit, crash, work
 from tests.integration.ledger.simulation.invariants import LOST, check
 from tests.integration.ledger.simulation.world import LEASE_MS, WORKERS, World
 
@@ -42,14 +42,14 @@ def _step(world: World) -> bool:
     elif doctor.state == "lingering":
         if not doctor.notified:
             advance(world, max(0, doctor.until_ms - world.now_ms))
-        claim(world, doctor, Turn(linger_ms=0))
+        claim(world, doctor, Turn(linger_ms=0, part=0.5))
     elif doctor.state == "busy" and _ends_badly(world):
         crash(world, 0)
     elif doctor.state == "busy":
         commit(world, doctor.token, doctor.units)
         doctor.units, doctor.state = [], "again"
     else:
-        work(world, Turn())
+        work(world, Turn(part=0.5))
     return True
 
 
@@ -61,7 +61,7 @@ def _ends_badly(world: World) -> bool:
 
 
 def _let_leases_end(world: World) -> None:
-    advance(world, LEASE_MS)
+    advance(world, max(LEASE_MS, BEAT_MS))
     while world.driver.watch().leases:
         pass
     world.rang(ring=False)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, operations
+from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, WorkerEntry, operations
 from tasks.ledger.operations import ClaimRequest, Operation
 from tests.integration.ledger.driver import failed, finished
 from tests.integration.ledger.simulation.claims import check_claim
@@ -22,6 +22,8 @@ DEEDS: tuple[Deed, ...] = (
     "preempt",
     "lose",
 )
+BEAT_MS = 3000
+"""How long a worker counts as live after a beat."""
 HARMLESS = {"hang", "release", "renew", "preempt", "lose"}
 """Deeds that encode nothing of what the worker holds."""
 
@@ -31,7 +33,8 @@ class Turn:
     """What a worker does when it is its turn.
 
     `sent`: it lives to send the bell message it is told to send. `alone`: nothing else runs beside its claim; a worker
-    that was told of suspects is alone the next time whatever its turn says.
+    that was told of suspects is alone the next time whatever its turn says. `part`: how much of its process's speed the
+    stream that claims has measured; 0: it claims without a share.
     """
 
     worker: int = 0
@@ -41,6 +44,7 @@ class Turn:
     deed: Deed = "commit"
     sent: bool = True
     alone: bool = True
+    part: float = 0
 
 
 def deliver(world: World, number: int) -> None:
@@ -82,6 +86,15 @@ def claim(world: World, worker: Worker, turn: Turn) -> None:
         worker.state = "again"
     else:
         leave(world, worker, sent=turn.sent)
+
+
+def beat(world: World, number: int, rate: float) -> None:
+    """A worker says that it lives and how fast it is."""
+    worker = world.workers[number % WORKERS]
+    worker.rate = rate
+    entry = WorkerEntry(worker.name, 1, "h", 0, rate, 0, 0, 0, 0, 0)
+    world.driver.run(operations.beat(world.driver.model, entry, ttl_ms=BEAT_MS))
+    world.stats["beats"] += 1
 
 
 def leave(world: World, worker: Worker, *, sent: bool = True) -> None:
@@ -194,6 +207,7 @@ def _request(world: World, worker: Worker, turn: Turn, *, heard: bool, online_on
         heard=heard,
         online_only=online_only,
         alone=turn.alone or worker.alone,
+        rate=turn.part * worker.rate,
     )
 
 

@@ -188,7 +188,7 @@ def _check_lists(world: World, seen: Snapshot) -> None:
 
 def _check_names(world: World, seen: Snapshot) -> None:
     """No key beside those that the known tasks and claims have."""
-    allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory", "eq:reserved"}
+    allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory", "eq:reserved", "eq:q:m:workers", "eq:q:m:rates"}
     for task in world.tasks.values():
         allowed |= {f"eq:{kind}:{task.id}" for kind in ("task", "units", "back", "result", "meta")}
         if task.alias is not None:
@@ -196,6 +196,6 @@ def _check_names(world: World, seen: Snapshot) -> None:
             allowed.add(name)
             ended = State(seen.get(f"eq:task:{task.id}")["state"]).terminal
             assert (seen.keys[name].ttl_ms > 0) == ended, "an alias does not live as long as its task"
-    known = ("eq:q:m:claim:", "eq:q:m:online", "eq:q:m:bulk", "eq:tasks:", "eq:open:")
+    known = ("eq:q:m:claim:", "eq:q:m:worker:", "eq:q:m:online", "eq:q:m:bulk", "eq:tasks:", "eq:open:")
     strange = {name for name in seen.keys if name not in allowed and not name.startswith(known)}
     assert not strange

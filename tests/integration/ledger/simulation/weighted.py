@@ -15,6 +15,8 @@ from tests.integration.ledger.simulation.fleet import Deed, Turn
 from tests.integration.ledger.simulation.invariants import check
 from tests.integration.ledger.simulation.world import World
 
+RATES = (0.4, 20, 50.6, 130)
+"""Tokens per second that workers report; a part of the slowest one is less than one unit."""
 MODES = ("mixed", "idle", "flood", "chaos")
 _WEIGHTS = {
     "submit": 1.0,
@@ -32,6 +34,7 @@ _WEIGHTS = {
     "repeat": 0.5,
     "advance": 1.2,
     "watch": 0.6,
+    "beat": 0.6,
 }
 _CHANGED: dict[str, dict[str, float]] = {
     "mixed": {},
@@ -81,6 +84,7 @@ def _submit(world: World, chance: random.Random) -> None:
         join=chance.random() < 0.6,
         other_body=chance.random() < 0.15,
         sent=chance.random() > 0.1,
+        by_reference=chance.random() < 0.25,
     )
     clients.submit(world, request)
 
@@ -99,6 +103,7 @@ def _work(world: World, chance: random.Random) -> None:
         deed=chance.choices(fleet.DEEDS, [_DEED_WEIGHTS.get(deed, 1) for deed in fleet.DEEDS])[0],
         sent=chance.random() > 0.05,
         alone=chance.random() < 0.5,
+        part=chance.choice([0, 0.3, 0.5, 1, 1]),
     )
     fleet.work(world, turn)
 
@@ -148,4 +153,5 @@ _STEPS: dict[str, Callable[[World, random.Random], None]] = {
     "repeat": lambda world, _: clients.repeat_last(world),
     "advance": lambda world, chance: clients.advance(world, chance.choice([1, 50, 200, 900, 1100, 5000])),
     "watch": lambda world, _: clients.watch(world),
+    "beat": lambda world, chance: fleet.beat(world, chance.randrange(3), chance.choice(RATES)),
 }

@@ -53,6 +53,8 @@ class Worker:
     notified: bool = False
     worked: bool = False
     alone: bool = False
+    rate: float = 50
+    """Of the whole process, as it said when it was last heard; at first nobody has heard it."""
 
     @property
     def token(self) -> str:
