@@ -17,6 +17,10 @@
     │   ├── TaskEnded           409  never again
     │   ├── BatchUnknown        404
     │   ├── BatchEnded          409  never again
+    │   ├── IngestionUnknown    404
+    │   ├── IngestionEnded      409  never again
+    │   ├── SourceFailed        400  what an ingestion names cannot be listed
+    │   ├── SinkRefused         400  a sink can never take what an ingestion makes
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
@@ -25,7 +29,7 @@
     ├── EncodingFailed          422  the model could not turn this input into a vector
     ├── Unavailable             503  try again later
     │   ├── BacklogFull, StorageFull, RedisUnavailable, NotReady, WaitTimeout
-    │   ├── StorageUnavailable, DiskFull
+    │   ├── StorageUnavailable, DiskFull, SinkUnavailable
     ├── NotStored               500  a stored object is not where it should be
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
     └── InternalError           500
@@ -251,6 +255,37 @@ class BatchEnded(RequestError):
     should_retry = False
 
 
+class IngestionUnknown(RequestError):
+    """The caller has no such ingestion."""
+
+    status = 404
+    code = "ingestion_not_found"
+    title = "Unknown ingestion"
+
+
+class IngestionEnded(RequestError):
+    """It has ended, so it cannot be cancelled; or it has not, so it cannot be retried."""
+
+    status = 409
+    code = "ingestion_ended"
+    title = "Ingestion ended"
+    should_retry = False
+
+
+class SourceFailed(RequestError):
+    """An ingestion cannot list its documents."""
+
+    code = "source_failed"
+    title = "Source cannot be read"
+
+
+class SinkRefused(RequestError):
+    """A sink can never take these vectors."""
+
+    code = "sink_refused"
+    title = "Sink refuses"
+
+
 class InvalidFile(RequestError):
     """An uploaded file cannot be what its purpose says."""
 
@@ -357,6 +392,13 @@ class DiskFull(Unavailable):
 
     code = "disk_full"
     title = "The storage is full"
+
+
+class SinkUnavailable(Unavailable):
+    """A sink of an ingestion is down or full."""
+
+    code = "sink_unavailable"
+    title = "Sink unavailable"
 
 
 class NotStored(EmbedqError):

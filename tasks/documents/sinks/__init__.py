@@ -1,0 +1,1 @@
+"""Where vectors go, and the receipts of what has got there."""

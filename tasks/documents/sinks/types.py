@@ -1,0 +1,99 @@
+"""What every sink does. It keeps the receipts itself, with the data, so that the two always agree."""
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.documents.chunking.types import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Who loads, and what the vectors are. Ids of ingestions sort by the time at which they were created.
+
+    Attributes:
+        fingerprint: 64 hexadecimal digits of everything but its content that decides what becomes of a document.
+        dimension: of the vectors.
+    """
+
+    ingestion: str
+    fingerprint: str
+    model: str
+    model_revision: str
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A document is in the sink: its content, under which pipeline, from which page of which ingestion."""
+
+    document_id: str
+    content_hash: str
+    fingerprint: str
+    ingestion: str
+    page: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadDocument:
+    """A document to be loaded with all of its chunks; `vectors` float32 [number of chunks, dimension]."""
+
+    id: str
+    uri: str
+    content_hash: str
+    page: int
+    metadata: Mapping[str, Any]
+    chunks: Sequence[Chunk]
+    vectors: npt.NDArray[np.float32]
+
+
+class LoadOutcome(StrEnum):
+    """What became of one document."""
+
+    LOADED = "loaded"
+    DUPLICATE = "duplicate"
+    """Another page of the same ingestion has brought a document with this id."""
+    SUPERSEDED = "superseded"
+    """A newer ingestion has brought it: its version stays."""
+
+
+class Sink(Protocol):
+    """Takes documents in. Every method may be repeated, and may be called by two workers at the same time."""
+
+    def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
+        """Receipts of those that are there, by id."""
+
+    def load(
+        self, documents: Iterable[LoadDocument], stamp: Stamp, progress: Callable[[], None]
+    ) -> Mapping[str, Sequence[LoadOutcome]]:
+        """Puts documents in place of their earlier versions: all of them become visible together, or none.
+
+        An id may come more than once, from several pages; the outcomes of an id are in the order in which it came.
+        A document without chunks takes its earlier version away and leaves a receipt.
+
+        Raises:
+            SinkUnavailable: it is down or full; nothing is visible. To be repeated.
+            SinkRefused: it can never take these vectors, such as those of another dimension; says what to do.
+        """
+
+    def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
+        """Deletes documents whose id is not among `seen` (millions, in any order), except those of newer ingestions.
+
+        Returns how many. Raises like `load`.
+        """
+
+    def close(self) -> None:
+        """Lets go of connections."""
+
+
+def chunk_id(document_id: str, fingerprint: str, index: int) -> str:
+    """The same for the same chunk whenever and wherever it is made: a UUID in the form of version 5 (RFC 9562)."""
+    digest = hashlib.sha256(f"{fingerprint}\0{index}\0{document_id}".encode()).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
