@@ -11,6 +11,8 @@ import orjson
 from tasks.documents.batches.steps import step_batches
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.jobs import JOBS, JobCall
+from tasks.documents.postponed import Postponed
+from tasks.documents.stepper import STEP_EVERY_S
 from tasks.errors import EmbedqError
 from tasks.ledger import DOCUMENTS, Claim, Finished, ItemError, Ledger, operations
 from tasks.ledger.batch_operations import create_batch, read_batch
@@ -43,6 +45,8 @@ class Hands:
         self.bad: dict[str, RowError] = {}
         self.deadly: set[str] = set()
         self.claims = 0
+        self.clock_s = 0.0
+        self.postponed = Postponed(lambda: self.clock_s)
         ledger.run(operations.register(MODEL, entry(MODEL)))
 
     # ---- callers
@@ -90,10 +94,12 @@ class Hands:
     @property
     def step_context(self) -> StepContext:
         """What steps get."""
-        return StepContext(self.ledger, self.storage, self.settings, lambda _: True, lambda: False)
+        stop, ring = (lambda: False), (lambda _: True)
+        return StepContext(self.ledger, self.storage, self.settings, ring, stop, postponed=self.postponed)
 
     def step(self) -> None:
-        """One step of the documents worker."""
+        """One step of the documents worker, half a second after the one before."""
+        self.clock_s += STEP_EVERY_S
         step_batches(self.step_context)
 
     def work_documents(self, limit: int = 100) -> int:

@@ -1,6 +1,7 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 
 from tasks.documents.batches.leftovers import sweep_batches
 from tasks.documents.batches.steps import step
-from tasks.ledger import DOCUMENTS, Ledger, operations
+from tasks.ledger import DOCUMENTS, Ledger, State, operations
 from tasks.ledger.batch_operations import move_batch, open_batches
 from tasks.ledger.batches import Batch, BatchStatus, Stage
 from tasks.ledger.embedding_list import embedding_list, items
+from tasks.ledger.file_operations import delete_file, read_file
 from tasks.ledger.files import Purpose
 from tasks.ledger.parts import RowError
 from tests.integration.api.ledger_worker import vector
@@ -172,6 +174,21 @@ def test_cancelling_between_two_thoughts_of_a_step(hands: Hands) -> None:
     assert hands.batch(batch_id).stages == {}, "nobody else would end it"
 
 
+def test_an_output_file_that_its_owner_deleted_does_not_come_back(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.until(lambda: hands.batch(batch_id).stages.get(Stage.ASSEMBLE) is State.COMPLETED)
+    assembled = hands.batch(batch_id)
+    assert assembled.status is BatchStatus.FINALIZING
+    hands.step()
+    output = hands.batch(batch_id).output_file_id
+    assert output is not None
+    hands.ledger.run(delete_file(output))
+    step(hands.step_context, assembled)
+    assert hands.ledger.run(read_file(output)) is None
+    assert hands.batch(batch_id).status is BatchStatus.COMPLETED
+    hands.work()
+
+
 def test_the_window_ends_in_the_middle(hands: Hands) -> None:
     batch_id = half_way(hands)
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
@@ -191,6 +208,33 @@ def test_the_window_ends_before_the_file_was_read(hands: Hands) -> None:
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
     hands.work()
     assert hands.batch(batch_id).status is BatchStatus.EXPIRED
+
+
+@pytest.mark.parametrize("end", [BatchStatus.EXPIRED, BatchStatus.CANCELLED])
+def test_a_checked_batch_that_never_began_says_how_many_requests_it_had(hands: Hands, end: BatchStatus) -> None:
+    batch_id = hands.create([request(f"{n}", "x") for n in range(3)])
+    hands.step()
+    hands.work_documents()
+    if end is BatchStatus.EXPIRED:
+        hands.ledger.clock_offset_ms = 24 * HOUR_MS
+    else:
+        hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.VALIDATING]))
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.total, batch.completed, batch.failed) == (end, 3, 0, 0)
+    assert batch.model == MODEL
+
+
+def test_a_batch_whose_rows_began_meanwhile_does_not_end_without_them(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.step()
+    hands.work_documents()
+    seen = hands.batch(batch_id)
+    hands.step()
+    step(hands.step_context, dataclasses.replace(seen, now_ms=seen.expires_ms))
+    assert hands.batch(batch_id).status is BatchStatus.IN_PROGRESS
+    hands.work()
+    assert hands.batch(batch_id).status is BatchStatus.COMPLETED
 
 
 def test_rows_that_kill_their_worker_fail_alone(hands: Hands) -> None:
@@ -241,6 +285,29 @@ def test_a_full_queue_makes_a_batch_wait(hands: Hands) -> None:
     assert {hands.batch(batch_id).status for batch_id in (first, second)} == {BatchStatus.COMPLETED}
 
 
+def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(hands: Hands) -> None:
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
+    first = half_way(hands)
+    waiting = [hands.create([request("a", "x")]) for _ in range(30)]
+    hands.step()
+    hands.work_documents()
+    hands.step()
+    assert len(hands.postponed) == len(waiting), "each was refused"
+    assert _round_trips(hands) == 2, "which are open, and what they are"
+    hands.clock_s += 1
+    assert _round_trips(hands) == 2 + 2 * len(waiting), "each: what was found, and refused again"
+    hands.work()
+    assert {hands.batch(batch_id).status for batch_id in (first, *waiting)} == {BatchStatus.COMPLETED}
+    assert len(hands.postponed) <= len(waiting)
+
+
+def _round_trips(hands: Hands) -> int:
+    hands.ledger.client.config_resetstat()
+    hands.step()
+    stats = hands.ledger.client.info("commandstats")
+    return sum(entry["calls"] for name, entry in stats.items() if name in {"cmdstat_evalsha", "cmdstat_eval"})
+
+
 def test_every_step_may_be_taken_twice(hands: Hands) -> None:
     batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(9)])
     seen: list[Batch] = []
@@ -254,6 +321,9 @@ def test_every_step_may_be_taken_twice(hands: Hands) -> None:
     assert (batch.status, batch.completed) == (BatchStatus.COMPLETED, 9)
     assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == [f"{n}" for n in range(9)]
     hands.work()
+    for old in seen:  # now it is tidied up
+        step(hands.step_context, old)
+        nothing_is_left(hands, hands.batch(batch_id))
     assert (hands.work_documents(), hands.work_model()) == (0, 0)
     assert hands.ledger.run(operations.overview(DOCUMENTS))[DOCUMENTS].leases == 0
 
