@@ -13,7 +13,7 @@ from api.services import Services
 from api.validation import checked
 from tasks.errors import BatchUnknown, InvalidValue
 from tasks.ledger.batch_operations import read_batch
-from tasks.ledger.batches import ENDPOINT, Batch, BatchStatus, NewBatch, is_batch_id, new_batch_id
+from tasks.ledger.batches import ENDPOINT, Batch, BatchAdmission, BatchStatus, NewBatch, is_batch_id, new_batch_id
 from worker_config.settings import Settings
 
 _MAX_KEY_CHARS = 255
@@ -42,6 +42,11 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
         output_expires_s=parsed.output_expires_after.seconds if parsed.output_expires_after else None,
         key=(_digest(name.encode()), _request_digest(parsed)) if name else None,
     )
+
+
+def admission(settings: Settings) -> BatchAdmission:
+    """What must hold for another batch to be taken."""
+    return BatchAdmission(settings.max_open_batches, settings.max_redis_memory_percent)
 
 
 async def own_batch(services: Services, request: Request, batch_id: str) -> Batch:

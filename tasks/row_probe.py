@@ -56,7 +56,7 @@ class WriteProof:
 
     def _believe(self, folder: str) -> None:
         self._proven.add(folder)
-        # A folder whose batch has ended meanwhile is never asked about again, so doubts may last; the set must not grow.
+        # A folder whose batch has ended meanwhile is never asked about again: doubts may last, the set must not grow.
         if folder == self._failed_in or len(self._proven) > _PROVEN_AT_MOST:
             self._size = 0
             self._proven.clear()

@@ -228,4 +228,19 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("batches that are gone stay open", "batch_open.lua", "else call('SREM'", "else call('SISMEMBER'"),
     Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),
+    Mutation(
+        "the next batch is always let in",
+        "batch_create.lua",
+        "if max_open >= 0 and open >= max_open then",
+        "if false then",
+    ),
+    Mutation(
+        "batches that are gone count", "batch_create.lua", "call('ZCARD', running) - lost", "call('ZCARD', running)"
+    ),
+    Mutation("reserved memory takes batches", "batch_create.lua", "tonumber(used) + reserved >", "tonumber(used) >"),
+    Mutation("a list of batches keeps its dead", "batch_create.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
+    Mutation("an ended batch counts as open", "batch_move.lua", "call('ZREM', R .. ':batches-open:' .. f[3], id)", ""),
+    Mutation(
+        "a list ends before its batches", "batch_move.lua", "if left >= 0 and left <", "if left > 0 and left < 0 *"
+    ),
 )

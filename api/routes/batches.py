@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from api.answers import Batch, BatchList
 from api.batch_schemas import BatchBody
-from api.batches import batch_json, new_batch, own_batch
+from api.batches import admission, batch_json, new_batch, own_batch
 from api.body import read_body
 from api.direct import direct_router
 from api.openapi import json_body, paging
@@ -47,7 +47,7 @@ async def create(request: Request) -> Response:
     key = request.headers.get("idempotency-key")
     body = await read_body(request, services.settings.max_body_bytes)
     asked = new_batch(body, owner=owner, idempotency_key=key, settings=services.settings)
-    batch_id = await services.ledger.run(create_batch(asked))
+    batch_id = await services.ledger.run(create_batch(asked, admission(services.settings)))
     return _answer(await own_batch(services, request, batch_id))
 
 

@@ -32,7 +32,7 @@ def failed(context: StepContext, batch: Batch, faults: Sequence[BatchFault]) -> 
 
 
 def without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
-    """The batch ended before any of its requests was begun. How many there are is said where the check had found out."""
+    """The batch ended before any of its requests was begun. How many there are is said where it is known."""
     fields: dict[str, str | int] = {"completed": 0, "failed": 0}
     committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
     if committed is not None and committed.units:

@@ -15,8 +15,8 @@ from tasks.documents.postponed import Postponed
 from tasks.documents.stepper import STEP_EVERY_S
 from tasks.errors import EmbedqError
 from tasks.ledger import DOCUMENTS, Claim, Finished, ItemError, Ledger, operations
-from tasks.ledger.batch_operations import create_batch, read_batch
-from tasks.ledger.batches import Batch, NewBatch, new_batch_id
+from tasks.ledger.batch_operations import create_batch, open_batches, read_batch
+from tasks.ledger.batches import Batch, BatchStatus, NewBatch, new_batch_id
 from tasks.ledger.file_operations import put_file, read_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
 from tasks.ledger.parts import PartWriter, RowError, RowOutcome, part_name
@@ -170,3 +170,18 @@ class Hands:
             return RowOutcome.failed(error)
         vectors = np.stack([vector(text)[: body.get("dimensions") or DIMENSION] for text in texts])
         return RowOutcome(vectors, tokens=len(texts), truncated=(0,) if texts[0].startswith("long") else ())
+
+
+def nothing_is_left(hands: Hands, batch: Batch) -> None:
+    """Fails when an ended batch has left a task, an object, or work for a step."""
+    assert batch.stages == {}
+    assert list(hands.storage.stored(f"batches/{batch.id}")) == []
+    assert hands.ledger.run(open_batches(10)) == []
+
+
+def half_way(hands: Hands, **changed: Any) -> str:
+    """A batch of 10 rows of which the first unit, 4 rows, is done."""
+    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(10)], **changed)
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
+    assert hands.work_model(limit=1) == 1
+    return batch_id
