@@ -54,7 +54,7 @@ class RowStore:
         self._away = False
 
     def read(self, unit: ClaimedUnit, reference: UnitReference) -> RowUnit | None:
-        """The unit with its rows; where they are gone, each is an error. None: the storage is away or takes no parts."""
+        """The unit with its rows; where they are gone, each is an error. None: the storage is away or takes no part."""
         try:
             if not self._proof.holds(self._storage(), reference.folder):
                 return None

@@ -64,7 +64,12 @@ def test_one_refusal_makes_every_folder_prove_itself_and_each_claim_asks_once(tr
 def test_the_probe_is_as_large_as_what_failed(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     write = trial.storage.write
-    monkeypatch.setattr(trial.storage, "write", lambda name, data: (sizes.append(len(data)), write(name, data)))
+
+    def noted(name: str, data: bytes) -> None:
+        sizes.append(len(data))
+        write(name, data)
+
+    monkeypatch.setattr(trial.storage, "write", noted)
     trial.proof.missed(A, 123_456)
     assert trial.holds(B)
     assert sizes == [123_456]
