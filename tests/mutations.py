@@ -220,7 +220,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a batch is created twice", "batch_create.lua", "if call('EXISTS', key) == 1 then", "if false then"),
     Mutation("a key takes any request", "batch_create.lua", "if of ~= digest then return {'conflict'} end", ""),
     Mutation(
-        "a list of batches never ends", "batch_create.lua", "if call('PTTL', list) < window + ttl then", "if false then"
+        "a list of batches never ends", "batch_create.lua", "if call('PTTL', name) < window + ttl then", "if false then"
     ),
     Mutation("a page begins with its cursor", "batch_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
     Mutation(
