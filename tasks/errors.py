@@ -17,6 +17,7 @@
     │   ├── TaskEnded           409  never again
     │   ├── BatchUnknown        404
     │   ├── BatchEnded          409  never again
+    │   ├── TooManyBatches      429  when one has ended
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
@@ -249,6 +250,15 @@ class BatchEnded(RequestError):
     code = "batch_already_ended"
     title = "Batch has already ended"
     should_retry = False
+
+
+class TooManyBatches(RequestError):
+    """The caller has as many open batches as it may. Nothing was stored."""
+
+    status = 429
+    code = "too_many_batches"
+    type = "rate_limit_error"
+    title = "Too many open batches"
 
 
 class InvalidFile(RequestError):

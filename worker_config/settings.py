@@ -86,6 +86,8 @@ class Settings(BaseSettings):
     # Batches
     max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
     max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
+    max_open_batches: int = Field(default=1000, ge=1, le=1_000_000)
+    """Of one owner."""
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
 
     # Admission

@@ -142,6 +142,28 @@ def test_a_part_that_cannot_be_written_waits(
     assert client.counter("lost_leases") == 0
 
 
+def test_a_part_that_cannot_be_written_is_not_encoded_again_and_again(
+    roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
+) -> None:
+    task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
+    in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
+    in_the_way.write_bytes(b"")
+    worker = roles.worker(streams=1, heartbeat_s=0.1)
+    wait_until(lambda: "the storage is away" in worker.log(), message="the notice")
+    for n in range(3):  # each waits for the pause behind another try
+        client.completed(client.submit([f"bulk {n}"], lane=Lane.BULK))
+    in_the_way.unlink()
+    assert client.ended(task_id).completed == 8
+    wait_until(lambda: _encoded(client) >= 8 + 3 + 8, message="the last beat")
+    assert _encoded(client) == 8 + 3 + 8, "the rows once in vain, the texts, and the rows once more"
+    assert worker.log().count("the storage is away") == 1
+    assert [found.name for found in storage.stored(f"{BATCH}/parts") if "probe" in found.name] == []
+
+
+def _encoded(client: LedgerClient) -> int:
+    return sum(worker.items for worker in client.overview().workers)
+
+
 def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage: Storage) -> None:
     task_id = submit_rows(client, storage, [{"input": "a text"}])
     storage.delete("files/file-1")
