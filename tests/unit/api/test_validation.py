@@ -51,7 +51,7 @@ def test_other_servers_words_for_truncation_are_understood(kind: type[Embeddings
 @pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody])
 @pytest.mark.parametrize("word", ["START", "yes", ""])
 def test_a_truncation_that_would_give_another_vector_is_refused(kind: type[EmbeddingsBody], word: str) -> None:
-    with pytest.raises(InvalidValue, match="'END'.*'NONE'") as caught:
+    with pytest.raises(InvalidValue, match=r"'END'.*'NONE'") as caught:
         checked(kind, {"input": "a", "truncate": word}, max_inputs=1)
     assert caught.value.param == "truncate"
 
