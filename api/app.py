@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from api import errors
+from api.cross_origin import admit
 from api.edge import Edge
 from api.openapi import describe
 from api.routes import batches, docs, embeddings, files, health, models, tasks, tei
@@ -33,7 +34,8 @@ def create_app(settings: Settings, process: int | None = None) -> App:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes]
     errors.install(app, routes)
-    app.add_middleware(Edge, metrics=services.metrics)
-    app.shortcuts = make_shortcuts(app, routes, services.metrics)
+    app.add_middleware(admit, origins=settings.cors_origins)
+    app.add_middleware(Edge, metrics=services.metrics)  # the last one added is the outermost
+    app.shortcuts = make_shortcuts(app, routes, services.metrics, settings.cors_origins)
     describe(app)
     return app

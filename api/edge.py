@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
 from api.metrics import Metrics
-from tasks.errors import InternalError
+from tasks.errors import InternalError, RouteNotFound
 
 _log = logging.getLogger(__name__)
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -40,7 +40,8 @@ class Edge:
             await send(message)
 
         try:
-            await self._app(scope, receive, labelled)
+            # Starlette's patterns end with `$`, which also fits before a newline: /v1/models/%0A would be the list.
+            await (_nowhere if scope["path"].endswith("\n") else self._app)(scope, receive, labelled)
         except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
             _log_defect(request_id, error)
             if not status:  # otherwise the response is half out, and the server closes the connection
@@ -48,6 +49,11 @@ class Edge:
                 await answer(scope, receive, labelled)
         finally:
             self._metrics.served(scope["method"], _route(scope), status, time.perf_counter() - started)
+
+
+async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+    error = RouteNotFound("There is no such path: it ends with a line break. See /openapi.json for what there is.")
+    await errors.response(error, scope["path"])(scope, receive, send)
 
 
 def _request_id(scope: Scope) -> bytes:
