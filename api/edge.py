@@ -13,6 +13,8 @@ from api.metrics import Metrics
 from tasks.errors import InternalError, RouteNotFound
 
 _log = logging.getLogger(__name__)
+ENDLESS = "embedq.endless"
+"""Set in the scope by answers that last as long as the client likes: their latency is the time to their head."""
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -31,11 +33,12 @@ class Edge:
         request_id = _request_id(scope)
         started = time.perf_counter()
         status = 0
+        head_s = 0.0
 
         async def labelled(message: Message) -> None:
-            nonlocal status
+            nonlocal status, head_s
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, head_s = message["status"], time.perf_counter() - started
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
@@ -48,7 +51,8 @@ class Edge:
                 answer = errors.response(InternalError(_apology(request_id)), scope["path"])
                 await answer(scope, receive, labelled)
         finally:
-            self._metrics.served(scope["method"], _route(scope), status, time.perf_counter() - started)
+            took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
+            self._metrics.served(scope["method"], _route(scope), status, took_s)
 
 
 async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
