@@ -22,12 +22,13 @@ def create_app(settings: Settings, process: int | None = None) -> App:
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
+        app.state.reference = docs.Reference.of(app.openapi())
         background = await services.start()
         yield
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
-    app = App(lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
+    app = App(lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
     routers = [family.router for family in (embeddings, tasks, files, batches, models, tei, health, docs)]
     for router in routers:

@@ -18,7 +18,8 @@ ASK = {
 
 def allowed(answer: httpx.Response) -> str | None:
     assert answer.headers["x-request-id"]
-    return answer.headers.get("access-control-allow-origin")
+    origin: str | None = answer.headers.get("access-control-allow-origin")
+    return origin
 
 
 @pytest.fixture
