@@ -8,6 +8,7 @@ and what is allowed, and warns about `EMBEDQ_*` names it does not know.
 import difflib
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -27,6 +28,7 @@ CONFIGURATION_EXIT_CODE = 78
 
 _log = logging.getLogger(__name__)
 _SHA256_HEX_CHARS = 64
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
 
 class SettingsError(Exception):
@@ -69,6 +71,8 @@ class Settings(BaseSettings):
     api_processes: int = Field(default=1, ge=1, le=64)
     api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode] = ()
     allow_unauthenticated: bool = False
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins of web pages whose scripts may call; `*`: all."""
 
     # Limits of one request
     max_inputs: int = Field(default=2048, ge=1, le=65_536)
@@ -144,6 +148,16 @@ class Settings(BaseSettings):
     @classmethod
     def _split_roots(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _split_origins(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        origins = tuple(part.strip().lower() for part in value.split(",") if part.strip())
+        if not all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in origins):
+            raise ValueError("each is *, or an origin such as https://app.example.org:8443, without a path or a last /")
+        return origins
 
     @field_validator("api_keys", mode="before")
     @classmethod
