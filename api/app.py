@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from api import errors
+from api.cross_origin import admit
 from api.edge import Edge
 from api.openapi import describe
 from api.routes import batches, docs, embeddings, files, health, models, tasks, tei
@@ -21,19 +22,21 @@ def create_app(settings: Settings, process: int | None = None) -> App:
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
+        app.state.reference = docs.Reference.of(app.openapi())
         background = await services.start()
         yield
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
-    app = App(lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
+    app = App(lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
     routers = [family.router for family in (embeddings, tasks, files, batches, models, tei, health, docs)]
     for router in routers:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes]
     errors.install(app, routes)
-    app.add_middleware(Edge, metrics=services.metrics)
-    app.shortcuts = make_shortcuts(app, routes, services.metrics)
+    app.add_middleware(admit, origins=settings.cors_origins)
+    app.add_middleware(Edge, metrics=services.metrics)  # the last one added is the outermost
+    app.shortcuts = make_shortcuts(app, routes, services.metrics, settings.cors_origins)
     describe(app)
     return app

@@ -1,6 +1,5 @@
 """Batches for routes: made from a body, found for their owner, rendered."""
 
-from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
@@ -13,7 +12,7 @@ from api.services import Services
 from api.validation import checked
 from tasks.errors import BatchUnknown, InvalidValue
 from tasks.ledger.batch_operations import read_batch
-from tasks.ledger.batches import ENDPOINT, Batch, BatchStatus, NewBatch, is_batch_id, new_batch_id
+from tasks.ledger.batches import ENDPOINT, Batch, BatchAdmission, BatchStatus, NewBatch, is_batch_id, new_batch_id
 from worker_config.settings import Settings
 
 _MAX_KEY_CHARS = 255
@@ -44,6 +43,11 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
     )
 
 
+def admission(settings: Settings) -> BatchAdmission:
+    """What must hold for another batch to be taken."""
+    return BatchAdmission(settings.max_open_batches, settings.max_redis_memory_percent)
+
+
 async def own_batch(services: Services, request: Request, batch_id: str) -> Batch:
     """The batch, if it belongs to the caller.
 
@@ -60,9 +64,9 @@ async def own_batch(services: Services, request: Request, batch_id: str) -> Batc
 
 
 def batch_json(batch: Batch) -> dict[str, Any]:
-    """OpenAI's batch object. Times are Unix seconds."""
+    """OpenAI's batch object, for orjson. Times are Unix seconds."""
     times = {f"{status}_at": _seconds(batch.times.get(status)) for status in BatchStatus if status != "validating"}
-    errors = [asdict(fault) for fault in batch.errors]
+    errors = list(batch.errors)  # orjson writes dataclasses itself, and there may be a thousand
     return {
         "id": batch.id,
         "object": "batch",

@@ -10,9 +10,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
 from api.metrics import Metrics
-from tasks.errors import InternalError
+from tasks.errors import InternalError, RouteNotFound
 
 _log = logging.getLogger(__name__)
+ENDLESS = "embedq.endless"
+"""Set in the scope by answers that last as long as the client likes: their latency is the time to their head."""
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -31,23 +33,31 @@ class Edge:
         request_id = _request_id(scope)
         started = time.perf_counter()
         status = 0
+        head_s = 0.0
 
         async def labelled(message: Message) -> None:
-            nonlocal status
+            nonlocal status, head_s
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, head_s = message["status"], time.perf_counter() - started
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
         try:
-            await self._app(scope, receive, labelled)
+            # Starlette's patterns end with `$`, which also fits before a newline: /v1/models/%0A would be the list.
+            await (_nowhere if scope["path"].endswith("\n") else self._app)(scope, receive, labelled)
         except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
             _log_defect(request_id, error)
             if not status:  # otherwise the response is half out, and the server closes the connection
                 answer = errors.response(InternalError(_apology(request_id)), scope["path"])
                 await answer(scope, receive, labelled)
         finally:
-            self._metrics.served(scope["method"], _route(scope), status, time.perf_counter() - started)
+            took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
+            self._metrics.served(scope["method"], _route(scope), status, took_s)
+
+
+async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+    error = RouteNotFound("There is no such path: it ends with a line break. See /openapi.json for what there is.")
+    await errors.response(error, scope["path"])(scope, receive, send)
 
 
 def _request_id(scope: Scope) -> bytes:

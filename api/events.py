@@ -1,5 +1,6 @@
 """Server-sent events of one task: its state now, then after each change, up to its end."""
 
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -9,11 +10,13 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.departure import watched
+from api.edge import ENDLESS
 from api.longpoll import UNSEEN, matches
+from api.readings import INTERVAL_S
 from api.render import etag, task_json
 from api.services import Services
 from tasks.errors import RedisUnavailable
-from tasks.ledger import Task, operations
+from tasks.ledger import Task
 
 KEEP_ALIVE_S = 15.0
 """Below the idle limits of proxies, which are 30 s and more."""
@@ -32,8 +35,9 @@ class EventStream(StreamingResponse):
         super().__init__(events, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         self._events = events
 
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Sends the events."""
+        scope[ENDLESS] = True
         async with aclosing(self._events):  # also when sending is cancelled
             await self.stream_response(send)
 
@@ -41,7 +45,7 @@ class EventStream(StreamingResponse):
 async def events(services: Services, request: Request, task_id: str, known: str | None) -> AsyncGenerator[bytes]:
     """The events of a task that exists, as they are sent; comments between them while nothing happens.
 
-    Changes that follow each other faster than they can be read become one event, with the last state. When the task
+    Changes that follow each other within `INTERVAL_S` become one event, with the last state. When the task
     is deleted, or the server stops, they end without a terminal state.
 
     Args:
@@ -52,15 +56,20 @@ async def events(services: Services, request: Request, task_id: str, known: str 
     """
     yield b"retry: %d\n\n" % (_RETRY_S * 1000)
     with services.hub.waiting(task_id, version=UNSEEN) as waiter, watched(request, waiter):
+        read_s = 0.0
         while not waiter.gone:
             try:
-                task = await services.ledger.run(operations.read_task(task_id))
+                # The end is told at once, other changes with time for more of them.
+                task = await services.hub.readings.task(
+                    task_id, not_before_s=0.0 if waiter.ended else read_s + INTERVAL_S
+                )
             except RedisUnavailable:
                 if waiter.dismissed:
                     return
                 yield _COMMENT
                 await waiter.changed(_RETRY_S)
                 continue
+            read_s = time.monotonic()
             if task is None:
                 return
             if not matches(known, task):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from redis.asyncio.client import PubSub
 
+from api.readings import Readings
 from api.waiter import Waiter
 from tasks.errors import EmbedqError
 from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Task, operations
@@ -32,6 +33,7 @@ class Hub:
         self._waiters: dict[str, set[Waiter]] = {}
         self._closing = False
         self.subscribed = asyncio.Event()
+        self.readings = Readings(ledger)
 
     @property
     def waiting_requests(self) -> int:
@@ -112,6 +114,7 @@ class Hub:
                     waiter.wake()
 
     def _tell_ended(self, task_id: str) -> None:
+        self.readings.hurry(task_id)
         for waiter in self._waiters.get(task_id, ()):
             waiter.ended = True
             waiter.wake()

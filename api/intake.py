@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from api import render
 from api.services import Services
-from tasks.ledger import Submission, SubmitReply, operations
+from tasks.ledger import Submission, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
 
@@ -29,14 +29,19 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     return reply
 
 
-async def accept(services: Services, submission: Submission) -> Response:
-    """The 202 for a new task, or for the earlier one that the same `Idempotency-Key` names. Raises like `submit`."""
+async def stored(services: Services, submission: Submission) -> Task:
+    """The new task, or the earlier one that the same `Idempotency-Key` names. Raises like `submit`."""
     reply = await submit(services, submission)
-    task = render.accepted(submission)
-    if reply.joined:
-        found = await services.ledger.run(operations.read_task(reply.task_id))
-        if found is None:
-            raise missing(reply.task_id, services.settings.result_ttl_s)
-        task = found
+    if not reply.joined:
+        return render.accepted(submission)
+    found = await services.ledger.run(operations.read_task(reply.task_id))
+    if found is None:
+        raise missing(reply.task_id, services.settings.result_ttl_s)
+    return found
+
+
+async def accept(services: Services, submission: Submission) -> Response:
+    """The 202 for the task of `stored`. Raises like `submit`."""
+    task = await stored(services, submission)
     retry_after_s = services.registry.retry_after_s(task.model, task.lane)
     return render.task_response(task, retry_after_s=retry_after_s, status=202, location=True)

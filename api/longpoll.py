@@ -49,7 +49,7 @@ async def _changed(services: Services, request: Request, task: Task, waiter: Wai
             return task
         if waiter.gone:
             raise CallerGone
-        task = await own_task(services, request, task.id)
+        task = await own_task(services, request, task.id, shared=True)
         if any_change and task.version != seen:
             return task
     return task

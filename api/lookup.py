@@ -13,8 +13,8 @@ _RESULT_TIMEOUT_S = 30.0
 """A result may be hundreds of megabytes. Whoever reads one has just heard from Redis, so a long limit blocks nobody."""
 
 
-async def own_task(services: Services, request: Request, task_id: str) -> Task:
-    """The task, if it belongs to the caller.
+async def own_task(services: Services, request: Request, task_id: str, *, shared: bool = False) -> Task:
+    """The task, if it belongs to the caller. `shared`: the reading may be one for others too who were woken with it.
 
     Raises:
         TaskNotFound, TaskGone: the ledger does not hold it, or holds it for somebody else.
@@ -23,7 +23,8 @@ async def own_task(services: Services, request: Request, task_id: str) -> Task:
     owner = services.owner(request)
     task = None
     if created_ms(task_id) is not None:  # otherwise it cannot be an id of ours, and Redis need not be asked
-        task = await services.ledger.run(operations.read_task(task_id))
+        read = services.hub.readings.task(task_id) if shared else services.ledger.run(operations.read_task(task_id))
+        task = await read
     if task is None:
         raise missing(task_id, services.settings.result_ttl_s)
     if task.owner != owner:

@@ -35,7 +35,7 @@ class Metrics:
         )
         self._latency = Histogram(
             "embedq_http_request_seconds",
-            "Time to the last byte of the answer, waiting included.",
+            "Time to the last byte of the answer, waiting included; of event streams to the head.",
             ["route"],
             buckets=_LATENCIES_S,
             registry=self._registry,

@@ -7,23 +7,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from api.answers import Problem, TEIError
+from api.header_docs import ASKED, said
 from api.route_errors import error_responses
 
 _KEY = "Needed where keys are set; the headers `api-key` and `x-api-key` do as well."
 _SCHEMAS = "#/components/schemas/{model}"
 _REQUEST_ID = {"description": "Of the request, for the log.", "required": True, "schema": {"type": "string"}}
-_SECONDS = {"type": "integer", "minimum": 1}
-_TEXT = {"type": "string"}
-_HEADERS: dict[str, dict[str, dict[str, Any]]] = {
-    "202": {"Location": {"description": "Path of the task.", "required": True, "schema": _TEXT}},
-    "304": {"ETag": {"description": "State of the task.", "required": True, "schema": _TEXT}},
-    "401": {"WWW-Authenticate": {"required": True, "schema": _TEXT}},
-    "409": {"Retry-After": {"description": "Seconds, where a repetition can succeed.", "schema": _SECONDS}},
-    "416": {"Content-Range": {"description": "`bytes */` and the size.", "required": True, "schema": _TEXT}},
-    "429": {"Retry-After": {"description": "Seconds.", "schema": _SECONDS}},
-    "503": {"Retry-After": {"description": "Seconds.", "schema": _SECONDS}},
-}
-"""By status. `x-should-retry` and the rest of what clients read is in docs/http.md."""
 
 
 def json_body(kind: type[BaseModel]) -> dict[str, Any]:
@@ -110,11 +99,13 @@ def _document(app: FastAPI) -> dict[str, Any]:
     components["headers"] = {"x-request-id": _REQUEST_ID}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            _complete(operation, error_responses(method, path), schemas)
+            _complete(f"{method.upper()} {path}", operation, error_responses(method, path), schemas)
     return document
 
 
-def _complete(operation: dict[str, Any], failures: dict[str, Any], schemas: dict[str, Any]) -> None:
+def _complete(name: str, operation: dict[str, Any], failures: dict[str, Any], schemas: dict[str, Any]) -> None:
+    if name in ASKED:
+        operation["parameters"] = [*operation.get("parameters", ()), *ASKED[name]]
     responses = operation["responses"]
     responses.pop("422", None)  # FastAPI announces a validation that nothing can fail
     responses.update(failures)
@@ -123,7 +114,7 @@ def _complete(operation: dict[str, Any], failures: dict[str, Any], schemas: dict
     for status, response in responses.items():
         response["headers"] = {
             **response.get("headers", {}),
-            **_HEADERS.get(status, {}),
+            **said(name, status),
             "x-request-id": {"$ref": "#/components/headers/x-request-id"},
         }
     for content in operation.get("requestBody", {}).get("content", {}).values():

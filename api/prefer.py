@@ -35,6 +35,15 @@ def preference(headers: Headers) -> Preference:
     return Preference(respond_async, wait_s)
 
 
+def applied(wishes: Preference, wait_s: float) -> str:
+    """The `Preference-Applied` header of an answer that was given after at most `wait_s` seconds.
+
+    A wish to wait that was granted in part only is left out.
+    """
+    wait = [f"wait={wait_s:g}"] if wishes.wait_s == wait_s else []
+    return ", ".join([*(["respond-async"] if wishes.respond_async else []), *wait])
+
+
 def patience_s(headers: Headers, wanted_s: float | None, max_wait_s: float) -> float:
     """How long a synchronous call may wait.
 

@@ -2,9 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, StringConstraints, WithJsonSchema
 from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tasks.ledger import foreign
 
 MAX_DEADLINE_S = 31 * 86_400
 MAX_METADATA_PAIRS = 16
@@ -32,6 +35,22 @@ ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 PromptName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 MetadataValue = Annotated[str, StringConstraints(max_length=512)]
+
+
+def _format(value: object) -> object:
+    return "float" if foreign.encoding_format(value) is None else value
+
+
+def _cut(value: object) -> object:
+    cut = foreign.truncate(value)
+    if isinstance(cut, str):
+        raise PydanticCustomError("foreign_value", f"Input should {foreign.TRUNCATE_RULE}")
+    return cut
+
+
+_TRUNCATE = "Cut over-long texts; false makes them errors. As others say it: END and NONE."
+_TRUNCATE_SCHEMA = {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": "^([Ee][Nn][Dd]|[Nn][Oo][Nn][Ee])$"}]}
+ForeignTruncate = Annotated[bool, BeforeValidator(_cut), WithJsonSchema(_TRUNCATE_SCHEMA)]
 
 
 class EmbeddingFields(BaseModel):
@@ -69,11 +88,14 @@ class EmbeddingsBody(EmbeddingFields):
     )
 
     input: OpenAITexts
-    encoding_format: Literal["float", "base64"] = Field("float", description="base64: of little-endian float32.")
-    input_type: PromptName | None = Field(
+    encoding_format: Annotated[
+        Literal["float", "base64"], BeforeValidator(_format), WithJsonSchema({"enum": ["float", "base64", ""]})
+    ] = Field("float", description="base64: of little-endian float32.")
+    truncate: ForeignTruncate = Field(True, description=_TRUNCATE)
+    input_type: Annotated[str | None, BeforeValidator(foreign.input_type), WithJsonSchema({})] = Field(
         None,
         description="What the texts are for, such as query or document: chooses the model's prompt for that, if it has "
-        "one. prompt_name comes before it.",
+        "one. What is no string, or empty, is ignored. prompt_name comes before it.",
     )
 
 
@@ -83,6 +105,7 @@ class EmbedBody(EmbeddingFields):
     model_config = ConfigDict(populate_by_name=True, json_schema_extra={"examples": [{"inputs": ["The cat sat."]}]})
 
     input: Texts = Field(alias="inputs")
+    truncate: ForeignTruncate = Field(True, description=_TRUNCATE)
     model: SkipJsonSchema[None] = None  # always the server's own
     truncation_direction: str = Field(
         "right",

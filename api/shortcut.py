@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api import errors
+from api.cross_origin import admit
 from api.direct import DirectRoute
 from api.edge import Edge
 from api.failures import CallerGone
@@ -37,11 +38,13 @@ class App(FastAPI):
         await (short or super().__call__)(scope, receive, send)
 
 
-def make_shortcuts(app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics) -> Shortcuts:
-    """Those of the routes that can be told by method and path alone."""
+def make_shortcuts(app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics, origins: Sequence[str]) -> Shortcuts:
+    """Those of the routes that can be told by method and path alone. `origins`: of web pages that may call them."""
     fixed = [route for route in routes if isinstance(route, DirectRoute) and not route.param_convertors]
     return {
-        (method, route.path): Edge(_Shortcut(app, route), metrics) for route in fixed for method in route.methods or ()
+        (method, route.path): Edge(admit(_Shortcut(app, route), origins), metrics)
+        for route in fixed
+        for method in route.methods or ()
     }
 
 

@@ -7,18 +7,20 @@ from starlette.requests import Request
 
 from api.departure import watched
 from api.failures import CallerGone, item_failed
-from api.intake import submit
+from api.intake import stored, submit
+from api.longpoll import next_state
 from api.lookup import read_result
 from api.services import Services
 from api.submission import LINGERING_INTEREST_S
 from api.waiter import Waiter
 from tasks.errors import RedisUnavailable, WaitTimeout
-from tasks.ledger import Lane, Result, State, Submission, operations
+from tasks.ledger import Lane, Result, State, Submission, Task, operations
 
 _SOON_S = 0.25
 """Most answers come before this. A client that leaves is noticed later only: watching for it costs a task."""
 _MAX_RETRY_AFTER_S = 5
 """Well within `LINGERING_INTEREST_S`, or the retry would find nothing to join and pay for the work again."""
+_WITH_OUTCOME = {State.COMPLETED, State.FAILED}
 _RENEW_S = 5.0
 """Every so often a waiter says that it is still there: another one of the same task may have left and said so."""
 
@@ -43,6 +45,27 @@ async def encode_now(services: Services, request: Request, submission: Submissio
         waiter.ended = task is None or task.state.terminal
         await _wait(services, request, submission.model, waiter, end)
         return await _result(services, reply.task_id, submission)
+
+
+async def task_or_result(
+    services: Services, request: Request, submission: Submission, end_s: float | None
+) -> Task | Result:
+    """Submits and waits until the time `end_s` of the monotonic clock, if there is one.
+
+    Returns:
+        every text's vector if the task ended by then, else the task as it is.
+
+    Raises:
+        ItemFailed, CallerGone, Unavailable: as `encode_now` does.
+    """
+    task = await stored(services, submission)
+    if end_s is None:
+        return task
+    task = await next_state(services, request, task.id, end_s - time.monotonic())
+    if task.state not in _WITH_OUTCOME:
+        return task
+    result = await read_result(services, task.id, task.total)
+    return task if result is None else _whole(result)
 
 
 async def _wait(services: Services, request: Request, model: str, waiter: Waiter, end: float) -> None:
@@ -75,8 +98,12 @@ async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *,
 
 async def _result(services: Services, task_id: str, submission: Submission) -> Result:
     result = await read_result(services, task_id, sum(unit.items for unit in submission.units))
-    if result is None or result.task.state not in {State.COMPLETED, State.FAILED}:
+    if result is None or result.task.state not in _WITH_OUTCOME:
         raise _timeout(services, submission.model)
+    return _whole(result)
+
+
+def _whole(result: Result) -> Result:
     if result.errors:
         first = min(result.errors)
         raise item_failed(first, result.errors[first])

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from tasks.errors import EmptyInput, InputTooLarge, InvalidType, InvalidValue
+from api.validation import size_bytes
+from tasks.errors import EmptyInput, InputTooLarge, InvalidType, InvalidValue, NotReady
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ ENCODING = "cl100k_base"
 """Of all of OpenAI's embedding models, and what LangChain takes for a model whose name it does not know."""
 LOAD_WAIT_S = 10.0
 """A request waits so long for the vocabulary; the download goes on, so a later one may find it."""
+_LOADING_RETRY_AFTER_S = 5
 _RETRY_S = 300.0
 """After a failure nobody tries again for so long."""
 _TOKENS_AT_ONCE = 8192
@@ -61,27 +63,34 @@ class Vocabulary:
         self._failed_at_s: float | None = None
         self._encoding: Encoding | None = None
 
-    async def load(self) -> None:
+    async def load(self, patience_s: float) -> None:
         """Returns when the vocabulary is there. The event loop goes on meanwhile.
 
         Raises:
-            InvalidType: it cannot be had, or not soon; with the way out.
+            NotReady: it is not there after `patience_s`, or `LOAD_WAIT_S`; a later call may find it.
+            InvalidType: it cannot be had; with the way out.
         """
         if self._encoding is not None:
             return
-        if self._failed_at_s is not None and time.monotonic() - self._failed_at_s < _RETRY_S:
-            raise _refusal()
-        if self._loading is None or self._loading.done():
+        if self._failed_at_s is not None:
+            if time.monotonic() - self._failed_at_s < _RETRY_S:
+                raise _refusal()
+            self._loading = self._failed_at_s = None
+        if self._loading is None:
             self._loading = _in_daemon_thread(self._load)
+        waiting = asyncio.wrap_future(self._loading)
         try:
-            async with asyncio.timeout(LOAD_WAIT_S):
-                self._encoding = await asyncio.wrap_future(self._loading)
-        except TimeoutError:
-            raise _refusal() from None
-        except Exception as error:  # noqa: BLE001 - whatever a missing package or a network raises means the same here
+            # No `asyncio.timeout`: a download that timed out raises the same error, and will not be there soon.
+            if not (await asyncio.wait([waiting], timeout=min(patience_s, LOAD_WAIT_S)))[0]:
+                raise _not_yet()
+        finally:
+            waiting.cancel()
+        error = waiting.exception()
+        if error is not None:  # whatever a missing package or a network raises means the same here
             self._failed_at_s = time.monotonic()
             _log.warning("token numbers cannot be decoded: no %s (%s)", ENCODING, type(error).__name__)
             raise _refusal() from None
+        self._encoding = waiting.result()
 
     def texts(self, value: Sequence[object]) -> list[str]:
         """The texts of one array of token numbers, `[1, 2]`, or of several, `[[1], [2]]`. `value` is not empty.
@@ -98,7 +107,7 @@ class Vocabulary:
         found = []
         for index, array in enumerate(value):
             text = self._text(self._encoding, array, f"input[{index}]", min(self._max_input_bytes, left))
-            left -= len(text)
+            left -= size_bytes(text)
             found.append(text)
         return found
 
@@ -114,13 +123,20 @@ class Vocabulary:
             pieces.append(_bytes(encoding, tokens, param))
             size += len(pieces[-1])
             if size > max_bytes:
-                raise InputTooLarge(
-                    f"{param} stands for more text than is taken: {self._max_input_bytes:,} bytes in one input "
-                    f"(EMBEDQ_MAX_INPUT_BYTES), {self._max_total_bytes:,} in one request (EMBEDQ_MAX_BODY_BYTES).",
-                    param=param,
-                )
-        # Clients cut long texts at a number of tokens, which may be in the middle of a character.
-        return b"".join(pieces).decode("utf-8", errors="replace")
+                raise self._too_large(param)
+        # Clients cut long texts at a number of tokens, which may be in the middle of a character. What takes its place
+        # has three bytes for each broken one, so the text can be larger than what it was made of, never smaller.
+        text = b"".join(pieces).decode("utf-8", errors="replace")
+        if size_bytes(text) > max_bytes:
+            raise self._too_large(param)
+        return text
+
+    def _too_large(self, param: str) -> InputTooLarge:
+        return InputTooLarge(
+            f"{param} stands for more text than is taken: {self._max_input_bytes:,} bytes in one input "
+            f"(EMBEDQ_MAX_INPUT_BYTES), {self._max_total_bytes:,} in one request (EMBEDQ_MAX_BODY_BYTES).",
+            param=param,
+        )
 
 
 def _require_tokens(tokens: Sequence[object], start: int, param: str, n_vocab: int) -> None:
@@ -138,6 +154,15 @@ def _bytes(encoding: Encoding, tokens: Sequence[int], param: str) -> bytes:
         return encoding.decode_bytes(tokens)
     except KeyError:  # the numbers have gaps
         raise InvalidValue(f"{param} holds a number that is no token of {ENCODING}.", param=param) from None
+
+
+def _not_yet() -> NotReady:
+    return NotReady(
+        f"input holds token numbers, and the {ENCODING} vocabulary that decodes them is still being loaded; try again "
+        f"shortly, or send strings (LangChain: check_embedding_ctx_length=False).",
+        param="input",
+        retry_after_s=_LOADING_RETRY_AFTER_S,
+    )
 
 
 def _refusal() -> InvalidType:

@@ -58,13 +58,18 @@ def checked(kind: type[B], fields: dict[str, Any], *, max_inputs: int, decode: D
 def check_sizes(texts: Sequence[str], max_input_bytes: int) -> None:
     """Raises `InputTooLarge` for the first text of more than `max_input_bytes` bytes of UTF-8."""
     for index, text in enumerate(texts):
-        size = len(text) if text.isascii() else len(text.encode())
+        size = size_bytes(text)
         if size > max_input_bytes:
             raise InputTooLarge(
                 f"input[{index}] has {size:,} bytes; one text may have {max_input_bytes:,} (EMBEDQ_MAX_INPUT_BYTES). "
                 f"Split it into passages.",
                 param=f"input[{index}]",
             )
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of the text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def check_options(body: EmbeddingFields, model: str, registry: Registry) -> None:

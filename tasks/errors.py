@@ -21,6 +21,7 @@
     │   ├── IngestionEnded      409  never again
     │   ├── SourceFailed        400  what an ingestion names cannot be listed
     │   ├── SinkRefused         400  a sink can never take what an ingestion makes
+    │   ├── TooManyBatches      429  when one has ended
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
@@ -284,6 +285,15 @@ class SinkRefused(RequestError):
 
     code = "sink_refused"
     title = "Sink refuses"
+
+
+class TooManyBatches(RequestError):
+    """The caller has as many open batches as it may. Nothing was stored."""
+
+    status = 429
+    code = "too_many_batches"
+    type = "rate_limit_error"
+    title = "Too many open batches"
 
 
 class InvalidFile(RequestError):

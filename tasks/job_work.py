@@ -10,6 +10,7 @@ from tasks.documents.jobs import PATIENT, Job, JobCall
 from tasks.errors import EmbedqError, InternalError, Unavailable
 from tasks.ledger import Claim, ClaimedUnit, Finished, ItemError, Ledger
 from tasks.ledger.storage import Storage
+from tasks.outages import Outages
 from tasks.progress import Progress
 from tasks.settlement import Settlement
 from tasks.stop import Stopping
@@ -44,7 +45,7 @@ class JobWork:
         self._settlement = settlement
         self._progress = progress
         self._stop = stop
-        self._missed_since: dict[str, float] = {}
+        self._outages = Outages(OUTAGE_PATIENCE_S)
         self.done = 0
 
     def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:  # noqa: ARG002 - a job is not interrupted
@@ -71,16 +72,15 @@ class JobWork:
         try:
             result = self._run(unit, token)
         except Unavailable as error:
-            since = self._missed_since.setdefault(unit.task_id, time.monotonic())
-            patient = JobCall.of_payload(unit.payload).kind in PATIENT
-            if patient or time.monotonic() - since < OUTAGE_PATIENCE_S:
+            over = self._outages.missed(unit.task_id)
+            if not over or JobCall.of_payload(unit.payload).kind in PATIENT:
                 raise
             finished = _failed(unit, error)
         except EmbedqError as error:
             finished = _failed(unit, error)
         else:
             finished = Finished(unit=unit, vectors=result, tokens=0)
-        self._missed_since.pop(unit.task_id, None)
+        self._outages.over(unit.task_id)
         return finished
 
     def _run(self, unit: ClaimedUnit, token: str) -> bytes:

@@ -13,7 +13,7 @@ import psutil
 from tasks.documents.context import StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.stepper import Stepper
-from tasks.documents.steps import STEPS
+from tasks.documents.steps import STEPS, SWEEPS
 from tasks.drain import Drain, DrainLimits
 from tasks.errors import RedisUnavailable, StorageUnavailable
 from tasks.heartbeat import Heartbeat
@@ -38,7 +38,7 @@ _UNIT_S = 0.25
 
 
 class JobWorker:
-    """The storage, a heartbeat, the stepper and one stream of jobs. Lives in the Celery child.
+    """The storage, a heartbeat, threads for steps and the sweep, one stream of jobs. Lives in the Celery child.
 
     Args:
         settings: of the process.
@@ -69,8 +69,9 @@ class JobWorker:
         self._wakeup = Wakeup(self._ledger, DOCUMENTS, f"{worker_id}/0")
         self._work = self._make_work(storage)
         self._drain = self._make_drain()
+        context = StepContext(self._ledger, storage, settings, ring, stop)
+        self._stepper, self._sweeper = Stepper(context, STEPS), Stepper(context, SWEEPS, name="sweeper")
         self._heartbeat = self._make_heartbeat()
-        self._stepper = Stepper(StepContext(self._ledger, storage, settings, ring, stop), STEPS)
 
     @classmethod
     def start(
@@ -100,6 +101,7 @@ class JobWorker:
                 time.sleep(RETRY_S)
         self._heartbeat.start()
         self._stepper.start()
+        self._sweeper.start()
         self._files.set_ready({"queue": DOCUMENTS})
         _log.info("ready: documents")
 
@@ -110,6 +112,7 @@ class JobWorker:
     def leave(self) -> None:
         """A clean stop: no longer ready, no longer live."""
         self._files.clear_ready()
+        self._sweeper.ask_to_finish()  # a sweep may be left in the middle, and nobody waits for it
         self._stepper.finish()
         self._heartbeat.finish()
         self._wakeup.close()
@@ -143,6 +146,7 @@ class JobWorker:
         )
 
     def _make_heartbeat(self) -> Heartbeat:
+        jobs, steps = self._progress.hang_watch(JOB_HANGS_AFTER_S), self._stepper.hang_watch(JOB_HANGS_AFTER_S)
         return Heartbeat(
             self._ledger,
             DOCUMENTS,
@@ -153,7 +157,7 @@ class JobWorker:
             lease_s=self._settings.lease_s,
             send_bell=partial(self._ring, DOCUMENTS),
             parent_hangs=self._files.hang_watch(),
-            work_hangs=self._progress.hang_watch(JOB_HANGS_AFTER_S),
+            work_hangs=lambda: any([jobs(), steps()]),  # both look each time
         )
 
     def _say(self) -> operations.Operation[None]:

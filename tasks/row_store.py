@@ -12,9 +12,13 @@ from tasks.ledger import ClaimedUnit, CommitOutcome, Finished
 from tasks.ledger.parts import PartReference, PartWriter, RowOutcome, part_name
 from tasks.ledger.rows import UnitReference, read_rows
 from tasks.ledger.storage import Storage
+from tasks.row_probe import WriteProof
 from tasks.row_units import RowUnit
 
 _log = logging.getLogger(__name__)
+
+_ROW_BYTES = 100
+"""Of a part, about, beside a row's vectors."""
 
 Written: TypeAlias = tuple[RowUnit, Sequence[RowOutcome]]
 """A unit and what became of its rows."""
@@ -46,11 +50,14 @@ class RowStore:
     def __init__(self, storage: LateStorage, prompts: Collection[str]) -> None:
         self._storage = storage
         self._prompts = prompts
+        self._proof = WriteProof()
         self._away = False
 
     def read(self, unit: ClaimedUnit, reference: UnitReference) -> RowUnit | None:
-        """The unit with its rows; where they are gone, each is an error. None: the storage is away."""
+        """The unit with its rows; where they are gone, each is an error. None: the storage is away or takes no part."""
         try:
+            if not self._proof.holds(self._storage(), reference.folder):
+                return None
             rows = read_rows(self._storage(), reference, reference.first + unit.offset, unit.items)
         except NotStored:
             _log.warning("rows of %s are gone", unit.task_id)
@@ -74,6 +81,7 @@ class RowStore:
             try:
                 finished += self._write(token, group)
             except Unavailable as error:
+                self._proof.missed(group[0][0].reference.folder, _size_of(group))
                 self._missed(error)
         return finished
 
@@ -106,3 +114,7 @@ class RowStore:
         for name in (name for name, keep in kept.items() if not keep):
             with contextlib.suppress(EmbedqError):  # garbage, which the sweep finds later
                 self._storage().delete(name)
+
+
+def _size_of(units: Iterable[Written]) -> int:
+    return sum(row.vectors.nbytes + _ROW_BYTES for _, outcomes in units for row in outcomes)

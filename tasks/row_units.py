@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from tasks.errors import EncodingFailed, NotStored, RequestError
-from tasks.ledger import ClaimedUnit, ItemError
+from tasks.ledger import ClaimedUnit, ItemError, foreign
 from tasks.ledger.input_type import prompt_for
 from tasks.ledger.parts import RowError, RowOutcome
 from tasks.ledger.rows import UnitReference
@@ -71,14 +71,14 @@ def _texts(row: bytes, prompts: Collection[str]) -> Sequence[TextItem] | RowErro
 
 
 def _options(body: dict[str, Any], prompts: Collection[str]) -> EncodeOptions:
-    prompt_name, input_type = body.get("prompt_name"), body.get("input_type")
+    prompt_name, input_type = body.get("prompt_name"), foreign.input_type(body.get("input_type"))
     if prompt_name is None and input_type is not None:
         prompt_name = prompt_for(input_type, prompts)
     return EncodeOptions(
         prompt_name=prompt_name,
         dimensions=body.get("dimensions"),
         normalize=body.get("normalize") is not False,
-        truncate=body.get("truncate") is not False,
+        truncate=foreign.truncate(body.get("truncate")) is not False,
     )
 
 

@@ -221,7 +221,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a batch is created twice", "batch_create.lua", "if call('EXISTS', key) == 1 then", "if false then"),
     Mutation("a key takes any request", "batch_create.lua", "if of ~= digest then return {'conflict'} end", ""),
     Mutation(
-        "a list of batches never ends", "batch_create.lua", "if call('PTTL', list) < window + ttl then", "if false then"
+        "a list of batches never ends", "batch_create.lua", "if call('PTTL', name) < window + ttl then", "if false then"
     ),
     Mutation("a page begins with its cursor", "batch_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
     Mutation(
@@ -229,4 +229,19 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("batches that are gone stay open", "batch_open.lua", "else call('SREM'", "else call('SISMEMBER'"),
     Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),
+    Mutation(
+        "the next batch is always let in",
+        "batch_create.lua",
+        "if max_open >= 0 and open >= max_open then",
+        "if false then",
+    ),
+    Mutation(
+        "batches that are gone count", "batch_create.lua", "call('ZCARD', running) - lost", "call('ZCARD', running)"
+    ),
+    Mutation("reserved memory takes batches", "batch_create.lua", "tonumber(used) + reserved >", "tonumber(used) >"),
+    Mutation("a list of batches keeps its dead", "batch_create.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
+    Mutation("an ended batch counts as open", "batch_move.lua", "call('ZREM', R .. ':batches-open:' .. f[3], id)", ""),
+    Mutation(
+        "a list ends before its batches", "batch_move.lua", "if left >= 0 and left <", "if left > 0 and left < 0 *"
+    ),
 )

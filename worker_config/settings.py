@@ -14,11 +14,12 @@ from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from worker_config import forms
 
 PREFIX = "EMBEDQ_"
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -26,7 +27,6 @@ CONFIGURATION_EXIT_CODE = 78
 """EX_CONFIG of sysexits.h: restarting cannot help, a person has to change something."""
 
 _log = logging.getLogger(__name__)
-_SHA256_HEX_CHARS = 64
 
 
 class SettingsError(Exception):
@@ -41,9 +41,11 @@ class Settings(BaseSettings):
     )
 
     # Where things are
-    redis_url: str = "redis://127.0.0.1:6379/0"
-    storage_url: str = Field(default=".embedq/storage", min_length=1, max_length=4096)
-    ingest_roots: Annotated[tuple[str, ...], NoDecode] = ()
+    redis_url: Annotated[str, AfterValidator(forms.redis_url)] = "redis://127.0.0.1:6379/0"
+    storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
+        default=".embedq/storage", min_length=1, max_length=4096
+    )
+    ingest_roots: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.listed)] = ()
     run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
     """Where a worker leaves its ready and alive files for probes."""
 
@@ -67,8 +69,10 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     api_processes: int = Field(default=1, ge=1, le=64)
-    api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode] = ()
+    api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.api_keys)] = ()
     allow_unauthenticated: bool = False
+    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.origins)] = ()
+    """Origins of web pages whose scripts may call; `*`: all."""
 
     # Limits of one request
     max_inputs: int = Field(default=2048, ge=1, le=65_536)
@@ -86,6 +90,8 @@ class Settings(BaseSettings):
     # Batches
     max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
     max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
+    max_open_batches: int = Field(default=1000, ge=1, le=1_000_000)
+    """Of one owner."""
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
 
     # Admission
@@ -114,57 +120,6 @@ class Settings(BaseSettings):
     """0 = as fast as it goes; otherwise each forward pass takes padded tokens / this."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-
-    @field_validator("redis_url")
-    @classmethod
-    def _redis_scheme(cls, value: str) -> str:
-        # The URL may hold a password, so it is not repeated, and neither is what urllib says about it.
-        try:
-            scheme, _ = urlsplit(value).scheme, urlsplit(value).port
-        except ValueError:
-            raise ValueError(
-                "cannot be read: the port must be 0 to 65535, an IPv6 address stands in [], "
-                "and / ? # [ ] @ : in a password are written as %2F and so on"
-            ) from None
-        if scheme not in {"redis", "rediss", "unix"}:
-            raise ValueError("must start with redis://, rediss:// or unix://")
-        return value
-
-    @field_validator("storage_url")
-    @classmethod
-    def _storage_scheme(cls, value: str) -> str:
-        scheme, separator, _ = value.partition("://")
-        if separator and scheme not in {"file", "s3", "memory"}:
-            raise ValueError("must be a folder, or start with file:// or s3://")
-        return value
-
-    @field_validator("ingest_roots", mode="before")
-    @classmethod
-    def _split_roots(cls, value: Any) -> Any:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
-
-    @field_validator("api_keys", mode="before")
-    @classmethod
-    def _split_keys(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        keys = []
-        for part in (piece.strip() for piece in value.split(",")):
-            if not part:
-                continue
-            name, _, digest = part.partition(":")
-            digest = digest.lower()
-            named = name.replace("-", "").replace("_", "").isalnum() and len(name) <= 48  # noqa: PLR2004
-            if not named or len(digest) != _SHA256_HEX_CHARS or not set(digest) <= set("0123456789abcdef"):
-                # Never echo the value: people paste the key itself here by mistake.
-                raise ValueError(
-                    "each entry is name:sha256 with 64 hexadecimal digits (printf %s 'the-key' | sha256sum), "
-                    "names of letters, digits, '-' and '_'"
-                )
-            keys.append((name, digest))
-        if len({name for name, _ in keys}) != len(keys):
-            raise ValueError("two keys have the same name")
-        return tuple(keys)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

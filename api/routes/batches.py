@@ -1,12 +1,15 @@
 """OpenAI's batches: many requests in one file, answered in files."""
 
+import asyncio
+from collections.abc import Sequence
+
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answers import Batch, BatchList
 from api.batch_schemas import BatchBody
-from api.batches import batch_json, new_batch, own_batch
+from api.batches import admission, batch_json, new_batch, own_batch
 from api.body import read_body
 from api.direct import direct_router
 from api.openapi import json_body, paging
@@ -14,7 +17,7 @@ from api.page import DEFAULT_LIMIT, MAX_LIMIT, page_limit
 from api.services import Services
 from tasks.errors import BatchEnded, BatchUnknown
 from tasks.ledger import batches
-from tasks.ledger.batch_operations import create_batch, list_batches, move_batch, read_batches
+from tasks.ledger.batch_operations import create_batch, list_batches, move_batch, read_batches_later
 from tasks.ledger.batches import BatchStatus, is_batch_id
 
 router = direct_router(tag="batches")
@@ -47,7 +50,7 @@ async def create(request: Request) -> Response:
     key = request.headers.get("idempotency-key")
     body = await read_body(request, services.settings.max_body_bytes)
     asked = new_batch(body, owner=owner, idempotency_key=key, settings=services.settings)
-    batch_id = await services.ledger.run(create_batch(asked))
+    batch_id = await services.ledger.run(create_batch(asked, admission(services.settings)))
     return _answer(await own_batch(services, request, batch_id))
 
 
@@ -64,7 +67,13 @@ async def list_own(request: Request) -> Response:
         raise BatchUnknown("No batch found with the id in `after`.", param="after")
     limit = page_limit(request.query_params.get("limit", ""))
     ids, more = await services.ledger.run(list_batches(owner, after=after, limit=limit))
-    found = await services.ledger.run(read_batches(ids), timeout_s=_LIST_TIMEOUT_S) if ids else []
+    if not ids:
+        return _json(_page([], more=more))
+    later = await services.ledger.run(read_batches_later(ids), timeout_s=_LIST_TIMEOUT_S)
+    return _json(await asyncio.to_thread(lambda: _page(later(), more=more)))
+
+
+def _page(found: Sequence[batches.Batch], *, more: bool) -> bytes:
     page = {
         "object": "list",
         "data": [batch_json(batch) for batch in found],
@@ -72,7 +81,7 @@ async def list_own(request: Request) -> Response:
         "last_id": found[-1].id if found else None,
         "has_more": more,
     }
-    return Response(orjson.dumps(page), media_type=_JSON, headers=_NO_STORE)
+    return orjson.dumps(page)
 
 
 @router.get("/v1/batches/{batch_id}", responses={200: {"model": Batch}})
@@ -100,4 +109,8 @@ async def cancel(request: Request, batch_id: str) -> Response:
 
 
 def _answer(batch: batches.Batch) -> Response:
-    return Response(orjson.dumps(batch_json(batch)), media_type=_JSON, headers=_NO_STORE)
+    return _json(orjson.dumps(batch_json(batch)))
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type=_JSON, headers=_NO_STORE)

@@ -1,22 +1,23 @@
 """OpenAI's embeddings call: synchronous over the queue, or a task for callers who prefer not to wait."""
 
 import time
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api import vectors
+from api import render, vectors
 from api.answers import EmbeddingList, Task
 from api.body import read_body
 from api.direct import direct_router
 from api.draft import draft
-from api.intake import accept
 from api.offload import offload
 from api.openapi import json_body
-from api.prefer import patience_s, preference
+from api.prefer import Preference, applied, patience_s, preference
 from api.schemas import EmbeddingsBody
 from api.services import Services
-from api.synchronous import encode_now
+from api.synchronous import encode_now, task_or_result
+from tasks import ledger
 
 router = direct_router(tag="embeddings")
 
@@ -36,22 +37,33 @@ async def create_embeddings(request: Request) -> Response:
     owner = services.owner(request)
     wishes = preference(request.headers)
     body = await read_body(request, services.settings.max_body_bytes)
+    wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)
+    end_s = time.monotonic() + wait_s
     if wishes.respond_async:
         key = request.headers.get("idempotency-key")
-        task = await draft(services, len(body), services.drafter.openai_task, body, owner=owner, idempotency_key=key)
-        response = await accept(services, task)
-        response.headers["preference-applied"] = "respond-async"
-        return response
-    wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)
-    submission, base64 = await draft(
-        services, len(body), services.drafter.synchronous, body, owner=owner, wait_s=wait_s
-    )
-    result = await encode_now(services, request, submission, wait_s)
-    content = await offload(vectors.size_bytes(result), vectors.embedding_list, result, base64=base64)
+        make = partial(services.drafter.openai_task, body, owner=owner, idempotency_key=key)
+        submission, base64 = await draft(services, len(body), wait_s, make)
+        outcome = await task_or_result(services, request, submission, end_s if wishes.wait_s else None)
+        if isinstance(outcome, ledger.Task):
+            return _accepted(services, outcome, applied(wishes, wait_s))
+    else:
+        make = partial(services.drafter.synchronous, body, owner=owner, wait_s=wait_s)
+        submission, base64 = await draft(services, len(body), wait_s, make)
+        outcome = await encode_now(services, request, submission, end_s - time.monotonic())
+    content = await offload(vectors.size_bytes(outcome), vectors.embedding_list, outcome, base64=base64)
     response = Response(content, media_type="application/json")
     took_ms = int((time.perf_counter() - started_s) * 1000)
     response.raw_headers += [
         (b"openai-processing-ms", b"%d" % took_ms),
         *services.rate_limits.headers(submission.model),
     ]
+    if wishes.wait_s == wait_s:
+        response.headers["preference-applied"] = applied(Preference(wait_s=wait_s), wait_s)
+    return response
+
+
+def _accepted(services: Services, task: ledger.Task, preferences: str) -> Response:
+    retry_after_s = services.registry.retry_after_s(task.model, task.lane)
+    response = render.task_response(task, retry_after_s=retry_after_s, status=202, location=True)
+    response.headers["preference-applied"] = preferences
     return response

@@ -38,7 +38,7 @@ async def read_model(request: Request, model_id: str) -> Response:
     """One model; its id may contain slashes."""
     services = Services.of(request)
     services.owner(request)
-    name = services.registry.resolve(model_id.rstrip("/"))
+    name = services.registry.resolve(model_id.removesuffix("/"))
     return Response(orjson.dumps(_model(services.registry, name)), media_type=_JSON)
 
 

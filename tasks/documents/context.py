@@ -1,8 +1,9 @@
 """What jobs and steps get to work with."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tasks.documents.postponed import Postponed
 from tasks.ledger import Ledger
 from tasks.ledger.fence import fence
 from tasks.ledger.storage import Storage
@@ -40,6 +41,9 @@ class StepContext:
     Attributes:
         ring: sends a bell for a queue, where SUBMIT said so; whether it went out. Never raises.
         stop: whether a stop was asked for: leave, the next documents worker goes on.
+        moved: to be called between two calls that may take long. A step that has not called it for five minutes hangs:
+            its process is ended.
+        postponed: what the ledger had no room for the last time.
     """
 
     ledger: Ledger
@@ -47,3 +51,5 @@ class StepContext:
     settings: Settings
     ring: Callable[[str], bool]
     stop: Callable[[], bool]
+    moved: Callable[[], None] = lambda: None
+    postponed: Postponed = field(default_factory=Postponed)

@@ -1,8 +1,10 @@
-"""The thread that takes the steps."""
+"""The threads that take the steps."""
 
+import dataclasses
 import logging
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from tasks.documents.context import StepContext
 from tasks.documents.steps import Step
@@ -15,11 +17,22 @@ FINISH_PATIENCE_S = 2.0
 
 
 class Stepper(threading.Thread):
-    """Takes all steps again and again until `finish`, whatever they raise."""
+    """Takes all steps again and again until `finish`, whatever they raise.
 
-    def __init__(self, context: StepContext, steps: Sequence[Step], *, every_s: float = STEP_EVERY_S) -> None:
-        super().__init__(name="stepper", daemon=True)
-        self._context = context
+    Args:
+        context: for the steps; `moved` in it becomes the stepper's own.
+        steps: to be taken one after the other.
+        every_s: pause between two rounds.
+        name: of the thread.
+    """
+
+    def __init__(
+        self, context: StepContext, steps: Sequence[Step], *, every_s: float = STEP_EVERY_S, name: str = "stepper"
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._moves = 0
+        self._in_step = False
+        self._context = dataclasses.replace(context, moved=self._move)
         self._steps = steps
         self._every_s = every_s
         self._done = threading.Event()
@@ -36,19 +49,43 @@ class Stepper(threading.Thread):
         for step in self._steps:
             if self._done.is_set() or self._context.stop():
                 return
+            self._move()
+            self._in_step = True
             try:
                 step(self._context)
             except Exception as error:  # noqa: BLE001 - a step that fails must not keep the others from theirs
                 self._note(step, error.code if isinstance(error, Unavailable) else type(error).__name__)
             else:
                 self._trouble.pop(step, None)
+            finally:
+                self._in_step = False
+
+    def hang_watch(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
+        """A function that says whether one step has not moved for so long, between its calls."""
+        seen: tuple[int, float] | None = None
+
+        def hangs() -> bool:
+            nonlocal seen
+            moves, now = self._moves, clock()
+            if seen is None or seen[0] != moves:
+                seen = moves, now
+            return self._in_step and now - seen[1] > patience_s
+
+        return hangs
+
+    def ask_to_finish(self) -> None:
+        """No step begins any more. Returns at once."""
+        self._done.set()
 
     def finish(self) -> None:
         """Ends the thread; does not wait long for a step that hangs."""
         self._done.set()
         self.join(FINISH_PATIENCE_S)
 
+    def _move(self) -> None:
+        self._moves += 1
+
     def _note(self, step: Step, what: str) -> None:
-        if self._trouble.get(step) != what:
+        if self._trouble.get(step) != what and not self._done.is_set():
             _log.warning("step %s: %s; trying again", getattr(step, "__name__", type(step).__name__), what)
         self._trouble[step] = what

@@ -13,4 +13,7 @@ from tasks.documents.sweeping import Sweeping
 Step: TypeAlias = Callable[[StepContext], None]
 """May raise: the other steps are taken all the same, and this one again half a second later."""
 
-STEPS: list[Step] = [step_batches, Sweeping()]
+STEPS: list[Step] = [step_batches]
+
+SWEEPS: list[Step] = [Sweeping()]
+"""What takes as long as the storage is large: it has a thread of its own."""

@@ -1,4 +1,4 @@
-"""The step that now and then removes stored objects that nothing refers to."""
+"""The sweep, now and then, in a thread of its own: batches need not wait until every name in the storage is read."""
 
 import time
 from collections.abc import Callable
@@ -8,10 +8,12 @@ from tasks.documents.context import StepContext
 from tasks.ledger.sweep import sweep
 
 SWEEP_EVERY_S = 600.0
+SWEEP_AGAIN_S = 30.0
+"""After a sweep that could not be finished."""
 
 
 class Sweeping:
-    """Sweeps at its first call, and again `SWEEP_EVERY_S` after a sweep that succeeded."""
+    """Sweeps at its first call; again `SWEEP_EVERY_S` after a sweep that succeeded, `SWEEP_AGAIN_S` after another."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -21,6 +23,7 @@ class Sweeping:
         """Raises what `sweep` does."""
         if self._clock() < self._due:
             return
+        self._due = self._clock() + SWEEP_AGAIN_S
         sweep(context.storage, context.ledger)
         sweep_batches(context.storage, context.ledger)
         self._due = self._clock() + SWEEP_EVERY_S

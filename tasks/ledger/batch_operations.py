@@ -1,23 +1,29 @@
 """Operations on batches: values as in `tasks.ledger.operations`, each one script and harmless when run twice."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import orjson
 
-from tasks.errors import IdempotencyConflict
+from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
 from tasks.ledger import results
-from tasks.ledger.batches import Batch, BatchFault, BatchStatus, NewBatch, Stage
+from tasks.ledger.batches import Batch, BatchAdmission, BatchFault, BatchStatus, NewBatch, Stage
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.types import State
 
+_ROOM_AFTER_S = 60
+"""When a batch of the owner may have ended; nobody knows."""
+_MEMORY_AFTER_S = 5
 
-def create_batch(batch: NewBatch) -> Operation[str]:
+
+def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) -> Operation[str]:  # noqa: B008 - frozen
     """Stores a batch, or finds the one that its key names; the id of either.
 
     Raises on reading:
         IdempotencyConflict: the key belongs to a batch of another request.
+        TooManyBatches: the owner has as many open batches as it may.
+        StorageFull: Redis is full, or above the allowed share of its memory.
     """
     fields = {"input_file": batch.input_file_id, "window": batch.completion_window}
     if batch.metadata:
@@ -32,9 +38,21 @@ def create_batch(batch: NewBatch) -> Operation[str]:
             raise IdempotencyConflict(
                 "This idempotency key was used for another batch. Use a new key for a new request."
             )
+        if reply[0] == b"full":
+            raise TooManyBatches(
+                f"You have {int(reply[1]):,} batches that have not ended; {admission.max_open or 0:,} are allowed at "
+                "a time. Wait for one to end, or cancel one.",
+                retry_after_s=_ROOM_AFTER_S,
+            )
+        if reply[0] == b"memory":
+            raise StorageFull(
+                "The queue's memory is full; try again later. Nothing was stored.", retry_after_s=_MEMORY_AFTER_S
+            )
         return reply[1].decode()
 
-    arguments: tuple[Argument, ...] = (batch.id, batch.owner, batch.window_ms, batch.ttl_ms, name, digest, *flat)
+    limits = (-1 if admission.max_open is None else admission.max_open, admission.max_memory_percent)
+    owned = (batch.id, batch.owner, batch.window_ms, batch.ttl_ms)
+    arguments: tuple[Argument, ...] = (*owned, name, digest, *limits, *flat)
     return Operation("batch_create", "", arguments, read)
 
 
@@ -45,11 +63,23 @@ def read_batch(batch_id: str) -> Operation[Batch | None]:
 
 def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
     """Several batches, in the order asked for; those that are gone are left out."""
+    later = read_batches_later(batch_ids)
+    return Operation(later.script, later.model, later.arguments, lambda reply: later.read(reply)())
+
+
+def read_batches_later(batch_ids: Sequence[str]) -> Operation[Callable[[], list[Batch]]]:
+    """As `read_batches`, but the reply is a function that returns them, to be called in a thread.
+
+    With a thousand faults each, a page of failed batches takes an event loop a quarter of a second to read.
+    """
     ids = tuple(batch_ids)
 
-    def read(reply: list[Any]) -> list[Batch]:
-        found = [_batch(i, row) for i, row in zip(ids, reply, strict=True)]
-        return [batch for batch in found if batch is not None]
+    def read(reply: list[Any]) -> Callable[[], list[Batch]]:
+        def batches() -> list[Batch]:
+            found = [_batch(i, row) for i, row in zip(ids, reply, strict=True)]
+            return [batch for batch in found if batch is not None]
+
+        return batches
 
     return Operation("batch_read", "", ids, read)
 

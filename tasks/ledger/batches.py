@@ -81,6 +81,20 @@ class NewBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchAdmission:
+    """Limits that are checked in the same step in which a batch is stored.
+
+    Attributes:
+        max_open: batches of one owner that have not ended; None: any number.
+        max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
+            included.
+    """
+
+    max_open: int | None = None
+    max_memory_percent: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """A batch as it is now.
 

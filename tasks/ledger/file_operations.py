@@ -6,7 +6,7 @@ from typing import Any
 from tasks.errors import QuotaExceeded
 from tasks.ledger import results
 from tasks.ledger.files import FilePage, FileRecord, Order, Quota, created_ms
-from tasks.ledger.operations import Operation
+from tasks.ledger.operations import Argument, Operation
 
 MAX_PAGE = 500
 """Files that one call of a script looks at: Redis serves nobody else meanwhile."""
@@ -22,8 +22,30 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
         QuotaExceeded: the owner's files would be too many or too large. Nothing was changed.
         StorageFull: Redis is full.
     """
+
+    def read(reply: list[Any]) -> FileRecord:
+        _require_room(reply, quota)
+        return _record(record.id, reply[1])
+
+    return Operation("file_write", "", _put_arguments(record, quota), read)
+
+
+def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
+    """Gives a file that a batch made to its owner, as `put_file`; False when the batch has ended: nothing was changed.
+
+    Without a quota: hours of work are not thrown away because there is no room for another file. The end is looked for
+    in the same script, because the owner may delete the file from then on, and it must not come back.
+
+    Raises on reading:
+        StorageFull: Redis is full.
+    """
+    arguments = (*_put_arguments(record, None), batch_id)
+    return Operation("file_write", "", arguments, lambda reply: bool(reply[0] == b"ok"))
+
+
+def _put_arguments(record: FileRecord, quota: Quota | None) -> tuple[Argument, ...]:
     r = record
-    arguments = (
+    return (
         "put",
         r.id,
         r.owner,
@@ -36,12 +58,6 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
         quota.max_bytes if quota else -1,
         quota.max_files if quota else -1,
     )
-
-    def read(reply: list[Any]) -> FileRecord:
-        _require_room(reply, quota)
-        return _record(r.id, reply[1])
-
-    return Operation("file_write", "", arguments, read)
 
 
 def require_room(owner: str, size_bytes: int, quota: Quota) -> Operation[None]:

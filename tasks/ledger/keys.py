@@ -57,6 +57,9 @@ Of one batch; with a TTL from the start (its window and the retention), and a ne
                                  when they are known. Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
     R:batch-alias:{owner}:{name}  string  "batch digest": a repetition of a request finds its batch
     R:batches:{owner}    zset    batch -> 0: that owner's batches, in the order of their ids, which is that of time
+                                 Ids of batches that are gone are removed when a list meets them, and at each creation,
+                                 which looks at two at random
+    R:batches-open:{owner}  zset  batch -> when its record ends by itself: those of the owner that have not ended
     R:open-batches       set     batches that have not ended, or whose traces are still to be removed. No TTL; each step
                                  of a documents worker looks at them
 

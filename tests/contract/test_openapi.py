@@ -61,6 +61,7 @@ def test_the_document_is_true(client: httpx.Client, tmp_path: Path) -> None:
 
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr[-2000:]
     assert _succeeded(client) >= MUST_SUCCEED
+    assert 'route="/v1/embeddings",status="202"' in client.get("/metrics").text, "no header was tried"
 
 
 def _succeeded(client: httpx.Client) -> set[str]:

@@ -68,3 +68,23 @@ def test_a_name_of_a_queue_that_is_no_model_is_refused(name: dict[str, str]) -> 
     with pytest.raises(SettingsError, match="must not begin with @"):
         load_settings(**name)
     assert load_settings(served_name="a@b").served_model_name == "a@b"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("", ()),
+        ("*", ("*",)),
+        ("https://App.example.org , http://localhost:3000", ("https://app.example.org", "http://localhost:3000")),
+        ("http://[::1]:8000", ("http://[::1]:8000",)),
+    ],
+)
+def test_origins_of_web_pages(monkeypatch: pytest.MonkeyPatch, value: str, expected: tuple[str, ...]) -> None:
+    monkeypatch.setenv("EMBEDQ_CORS_ORIGINS", value)
+    assert load_settings().cors_origins == expected
+
+
+@pytest.mark.parametrize("value", ["example.org", "https://example.org/", "https://a.org/b", "https://*.a.org", "null"])
+def test_what_is_no_origin_is_refused(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"EMBEDQ_CORS_ORIGINS=.*without a path"):
+        load_settings(cors_origins=value)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tasks.documents.batches.facts import Limits, Models
+from tasks.ledger import foreign
 from tasks.ledger.batches import BatchFault
 
 _MAX_NAME_CHARS = 200
@@ -25,13 +26,15 @@ def _faults(body: dict[str, Any], model: str, models: Models, limits: Limits) ->
     if body.get("stream") not in (None, False):
         yield BatchFault("streaming_unsupported", "Streaming is not supported in a batch.", "body.stream")
     yield from _dimensions(body.get("dimensions"), model, models)
-    if body.get("encoding_format") not in (None, "float", "base64"):
+    if foreign.encoding_format(body.get("encoding_format")) not in (None, "float", "base64"):
         yield _value("encoding_format", "must be 'float' or 'base64'")
-    for name in ("normalize", "truncate"):
-        if not isinstance(body.get(name), bool | None):
-            yield _type(name, "must be true or false")
-    if not isinstance(body.get("input_type"), str | None):
-        yield _type("input_type", "must be a string")
+    if not isinstance(body.get("normalize"), bool | None):
+        yield _type("normalize", "must be true or false")
+    cut = foreign.truncate(body.get("truncate"))
+    if isinstance(cut, str):
+        yield _value("truncate", f"must {foreign.TRUNCATE_RULE}")
+    elif not isinstance(cut, bool | None):
+        yield _type("truncate", "must be true or false")
     yield from _prompt(body.get("prompt_name"), model, models)
 
 

@@ -10,7 +10,7 @@ from tasks.ledger import operations
 from tasks.ledger.batch_operations import close_batch, faults_text, move_batch
 from tasks.ledger.batches import KINDS, Batch, BatchFault, BatchStatus, FileKind, Stage
 from tasks.ledger.committed import Committed, read_committed
-from tasks.ledger.file_operations import put_file
+from tasks.ledger.file_operations import put_batch_file
 from tasks.ledger.files import FileRecord, Purpose
 from worker_config.settings import Settings
 
@@ -32,8 +32,15 @@ def failed(context: StepContext, batch: Batch, faults: Sequence[BatchFault]) -> 
 
 
 def without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
-    """The batch ended before any of its requests was begun."""
-    _end(context, batch, to, {"completed": 0, "failed": 0})
+    """The batch ended before any of its requests was begun. How many there are is said where it is known."""
+    fields: dict[str, str | int] = {"completed": 0, "failed": 0}
+    committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
+    if committed is not None and committed.units:
+        found = orjson.loads(committed.units[0].data)
+        if "errors" not in found:
+            fields |= {"model": found["model"], "total": found["lines"]}
+    # From this state alone: where another worker has begun the requests meanwhile, some may be done.
+    context.ledger.run(move_batch(batch.id, to, only_from=[batch.status], fields=fields))
 
 
 def assembled(context: StepContext, batch: Batch) -> None:
@@ -49,8 +56,8 @@ def assembled(context: StepContext, batch: Batch) -> None:
     for kind in KINDS:
         if found[kind] is not None:
             record = _record(batch, kind, found[kind], context.settings)
-            # Without a quota: hours of work are not thrown away because there is no room for another file.
-            context.ledger.run(put_file(record))
+            if not context.ledger.run(put_batch_file(record, batch.id)):
+                return  # another worker has ended the batch, and its owner may have deleted the file since
             fields[f"{kind}_file"] = record.id
     to = BatchStatus.CANCELLED if batch.status is BatchStatus.CANCELLING else batch.ends_as
     _end(context, batch, to, fields)

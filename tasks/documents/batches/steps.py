@@ -14,7 +14,7 @@ from tasks.documents.batches.submissions import embedding, job
 from tasks.documents.context import StepContext
 from tasks.errors import BacklogFull, EmbedqError, StorageFull
 from tasks.ledger import State, Submission, operations
-from tasks.ledger.batch_operations import move_batch, open_batches, read_batches
+from tasks.ledger.batch_operations import move_batch, open_batches, read_batch, read_batches
 from tasks.ledger.batches import Batch, BatchFault, BatchStatus, Stage
 from tasks.ledger.committed import read_committed
 
@@ -29,6 +29,7 @@ def step_batches(context: StepContext) -> None:
     for batch in context.ledger.run(read_batches(ids)):
         if context.stop():
             return
+        context.moved()
         try:
             step(context, batch)
         except EmbedqError as error:
@@ -47,12 +48,14 @@ def _validating(context: StepContext, batch: Batch) -> None:
     if batch.now_ms >= batch.expires_ms:
         ending.without_rows(context, batch, BatchStatus.EXPIRED)
     elif state is None:
-        _submit(context, job(batch, Stage.VALIDATE, context.settings))
+        _submit_job(context, batch, Stage.VALIDATE)
     elif state.terminal:
         _validated(context, batch)
 
 
 def _validated(context: StepContext, batch: Batch) -> None:
+    if context.postponed.waits(batch.task_id(Stage.EMBED)):
+        return  # the submission names every unit of the batch: reading, building and sending it is not for nothing
     committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
     if committed is None:
         return
@@ -70,9 +73,8 @@ def _validated(context: StepContext, batch: Batch) -> None:
     moved, status = context.ledger.run(
         move_batch(batch.id, BatchStatus.IN_PROGRESS, only_from=[BatchStatus.VALIDATING], fields=fields)
     )
-    if not moved and (status is None or status.terminal):
-        # It was cancelled, and tidied up, after it had been read: nobody else would end this task.
-        context.ledger.run(operations.forget(task.model, task.task_id))
+    if not moved:
+        _forget_if_ended(context, task, status)
 
 
 def _in_progress(context: StepContext, batch: Batch) -> None:
@@ -94,7 +96,7 @@ def _in_progress(context: StepContext, batch: Batch) -> None:
 def _finalizing(context: StepContext, batch: Batch) -> None:
     state = batch.stages.get(Stage.ASSEMBLE)
     if state is None:
-        _submit(context, job(batch, Stage.ASSEMBLE, context.settings))
+        _submit_job(context, batch, Stage.ASSEMBLE)
     elif state.terminal:
         ending.assembled(context, batch)
 
@@ -111,12 +113,28 @@ def _cancelling(context: StepContext, batch: Batch) -> None:
         context.ledger.run(operations.cancel(task.model, task.id))
 
 
+def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:
+    if context.postponed.waits(batch.task_id(stage)):
+        return
+    task = job(batch, stage, context.settings)
+    if _submit(context, task):
+        now = context.ledger.run(read_batch(batch.id))
+        _forget_if_ended(context, task, now.status if now else None)
+
+
+def _forget_if_ended(context: StepContext, task: Submission, status: BatchStatus | None) -> None:
+    if status is None or status.terminal:
+        # It ended, and was tidied up, after it had been read: nobody else would end this task.
+        context.ledger.run(operations.forget(task.model, task.task_id))
+
+
 def _submit(context: StepContext, task: Submission) -> bool:
-    """Stores a task; False when there is no room for it now: the next step tries again."""
+    """Stores a task; False when there is no room for it now: a step tries again when there may be some."""
     try:
         reply = context.ledger.run(operations.submit(task))
     except (BacklogFull, StorageFull) as error:
         _log.info("%s waits: %s", task.task_id, error.code)
+        context.postponed.refused(task.task_id, error.retry_after_s)
         return False
     if reply.ring:
         context.ring(task.model)

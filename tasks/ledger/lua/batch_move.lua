@@ -11,6 +11,10 @@ call('HSET', key, 'status', to, 't_' .. to, int(NOW))
 for i = FIRST + 5 + states, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
 if arg(3) == '1' then
   call('PEXPIRE', key, f[2])
+  call('ZREM', R .. ':batches-open:' .. f[3], id)
+  local list = R .. ':batches:' .. f[3]
+  local left = call('PTTL', list)       -- one that ends late outlives what was foreseen
+  if left >= 0 and left < tonumber(f[2]) then call('PEXPIRE', list, f[2]) end
   if f[4] then
     local alias_at = R .. ':batch-alias:' .. f[3] .. ':' .. f[4]
     if string.match(call('GET', alias_at) or '', '^%S+') == id then call('PEXPIRE', alias_at, f[2]) end

@@ -1,6 +1,6 @@
 -- Makes or removes the record of a file, and keeps its owner's account.
---   own: "put" id owner filename purpose size created expires stored max_bytes max_files   (-1: no limit)
---   reply: {"ok", the record} or {"quota", bytes, files}
+--   own: "put" id owner filename purpose size created expires stored max_bytes max_files [batch]   (-1: no limit)
+--   reply: {"ok", the record} or {"quota", bytes, files} or {"ended"}: the batch that made it writes no more files
 --   own: "room" owner size max_bytes max_files   reply: {"ok"} or {"quota", …}: what "put" would say now; changes nothing
 --   own: "delete" id            reply: {"ok", what the record was, or false}
 local SLACK_MS = 60000      -- the account outlives the last file, so that its entries never outlive the account
@@ -56,6 +56,11 @@ if verb == 'delete' then
   return {'ok', known}
 end
 
+local batch = arg(12)
+if batch then
+  local status = call('HGET', R .. ':batch:' .. batch, 'status')
+  if status ~= 'finalizing' and status ~= 'cancelling' then return {'ended'} end
+end
 if #known > 0 then return {'ok', known} end
 local owner, size, expires = arg(3), tonumber(arg(6)), tonumber(arg(8))
 local account = account_of(owner)

@@ -11,6 +11,7 @@ from tasks.ledger import Ledger
 from tasks.ledger.batch_operations import faults_text, move_batch
 from tasks.ledger.batches import BatchFault, BatchStatus
 from tests.integration.api.served import ServedApp
+from tests.waiting import wait_until
 
 GOOD = {"input_file_id": "file-unknown", "endpoint": "/v1/embeddings", "completion_window": "24h"}
 OPEN = [status for status in BatchStatus if not status.terminal]
@@ -95,6 +96,28 @@ def test_what_is_wrong_with_the_request_is_refused_at_once(
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (400, code, param)
     assert error["type"] == "invalid_request_error"
+
+
+def test_too_many_open_batches_are_429_and_say_when_to_come_back(serve: Callable[..., ServedApp]) -> None:
+    client = serve(max_open_batches=1).client
+    first = create(client)
+    answer = client.post("/v1/batches", json=GOOD)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (429, "too_many_batches", "rate_limit_error")
+    assert answer.headers["retry-after"] == "60"
+    assert "Wait for one to end, or cancel one" in error["message"]
+    assert [batch["id"] for batch in client.get("/v1/batches").json()["data"]] == [first["id"]]
+
+
+def test_a_full_redis_takes_no_new_batch(client: httpx.Client, ledger: Ledger) -> None:
+    def refused() -> httpx.Response | None:
+        ledger.client.set("eq:memory", "900 1000", px=60_000)  # the watchdog may look at the real one in between
+        answer = client.post("/v1/batches", json=GOOD)
+        return answer if answer.status_code != 200 else None
+
+    answer = wait_until(refused, message="a refusal")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage_full")
+    assert int(answer.headers["retry-after"]) > 0
 
 
 def test_the_endpoint_error_names_what_is_supported(client: httpx.Client) -> None:

@@ -5,9 +5,11 @@ from hashlib import sha256
 from typing import Any
 
 import httpx
+import pytest
 
 from api import tei
 from tests.harness import RedisServer
+from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 
 # Well-formed and unknown, so that only the caller or Redis can be at fault.
@@ -50,3 +52,36 @@ def test_without_redis_every_answer_is_described(private_redis: RedisServer) -> 
             assert str(answer.status_code) in responses, f"{name}: {answer.status_code} {answer.text}"
             away |= {name} if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else set()
     assert {"GET /v1/tasks", "GET /v1/tasks/{task_id}", "GET /v1/files/{file_id}", "POST /v1/tasks"} <= away
+
+
+@pytest.mark.parametrize(
+    ("name", "headers"),
+    [
+        ("post /v1/embeddings", {"Prefer", "Idempotency-Key"}),
+        ("post /v1/tasks", {"Idempotency-Key"}),
+        ("post /v1/batches", {"Idempotency-Key"}),
+        ("get /v1/tasks/{task_id}", {"Prefer", "If-None-Match"}),
+        ("get /v1/tasks/{task_id}/events", {"Last-Event-ID"}),
+        ("get /v1/files/{file_id}/content", {"Range"}),
+    ],
+)
+def test_the_headers_that_a_route_reads_are_named(client: httpx.Client, name: str, headers: set[str]) -> None:
+    method, path = name.split(" ")
+    parameters = client.get("/openapi.json").json()["paths"][path][method]["parameters"]
+
+    assert {parameter["name"] for parameter in parameters if parameter["in"] == "header"} == headers
+
+
+def test_the_headers_of_an_answer_are_named(client: httpx.Client, worker: LedgerWorker) -> None:
+    told = client.get("/openapi.json").json()["paths"]["/v1/embeddings"]["post"]["responses"]
+    with worker.serving():
+        for prefer, status in (("wait=20", "200"), ("respond-async", "202")):
+            answer = client.post("/v1/embeddings", json={"input": "a"}, headers={"prefer": prefer})
+            plain = {"date", "server", "content-length", "content-type", "cache-control", "vary"}
+
+            assert str(answer.status_code) == status
+            assert set(answer.headers) - plain == {name.lower() for name in told[status]["headers"]}
+
+
+def test_the_document_is_made_before_anybody_asks(app: ServedApp) -> None:
+    assert app.app.openapi_schema is not None

@@ -183,6 +183,42 @@ def test_respond_async_is_a_task_like_any_other(client: httpx.Client, worker: Le
     assert client.get(f"{answer.headers['location']}/result").json()["data"][0]["embedding"]
 
 
+def test_respond_async_after_a_wait_is_the_vectors_if_they_are_there(
+    client: httpx.Client, worker: LedgerWorker
+) -> None:
+    body = {"input": ["one", "two"], "encoding_format": "base64"}
+    with worker.serving():
+        answer = client.post("/v1/embeddings", json=body, headers={"prefer": "respond-async, wait=20"})
+
+    assert answer.status_code == 200
+    assert answer.headers["preference-applied"] == "wait=20"
+    first = np.frombuffer(base64.b64decode(answer.json()["data"][0]["embedding"]), "<f4")
+    np.testing.assert_array_equal(first, vector("one"))
+
+
+def test_respond_async_after_a_wait_is_the_task_if_they_are_not(client: httpx.Client, worker: LedgerWorker) -> None:
+    headers = {"prefer": "respond-async, wait=0.05", "idempotency-key": "k1"}
+    answer = client.post("/v1/embeddings", json={"input": "one"}, headers=headers)
+    worker.work()
+    again = client.post("/v1/embeddings", json={"input": "one"}, headers=headers)
+
+    assert answer.status_code == 202
+    assert answer.headers["preference-applied"] == "respond-async, wait=0.05"
+    assert answer.json()["status"] == "queued"
+    assert client.get(answer.headers["location"]).json()["status"] == "completed"
+    assert again.status_code == 200
+    assert again.json()["data"][0]["embedding"]
+
+
+def test_respond_async_after_a_wait_tells_a_failed_text(client: httpx.Client, worker: LedgerWorker) -> None:
+    worker.errors["bad"] = ItemError("input_too_long", "too long")
+    with worker.serving():
+        headers = {"prefer": "respond-async, wait=20"}
+        answer = client.post("/v1/embeddings", json={"input": ["good", "bad"]}, headers=headers)
+
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[1]")
+
+
 def test_an_ignored_field_may_be_nested_deeper_than_anything_writes(client: httpx.Client) -> None:
     body = b'{"input": "one", "user": ' + b"[" * 300 + b"]" * 300 + b"}"
     headers = {"prefer": "respond-async", "idempotency-key": "k1", "content-type": "application/json"}

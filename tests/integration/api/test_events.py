@@ -1,12 +1,14 @@
 """`GET /v1/tasks/{task_id}/events`: server-sent events, read as they come."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from api import events
 from tasks.ledger.ids import new_task_id
@@ -180,6 +182,62 @@ def test_many_may_follow(app: ServedApp, client: httpx.Client, worker: LedgerWor
 
         assert list(one.events())[-1] == list(two.events())[-1]
     nobody_waits(app)
+
+
+def evaluations(redis_client: redis.Redis) -> int:
+    """Scripts that Redis has run."""
+    return int(redis_client.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
+def test_fifty_followers_cost_one_reading_for_each_change(
+    client: httpx.Client, worker: LedgerWorker, redis_client: redis.Redis
+) -> None:
+    task = submit(client, [f"text {number}" for number in range(64 * 20)])
+    with ExitStack() as stack:
+        many = stack.enter_context(httpx.Client(base_url=client.base_url, timeout=30, limits=httpx.Limits()))
+        streams = [stack.enter_context(follow(many, task)) for _ in range(50)]
+        for stream in streams:
+            stream.event()
+        before, commits = evaluations(redis_client), 0
+        while worker.work(max_units=1):
+            commits += 1
+        last = [list(stream.events())[-1] for stream in streams]
+        spent = evaluations(redis_client) - before
+
+    assert commits >= 20
+    assert {event_id for event_id, _ in last} == {client.get(task["links"]["self"]).headers["etag"]}
+    # The worker claims and commits, the watchdog looks; followers who read for themselves need 50 calls at least.
+    assert spent < 2 * (commits + 1) + 50
+
+
+def test_a_follower_is_told_five_states_a_second_and_the_last(
+    client: httpx.Client, worker: LedgerWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "INTERVAL_S", 60.0)  # so that only the end is told at once
+    task = submit(client, TEXTS)
+    with follow(client, task) as stream:
+        stream.event()
+        while worker.work(max_units=1):
+            pass
+
+        assert [data["status"] for _, data in stream.events()] == ["completed"]
+
+
+def test_a_stream_counts_with_the_time_to_its_head(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client)
+    with follow(client, task) as stream:
+        stream.event()
+        started_s = time.monotonic()
+        wait_until(lambda: time.monotonic() - started_s > 0.3)
+        worker.work()
+        list(stream.events())
+    series = 'embedq_http_request_seconds_sum{route="/v1/tasks/{task_id}/events"} '
+
+    def latency() -> list[str]:
+        return [line for line in client.get("/metrics").text.splitlines() if line.startswith(series)]
+
+    wait_until(lambda: bool(latency()), message="the stream was not counted")
+    assert float(latency()[0].removeprefix(series)) < 0.3
 
 
 def test_tasks_that_are_not_held_or_not_ones_own(serve: Callable[..., ServedApp], client: httpx.Client) -> None:

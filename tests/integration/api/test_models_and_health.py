@@ -38,6 +38,22 @@ def test_an_unknown_model(client: httpx.Client) -> None:
     assert answer.json()["error"]["code"] == "model_not_found"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/%0A", "/v1/models%0A", f"/v1/models/{MODEL}%0A", f"/v1/models/{MODEL}%20", f"/v1/models/{MODEL}//",
+        "/v1/models//", "/v1//models", "/v1/models%2F%2F", "/v1/models%20", "/v1/tasks%0A", "/health%0A",
+        "/v1/tasks/%0A", "/%0A", "/openapi.json%0A",
+    ],
+)  # fmt: skip
+def test_a_path_with_something_more_is_another_path(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_an_encoded_slash_is_a_slash(client: httpx.Client) -> None:
+    assert client.get("/v1/models/" + MODEL.replace("/", "%2F")).json()["id"] == MODEL
+
+
 def test_a_model_that_appears_while_the_server_runs_is_learnt(serve: Callable[..., ServedApp], redis_url: str) -> None:
     client = serve().client
     with LedgerWorker(redis_url, "late/model") as late:

@@ -93,3 +93,21 @@ def test_native_routes_take_none(client: httpx.Client) -> None:
     answer = client.post("/v1/tasks", json={"input": [[1], [2]]})
 
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0]")
+
+
+@pytest.mark.parametrize("prefer", ["wait=0.05", "respond-async, wait=0.05"])
+def test_who_does_not_wait_for_the_vocabulary_is_told_to_come_back(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, prefer: str
+) -> None:
+    go = threading.Event()
+
+    def slow(_name: str) -> tiktoken.Encoding:
+        assert go.wait(20)
+        return SMALL
+
+    monkeypatch.setattr(tiktoken, "get_encoding", slow)
+    answer = client.post("/v1/embeddings", json={"input": [1, 2]}, headers={"prefer": prefer})
+    go.set()
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+    assert int(answer.headers["retry-after"]) > 0

@@ -11,10 +11,12 @@ import orjson
 from tasks.documents.batches.steps import step_batches
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.jobs import JOBS, JobCall
+from tasks.documents.postponed import Postponed
+from tasks.documents.stepper import STEP_EVERY_S
 from tasks.errors import EmbedqError
 from tasks.ledger import DOCUMENTS, Claim, Finished, ItemError, Ledger, operations
-from tasks.ledger.batch_operations import create_batch, read_batch
-from tasks.ledger.batches import Batch, NewBatch, new_batch_id
+from tasks.ledger.batch_operations import create_batch, open_batches, read_batch
+from tasks.ledger.batches import Batch, BatchStatus, NewBatch, new_batch_id
 from tasks.ledger.file_operations import put_file, read_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
 from tasks.ledger.parts import PartWriter, RowError, RowOutcome, part_name
@@ -43,6 +45,8 @@ class Hands:
         self.bad: dict[str, RowError] = {}
         self.deadly: set[str] = set()
         self.claims = 0
+        self.clock_s = 0.0
+        self.postponed = Postponed(lambda: self.clock_s)
         ledger.run(operations.register(MODEL, entry(MODEL)))
 
     # ---- callers
@@ -90,10 +94,12 @@ class Hands:
     @property
     def step_context(self) -> StepContext:
         """What steps get."""
-        return StepContext(self.ledger, self.storage, self.settings, lambda _: True, lambda: False)
+        stop, ring = (lambda: False), (lambda _: True)
+        return StepContext(self.ledger, self.storage, self.settings, ring, stop, postponed=self.postponed)
 
     def step(self) -> None:
-        """One step of the documents worker."""
+        """One step of the documents worker, half a second after the one before."""
+        self.clock_s += STEP_EVERY_S
         step_batches(self.step_context)
 
     def work_documents(self, limit: int = 100) -> int:
@@ -164,3 +170,18 @@ class Hands:
             return RowOutcome.failed(error)
         vectors = np.stack([vector(text)[: body.get("dimensions") or DIMENSION] for text in texts])
         return RowOutcome(vectors, tokens=len(texts), truncated=(0,) if texts[0].startswith("long") else ())
+
+
+def nothing_is_left(hands: Hands, batch: Batch) -> None:
+    """Fails when an ended batch has left a task, an object, or work for a step."""
+    assert batch.stages == {}
+    assert list(hands.storage.stored(f"batches/{batch.id}")) == []
+    assert hands.ledger.run(open_batches(10)) == []
+
+
+def half_way(hands: Hands, **changed: Any) -> str:
+    """A batch of 10 rows of which the first unit, 4 rows, is done."""
+    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(10)], **changed)
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
+    assert hands.work_model(limit=1) == 1
+    return batch_id

@@ -1,39 +1,23 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import orjson
 import pytest
 
 from tasks.documents.batches.leftovers import sweep_batches
-from tasks.documents.batches.steps import step
-from tasks.ledger import DOCUMENTS, Ledger, operations
-from tasks.ledger.batch_operations import move_batch, open_batches
-from tasks.ledger.batches import Batch, BatchStatus, Stage
+from tasks.ledger import operations
+from tasks.ledger.batch_operations import move_batch
+from tasks.ledger.batches import BatchStatus
 from tasks.ledger.embedding_list import embedding_list, items
 from tasks.ledger.files import Purpose
 from tasks.ledger.parts import RowError
 from tests.integration.api.ledger_worker import vector
-from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, request
+from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
 TOO_LONG = RowError("input_too_long", "This text has 9 tokens; the model takes at most 8.", 400, "input")
-
-
-@pytest.fixture
-def hands(redis_url: str, tmp_path: Path) -> Iterator[Hands]:
-    ledger = Ledger.connect(redis_url)
-    yield Hands(ledger, tmp_path / "storage")
-    ledger.close()
-
-
-def nothing_is_left(hands: Hands, batch: Batch) -> None:
-    assert batch.stages == {}
-    assert list(hands.storage.stored(f"batches/{batch.id}")) == []
-    assert hands.ledger.run(open_batches(10)) == []
 
 
 def test_every_line_is_answered_in_order(hands: Hands) -> None:
@@ -123,14 +107,6 @@ def test_an_input_file_that_cannot_be_used(hands: Hands, case: str) -> None:
     nothing_is_left(hands, batch)
 
 
-def half_way(hands: Hands, **changed: Any) -> str:
-    """A batch of 10 rows of which the first unit, 4 rows, is done."""
-    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(10)], **changed)
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
-    assert hands.work_model(limit=1) == 1
-    return batch_id
-
-
 def test_cancelling_in_the_middle_keeps_what_was_done(hands: Hands) -> None:
     batch_id = half_way(hands)
     hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.IN_PROGRESS]))
@@ -159,19 +135,6 @@ def test_cancelling_before_anything_was_begun(hands: Hands, when: str) -> None:
     nothing_is_left(hands, batch)
 
 
-def test_cancelling_between_two_thoughts_of_a_step(hands: Hands) -> None:
-    # The embed task is submitted by a worker that has not heard of the cancellation yet.
-    batch_id = hands.create([request("a", "x")])
-    hands.step()
-    hands.work_documents()
-    submitted = hands.batch(batch_id)
-    hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.VALIDATING]))
-    hands.work()
-    assert hands.batch(batch_id).status is BatchStatus.CANCELLED
-    step(hands.step_context, submitted)
-    assert hands.batch(batch_id).stages == {}, "nobody else would end it"
-
-
 def test_the_window_ends_in_the_middle(hands: Hands) -> None:
     batch_id = half_way(hands)
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
@@ -191,6 +154,21 @@ def test_the_window_ends_before_the_file_was_read(hands: Hands) -> None:
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
     hands.work()
     assert hands.batch(batch_id).status is BatchStatus.EXPIRED
+
+
+@pytest.mark.parametrize("end", [BatchStatus.EXPIRED, BatchStatus.CANCELLED])
+def test_a_checked_batch_that_never_began_says_how_many_requests_it_had(hands: Hands, end: BatchStatus) -> None:
+    batch_id = hands.create([request(f"{n}", "x") for n in range(3)])
+    hands.step()
+    hands.work_documents()
+    if end is BatchStatus.EXPIRED:
+        hands.ledger.clock_offset_ms = 24 * HOUR_MS
+    else:
+        hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.VALIDATING]))
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.total, batch.completed, batch.failed) == (end, 3, 0, 0)
+    assert batch.model == MODEL
 
 
 def test_rows_that_kill_their_worker_fail_alone(hands: Hands) -> None:
@@ -226,36 +204,6 @@ def test_parts_that_are_gone_fail_the_batch(hands: Hands) -> None:
     assert (batch.status, [fault.code for fault in batch.errors]) == (BatchStatus.FAILED, ["not_stored"])
     assert list(hands.storage.stored("files")) == inputs, "nothing half-visible"
     nothing_is_left(hands, batch)
-
-
-def test_a_full_queue_makes_a_batch_wait(hands: Hands) -> None:
-    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
-    first = half_way(hands)
-    second = hands.create([request("a", "x")])
-    hands.until(lambda: Stage.VALIDATE in hands.batch(second).stages, model=False)
-    for _ in range(3):
-        hands.step()
-        hands.work_documents()
-    assert hands.batch(second).status is BatchStatus.VALIDATING
-    hands.work()
-    assert {hands.batch(batch_id).status for batch_id in (first, second)} == {BatchStatus.COMPLETED}
-
-
-def test_every_step_may_be_taken_twice(hands: Hands) -> None:
-    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(9)])
-    seen: list[Batch] = []
-    for _ in range(12):
-        seen.append(hands.batch(batch_id))
-        for old in seen:  # every state that any worker may still believe in
-            step(hands.step_context, old)
-        hands.work_documents()
-        hands.work_model(limit=1)
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.completed) == (BatchStatus.COMPLETED, 9)
-    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == [f"{n}" for n in range(9)]
-    hands.work()
-    assert (hands.work_documents(), hands.work_model()) == (0, 0)
-    assert hands.ledger.run(operations.overview(DOCUMENTS))[DOCUMENTS].leases == 0
 
 
 def test_what_comes_after_the_end_is_swept_away(hands: Hands) -> None:

@@ -29,3 +29,16 @@ def test_steps_go_on_beside_one_that_fails_and_after_an_outage(
         assert documents.answer(documents.submit_job("echo", "job"))["id"] == "job"
     assert worker.child_pid == child
     assert worker.log().count("step fail: ZeroDivisionError") == 1
+
+
+def test_a_step_that_hangs_loses_its_process_and_the_sweep_holds_up_nothing(roles: Roles, storage: Storage) -> None:
+    worker = roles.worker(module=TRIAL, start=False, heartbeat_s=0.3, lease_s=2)
+    worker.command.append("1")
+    child = worker.start().child_pid
+    wait_until(lambda: any(storage.stored("sweeps")), message="a sweep that never ends")
+    before = _taken(storage)
+    wait_until(lambda: _taken(storage) >= before + 2, message="steps beside it")
+    storage.write("hang/steps", b"1")
+    wait_until(lambda: "the work has stood still for too long" in worker.log(), message="the notice")
+    wait_until(lambda: worker.child_pid != child, message="another process")
+    wait_until(lambda: 0 < _taken(storage) < before + 2, message="its steps")

@@ -1,17 +1,19 @@
-"""A documents worker with jobs and steps for trials: `python -m tests.integration.documents.trial`.
+"""A documents worker with jobs and steps for trials: `python -m tests.integration.documents.trial`, and
+after how many seconds what stands still hangs.
 
 Each job appends a line to the stored object `journal`'s folder by its own fence, so that a test sees every run.
 """
 
 import sys
+import threading
 import time
 
 import orjson
 
-from tasks import documents_worker
+from tasks import documents_worker, job_worker
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.jobs import JOBS
-from tasks.documents.steps import STEPS
+from tasks.documents.steps import STEPS, SWEEPS
 from tasks.errors import InvalidFile, StorageUnavailable
 
 
@@ -27,6 +29,14 @@ def slow(context: JobContext, job_id: str) -> bytes:
         context.progress()
         time.sleep(0.01)
     return orjson.dumps({"fence": context.fence})
+
+
+def hang(context: JobContext, job_id: str) -> bytes:
+    """Stands still in its first run."""
+    context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
+    if len(list(context.storage.stored(f"runs/{job_id}"))) == 1:
+        threading.Event().wait()
+    return b"{}"
 
 
 def refused(_: JobContext, __: str) -> bytes:
@@ -60,6 +70,19 @@ def fail(_: StepContext) -> None:
     raise ZeroDivisionError
 
 
+def stand_still(context: StepContext) -> None:
+    """A step that hangs once, when the object `hang/steps` is there."""
+    if any(context.storage.stored("hang")):
+        context.storage.delete("hang/")
+        threading.Event().wait()
+
+
+def sweep_for_ever(context: StepContext) -> None:
+    """A sweep that never ends."""
+    context.storage.write("sweeps/1", b"1")
+    threading.Event().wait()
+
+
 count.taken = 0  # type: ignore[attr-defined]
 
 
@@ -68,6 +91,9 @@ def _there(context: JobContext, name: str) -> bool:
 
 
 if __name__ == "__main__":
-    JOBS.update(echo=echo, slow=slow, refused=refused, broken=broken, away=away)
-    STEPS[:] = [fail, count]
+    JOBS.update(echo=echo, slow=slow, hang=hang, refused=refused, broken=broken, away=away)
+    STEPS[:] = [fail, count, stand_still]
+    SWEEPS[:] = [sweep_for_ever]
+    if sys.argv[1:]:
+        job_worker.JOB_HANGS_AFTER_S = float(sys.argv[1])
     sys.exit(documents_worker.main())

@@ -4,8 +4,9 @@ import dataclasses
 from typing import Any
 
 import pytest
+import redis
 
-from tasks.errors import IdempotencyConflict, StorageFull
+from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
 from tasks.ledger.batch_operations import (
     close_batch,
     create_batch,
@@ -15,7 +16,7 @@ from tasks.ledger.batch_operations import (
     open_batches,
     read_batch,
 )
-from tasks.ledger.batches import Batch, BatchFault, BatchStatus, NewBatch, Stage, new_batch_id
+from tasks.ledger.batches import Batch, BatchAdmission, BatchFault, BatchStatus, NewBatch, Stage, new_batch_id
 from tasks.ledger.types import State
 from tests.integration.ledger.driver import Driver
 
@@ -133,3 +134,54 @@ def test_a_batch_that_is_gone_is_no_longer_open(driver: Driver) -> None:
     driver.client.delete(f"eq:batch:{gone}")
     assert driver.run(open_batches(10)) == [kept]
     assert driver.client.smembers("eq:open-batches") == {kept.encode()}
+
+
+def test_an_owner_has_so_many_open_batches_at_a_time(driver: Driver) -> None:
+    two = BatchAdmission(max_open=2)
+    first = driver.run(create_batch(new(key=KEY), two))
+    driver.run(create_batch(new(), two))
+    with pytest.raises(TooManyBatches, match=r"2 batches .* 2 are allowed") as refused:
+        driver.run(create_batch(new(), two))
+    assert refused.value.retry_after_s == 60
+    assert len(driver.run(open_batches(10))) == 2
+    assert driver.run(create_batch(new(key=KEY), two)) == first, "a repetition is no new one"
+    driver.run(create_batch(new("somebody"), two))
+    move(driver, first, BatchStatus.CANCELLED)
+    driver.run(create_batch(new(), two))
+    with pytest.raises(TooManyBatches):
+        driver.run(create_batch(new(), two))
+
+
+def test_open_batches_whose_records_are_gone_do_not_count(driver: Driver) -> None:
+    one = BatchAdmission(max_open=1)
+    driver.run(create_batch(new(), one))
+    driver.advance(25 * HOUR_MS - 1)
+    with pytest.raises(TooManyBatches):
+        driver.run(create_batch(new(), one))
+    driver.advance(1)
+    driver.run(create_batch(new(), one))
+    assert driver.client.zcard("eq:batches-open:anonymous") == 1
+
+
+def test_memory_above_the_share_refuses_new_batches(driver: Driver, redis_client: redis.Redis) -> None:
+    redis_client.set("eq:memory", "500 1000", px=60_000)
+    redis_client.set("eq:reserved", 200)
+    driver.run(create_batch(new(), BatchAdmission(max_memory_percent=70)))
+    redis_client.set("eq:reserved", 201)
+    with pytest.raises(StorageFull):
+        driver.run(create_batch(new(), BatchAdmission(max_memory_percent=70)))
+    redis_client.delete("eq:reserved")
+
+
+def test_a_list_loses_its_dead_without_being_read(driver: Driver) -> None:
+    for _ in range(200):
+        driver.client.delete(f"eq:batch:{driver.run(create_batch(new()))}")
+    assert driver.client.zcard("eq:batches:anonymous") < 50
+
+
+def test_a_list_lives_as_long_as_what_ends_late(driver: Driver) -> None:
+    asked = new(ttl_ms=HOUR_MS)
+    driver.run(create_batch(asked))
+    driver.client.pexpire("eq:batches:anonymous", 1000)
+    move(driver, asked.id, BatchStatus.FAILED)
+    assert driver.client.pttl("eq:batches:anonymous") > HOUR_MS - 60_000

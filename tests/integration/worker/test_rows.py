@@ -25,7 +25,7 @@ def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient,
         {"input": "one text"},
         {"input": ["two", "texts"]},
         {"input": "short", "dimensions": 8},
-        {"input": "raw", "normalize": False, "dimensions": None, "truncate": None},
+        {"input": "raw", "normalize": False, "dimensions": None, "truncate": "END", "input_type": 3},
         {"input": "asked", "input_type": "query"},
         {"input": "asked", "prompt_name": "query"},
         {"input": "word " * 400},
@@ -56,7 +56,7 @@ def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient,
 def test_a_row_fails_as_the_call_would_and_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
     bodies: list[dict[str, Any]] = [
         {"input": "good"},
-        {"input": ["good", "word " * 400], "truncate": False},
+        {"input": ["good", "word " * 400], "truncate": "NONE"},
         {"input": ["!!fail!!"]},
         {"input": "good", "dimensions": 5000},
         {"input": 7},
@@ -140,6 +140,28 @@ def test_a_part_that_cannot_be_written_waits(
     in_the_way.unlink()
     assert client.ended(task_id).completed == 8
     assert client.counter("lost_leases") == 0
+
+
+def test_a_part_that_cannot_be_written_is_not_encoded_again_and_again(
+    roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
+) -> None:
+    task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
+    in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
+    in_the_way.write_bytes(b"")
+    worker = roles.worker(streams=1, heartbeat_s=0.1)
+    wait_until(lambda: "the storage is away" in worker.log(), message="the notice")
+    for n in range(3):  # each waits for the pause behind another try
+        client.completed(client.submit([f"bulk {n}"], lane=Lane.BULK))
+    in_the_way.unlink()
+    assert client.ended(task_id).completed == 8
+    wait_until(lambda: _encoded(client) >= 8 + 3 + 8, message="the last beat")
+    assert _encoded(client) == 8 + 3 + 8, "the rows once in vain, the texts, and the rows once more"
+    assert worker.log().count("the storage is away") == 1
+    assert [found.name for found in storage.stored(f"{BATCH}/parts") if "probe" in found.name] == []
+
+
+def _encoded(client: LedgerClient) -> int:
+    return sum(worker.items for worker in client.overview().workers)
 
 
 def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage: Storage) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from api.prefer import Preference, patience_s, preference, query_wait_s
+from api.prefer import Preference, applied, patience_s, preference, query_wait_s
 from tasks.errors import InvalidValue
 
 
@@ -45,6 +45,19 @@ def test_patience_is_the_least_of_all_limits(announced: str | None, wanted_s: fl
     headers = Headers({"x-stainless-read-timeout": announced} if announced else {})
 
     assert patience_s(headers, wanted_s, 55) == expected_s
+
+
+@pytest.mark.parametrize(
+    ("wishes", "wait_s", "expected"),
+    [
+        (Preference(respond_async=True), 55, "respond-async"),
+        (Preference(respond_async=True, wait_s=2.5), 2.5, "respond-async, wait=2.5"),
+        (Preference(respond_async=True, wait_s=100), 55, "respond-async"),
+        (Preference(wait_s=10), 10, "wait=10"),
+    ],
+)
+def test_what_was_applied_is_told(wishes: Preference, wait_s: float, expected: str) -> None:
+    assert applied(wishes, wait_s) == expected
 
 
 def test_the_wait_of_a_query() -> None:

@@ -169,7 +169,7 @@ def test_options_are_checked_against_what_a_worker_said() -> None:
 
 def openai_prompt(drafts: Drafter, **fields: Any) -> str | None:
     body = orjson.dumps({"input": "a"} | fields)
-    return drafts.openai_task(body, owner="me", idempotency_key=None).options.prompt_name
+    return drafts.openai_task(body, owner="me", idempotency_key=None)[0].options.prompt_name
 
 
 def test_input_type_chooses_a_prompt_where_the_model_has_one() -> None:

@@ -8,16 +8,16 @@ from typing import Any
 import orjson
 import pytest
 
-from api import tokens
 from api.submission import Drafter
 from api.tokens import Encoding, Vocabulary, VocabularyNotLoaded
-from tasks.errors import RequestError
+from tasks.errors import InputTooLarge, InvalidType, NotReady, RequestError
 from tasks.ledger import Submission
 from tests.unit.api.test_submission import drafter, overview
 
 SPACES = 300
 """The one number that stands for more than a byte, and for more than it takes as JSON."""
 GAP = 299
+LONG_S = 20.0
 
 
 class Bytes:
@@ -38,15 +38,15 @@ def vocabulary(load: Callable[[], Encoding] = Bytes, *, max_input_bytes: int = 1
 @pytest.fixture
 async def loaded() -> Vocabulary:
     made = vocabulary()
-    await made.load()
+    await made.load(LONG_S)
     return made
 
 
 async def decoded(input_: Any) -> list[str]:
     made = vocabulary()
-    await made.load()
+    await made.load(LONG_S)
     drafts = drafter(overview())
-    stored = Drafter(drafts.settings, drafts.registry, made).openai_task(
+    stored, _ = Drafter(drafts.settings, drafts.registry, made).openai_task(
         orjson.dumps({"input": input_}), owner="me", idempotency_key=None
     )
     return texts(stored)
@@ -80,7 +80,7 @@ async def test_one_array_is_one_text(input_: Any, expected: list[str]) -> None:
 async def test_an_array_may_be_longer_than_a_request_has_texts() -> None:
     drafts = drafter(overview(), max_inputs=2)
     made = vocabulary()
-    await made.load()
+    await made.load(LONG_S)
     body = orjson.dumps({"input": numbers("longer")})
 
     stored, _ = Drafter(drafts.settings, drafts.registry, made).synchronous(body, owner="me", wait_s=1)
@@ -149,12 +149,12 @@ async def test_it_is_loaded_once_for_all_who_ask() -> None:
         return Bytes()
 
     made = vocabulary(load)
-    waiting = [asyncio.create_task(made.load()) for _ in range(3)]
+    waiting = [asyncio.create_task(made.load(LONG_S)) for _ in range(3)]
     await asyncio.sleep(0)
     waiting.pop().cancel()  # a client that leaves takes nothing from the others
     go.set()
     await asyncio.gather(*waiting)
-    await made.load()
+    await made.load(LONG_S)
 
     assert made.texts([65]) == ["A"]
     assert len(loads) == 1
@@ -172,26 +172,48 @@ async def test_without_a_vocabulary_the_way_out_is_told_and_nobody_tries_again_a
     made = vocabulary(load)
     for _ in range(2):
         with pytest.raises(RequestError, match="check_embedding_ctx_length=False") as caught:
-            await made.load()
+            await made.load(LONG_S)
         assert (caught.value.status, caught.value.param) == (400, "input")
     assert len(loads) == 1
 
 
-async def test_a_slow_download_is_not_waited_for_and_helps_those_who_come_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_slow_download_is_waited_for_no_longer_than_the_caller_waits() -> None:
     go = threading.Event()
+    loads = []
 
     def load() -> Encoding:
+        loads.append(1)
         assert go.wait(20)
         return Bytes()
 
     made = vocabulary(load)
-    monkeypatch.setattr(tokens, "LOAD_WAIT_S", 0.01)
-    with pytest.raises(RequestError, match="check_embedding_ctx_length=False"):
-        await made.load()
-    monkeypatch.setattr(tokens, "LOAD_WAIT_S", 20)
+    for _ in range(2):
+        with pytest.raises(NotReady, match="check_embedding_ctx_length=False") as caught:
+            await made.load(0.01)
+        assert caught.value.param == "input"
+        assert caught.value.retry_after_s
     go.set()
-    await made.load()
+    await made.load(LONG_S)
 
     assert made.texts([65]) == ["A"]
+    assert len(loads) == 1
+
+
+async def test_a_download_that_timed_out_is_no_slow_one() -> None:
+    def load() -> Encoding:
+        raise TimeoutError
+
+    with pytest.raises(InvalidType):
+        await vocabulary(load).load(LONG_S)
+
+
+@pytest.mark.parametrize(("broken", "taken"), [(333, True), (334, False)])
+async def test_what_takes_the_place_of_broken_characters_counts(broken: int, taken: bool, loaded: Vocabulary) -> None:
+    array = [0xFF] * broken  # each becomes three bytes
+    if taken:
+        assert loaded.texts([array, numbers("a" * 501)])[0] == "\ufffd" * broken
+        with pytest.raises(InputTooLarge):
+            loaded.texts([array, numbers("a" * 502)])
+    else:
+        with pytest.raises(InputTooLarge):
+            loaded.texts(array)

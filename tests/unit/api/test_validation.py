@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.schemas import EmbeddingsBody, TaskBody
+from api.schemas import EmbedBody, EmbeddingsBody, TaskBody
 from api.validation import checked
 from tasks.errors import InvalidType, InvalidValue, RequestError, UnknownParameter
 
@@ -38,6 +38,35 @@ def test_an_openai_body_may_have_any_fields_besides() -> None:
     }
 
     assert checked(EmbeddingsBody, fields, max_inputs=1) == EmbeddingsBody(input=["a"])
+
+
+@pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody])
+@pytest.mark.parametrize(
+    ("word", "cut"), [("NONE", False), ("none", False), ("END", True), (None, True), (False, False)]
+)
+def test_other_servers_words_for_truncation_are_understood(kind: type[EmbeddingsBody], word: object, cut: bool) -> None:
+    assert checked(kind, {"input": "a", "truncate": word}, max_inputs=1).truncate is cut
+
+
+@pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody])
+@pytest.mark.parametrize("word", ["START", "yes", ""])
+def test_a_truncation_that_would_give_another_vector_is_refused(kind: type[EmbeddingsBody], word: str) -> None:
+    with pytest.raises(InvalidValue, match=r"'END'.*'NONE'") as caught:
+        checked(kind, {"input": "a", "truncate": word}, max_inputs=1)
+    assert caught.value.param == "truncate"
+
+
+@pytest.mark.parametrize("value", ["", 7, ["query"], {"type": "query"}])
+def test_an_input_type_in_a_form_that_nobody_knows_is_ignored(value: object) -> None:
+    assert checked(EmbeddingsBody, {"input": "a", "input_type": value}, max_inputs=1).input_type is None
+
+
+def test_an_empty_format_is_the_usual_one() -> None:
+    assert checked(EmbeddingsBody, {"input": "a", "encoding_format": ""}, max_inputs=1).encoding_format == "float"
+
+
+def test_native_bodies_take_no_foreign_words() -> None:
+    assert isinstance(refusal({"input": "a", "truncate": "END"}), InvalidType)
 
 
 def test_the_first_text_that_is_none_is_named() -> None:

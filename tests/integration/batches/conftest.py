@@ -1,0 +1,16 @@
+"""Both workers of a batch, by hand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.ledger import Ledger
+from tests.integration.batches.hands import Hands
+
+
+@pytest.fixture
+def hands(redis_url: str, tmp_path: Path) -> Iterator[Hands]:
+    ledger = Ledger.connect(redis_url)
+    yield Hands(ledger, tmp_path / "storage")
+    ledger.close()

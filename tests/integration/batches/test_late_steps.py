@@ -1,0 +1,106 @@
+"""Steps that believe in an older state, and steps that find no room: they harm nobody and cost little."""
+
+import dataclasses
+
+from tasks.documents.batches.steps import step
+from tasks.ledger import DOCUMENTS, State, operations
+from tasks.ledger.batch_operations import move_batch
+from tasks.ledger.batches import Batch, BatchStatus, Stage
+from tasks.ledger.file_operations import delete_file, read_file
+from tests.integration.batches.hands import Hands, half_way, nothing_is_left, request
+
+
+def test_cancelling_between_two_thoughts_of_a_step(hands: Hands) -> None:
+    # The embed task is submitted by a worker that has not heard of the cancellation yet.
+    batch_id = hands.create([request("a", "x")])
+    hands.step()
+    hands.work_documents()
+    submitted = hands.batch(batch_id)
+    hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.VALIDATING]))
+    hands.work()
+    assert hands.batch(batch_id).status is BatchStatus.CANCELLED
+    step(hands.step_context, submitted)
+    assert hands.batch(batch_id).stages == {}, "nobody else would end it"
+
+
+def test_an_output_file_that_its_owner_deleted_does_not_come_back(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.until(lambda: hands.batch(batch_id).stages.get(Stage.ASSEMBLE) is State.COMPLETED)
+    assembled = hands.batch(batch_id)
+    assert assembled.status is BatchStatus.FINALIZING
+    hands.step()
+    output = hands.batch(batch_id).output_file_id
+    assert output is not None
+    hands.ledger.run(delete_file(output))
+    step(hands.step_context, assembled)
+    assert hands.ledger.run(read_file(output)) is None
+    assert hands.batch(batch_id).status is BatchStatus.COMPLETED
+    hands.work()
+
+
+def test_a_batch_whose_rows_began_meanwhile_does_not_end_without_them(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.step()
+    hands.work_documents()
+    seen = hands.batch(batch_id)
+    hands.step()
+    step(hands.step_context, dataclasses.replace(seen, now_ms=seen.expires_ms))
+    assert hands.batch(batch_id).status is BatchStatus.IN_PROGRESS
+    hands.work()
+    assert hands.batch(batch_id).status is BatchStatus.COMPLETED
+
+
+def test_every_step_may_be_taken_twice(hands: Hands) -> None:
+    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(9)])
+    seen: list[Batch] = []
+    for _ in range(12):
+        seen.append(hands.batch(batch_id))
+        for old in seen:  # every state that any worker may still believe in
+            step(hands.step_context, old)
+        hands.work_documents()
+        hands.work_model(limit=1)
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.completed) == (BatchStatus.COMPLETED, 9)
+    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == [f"{n}" for n in range(9)]
+    hands.work()
+    for old in seen:  # now it is tidied up
+        step(hands.step_context, old)
+        nothing_is_left(hands, hands.batch(batch_id))
+    assert (hands.work_documents(), hands.work_model()) == (0, 0)
+    assert hands.ledger.run(operations.overview(DOCUMENTS))[DOCUMENTS].leases == 0
+
+
+def test_a_full_queue_makes_a_batch_wait(hands: Hands) -> None:
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
+    first = half_way(hands)
+    second = hands.create([request("a", "x")])
+    hands.until(lambda: Stage.VALIDATE in hands.batch(second).stages, model=False)
+    for _ in range(3):
+        hands.step()
+        hands.work_documents()
+    assert hands.batch(second).status is BatchStatus.VALIDATING
+    hands.work()
+    assert {hands.batch(batch_id).status for batch_id in (first, second)} == {BatchStatus.COMPLETED}
+
+
+def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(hands: Hands) -> None:
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
+    first = half_way(hands)
+    waiting = [hands.create([request("a", "x")]) for _ in range(30)]
+    hands.step()
+    hands.work_documents()
+    hands.step()
+    assert len(hands.postponed) == len(waiting), "each was refused"
+    assert _round_trips(hands) == 2, "which are open, and what they are"
+    hands.clock_s += 1
+    assert _round_trips(hands) == 2 + 2 * len(waiting), "each: what was found, and refused again"
+    hands.work()
+    assert {hands.batch(batch_id).status for batch_id in (first, *waiting)} == {BatchStatus.COMPLETED}
+    assert len(hands.postponed) <= len(waiting)
+
+
+def _round_trips(hands: Hands) -> int:
+    hands.ledger.client.config_resetstat()
+    hands.step()
+    stats = hands.ledger.client.info("commandstats")
+    return sum(entry["calls"] for name, entry in stats.items() if name in {"cmdstat_evalsha", "cmdstat_eval"})
