@@ -18,11 +18,13 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     """The whole body of a request that says it is JSON.
 
     Raises:
-        UnsupportedMediaType: it says otherwise. A missing type counts: a web page could send such a request unasked.
+        UnsupportedMediaType: it says otherwise, or is compressed. A missing type counts: a web page could send such a
+            request unasked.
         BodyTooLarge: it is longer than `max_bytes`; what is over the limit is never kept.
         CallerGone: the client closed the connection first.
     """
     _require_json(request.headers.get("content-type", ""))
+    _require_plain(request.headers.get("content-encoding", ""))
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
@@ -60,6 +62,11 @@ def _require_json(content_type: str) -> None:
     media = content_type.partition(";")[0].strip().lower()
     if media != "application/json" and not (media.startswith("application/") and media.endswith("+json")):
         raise UnsupportedMediaType("Send JSON with the header `Content-Type: application/json`.")
+
+
+def _require_plain(content_encoding: str) -> None:
+    if content_encoding.strip().lower() not in {"", "identity"}:
+        raise UnsupportedMediaType("Send the body as it is: Content-Encoding is not supported.")
 
 
 def _too_large(max_bytes: int) -> BodyTooLarge:

@@ -23,14 +23,15 @@ def matches(known: str | None, task: Task) -> bool:
     return any(tag.strip().removeprefix("W/") in {etag(task), "*"} for tag in known.split(","))
 
 
-async def next_state(services: Services, request: Request, task_id: str, wait_s: float) -> Task:
-    """The task at its end, or after `wait_s`; with `If-None-Match`, at the first change since that version.
+async def next_state(
+    services: Services, request: Request, task_id: str, wait_s: float, known: str | None = None
+) -> Task:
+    """The task at its end, or after `wait_s`; with `known`, an `If-None-Match`, at the first change since that version.
 
     Raises:
         CallerGone: the client left first.
         RequestError, RedisUnavailable: as `own_task` does.
     """
-    known = request.headers.get("if-none-match")
     with services.hub.waiting(task_id, version=None if known is None else UNSEEN) as waiter:
         task = await own_task(services, request, task_id)
         if task.state.terminal or wait_s <= 0 or (known is not None and not matches(known, task)):

@@ -1,6 +1,7 @@
 """The parts of one web tier process, and their start and stop."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -21,7 +22,10 @@ from api.watchdog import Watchdog
 from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
 
+_log = logging.getLogger(__name__)
+
 _CANCEL_AGAIN_S = 0.5
+_CANCELLATIONS = 10
 _FIRST_SUBSCRIPTION_S = 1.0
 
 
@@ -92,12 +96,16 @@ class Services:
     async def stop(self, background: list["asyncio.Task[None]"]) -> None:
         """Stops what `start` started and closes all connections."""
         pending = set(background)
-        while pending:
+        for _ in range(_CANCELLATIONS):
+            if not pending:
+                break
             # More than once: a cancellation that meets a time limit inside redis-py in the same moment can get lost.
             for task in pending:
                 task.cancel()
             _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
-        await asyncio.gather(*background, return_exceptions=True)
+        for task in pending:
+            _log.error("%s does not stop; going without it", task.get_name())
+        await asyncio.gather(*set(background) - pending, return_exceptions=True)
         self.stall.stop()
         await asyncio.to_thread(self.bell.close)
         await self.ledger.close()

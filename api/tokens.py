@@ -25,6 +25,8 @@ LOAD_WAIT_S = 10.0
 _LOADING_RETRY_AFTER_S = 5
 _RETRY_S = 300.0
 """After a failure nobody tries again for so long."""
+GIVE_UP_S = 120.0
+"""A download that takes longer, such as one through a proxy that is silent, is no longer promised to anybody."""
 _TOKENS_AT_ONCE = 8192
 """A token may stand for 128 bytes, so a long array is decoded in pieces until it is too large."""
 
@@ -51,16 +53,22 @@ class Vocabulary:
         max_input_bytes: of one text.
         max_total_bytes: of all texts of one request: a few digits may stand for 128 bytes.
         load: gives the encoding or raises; may take long. By default tiktoken's cl100k_base.
+        clock: seconds that only grow.
     """
 
     def __init__(
-        self, *, max_input_bytes: int, max_total_bytes: int, load: Callable[[], Encoding] | None = None
+        self,
+        *,
+        max_input_bytes: int,
+        max_total_bytes: int,
+        load: Callable[[], Encoding] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_input_bytes = max_input_bytes
         self._max_total_bytes = max_total_bytes
         self._load = load or _cl100k_base
-        self._loading: Future[Encoding] | None = None
-        self._failed_at_s: float | None = None
+        self._clock = clock
+        self._loading: _Loading | None = None
         self._encoding: Encoding | None = None
 
     async def load(self, patience_s: float) -> None:
@@ -72,23 +80,19 @@ class Vocabulary:
         """
         if self._encoding is not None:
             return
-        if self._failed_at_s is not None:
-            if time.monotonic() - self._failed_at_s < _RETRY_S:
-                raise _refusal()
-            self._loading = self._failed_at_s = None
-        if self._loading is None:
-            self._loading = _in_daemon_thread(self._load)
-        waiting = asyncio.wrap_future(self._loading)
+        if self._loading is None or self._loading.may_be_repeated():
+            self._loading = _Loading(self._load, self._clock)
+        loading = self._loading
+        if loading.hopeless():
+            raise _refusal()
+        waiting = asyncio.wrap_future(loading.future)
         try:
             # No `asyncio.timeout`: a download that timed out raises the same error, and will not be there soon.
             if not (await asyncio.wait([waiting], timeout=min(patience_s, LOAD_WAIT_S)))[0]:
-                raise _not_yet()
+                raise _refusal() if loading.hopeless() else _not_yet()
         finally:
             waiting.cancel()
-        error = waiting.exception()
-        if error is not None:  # whatever a missing package or a network raises means the same here
-            self._failed_at_s = time.monotonic()
-            _log.warning("token numbers cannot be decoded: no %s (%s)", ENCODING, type(error).__name__)
+        if waiting.exception() is not None:
             raise _refusal() from None
         self._encoding = waiting.result()
 
@@ -179,16 +183,33 @@ def _cl100k_base() -> Encoding:
     return tiktoken.get_encoding(ENCODING)
 
 
-def _in_daemon_thread(function: Callable[[], Encoding]) -> "Future[Encoding]":
-    # Not asyncio's pool: its threads are waited for at exit, and a download without a network ends after minutes.
-    future: Future[Encoding] = Future()
-    future.set_running_or_notify_cancel()  # a request that gives up must not cancel what others wait for
+class _Loading:
+    """One attempt at the encoding, in a thread."""
 
-    def run() -> None:
+    def __init__(self, load: Callable[[], Encoding], clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.future: Future[Encoding] = Future()
+        self.future.set_running_or_notify_cancel()  # a request that gives up must not cancel what others wait for
+        self._load = load
+        self._began_s = self._clock()
+        self._failed_at_s: float | None = None
+        # Not asyncio's pool: its threads are waited for at exit, and a download without a network ends after minutes.
+        threading.Thread(target=self._run, name="vocabulary", daemon=True).start()
+
+    def may_be_repeated(self) -> bool:
+        """It failed, long enough ago."""
+        return self._failed_at_s is not None and self._clock() - self._failed_at_s >= _RETRY_S
+
+    def hopeless(self) -> bool:
+        """It failed, or takes so long that nobody should be told to come back. It may end well all the same."""
+        if self.future.done():
+            return self.future.exception() is not None
+        return self._clock() - self._began_s >= GIVE_UP_S
+
+    def _run(self) -> None:
         try:
-            future.set_result(function())
-        except Exception as error:  # noqa: BLE001 - the boundary of the thread: whoever waits gets it
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="vocabulary", daemon=True).start()
-    return future
+            self.future.set_result(self._load())
+        except BaseException as error:  # noqa: BLE001 - whatever a missing package or a network raises means the same
+            self._failed_at_s = self._clock()
+            _log.warning("token numbers cannot be decoded: no %s (%s)", ENCODING, type(error).__name__)
+            self.future.set_exception(error)

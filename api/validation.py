@@ -119,9 +119,7 @@ def _texts(value: object, max_inputs: int, decode: Decode | None) -> object:
 
 def _require_few_pairs(metadata: object) -> None:
     if isinstance(metadata, dict) and len(metadata) > MAX_METADATA_PAIRS:
-        raise InvalidValue(
-            f"metadata has {len(metadata):,} pairs; a task takes {MAX_METADATA_PAIRS}.", param="metadata"
-        )
+        raise InvalidValue(f"metadata has {len(metadata):,} pairs; {MAX_METADATA_PAIRS} are taken.", param="metadata")
 
 
 def _translated(found: ErrorDetails) -> EmbedqError:

@@ -69,8 +69,9 @@ async def read_task(request: Request, task_id: str) -> Response:
     wished_s = query_wait_s(request.query_params.get("wait"))
     if wished_s is None:
         wished_s = preference(request.headers).wait_s or 0.0
-    task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s))
-    if matches(request.headers.get("if-none-match"), task):
+    known = request.headers.get("if-none-match")
+    task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s), known)
+    if matches(known, task):
         return Response(status_code=304, headers={"etag": render.etag(task), "cache-control": "no-store"})
     return _state(services, task)
 

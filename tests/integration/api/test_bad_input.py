@@ -1,5 +1,6 @@
 """Whatever is wrong with a request: its status, its stable code, the field, and nothing stored."""
 
+import gzip
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -155,6 +156,14 @@ def test_a_body_that_does_not_say_it_is_json(client: httpx.Client, content_type:
     answer = client.post("/v1/tasks", content=b'{"input":"a"}', headers={"content-type": content_type})
 
     refused(answer, 415, "unsupported_media_type", None)
+
+
+def test_a_compressed_body_is_named_as_what_it_is(client: httpx.Client) -> None:
+    headers = {**JSON, "content-encoding": "gzip"}
+    answer = client.post("/v1/tasks", content=gzip.compress(b'{"input":"a"}'), headers=headers)
+
+    detail = refused(answer, 415, "unsupported_media_type", None)
+    assert "Content-Encoding" in detail
 
 
 def test_an_unknown_route_and_a_wrong_method(client: httpx.Client) -> None:

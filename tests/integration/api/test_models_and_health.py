@@ -91,6 +91,9 @@ def test_ready_once_a_worker_beats(serve: Callable[..., ServedApp], redis_url: s
 def test_live(client: httpx.Client) -> None:
     assert client.get("/health/live").json() == {"status": "live"}
     assert client.head("/health/live").status_code == 200
+    assert client.get("/health/live/").json() == {"status": "live"}
+    ready = client.get("/health/ready").status_code
+    assert client.head("/health/ready").status_code == client.get("/health/ready/").status_code == ready
 
 
 def test_every_response_has_a_request_id(client: httpx.Client) -> None:

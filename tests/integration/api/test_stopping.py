@@ -1,7 +1,11 @@
 """The end of the web tier's background tasks."""
 
 import asyncio
+import contextlib
 
+import pytest
+
+import api.services
 from api.services import Services
 from tests.integration.api.served import MODEL
 from worker_config.settings import load_settings
@@ -26,3 +30,26 @@ async def test_a_cancellation_that_gets_lost_is_repeated(redis_url: str) -> None
 
     assert lost.is_set()
     assert background.cancelled()
+
+
+async def test_one_that_never_stops_holds_nobody_up(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(api.services, "_CANCEL_AGAIN_S", 0.01)
+    services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
+    end = asyncio.Event()
+
+    async def never() -> None:
+        while not end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await end.wait()
+
+    background = asyncio.create_task(never(), name="the one")
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(30):
+        await services.stop([background])
+
+    assert "the one does not stop" in caplog.text
+    end.set()
+    await background

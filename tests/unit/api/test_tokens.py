@@ -199,6 +199,55 @@ async def test_a_slow_download_is_waited_for_no_longer_than_the_caller_waits() -
     assert len(loads) == 1
 
 
+async def test_a_failure_that_nobody_waited_for_is_as_old_as_it_is() -> None:
+    now_s = 0.0
+    go = threading.Event()
+    loads = []
+
+    def load() -> Encoding:
+        loads.append(1)
+        assert go.wait(20)
+        if len(loads) == 1:
+            raise OSError
+        return Bytes()
+
+    made = Vocabulary(max_input_bytes=10, max_total_bytes=10, load=load, clock=lambda: now_s)
+    with pytest.raises(NotReady):
+        await made.load(0.01)
+    go.set()
+    with pytest.raises(InvalidType):  # the failure is noted before anybody hears of it
+        await made.load(LONG_S)
+    now_s = 1000.0
+    await made.load(LONG_S)
+
+    assert made.texts([65]) == ["A"]
+
+
+async def test_a_download_that_does_not_end_is_not_promised_for_ever() -> None:
+    now_s = 0.0
+    go = threading.Event()
+
+    def load() -> Encoding:
+        assert go.wait(20)
+        return Bytes()
+
+    made = Vocabulary(max_input_bytes=10, max_total_bytes=10, load=load, clock=lambda: now_s)
+    with pytest.raises(NotReady):
+        await made.load(0.01)
+    now_s = 1000.0
+    with pytest.raises(InvalidType, match="check_embedding_ctx_length=False"):
+        await made.load(LONG_S)
+    go.set()
+    while True:  # it is taken all the same when it has come
+        try:
+            await made.load(LONG_S)
+            break
+        except InvalidType:
+            await asyncio.sleep(0)
+
+    assert made.texts([65]) == ["A"]
+
+
 async def test_a_download_that_timed_out_is_no_slow_one() -> None:
     def load() -> Encoding:
         raise TimeoutError
