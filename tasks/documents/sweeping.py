@@ -23,7 +23,10 @@ class Sweeping:
         """Raises what `sweep` does."""
         if self._clock() < self._due:
             return
-        self._due = self._clock() + SWEEP_AGAIN_S
-        sweep(context.storage, context.ledger)
-        sweep_batches(context.storage, context.ledger)
-        self._due = self._clock() + SWEEP_EVERY_S
+        pause_s = SWEEP_AGAIN_S
+        try:
+            sweep(context.storage, context.ledger)
+            sweep_batches(context.storage, context.ledger)
+            pause_s = SWEEP_EVERY_S
+        finally:  # counted from here: a sweep that fails may have taken longer than the pause
+            self._due = self._clock() + pause_s
