@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 
-
 FORGET_AFTER_S = 3600.0
 """Much longer than any patience: while the storage hangs, many waiting jobs take turns of many seconds each."""
 

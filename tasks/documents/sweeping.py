@@ -25,8 +25,10 @@ class Sweeping:
             return
         pause_s = SWEEP_AGAIN_S
         try:
-            sweep(context.storage, context.ledger)
-            sweep_batches(context.storage, context.ledger)
+            try:
+                sweep(context.storage, context.ledger)
+            finally:
+                sweep_batches(context.storage, context.ledger)
             pause_s = SWEEP_EVERY_S
         finally:  # counted from here: a sweep that fails may have taken longer than the pause
             self._due = self._clock() + pause_s

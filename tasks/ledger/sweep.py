@@ -33,7 +33,11 @@ def sweep(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
     limit_ms = (time.time() - spare_s) * 1000
     old = (found.name for found in storage.stored(FOLDER) if found.modified_ms <= limit_ms)
     garbage = (name for names in _in_pieces(old, MAX_PAGE) for name in _unnamed(names, ledger))
-    deleted = storage.discard_unfinished(spare_s) + delete_all(storage, garbage)
+    try:
+        deleted = delete_all(storage, garbage)
+    finally:
+        discarded = storage.discard_unfinished(spare_s)
+    deleted += discarded
     if deleted:
         _log.info("deleted %d stored objects that nothing refers to", deleted)
     return deleted

@@ -28,7 +28,8 @@ def step_batches(context: StepContext) -> None:
     raised: EmbedqError | None = None
     ids = context.ledger.run(open_batches(_BATCHES_AT_ONCE))
     # What has ended is tidied up last: only that needs the storage, and others must not wait for one that is away.
-    for batch in sorted(context.ledger.run(read_batches(ids)), key=lambda batch: batch.status.terminal):
+    batches = context.ledger.run(read_batches(ids))
+    for batch in sorted(batches, key=lambda each: each.status.terminal):
         if context.stop():
             return
         if batch.status.terminal and context.postponed.waits(_TIDYING):
