@@ -140,7 +140,8 @@ def test_a_storage_that_is_away_is_asked_once_by_a_round_and_holds_up_no_other_b
         assert len(begun) == 1, "and not again at once"
     hands.clock_s += 10
     hands.step()
-    assert set(hands.ledger.run(open_batches(100))) == set(opened)
+    left = hands.ledger.run(open_batches(100))
+    assert set(left) == set(opened)
 
 
 def _round_trips(hands: Hands) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tasks.errors import QuotaExceeded, StorageFull, StorageUnavailable
+from tasks.errors import QuotaExceeded, StorageFull
 from tasks.ledger.file_operations import (
     MAX_PAGE,
     delete_file,
@@ -268,39 +268,3 @@ def test_the_sweep_works_off_many(driver: Driver, storage: Storage) -> None:
 
     assert sweep(storage, driver.ledger, spare_s=-1) == MAX_PAGE + 5
     assert stored(storage) == sorted(file.stored for file in held)
-
-
-def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
-    driver: Driver, storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(30):
-        storage.write(record(number).stored, b"x")
-    (stuck, *_) = stored(storage)
-    real = storage.delete
-
-    def delete(name: str) -> None:
-        if name == stuck:
-            raise StorageUnavailable("It denies deleting.", retry_after_s=10)
-        real(name)
-
-    monkeypatch.setattr(storage, "delete", delete)
-    with pytest.raises(StorageUnavailable):
-        sweep(storage, driver.ledger, spare_s=-1)
-    assert stored(storage) == [stuck]
-
-
-def test_the_sweep_does_not_go_on_for_ever_while_the_storage_is_away(
-    driver: Driver, storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(50):
-        storage.write(record(number).stored, b"x")
-    tried: list[str] = []
-
-    def away(name: str) -> None:
-        tried.append(name)
-        raise StorageUnavailable("It does not answer.", retry_after_s=10)
-
-    monkeypatch.setattr(storage, "delete", away)
-    with pytest.raises(StorageUnavailable):
-        sweep(storage, driver.ledger, spare_s=-1)
-    assert len(tried) == 20

@@ -145,7 +145,8 @@ def test_the_last_part_of_a_batch_takes_its_folders_along(root: Path, local: Sto
 def test_a_folder_that_vanishes_before_the_rename_is_made_again(
     local: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, lost = Path.mkdir, []
+    real = Path.mkdir
+    lost: list[Path] = []
 
     def mkdir(path: Path, mode: int = 0o777) -> None:
         if path.name == "parts" and not lost:

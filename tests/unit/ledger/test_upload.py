@@ -32,7 +32,7 @@ class Slow(AsyncFileSystem):  # type: ignore[misc] # fsspec has no types
             await asyncio.sleep(0)
 
     async def _put_file(self, *_: str, callback: Any, **__: Any) -> None:
-        for _ in range(self.pieces):
+        for _piece in range(self.pieces):
             await self.patience_over.wait()
             self.patience_over.clear()
             callback.relative_update(1)
