@@ -39,7 +39,7 @@ class JobWork:
         stop: Callable[[], bool],
     ) -> None:
         self._ledger = ledger
-        self._storage = storage
+        self._storage = storage.telling(progress.step)  # a large file is sent for longer than work may stand still
         self._settings = settings
         self._jobs = jobs
         self._settlement = settlement

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tasks import row_units
@@ -47,23 +47,35 @@ class LateStorage:
 class RowStore:
     """Rows and parts of one model's batches, for all streams of a process."""
 
-    def __init__(self, storage: LateStorage, prompts: Collection[str]) -> None:
+    def __init__(self, storage: Callable[[], Storage], prompts: Collection[str]) -> None:
         self._storage = storage
         self._prompts = prompts
-        self._proof = WriteProof()
+        self._proof = WriteProof(storage)
         self._away = False
+        self._failed_last = ""
 
-    def read(self, unit: ClaimedUnit, reference: UnitReference) -> RowUnit | None:
-        """The unit with its rows; where they are gone, each is an error. None: the storage is away or takes no part."""
+    def read(self, units: Iterable[tuple[ClaimedUnit, UnitReference]]) -> Iterator[RowUnit]:
+        """The units with their rows, in no particular order; where rows are gone, each is an error.
+
+        Units are left out while the storage is away or takes no part. At most one of them is waited for in vain.
+        """
+        # The folder that failed the last time comes last, or the others would never have their turn.
+        for unit, reference in sorted(units, key=lambda each: each[1].folder == self._failed_last):
+            if not self._proof.holds(reference.folder):
+                continue
+            found = self._read(unit, reference)
+            if found is None:
+                return
+            yield found
+
+    def _read(self, unit: ClaimedUnit, reference: UnitReference) -> RowUnit | None:
         try:
-            if not self._proof.holds(self._storage(), reference.folder):
-                return None
             rows = read_rows(self._storage(), reference, reference.first + unit.offset, unit.items)
         except NotStored:
             _log.warning("rows of %s are gone", unit.task_id)
             return row_units.gone(unit, reference)
         except Unavailable as error:
-            self._missed(error)
+            self._missed(error, reference.folder)
             return None
         self._away = False
         return row_units.parsed(unit, reference, rows, self._prompts)
@@ -71,7 +83,7 @@ class RowStore:
     def write(self, token: str, units: Iterable[Written]) -> list[Finished]:
         """Writes the outcomes of units, one part for each task; what to commit, in no particular order.
 
-        Units whose part could not be written, because the storage is away, are left out.
+        Units whose part could not be written, because the storage is away, are left out, and those behind them.
         """
         by_task: dict[str, list[Written]] = {}
         for unit, outcomes in units:
@@ -81,8 +93,8 @@ class RowStore:
             try:
                 finished += self._write(token, group)
             except Unavailable as error:
-                self._proof.missed(group[0][0].reference.folder, _size_of(group))
-                self._missed(error)
+                self._missed(error, group[0][0].reference.folder, _size_of(group))
+                break  # each try may take as long as this one did, and all of them together the time of a slice
         return finished
 
     def _write(self, token: str, units: Sequence[Written]) -> list[Finished]:
@@ -100,7 +112,9 @@ class RowStore:
             for (row_unit, outcomes), reference in zip(units, references, strict=True)
         ]
 
-    def _missed(self, error: Unavailable) -> None:
+    def _missed(self, error: Unavailable, folder: str, size_bytes: int = 1) -> None:
+        self._proof.missed(folder, size_bytes)
+        self._failed_last = folder
         if not self._away:
             _log.warning("the storage is away (%s); batches wait for it", error.code)
         self._away = True

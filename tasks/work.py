@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tasks.errors import RedisUnavailable
-from tasks.ledger import Claim, Finished, Lane
+from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
 from tasks.ledger.rows import UnitReference
 from tasks.ledger.units import cost
 from tasks.model.cache import VectorCache
@@ -113,16 +113,18 @@ class Work:
     def _read(self, claim: Claim) -> list[TextUnit | RowUnit]:
         """What the units ask; without those whose rows cannot be read now."""
         units: list[TextUnit | RowUnit] = []
+        by_reference: list[tuple[ClaimedUnit, UnitReference]] = []
         for unit in claim.units:
             reference = UnitReference.of_payload(unit.payload)
             if reference is None:
                 units.append(TextUnit.of(unit))
-                continue
-            if self._stop():
-                raise Stopping
-            with self._progress.outside():
-                found = self._store.read(unit, reference)
-            units += [found] if found else []
+            else:
+                by_reference.append((unit, reference))
+        with self._progress.outside():
+            for found in self._store.read(by_reference):
+                units.append(found)
+                if self._stop():
+                    raise Stopping
         return units
 
     def _encode(self, claim: Claim, units: Sequence[TextUnit | RowUnit], claim_online: Callable[[], Claim]) -> int:

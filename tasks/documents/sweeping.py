@@ -23,7 +23,12 @@ class Sweeping:
         """Raises what `sweep` does."""
         if self._clock() < self._due:
             return
-        self._due = self._clock() + SWEEP_AGAIN_S
-        sweep(context.storage, context.ledger)
-        sweep_batches(context.storage, context.ledger)
-        self._due = self._clock() + SWEEP_EVERY_S
+        pause_s = SWEEP_AGAIN_S
+        try:
+            try:
+                sweep(context.storage, context.ledger)
+            finally:
+                sweep_batches(context.storage, context.ledger)
+            pause_s = SWEEP_EVERY_S
+        finally:  # counted from here: a sweep that fails may have taken longer than the pause
+            self._due = self._clock() + pause_s

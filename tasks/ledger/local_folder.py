@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -45,6 +45,10 @@ class LocalFolder:
             (root / INCOMING).mkdir(mode=0o700, exist_ok=True)
         return cls(root)
 
+    def telling(self, moved: Callable[[], None]) -> Self:  # noqa: ARG002 - nothing is left to send at the end
+        """See `Storage.telling`."""
+        return self
+
     @contextmanager
     def writing(self, name: str) -> Iterator["LocalWriter"]:
         """See `Storage.writing`."""
@@ -72,8 +76,8 @@ class LocalFolder:
     def _rename(self, unfinished: Path, name: str) -> None:
         target = self._root / name
         for _ in range(_RENAME_TRIES):
-            self._make_folders(target)
             try:
+                self._make_folders(target)
                 unfinished.replace(target)
             except FileNotFoundError:
                 continue  # somebody deleted the empty folder in between
@@ -115,9 +119,12 @@ class LocalFolder:
                 yield data
 
     def delete(self, name: str) -> None:
-        """Removes one file."""
+        """Removes one file, and the folders of a batch that it leaves empty."""
         with suppress(NotStored), self._existing():
             (self._root / name).unlink()
+            with suppress(OSError):  # not empty
+                for folder in Path(name).parents[:-2]:
+                    (self._root / folder).rmdir()
 
     def delete_below(self, folder: str) -> None:
         """Removes a folder with everything in it."""
@@ -139,8 +146,14 @@ class LocalFolder:
         """See `Storage.discard_unfinished`."""
         limit_ms = (time.time() - older_than_s) * 1000
         old = [name for name, _, modified_ms in self.below(INCOMING) if modified_ms < limit_ms]
+        raised: EmbedqError | None = None
         for name in old:
-            self.delete(name)
+            try:
+                self.delete(name)
+            except EmbedqError as error:  # the others go all the same
+                raised = error
+        if raised is not None:
+            raise raised
         return len(old)
 
     @contextmanager

@@ -1,6 +1,6 @@
 """Storage in a bucket, through fsspec: spooled to a temporary file here, then sent as one object."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Self
@@ -10,24 +10,21 @@ import fsspec
 from tasks.errors import NotStored, StorageUnavailable
 from tasks.ledger.refusals import BehindTheEnd, translated
 from tasks.ledger.spool import Spool, spooling
+from tasks.ledger.upload import upload
 
 _INSTALL = "pip install s3fs"
 _CONNECT_S, _READ_S, _ATTEMPTS = 2, 6, 2
 """Of one request to a bucket. Callers wait for it, and the stepper does nothing else meanwhile: a service that has
 stopped answering fails them in 13 s instead of the driver's minutes."""
-_PIECE_BYTES, _PIECES_AT_ONCE = 8 * 2**20, 2
-"""Of a large object on its way. The driver holds all that is under way in memory, by default 500 MB."""
-_UPLOAD_S, _SLOWEST_BYTES_PER_S = 12, 256 * 1024
-"""An upload that takes longer has stopped: the driver waits for ever for leave to send, and for a peer that takes no
-bytes."""
 
 
 class ObjectStore:
     """Objects below a prefix of a file system that makes an object visible when it is complete."""
 
-    def __init__(self, files: Any, prefix: str) -> None:
+    def __init__(self, files: Any, prefix: str, moved: Callable[[], None] = lambda: None) -> None:
         self._files = files
         self._prefix = prefix.rstrip("/")
+        self._moved = moved
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -45,6 +42,10 @@ class ObjectStore:
             files.retries = 1  # of its own, around those of the client below
         return cls(files, prefix)
 
+    def telling(self, moved: Callable[[], None]) -> "ObjectStore":
+        """See `Storage.telling`."""
+        return ObjectStore(self._files, self._prefix, moved)
+
     @contextmanager
     def writing(self, name: str) -> Iterator[Spool]:
         """See `Storage.writing`."""
@@ -53,7 +54,7 @@ class ObjectStore:
             yield spool
             path = spool.finish()
             with translated():
-                self._files.put_file(path, self._path(name), **self._put_options(spool.size_bytes))
+                upload(self._files, path, self._path(name), spool.size_bytes, self._moved)
 
     def read(self, name: str, first: int, size: int | None) -> bytes:
         """See `Storage.read`."""
@@ -109,15 +110,6 @@ class ObjectStore:
 
     def _path(self, name: str) -> str:
         return f"{self._prefix}/{name}"
-
-    def _put_options(self, size_bytes: int) -> dict[str, Any]:
-        if not self._files.async_impl:
-            return {}
-        return {
-            "chunksize": max(_PIECE_BYTES, size_bytes // 5_000),  # a bucket takes 10,000 pieces of one object
-            "max_concurrency": _PIECES_AT_ONCE,
-            "timeout": _UPLOAD_S + size_bytes // _SLOWEST_BYTES_PER_S,
-        }
 
     def _modified_ms(self, path: str, entry: dict[str, Any]) -> int:
         modified = entry.get("LastModified")

@@ -5,7 +5,7 @@ What is written becomes visible whole and for good, or not at all. Names are our
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -63,6 +63,13 @@ class Storage:
         """
         path = LocalFolder.path_of(url)
         return cls(ObjectStore.open(url) if path is None else LocalFolder.open(path))
+
+    def telling(self, moved: Callable[[], None]) -> "Storage":
+        """The same place for someone who is watched: `moved` is called now and then while an object is uploaded.
+
+        It is called by other threads, must return at once and raise nothing.
+        """
+        return Storage(self._place.telling(moved))
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Writer]:

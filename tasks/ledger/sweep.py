@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from tasks.errors import StorageUnavailable
 from tasks.ledger.executor import Ledger
 from tasks.ledger.file_operations import MAX_PAGE, read_files
 from tasks.ledger.files import FOLDER, file_id_of
@@ -15,6 +16,8 @@ from tasks.ledger.storage import Storage
 
 SPARE_S = 86_400.0
 """What is younger is left alone: an upload, or an output whose record waits until Redis is back."""
+
+_FAILURES_IN_A_ROW = 20
 
 _log = logging.getLogger(__name__)
 
@@ -29,14 +32,37 @@ def sweep(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
     """
     limit_ms = (time.time() - spare_s) * 1000
     old = (found.name for found in storage.stored(FOLDER) if found.modified_ms <= limit_ms)
-    deleted = storage.discard_unfinished(spare_s)
-    for names in _in_pieces(old, MAX_PAGE):
-        garbage = _unnamed(names, ledger)
-        for name in garbage:
-            storage.delete(name)
-        deleted += len(garbage)
+    garbage = (name for names in _in_pieces(old, MAX_PAGE) for name in _unnamed(names, ledger))
+    try:
+        deleted = delete_all(storage, garbage)
+    finally:
+        discarded = storage.discard_unfinished(spare_s)
+    deleted += discarded
     if deleted:
         _log.info("deleted %d stored objects that nothing refers to", deleted)
+    return deleted
+
+
+def delete_all(storage: Storage, names: Iterable[str]) -> int:
+    """Deletes objects and folders (with a "/" at the end); their number.
+
+    Raises:
+        StorageUnavailable: not all could be deleted. The others are, unless too many in a row could not: each may have
+            taken many seconds.
+    """
+    deleted = in_a_row = 0
+    raised: StorageUnavailable | None = None
+    for name in names:
+        try:
+            storage.delete(name)
+        except StorageUnavailable as error:
+            raised, in_a_row = error, in_a_row + 1
+            if in_a_row == _FAILURES_IN_A_ROW:
+                break
+        else:
+            deleted, in_a_row = deleted + 1, 0
+    if raised is not None:
+        raise raised
     return deleted
 
 

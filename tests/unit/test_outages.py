@@ -1,6 +1,6 @@
 """How long a task is tried again, and that tasks which never come back are forgotten."""
 
-from tasks.outages import Outages
+from tasks.outages import FORGET_AFTER_S, Outages
 
 
 class Clock:
@@ -31,13 +31,24 @@ def test_a_task_that_was_worked_on_begins_anew() -> None:
     assert not outages.missed("task")
 
 
+def test_many_jobs_that_wait_take_turns_longer_than_their_patience() -> None:
+    clock = Clock()
+    outages = Outages(300, clock)
+    answers = []
+    for turn in range(2):
+        for n in range(22):
+            clock.now += 14
+            answers.append((turn, outages.missed(f"task-{n}")))
+    assert answers == [(0, False)] * 22 + [(1, True)] * 22
+
+
 def test_tasks_that_never_come_back_are_forgotten() -> None:
     clock = Clock()
     outages = Outages(10, clock)
     for n in range(100):
-        clock.now = n
+        clock.now = n * FORGET_AFTER_S / 10
         outages.missed(f"task-{n}")
     assert len(outages) == 10
-    clock.now = 1000
+    clock.now += FORGET_AFTER_S
     assert not outages.missed("task-99"), "the outage of long ago is over"
     assert len(outages) == 1

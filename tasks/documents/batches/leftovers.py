@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tasks.ledger import Ledger
 from tasks.ledger.batch_operations import read_batch
 from tasks.ledger.storage import Storage
-from tasks.ledger.sweep import SPARE_S
+from tasks.ledger.sweep import SPARE_S, delete_all
 
 _FOLDER = "batches"
 
@@ -17,13 +17,13 @@ def sweep_batches(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S)
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
     """
-    removed = 0
-    for batch_id in set(_old(storage, (time.time() - spare_s) * 1000)):
-        batch = ledger.run(read_batch(batch_id))
-        if batch is None or batch.status.terminal:
-            storage.delete(f"{_FOLDER}/{batch_id}/")
-            removed += 1
-    return removed
+    old = set(_old(storage, (time.time() - spare_s) * 1000))
+    return delete_all(storage, (f"{_FOLDER}/{batch_id}/" for batch_id in old if _has_ended(ledger, batch_id)))
+
+
+def _has_ended(ledger: Ledger, batch_id: str) -> bool:
+    batch = ledger.run(read_batch(batch_id))
+    return batch is None or batch.status.terminal
 
 
 def _old(storage: Storage, limit_ms: float) -> Iterator[str]:

@@ -12,13 +12,14 @@ import orjson
 from tasks.documents.batches import ending
 from tasks.documents.batches.submissions import embedding, job
 from tasks.documents.context import StepContext
-from tasks.errors import BacklogFull, EmbedqError, StorageFull
+from tasks.errors import BacklogFull, EmbedqError, StorageFull, StorageUnavailable
 from tasks.ledger import State, Submission, operations
 from tasks.ledger.batch_operations import move_batch, open_batches, read_batch, read_batches
 from tasks.ledger.batches import Batch, BatchFault, BatchStatus, Stage
 from tasks.ledger.committed import read_committed
 
 _BATCHES_AT_ONCE = 100
+_TIDYING = "tidying up"
 _log = logging.getLogger(__name__)
 
 
@@ -26,14 +27,20 @@ def step_batches(context: StepContext) -> None:
     """Takes one step with each of some open batches. Raises what the last one raised that could not take its step."""
     raised: EmbedqError | None = None
     ids = context.ledger.run(open_batches(_BATCHES_AT_ONCE))
-    for batch in context.ledger.run(read_batches(ids)):
+    # What has ended is tidied up last: only that needs the storage, and others must not wait for one that is away.
+    batches = context.ledger.run(read_batches(ids))
+    for batch in sorted(batches, key=lambda each: each.status.terminal):
         if context.stop():
             return
+        if batch.status.terminal and context.postponed.waits(_TIDYING):
+            break
         context.moved()
         try:
             step(context, batch)
         except EmbedqError as error:
             raised = error
+            if isinstance(error, StorageUnavailable):
+                context.postponed.refused(_TIDYING, error.retry_after_s)
     if raised is not None:
         raise raised
 
@@ -45,8 +52,8 @@ def step(context: StepContext, batch: Batch) -> None:
 
 def _validating(context: StepContext, batch: Batch) -> None:
     state = batch.stages.get(Stage.VALIDATE)
-    if batch.now_ms >= batch.expires_ms:
-        ending.without_rows(context, batch, BatchStatus.EXPIRED)
+    if batch.now_ms >= batch.expires_ms and batch.stages.get(Stage.EMBED) is None:
+        _end_without_rows(context, batch, BatchStatus.EXPIRED)
     elif state is None:
         _submit_job(context, batch, Stage.VALIDATE)
     elif state.terminal:
@@ -103,7 +110,7 @@ def _finalizing(context: StepContext, batch: Batch) -> None:
 
 def _cancelling(context: StepContext, batch: Batch) -> None:
     if batch.stages.get(Stage.EMBED) is None:  # no request was begun
-        ending.without_rows(context, batch, BatchStatus.CANCELLED)
+        _end_without_rows(context, batch, BatchStatus.CANCELLED)
         return
     if batch.stages[Stage.EMBED].terminal:
         _finalizing(context, batch)
@@ -111,6 +118,13 @@ def _cancelling(context: StepContext, batch: Batch) -> None:
     task = context.ledger.run(operations.read_task(batch.task_id(Stage.EMBED)))
     if task is not None:
         context.ledger.run(operations.cancel(task.model, task.id))
+
+
+def _end_without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
+    # Read again: since the round began another worker may have submitted the requests, and some may be done.
+    now = context.ledger.run(read_batch(batch.id))
+    if now is not None and now.status is batch.status and now.stages.get(Stage.EMBED) is None:
+        ending.without_rows(context, now, to)
 
 
 def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:

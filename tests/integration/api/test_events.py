@@ -192,9 +192,7 @@ def evaluations(redis_client: redis.Redis) -> int:
 def test_fifty_followers_cost_one_reading_for_each_change(
     client: httpx.Client, worker: LedgerWorker, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        events, "INTERVAL_S", 60.0
-    )  # one reading at the start, one at the end
+    monkeypatch.setattr(events, "INTERVAL_S", 60.0)  # one reading at the start, one at the end
     task = submit(client, [f"text {number}" for number in range(64 * 20)])
     with ExitStack() as stack:
         many = stack.enter_context(httpx.Client(base_url=client.base_url, timeout=30, limits=httpx.Limits()))

@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tasks.errors import DiskFull, StorageUnavailable
-from tasks.ledger import object_store
+from tasks.ledger import object_store, upload
 from tasks.ledger.storage import Storage
 from tests.s3_server import KEY_ID, SECRET, S3Server
 from tests.source_tree import CHECKOUT
@@ -117,11 +117,11 @@ def test_no_answer_is_waited_for_twice_and_no_longer(mute: Mute, name: str) -> N
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("size_bytes", [1, 15 * 2**20])
+@pytest.mark.parametrize("size_bytes", [1, 15 * 2**20, 40 * 2**20])
 def test_an_upload_that_nobody_takes_ends(mute: Mute, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
     """The driver waits for leave to send, and then for the peer to take the bytes, without any limit of its own."""
-    monkeypatch.setattr(object_store, "_UPLOAD_S", 1)
-    monkeypatch.setattr(object_store, "_SLOWEST_BYTES_PER_S", 2**40)
+    monkeypatch.setattr(upload, "_STALLED_S", 1)
+    monkeypatch.setattr(upload, "_SLOWEST_BYTES_PER_S", 2**40)
     storage = Storage.open("s3://the-bucket")
     detail = refusal(lambda target: target.write("files/a", bytes(size_bytes)), storage)
     assert "cannot be reached in time" in detail

@@ -125,3 +125,55 @@ def test_what_died_while_writing_is_discarded_when_it_is_old(root: Path, local: 
 
     assert local.discard_unfinished(3600) == 1
     assert unfinished(root) == ["new"]
+
+
+def test_the_last_part_of_a_batch_takes_its_folders_along(root: Path, local: Storage) -> None:
+    for name in ("batches/a/parts/1", "batches/a/parts/2", "batches/b/parts/1", "batches/b/index", "files/a"):
+        local.write(name, BYTES)
+    local.delete("batches/a/parts/1")
+    assert (root / "batches/a/parts").is_dir()
+    for name in ("batches/a/parts/2", "batches/b/parts/1", "files/a"):
+        local.delete(name)
+    assert sorted(str(path.relative_to(root)) for path in root.rglob("[!.]*")) == [
+        "batches",
+        "batches/b",
+        "batches/b/index",
+        "files",
+    ]
+
+
+def test_a_folder_that_vanishes_before_the_rename_is_made_again(
+    local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.mkdir
+    lost: list[Path] = []
+
+    def mkdir(path: Path, mode: int = 0o777) -> None:
+        if path.name == "parts" and not lost:
+            lost.append(path)
+            path.parent.rmdir()  # as whoever deletes the last part does
+        real(path, mode)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    local.write("batches/a/parts/1", BYTES)
+    assert lost
+    assert local.read("batches/a/parts/1") == BYTES
+
+
+def test_what_dead_writers_left_goes_although_some_of_it_stays(
+    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        (root / INCOMING / f"{n}").write_bytes(BYTES)
+    (stuck, *_) = unfinished(root)
+    real = Path.unlink
+
+    def unlink(path: Path) -> None:
+        if path.name == stuck:
+            raise PermissionError(errno.EPERM, "no")
+        real(path)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    with pytest.raises(StorageUnavailable):
+        local.discard_unfinished(-5)
+    assert unfinished(root) == [stuck]

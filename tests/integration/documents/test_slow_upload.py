@@ -1,0 +1,61 @@
+"""A job that sends a large file to a slow bucket is at work, however long that takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tasks.documents.context import JobContext
+from tasks.job_work import JobWork
+from tasks.ledger import DOCUMENTS, Claim, Ledger, operations
+from tasks.ledger.storage import Storage
+from tasks.progress import Progress
+from tasks.settlement import Settlement
+from tests.integration.documents.conftest import DocumentsClient
+from worker_config.settings import load_settings
+
+PATIENCE_S, PIECE_S, PIECES = 10, 8, 5
+
+
+def test_each_piece_of_an_upload_counts_as_progress(
+    redis_client: "redis.Redis", documents: DocumentsClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now, seen = 0.0, []
+    progress = Progress()
+    hangs = progress.hang_watch(PATIENCE_S, lambda: now)
+
+    def slow(_: MemoryFileSystem, lpath: str, rpath: str, callback: Any, **__: Any) -> None:
+        nonlocal now
+        for _ in range(PIECES):
+            seen.append(hangs())
+            now += PIECE_S
+            callback.relative_update(1)
+
+    monkeypatch.setattr(MemoryFileSystem, "put_file", slow)
+    ledger, settings = Ledger(redis_client), load_settings(run_dir=str(tmp_path))
+    work = JobWork(
+        ledger,
+        Storage.open("memory://slow"),
+        settings,
+        jobs={"send": send},
+        settlement=Settlement(ledger, DOCUMENTS, patience_s=10, stop=lambda: False),
+        progress=progress,
+        stop=lambda: False,
+    )
+    task_id = documents.submit_job("send", "file")
+    work(_claim(ledger), lambda: pytest.fail("a job is not interrupted"))
+    assert documents.answer(task_id) == {}
+    assert seen == [False] * PIECES
+
+
+def send(context: JobContext, job_id: str) -> bytes:
+    """Writes one object."""
+    context.storage.write(f"files/{job_id}", b"x")
+    return b"{}"
+
+
+def _claim(ledger: Ledger) -> Claim:
+    asked = operations.ClaimRequest(worker="hand", token="hand/1", budget=10**9, max_units=1, lease_ms=15_000)
+    return ledger.run(operations.claim(DOCUMENTS, asked))

@@ -1,0 +1,38 @@
+"""When the sweep is due again."""
+
+from typing import Any
+
+import pytest
+
+from tasks.documents import sweeping
+from tasks.documents.sweeping import SWEEP_AGAIN_S, Sweeping
+from tasks.errors import StorageUnavailable
+
+
+class Context:
+    """Has neither a storage nor a ledger: the sweeps do not look at them."""
+
+    storage = ledger = None
+
+
+def test_the_pause_begins_when_a_sweep_has_failed_however_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    swept: list[str] = []
+
+    def slow(*_: Any) -> None:
+        nonlocal now
+        swept.append("files")
+        now += 2 * SWEEP_AGAIN_S
+        raise StorageUnavailable("It does not answer.", retry_after_s=10)
+
+    monkeypatch.setattr(sweeping, "sweep", slow)
+    monkeypatch.setattr(sweeping, "sweep_batches", lambda *_: swept.append("batches"))
+    step: Any = Sweeping(lambda: now)
+    with pytest.raises(StorageUnavailable):
+        step(Context)
+    assert swept == ["files", "batches"]
+    step(Context)
+    assert len(swept) == 2
+    now += SWEEP_AGAIN_S
+    with pytest.raises(StorageUnavailable):
+        step(Context)
