@@ -86,6 +86,8 @@ class Settings(BaseSettings):
     # Batches
     max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
     max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
+    ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
+    """Chunks of one ingestion that are cut and not loaded yet: they take up storage, and bound how much is lost time."""
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
 
     # Admission
