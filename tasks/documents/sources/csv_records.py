@@ -50,10 +50,11 @@ class Csv:
             if row == []:  # a blank line
                 continue
             number += 1
+            wrong = problem
             if row is not None and len(row) > len(layout.columns):
-                row, problem = None, "The row has more fields than the header. Quote fields with separators in them."
-            fields = None if row is None else _named(layout, row)
-            error = listing_error("malformed_record", problem) if problem else None
+                wrong = "The row has more fields than the header. Quote fields with separators in them."
+            fields = None if row is None or wrong else _named(layout, row)
+            error = listing_error("malformed_record", wrong) if wrong else None
             yield Record(number, fields, size if fields else 0, size, place, (offset, number), error)
 
     def again(
@@ -97,9 +98,7 @@ class Csv:
             message = f"{failed.error.message} The first line of the file must name its columns."
             raise DocumentFailed(failed.error.code, message, "listing") from None
 
-    def _likely_delimiter(
-        self, content: Content, encoding: str, first: int, progress: Callable[[], None]
-    ) -> str:
+    def _likely_delimiter(self, content: Content, encoding: str, first: int, progress: Callable[[], None]) -> str:
         line, _ = next(text_lines(content, first, encoding, self._max_bytes, progress), ("", 0))
         seen = Counter(letter for letter in line or "" if letter in _DELIMITERS)
         return max(_DELIMITERS, key=lambda letter: seen[letter])
@@ -116,12 +115,13 @@ class Csv:
                     size = tape.taken()
                     offset += size
                     yield row, size, None
-                return
             except csv.Error as error:
                 problem = f"The row is not valid CSV: {error}. Is a quote not closed, or not doubled?"
             except _TooLong:
                 limit = f"{self._max_bytes:,} bytes (EMBEDQ_INGEST_MAX_DOCUMENT_BYTES)"
                 problem = f"The row has more than {limit}, or a quote in it is not closed."
+            else:
+                return
             offset += tape.first_bytes
             yield None, tape.first_bytes, problem
 

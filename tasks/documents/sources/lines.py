@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tasks.documents.sources.content import Content, pieces
 
+_WIDE = ("utf-16", "utf-32")
+
 
 @dataclass(frozen=True, slots=True)
 class ByteLine:
@@ -36,10 +38,10 @@ def text_lines(
     content: Content, first: int, encoding: str, max_bytes: int, progress: Callable[[], None]
 ) -> Iterator[tuple[str | None, int]]:
     """The same, decoded, each with its size in bytes. What is wrong in the encoding becomes a lone surrogate."""
-    if not encoding.startswith(("utf-16", "utf-32")):
+    if not encoding.startswith(_WIDE):
         # In every other encoding that is taken the byte 10 is a line break and nothing else.
-        for line in byte_lines(content, first, max_bytes, progress):
-            yield (None if line.data is None else decoded(line.data, encoding)), line.size_bytes
+        for found in byte_lines(content, first, max_bytes, progress):
+            yield (None if found.data is None else decoded(found.data, encoding)), found.size_bytes
         return
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
     held = ""
@@ -60,7 +62,7 @@ def text_lines(
 def decoded(data: bytes, encoding: str) -> str:
     """Text; what is wrong in the encoding becomes a lone surrogate, to be noticed where it matters."""
     try:
-        return data.decode(encoding, "surrogatepass" if encoding.startswith(("utf-16", "utf-32")) else "surrogateescape")
+        return data.decode(encoding, "surrogatepass" if encoding.startswith(_WIDE) else "surrogateescape")
     except UnicodeDecodeError:
         return data.decode(encoding, "replace").replace("\ufffd", "\udcff")
 

@@ -71,7 +71,7 @@ class Page:
             self.add_fault(ref.id, ref.uri, failed.error, source_bytes)
             return
         if ref.id in self._documents:
-            message = "Another document has this id. Give each its own, for example with source.fields.id or document_id."
+            message = "Another document has this id. Give each its own, with source.fields.id or document_id."
             error = DocumentError("duplicate_document_id", message, "listing")
             self.add_fault(ref.id, ref.uri, error, source_bytes)
             return

@@ -4,7 +4,7 @@ import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -74,8 +74,12 @@ class _Table:
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rows: list[dict[str, Any]] = []
         self._group, self._first = -1, 0
-        self._at = 0
-        self._row_bytes = 0
+        self._at = self._length = 0
+
+    @property
+    def earliest(self) -> tuple[int, int]:
+        """Row group and row back to which it can go without beginning anew."""
+        return self._group, self._first
 
     @property
     def at(self) -> tuple[int, int]:
@@ -85,7 +89,7 @@ class _Table:
     def seek(self, group: int, row: int, progress: Callable[[], None]) -> bool:
         """Goes to a row, or where its group has none, to the next group's first. Whether there is one."""
         with _refused():
-            if self._group != group or row < self.at[1]:
+            if self._group != group or row < self._first:
                 self._begin(group)
             while self._group < self._file.num_row_groups:
                 self._at = row - self._first
@@ -130,7 +134,7 @@ class _Borrowed:
     process: it goes on where the page before ended instead of reading a large row group anew for each.
     """
 
-    _kept: OrderedDict[tuple[Any, ...], _Table] = OrderedDict()
+    _kept: ClassVar[OrderedDict[tuple[Any, ...], _Table]] = OrderedDict()
     _lock = threading.Lock()
 
     def __init__(self, content: Content, key: str, fields: FieldMap, place: tuple[int, int]) -> None:
@@ -142,7 +146,7 @@ class _Borrowed:
     def __enter__(self) -> _Table:
         with self._lock:
             table = self._kept.pop(self._key, None)
-        if table is None or table.at > self._place:
+        if table is None or table.earliest > self._place:
             table = _Table(self._content, self._fields)
         self._table = table
         return table

@@ -8,9 +8,7 @@ from tasks.documents.sources.types import PAGE_RECORD_BYTES
 _MAX_BYTES = 2 * PAGE_RECORD_BYTES
 
 
-def read_places(
-    content: Content, places: Sequence[Sequence[int]], progress: Callable[[], None]
-) -> Iterator[bytes]:
+def read_places(content: Content, places: Sequence[Sequence[int]], progress: Callable[[], None]) -> Iterator[bytes]:
     """The bytes at (offset, size) pairs that ascend; one read for as many as lie within a page's size."""
     start = 0
     while start < len(places):

@@ -42,9 +42,7 @@ def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
     raise SourceFailed("missing_required_parameter", "Name `files`, `urls` or `documents`.", "source")
 
 
-def _formats(
-    spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess
-) -> Callable[[str], RecordFormat | None]:
+def _formats(spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess) -> Callable[[str], RecordFormat | None]:
     asked = spec.get("format")
     if asked is not None and asked not in FORMATS:
         message = f"There is no such format. Use one of {', '.join(FORMATS)}, or leave it out."

@@ -1,5 +1,6 @@
 """Folders, of this machine or of a bucket, in the form that a walk needs."""
 
+import errno
 import heapq
 import itertools
 import os
@@ -78,7 +79,7 @@ class LocalTree:
         try:
             os.path.realpath(path, strict=True)
         except OSError as error:
-            if os.path.islink(path) and not isinstance(error, FileNotFoundError | PermissionError):
+            if error.errno == errno.ELOOP:
                 raise circle() from None
             raise failed_to_read(error) from None
         return real
