@@ -44,6 +44,7 @@ class Settings(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     storage_url: str = Field(default=".embedq/storage", min_length=1, max_length=4096)
     ingest_roots: Annotated[tuple[str, ...], NoDecode] = ()
+    """Folders and URL prefixes that ingestion may read."""
     run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
     """Where a worker leaves its ready and alive files for probes."""
 
@@ -89,6 +90,10 @@ class Settings(BaseSettings):
     ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
     """Chunks of one ingestion that are cut and not loaded yet: they take up storage, and bound how much is lost time."""
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
+
+    # Ingestion of documents
+    ingest_max_document_bytes: int = Field(default=100 * 2**20, ge=1024, le=2**31)
+    """Of one file, or of one record in a file."""
 
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
@@ -144,6 +149,15 @@ class Settings(BaseSettings):
     @classmethod
     def _split_roots(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("ingest_roots")
+    @classmethod
+    def _absolute_roots(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        # API and documents worker may run in different folders: a relative one would be two.
+        for root in value:
+            if not root.startswith("/") and "://" not in root:
+                raise ValueError(f"{root!r:.80} must be an absolute path, or a URL such as s3://bucket/prefix")
+        return value
 
     @field_validator("api_keys", mode="before")
     @classmethod
