@@ -88,6 +88,10 @@ class Settings(BaseSettings):
     max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
 
+    # Documents that are ingested
+    parse_timeout_s: float = Field(default=60, gt=0, le=3600)
+    parse_memory_bytes: int = Field(default=2**30, ge=2**28, le=2**40)
+
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
     max_backlog_bulk_s: float = Field(default=86_400, gt=0, le=31_536_000)

@@ -56,7 +56,8 @@ class Styles:
         self._bases[identity] = _value(style.find(f"{W}basedOn"))
 
     def _styles(self, properties: "_Element") -> list[str]:
-        found, style = [], _value(properties.find(f"{W}pStyle"))
+        found: list[str] = []
+        style = _value(properties.find(f"{W}pStyle"))
         while style and len(found) < _MAX_BASES:
             found.append(style)
             style = self._bases.get(style, "")
