@@ -38,6 +38,11 @@ ONLY_IN = {
     "sentence_transformers": ("tasks/model/**",),
     "transformers": ("tasks/model/**",),
     "openvino": ("tasks/model/**",),
+    "pypdfium2": ("tasks/documents/parsing/**",),
+    "selectolax": ("tasks/documents/parsing/**",),
+    "lxml": ("tasks/documents/parsing/**",),
+    "docx": ("tasks/documents/parsing/**",),
+    "charset_normalizer": ("tasks/documents/parsing/**",),
 }
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")

@@ -87,13 +87,15 @@ class Settings(BaseSettings):
     # Batches
     max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
     max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
-    ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
-    """Chunks of one ingestion that are cut and not loaded yet: they take up storage, and bound how much is lost time."""
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
 
-    # Ingestion of documents
+    # Documents that are ingested
     ingest_max_document_bytes: int = Field(default=100 * 2**20, ge=1024, le=2**31)
     """Of one file, or of one record in a file."""
+    ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
+    """Chunks of one ingestion that are cut and not loaded yet."""
+    parse_timeout_s: float = Field(default=60, gt=0, le=3600)
+    parse_memory_bytes: int = Field(default=2**30, ge=2**28, le=2**40)
 
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
