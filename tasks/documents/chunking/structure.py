@@ -28,8 +28,10 @@ class Break(IntEnum):
 
 _LEVELS = 6
 _SENTENCE = (
-    r"(?P<sentence>[.!?…]['\"”’»)\]]*+(?=\s)(?!\s++[a-z])|[。！？｡][」』”’）]*+)"  # noqa: RUF001 - as texts have them
+    r"(?P<sentence>[.!?…](?<!\n\d\.)(?<!\n\d\d\.)['\"”’»)\]]*+(?=\s)(?!\s++[a-z])"  # noqa: RUF001 - as texts have them
+    r"|[。！？｡][」』”’）]*+)"  # noqa: RUF001
 )
+"""A full stop behind a number that begins a line is a list's."""
 _ROW = r"(?P<row>\n)"
 _TEXT = re.compile(rf"(?P<block>\n[^\S\n]*+\n)|{_SENTENCE}|(?P<line>\n)")
 """Of a text without known structure: a single new line may be one, or the end of a screen's width."""

@@ -20,6 +20,10 @@ _WORD_SPLITTERS = {"BertPreTokenizer", "WhitespaceSplit"}
 _WITHIN_WORDS = _WORD_SPLITTERS | {"Punctuation", "Digits", "Split"}
 _BLANK = " \n\t\r"
 """White space in everybody's eyes: BERT's normalizer deletes the form feed, and joins the words around it."""
+_ODD_SPACE = re.compile(r"[^\S \n\t\r]")
+_KEPT_WORD_CHARS = 64
+_KEPT_WORDS = 100_000
+"""About 10 MB. Of prose, most words have been seen before: that makes counting five times as fast as tokenizing."""
 
 
 def load_tokenizer(storage: Storage, entry: ModelEntry) -> bytes:
@@ -62,7 +66,8 @@ class TokenCounter:
     def __init__(self, tokenizer_json: bytes, prompt: str = "") -> None:
         self._tokenizer = _parsed(tokenizer_json)
         self._prompt = prompt
-        self.overhead = self.count("")
+        self._words: dict[str, int] = {}
+        self.overhead = self._with_overhead("")
         self.adds_up = _takes_words_alone(tokenizer_json) and (not prompt or prompt[-1] in _BLANK)
 
     def count(self, text: str) -> int:
@@ -71,11 +76,32 @@ class TokenCounter:
         Raises:
             DocumentFailed: the text is not valid Unicode.
         """
-        return len(_encoded(self._tokenizer, [self._prompt + text], special=True)[0])
+        return self.overhead + self._sum(text) if self.adds_up else self._with_overhead(text)
 
     def parts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text alone, without special tokens and prompt; raises like `count`."""
+        if self.adds_up:
+            return [self._sum(text) for text in texts]
+        return self._alone(texts)
+
+    def _with_overhead(self, text: str) -> int:
+        return len(_encoded(self._tokenizer, [self._prompt + text], special=True)[0])
+
+    def _alone(self, texts: Sequence[str]) -> list[int]:
         return list(map(len, _encoded(self._tokenizer, texts, special=False)))
+
+    def _sum(self, text: str) -> int:
+        if _ODD_SPACE.search(text):
+            return self._alone([text])[0]
+        words, known = text.split(), self._words
+        fresh: dict[str, int] = {}
+        if missing := list(dict.fromkeys(word for word in words if word not in known)):
+            fresh = dict(zip(missing, self._alone(missing), strict=True))
+        tokens = sum([fresh[word] if word in fresh else known[word] for word in words])
+        if len(known) > _KEPT_WORDS:
+            known = self._words = {}  # a new one: another thread may be reading
+        known.update((word, number) for word, number in fresh.items() if len(word) <= _KEPT_WORD_CHARS)
+        return tokens
 
 
 def blank(gap: str) -> bool:
