@@ -38,6 +38,7 @@ ONLY_IN = {
     "sentence_transformers": ("tasks/model/**",),
     "transformers": ("tasks/model/**",),
     "openvino": ("tasks/model/**",),
+    "tokenizers": ("tasks/documents/chunking/**",),
 }
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
