@@ -43,6 +43,7 @@ ONLY_IN = {
     "lxml": ("tasks/documents/parsing/**",),
     "docx": ("tasks/documents/parsing/**",),
     "charset_normalizer": ("tasks/documents/parsing/**",),
+    "tokenizers": ("tasks/documents/chunking/**",),
 }
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
