@@ -60,6 +60,11 @@ Of one batch; with a TTL from the start (its window and the retention), and a ne
     R:open-batches       set     batches that have not ended, or whose traces are still to be removed. No TTL; each step
                                  of a documents worker looks at them
 
+Of one dataset of the storage (tasks.ledger.datasets), for ever:
+
+    R:dataset:{owner}:{name}  hash  version, and `catalog`: the name of the object that lists its parts. Without the key
+                                 the newest catalog in the storage is taken for it
+
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.
 """
