@@ -22,4 +22,4 @@ def move_dataset(owner: str, dataset: str, expected: Pointer | None, to: Pointer
     It is not where the present one is no longer `expected` (None: there is no dataset yet).
     """
     arguments = (owner, dataset, expected.version if expected else 0, to.version, to.catalog)
-    return Operation("dataset_move", "", arguments, lambda reply: bool(reply))
+    return Operation("dataset_move", "", arguments, bool)

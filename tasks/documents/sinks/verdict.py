@@ -44,18 +44,19 @@ class Arrivals:
     """The documents of one call to `load`: what is to go in, and what to report of each.
 
     Attributes:
+        stamp: of the one who loads.
         taken: id -> the receipt that it will have, for documents that go in.
     """
 
     def __init__(self, stamp: Stamp) -> None:
-        self._stamp = stamp
+        self.stamp = stamp
         self._outcomes: dict[str, list[LoadOutcome]] = {}
         self._takes: dict[str, int] = {}  # id -> which of its outcomes is that of the one that went in
         self.taken: dict[str, Receipt] = {}
 
     def add(self, document_id: str, page: int, content_hash: str, chunks: int, known: Receipt | None) -> bool:
         """Notes one document; whether it goes in. `known`: what the sink has of it."""
-        stamp = self._stamp
+        stamp = self.stamp
         verdict = judge(self.taken.get(document_id, known), page, content_hash, stamp)
         if document_id in self.taken and verdict is Verdict.TAKE:
             verdict = Verdict.DUPLICATE  # twice in one page, with different content: the first stays

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S, spare_s: float = SPARE_S) -> int:
-    """Deletes parts replaced more than `grace_s` ago, their catalogs, and garbage older than `spare_s`; how many objects.
+    """Deletes parts replaced `grace_s` ago, catalogs, and garbage older than `spare_s`; the number of objects.
 
     A dataset that Redis does not know is left alone. Several may sweep at the same time.
 

@@ -24,7 +24,10 @@ _TRIES = 5
 
 
 class ParquetSink:
-    """A dataset as a sink. See `Sink`; its methods raise `StorageUnavailable`, `DiskFull` and `RedisUnavailable` too."""
+    """A dataset as a sink. See `Sink`.
+
+    Its methods raise `StorageUnavailable`, `DiskFull` and `RedisUnavailable` too.
+    """
 
     def __init__(self, storage: Storage, ledger: Ledger, owner: str, dataset: str) -> None:
         self._dataset = Dataset(storage, ledger, owner, dataset)
@@ -56,7 +59,7 @@ class ParquetSink:
             present.catalog.next_part,
         )
         copies = _Copies(self._parts, progress)
-        while new is not None and not self._moved(present, new, arrivals, copies, stamp, progress):
+        while new is not None and not self._moved(present, new, arrivals, copies):
             progress()
             present = self._dataset.present()
             _require_dimension(present.catalog, stamp)
@@ -101,22 +104,14 @@ class ParquetSink:
                     yield document
             progress()
 
-    def _moved(
-        self,
-        present: Version,
-        new: Part,
-        arrivals: Arrivals,
-        copies: "_Copies",
-        stamp: Stamp,
-        progress: Callable[[], None],
-    ) -> bool:
+    def _moved(self, present: Version, new: Part, arrivals: Arrivals, copies: "_Copies") -> bool:
         """Whether the dataset has a version with these documents; if not, somebody else has moved it."""
-        found = self._index.find(present.catalog, list(arrivals.taken), progress)
+        found = self._index.find(present.catalog, list(arrivals.taken), copies.progress)
         late: dict[str, Verdict] = {}
         replaced: dict[str, list[str]] = {}
         for document_id, each in found.items():
             mine = arrivals.taken[document_id]
-            verdict = judge(each.receipt, mine.page, mine.content_hash, stamp)
+            verdict = judge(each.receipt, mine.page, mine.content_hash, arrivals.stamp)
             if verdict is Verdict.TAKE:
                 replaced.setdefault(each.receipts, []).append(document_id)
             else:
@@ -127,7 +122,7 @@ class ParquetSink:
             for staying in copies.without(part, replaced.get(part.receipts, ()))
         ]
         arriving = copies.without(new, list(late))
-        if arriving and not self._dataset.move(present, [*parts, *arriving], stamp.dimension):
+        if arriving and not self._dataset.move(present, [*parts, *arriving], arrivals.stamp.dimension):
             return False
         for document_id, verdict in late.items():
             arrivals.drop(document_id, verdict)
@@ -139,7 +134,7 @@ class _Copies:
 
     def __init__(self, parts: Parts, progress: Callable[[], None]) -> None:
         self._parts = parts
-        self._progress = progress
+        self.progress = progress
         self._made: dict[tuple[str, frozenset[str]], Part | None] = {}
 
     def without(self, part: Part, document_ids: Sequence[str]) -> list[Part]:
@@ -148,7 +143,7 @@ class _Copies:
             return [part]
         key = (part.receipts, frozenset(document_ids))
         if key not in self._made:
-            self._made[key] = self._parts.without(part, key[1], self._progress)
+            self._made[key] = self._parts.without(part, key[1], self.progress)
         copy = self._made[key]
         return [] if copy is None else [copy]
 
