@@ -1,4 +1,4 @@
-"""Rows by reference beside what became of them: how a batch is written down, and how a page of an ingestion is loaded."""
+"""Rows by reference beside what became of them: to write down a batch, and to load a page of an ingestion."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Ingestions: listing a source page by page, cutting its documents into chunks, and loading them once they are vectors."""
+"""Ingestions: listing a source page by page, cutting its documents into chunks, loading them once they are vectors."""

@@ -11,8 +11,9 @@ from tasks.ledger.sweep import SPARE_S
 
 
 def sweep_ingestions(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
-    """Removes what was last written to `spare_s` ago or earlier: all of ingestions that the ledger holds no more, and
-    the work of those that have ended; the number of folders.
+    """Removes what was last written to `spare_s` ago or earlier; the number of folders.
+
+    That is all of ingestions that the ledger holds no more, and the work of those that have ended.
 
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.

@@ -22,8 +22,9 @@ _ENOUGH_S = 2.0
 
 
 def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
-    """The outcome as JSON: `fence` of the manifests, `pages` (number of documents and bytes of each), and `cursor`,
-    null at the end; or `error`.
+    """The outcome as JSON: `fence`, `pages` and `cursor`; or `error`.
+
+    `fence` is that of the manifests, `pages` are numbers of documents and bytes of each, `cursor` is null at the end.
 
     Raises:
         Unavailable: it cannot be listed now.

@@ -27,8 +27,10 @@ Outcomes = Mapping[str, Sequence[LoadOutcome]]
 
 
 def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
-    """The outcome as JSON: `pages`, of each its number, the stored name of its outcomes, how many documents were
-    loaded, unchanged and failed, and how many chunks were loaded.
+    """The outcome as JSON: `pages`, for each a list.
+
+    It holds its number, the stored name of its outcomes, how many documents were loaded, unchanged and failed, and how
+    many chunks were loaded.
 
     Raises:
         SinkRefused, NotStored: the ingestion cannot go on.

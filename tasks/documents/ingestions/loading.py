@@ -14,8 +14,8 @@ MAX_CHUNKS = 32_768
 ENOUGH_CHUNKS = 8_192
 ENOUGH_PAGES = 48
 PATIENCE_MS = 10_000
-"""A load begins with `ENOUGH_CHUNKS` or `ENOUGH_PAGES`, so long after the one before, or when nothing else is under way:
-each makes one part of a dataset, and a million documents in parts of a hundred are slow to write and to read."""
+"""A load begins with `ENOUGH_CHUNKS` or `ENOUGH_PAGES`, so long after the one before, or when nothing else is under
+way: each makes one part of a dataset, and a million documents in parts of a hundred are slow to write and to read."""
 
 _LOADS = (IngestionStatus.IN_PROGRESS, IngestionStatus.CANCELLING)
 

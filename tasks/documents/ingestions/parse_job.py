@@ -29,8 +29,10 @@ _EMPTY = DocumentError("empty_document", "The document has no text.", "chunking"
 
 
 def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
-    """The outcome as JSON: stored names of the `source` and `index` of its chunks ("" without any) and of what it says
-    of each document (`parsed`), numbers of `chunks` and `tokens`, and `units` as `ChunkRows` cut them.
+    """The outcome as JSON.
+
+    It holds stored names of the `source` and `index` of its chunks ("" without any) and of what it says of each
+    document (`parsed`), numbers of `rows`, `chunks` and `tokens`, and `units` as `ChunkRows` cut them.
 
     Raises:
         NotStored: its manifest is gone.
@@ -180,5 +182,3 @@ def _receipts(
         return sink.known(ids)
     finally:
         sink.close()
-
-

@@ -31,8 +31,9 @@ class IngestionSteps:
         self._tools = tools
 
     def __call__(self, context: StepContext) -> bool:
-        """Takes one step with each of some open ingestions. Whether the next ones should be taken soon, because a model
-        worker may end what one waits for at any time: nobody rings for that.
+        """Takes one step with each of some open ingestions; whether the next ones should be taken soon.
+
+        A model worker may end what an ingestion waits for at any time, and nobody says so to a documents worker.
 
         Raises what the last one raised that could not take its step.
         """
@@ -61,26 +62,31 @@ class IngestionSteps:
 
 def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
     overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
+    entry = overview.entry if overview else None
+    if entry is None:
+        _await_model(context, ingestion)
+        return
     try:
-        if overview is None or overview.entry is None:
-            raise NotReady("No worker has loaded this model yet.")
-        entry = overview.entry
-        fields = {
+        fields: dict[str, str | int | float] = {
             "revision": entry.revision,
             "dimension": pipeline.dimension(ingestion.spec, entry),
             "fingerprint": pipeline.fingerprint(ingestion.spec, entry, tools.parser_version),
         }
         tools.chunker(context, ingestion, entry)
     except NotReady:
-        if ingestion.waiting_for != "model":
-            move = Move([IngestionStatus.QUEUED], set={"waiting_for": "model"})
-            context.ledger.run(move_ingestion(ingestion.id, move))
+        _await_model(context, ingestion)
     except Unavailable:
         raise
     except EmbedqError as error:
         ending.stop(context, ingestion, IngestionFault(error.code, error.detail, error.param))
     else:
         move = Move([IngestionStatus.QUEUED], to=IngestionStatus.IN_PROGRESS, set=fields, unset=["waiting_for"])
+        context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def _await_model(context: StepContext, ingestion: Ingestion) -> None:
+    if ingestion.waiting_for != "model":
+        move = Move([IngestionStatus.QUEUED], set={"waiting_for": "model"})
         context.ledger.run(move_ingestion(ingestion.id, move))
 
 

@@ -1,11 +1,9 @@
 """What the jobs of an ingestion work with: its source, a parser, a chunker and its sink. Made in this place alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
-
-from collections.abc import Iterator, Sequence
 
 from tasks.documents.chunking.types import Chunk
 from tasks.documents.context import JobContext, StepContext
