@@ -38,6 +38,7 @@ ONLY_IN = {
     "sentence_transformers": ("tasks/model/**",),
     "transformers": ("tasks/model/**",),
     "openvino": ("tasks/model/**",),
+    "fsspec": ("tasks/ledger/**", "tasks/documents/sources/**"),
 }
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
