@@ -46,6 +46,7 @@ ONLY_IN = {
     "docx": ("tasks/documents/parsing/**",),
     "charset_normalizer": ("tasks/documents/parsing/**",),
     "tokenizers": ("tasks/documents/chunking/**",),
+    "fsspec": ("tasks/ledger/**", "tasks/documents/sources/**"),
 }
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")

@@ -27,19 +27,3 @@ class DocumentFailed(Exception):
     def __init__(self, code: str, message: str, stage: FailureStage) -> None:
         super().__init__(f"{stage}: {code}")
         self.error = DocumentError(code, message, stage)
-
-
-class SourceFailed(Exception):
-    """A source cannot be listed at all, and repeating it will not help: its job fails.
-
-    Attributes:
-        code: stable, such as `source_not_found`.
-        message: for the job's owner: what is wrong and what to do.
-        param: the field of the request at fault.
-    """
-
-    def __init__(self, code: str, message: str, param: str | None = None) -> None:
-        super().__init__(code)
-        self.code = code
-        self.message = message
-        self.param = param

@@ -63,6 +63,12 @@ def test_nothing_is_said_about_names_that_are_known(env_file: Path, caplog: pyte
     assert caplog.messages == []
 
 
+def test_roots_of_ingestion_are_absolute() -> None:
+    assert load_settings(ingest_roots="/data, s3://bucket/x").ingest_roots == ("/data", "s3://bucket/x")
+    with pytest.raises(SettingsError, match=r"EMBEDQ_INGEST_ROOTS.*absolute path"):
+        load_settings(ingest_roots="/data,docs")
+
+
 @pytest.mark.parametrize("name", [{"served_name": "@documents"}, {"model": "@documents"}])
 def test_a_name_of_a_queue_that_is_no_model_is_refused(name: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="must not begin with @"):

@@ -5,14 +5,14 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.faults import DocumentFailed, SourceFailed
+from tasks.documents.faults import DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import gone
 from tasks.documents.sources.fields import FieldMap, listing_error
 from tasks.documents.sources.file_source import record_hash
 from tasks.documents.sources.page import Page
 from tasks.documents.sources.types import DocumentRef, Fetched, Listed
-from tasks.errors import NotStored
+from tasks.errors import NotStored, SourceFailed
 
 _FIELDS = FieldMap(id="id", text=("text",))
 
@@ -67,6 +67,6 @@ class Inline:
                 data = self._access.storage.read(self._access.inline or "missing")
             except NotStored:
                 message = "The documents of the request are no longer in the storage."
-                raise SourceFailed("source_not_found", message, "source.documents") from None
+                raise SourceFailed(message, param="source.documents") from None
             self._documents = orjson.loads(data)
         return self._documents or ()

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tasks.documents.faults import SourceFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.csv_records import Csv
 from tasks.documents.sources.fields import FieldMap
@@ -15,6 +14,7 @@ from tasks.documents.sources.records import RecordFormat
 from tasks.documents.sources.types import Source
 from tasks.documents.sources.uploads import Uploads
 from tasks.documents.sources.urls import Urls
+from tasks.errors import SourceFailed
 
 FORMATS: Mapping[str, Callable[[FieldMap, int], RecordFormat]] = {
     "jsonl": lambda _, limit: JsonLines(limit),
@@ -39,14 +39,14 @@ def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
         return FileSource(Uploads(spec["files"], access), _formats(spec, fields, access), fields, *_bounds(access))
     if spec.get("urls"):
         return FileSource(Urls(spec["urls"], access), _formats(spec, fields, access), fields, *_bounds(access))
-    raise SourceFailed("missing_required_parameter", "Name `files`, `urls` or `documents`.", "source")
+    raise SourceFailed("Name `files`, `urls` or `documents`.", param="source")
 
 
 def _formats(spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess) -> Callable[[str], RecordFormat | None]:
     asked = spec.get("format")
     if asked is not None and asked not in FORMATS:
         message = f"There is no such format. Use one of {', '.join(FORMATS)}, or leave it out."
-        raise SourceFailed("invalid_value", message, "source.format")
+        raise SourceFailed(message, param="source.format")
     limit = access.limits.max_document_bytes
     made = {name: make(fields, limit) for name, make in FORMATS.items()}
 

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import fsspec
 
-from tasks.documents.faults import DocumentFailed, SourceFailed
-from tasks.errors import EmbedqError, StorageUnavailable
+from tasks.documents.faults import DocumentFailed
+from tasks.errors import EmbedqError, SourceFailed, StorageUnavailable
 
 _T = TypeVar("_T")
 _REFUSED = frozenset({"http", "https", "ftp", "sftp", "ssh", "smb", "data", "github", "git", "jupyter"})
@@ -22,16 +22,16 @@ def open_remote(scheme: str) -> Any:
     if scheme in _REFUSED:
         # A web server decides by its redirects what is read in the end: the roots would bound nothing.
         message = f"{scheme}:// is not read. Use a folder or a bucket, or upload the files."
-        raise SourceFailed("unsupported_scheme", message, "source.urls")
+        raise SourceFailed(message, param="source.urls")
     try:
         # Without its cache of listings, which never forgets and would hide new files from the next ingestion.
         return fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError:
         package = _PACKAGES.get(scheme, f"fsspec[{scheme}]")
         message = f"{scheme}:// needs a driver on the server: pip install {package}"
-        raise SourceFailed("missing_driver", message, "source.urls") from None
+        raise SourceFailed(message, param="source.urls") from None
     except ValueError:
-        raise SourceFailed("unsupported_scheme", f"{scheme}:// is not known.", "source.urls") from None
+        raise SourceFailed(f"{scheme}:// is not known.", param="source.urls") from None
 
 
 def answered(ask: Callable[[], _T]) -> _T:

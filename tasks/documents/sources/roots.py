@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from tasks.documents.faults import SourceFailed
+from tasks.errors import SourceFailed
 
 _MAGIC = re.compile(r"[*?\[]")
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
@@ -37,13 +37,13 @@ def parse_glob(url: str, roots: Sequence[str], param: str) -> Glob:
     """
     if not roots:
         message = f"This server reads no folders and URLs. Its operator allows them in {SETTING}; or upload the files."
-        raise SourceFailed("no_ingest_roots", message, param)
+        raise SourceFailed(message, param=param)
     scheme, path = split_url(url)
     parts = path.split("/")
     fixed = next((n for n, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
     if "::" in url or not is_encodable(url) or not is_allowed(scheme, "/".join(parts[:fixed]), roots):
         message = f"This is not below one of the folders and URLs that the server may read ({SETTING})."
-        raise SourceFailed("outside_roots", message, param)
+        raise SourceFailed(message, param=param)
     pattern = tuple(part for part in parts[fixed:] if part)
     if path.endswith("/"):
         pattern = (*pattern, "**")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tasks.documents.faults import DocumentError, DocumentFailed, SourceFailed
+from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import Content, LocalContent, RemoteContent, outside
 from tasks.documents.sources.entries import Entry
@@ -23,6 +23,7 @@ from tasks.documents.sources.roots import (
 )
 from tasks.documents.sources.trees import LocalTree, RemoteTree, Tree
 from tasks.documents.sources.walk import Found, Walk
+from tasks.errors import SourceFailed
 
 
 class Urls:
@@ -58,7 +59,7 @@ class Urls:
                         # A name need not be UTF-8; a cursor must.
                         yield self._entry([at, os.fsencode(found.path).decode("latin-1"), listing], glob, found)
             except DocumentFailed as failed:
-                raise SourceFailed(_code(failed), failed.error.message, f"source.urls[{at}]") from None
+                raise SourceFailed(failed.error.message, param=f"source.urls[{at}]") from None
 
     def open(self, place: Mapping[str, Any]) -> Content:
         """See `Entries`."""
@@ -95,10 +96,10 @@ class Urls:
             tree.real(glob.base or "/")
             kind = tree.kind(glob.base or "/")
         except DocumentFailed as failed:
-            raise SourceFailed(_code(failed), failed.error.message, f"source.urls[{number}]") from None
+            raise SourceFailed(failed.error.message, param=f"source.urls[{number}]") from None
         if kind is None:
             message = "There is no such file or folder on the server."
-            raise SourceFailed("source_not_found", message, f"source.urls[{number}]")
+            raise SourceFailed(message, param=f"source.urls[{number}]")
         if kind == "folder":
             return Glob(glob.scheme, glob.base, ("**",))
         base, _, name = glob.base.rpartition("/")
@@ -118,10 +119,6 @@ class Urls:
 
 def _shown(name: str) -> str:
     return name.encode(errors="replace").decode()
-
-
-def _code(failed: DocumentFailed) -> str:
-    return "source_not_found" if failed.error.code == "gone" else failed.error.code
 
 
 def _url(scheme: str, path: str) -> str:

@@ -53,11 +53,13 @@ def texts(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str | None
     return {one.ref.id: one.text for one in contents(spec, access)}
 
 
-def uploaded(tmp_path: Path, *, limit: int = 2**20, **files: bytes) -> SourceAccess:
+def uploaded(
+    tmp_path: Path, files: Mapping[str, bytes] | None = None, /, *, limit: int = 2**20, **more: bytes
+) -> SourceAccess:
     """Files as uploads: `a_csv=b"…"` is the file `a.csv` with the id `a_csv`."""
     storage = Storage.open(f"file://{tmp_path}/storage")
     stored = {}
-    for file_id, data in files.items():
+    for file_id, data in {**(files or {}), **more}.items():
         storage.write(f"files/{file_id}", data)
         stored[file_id] = StoredFile(file_id, f"files/{file_id}", file_id.replace("_", ".", 1), len(data))
     return SourceAccess(storage, stored, limits=SourceLimits(limit))

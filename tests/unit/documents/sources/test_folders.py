@@ -2,26 +2,25 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.documents.faults import SourceFailed
 from tasks.documents.sources import page, trees
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.registry import open_source
+from tasks.errors import SourceFailed
 from tasks.ledger.storage import Storage
 from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, tree
 
 
 @pytest.fixture
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "PAGE_FILES", 2)
     monkeypatch.setattr(trees, "WINDOW", 3)
-    yield
 
 
 def ids(folder: Path, *urls: str) -> list[str]:
@@ -107,9 +106,14 @@ def test_a_large_folder_is_listed_once_for_many_pages(tmp_path: Path, monkeypatc
     tree(tmp_path, *(f"{n:03}.txt" for n in range(100)))
     monkeypatch.setattr(page, "PAGE_FILES", 3)
     monkeypatch.setattr(trees, "WINDOW", 40)
-    listings = []
+    listings: list[str] = []
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listings.append(path) or scandir(path))
+
+    def noted(path: str) -> Any:
+        listings.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
     assert len(pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path))) == 34
     assert len(listings) == 3
 
@@ -144,20 +148,19 @@ def test_what_is_not_below_the_roots_is_refused_whether_it_exists_or_not(tmp_pat
     tree(tmp_path / "rootx", "secret")
     with pytest.raises(SourceFailed) as refused:
         documents({"urls": [url.format(root=root)]}, below(root))
-    assert (refused.value.code, refused.value.param) == ("outside_roots", "source.urls[0]")
-    assert "EMBEDQ_INGEST_ROOTS" in refused.value.message
+    assert refused.value.param == "source.urls[0]"
+    assert "EMBEDQ_INGEST_ROOTS" in refused.value.detail
 
 
 def test_without_roots_the_setting_is_named(tmp_path: Path) -> None:
     access = SourceAccess(Storage.open(f"file://{tmp_path}/storage"))
-    with pytest.raises(SourceFailed, match="no_ingest_roots") as refused:
+    with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS"):
         open_source({"urls": ["/data/**"]}, access)
-    assert "EMBEDQ_INGEST_ROOTS" in refused.value.message
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing/**"])
 def test_what_is_not_there_is_said(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SourceFailed, match="source_not_found"):
+    with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
         documents({"urls": [f"{tmp_path}/{name}"]}, below(tmp_path))
 
 
@@ -183,7 +186,7 @@ def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> N
         "in/around/": "symlink_loop",
         "self": "symlink_loop",
     }
-    with pytest.raises(SourceFailed, match="outside_roots"):
+    with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS"):
         documents({"urls": [f"{root}/out/**"]}, below(root))
 
 
@@ -205,9 +208,7 @@ def test_pipes_and_sockets_are_passed_over(tmp_path: Path) -> None:
     assert codes({"urls": [f"{tmp_path}/**"]}, below(tmp_path)) == {}
 
 
-def test_a_name_that_is_not_utf8_is_a_fault_and_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_is_not_utf8_is_a_fault_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "PAGE_FILES", 1)
     monkeypatch.setattr(trees, "WINDOW", 1)
     tree(tmp_path, "a.md", "z.md")
