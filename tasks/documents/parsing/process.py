@@ -140,7 +140,7 @@ class ChildProcess:
         return bool(rest)
 
     def _died_hungry(self) -> bool:
-        """Whether the kernel killed it, which it does for memory alone. (Its peak is no sign: forks inherit it.)"""
+        """Whether the kernel killed it, which it does for memory alone; its peak is no sign, as forks inherit it."""
         try:
             return self._popen.wait(_END_S) == -signal.SIGKILL
         except subprocess.TimeoutExpired:  # it has closed its answers and lives on
