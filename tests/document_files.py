@@ -28,8 +28,10 @@ def pdf(pages: Sequence[str], *, title: str = "", password: str = "") -> bytes:
         lines = " ".join(f"({line}) Tj T*" for line in page.split("\n")) if page else ""
         content = f"BT /F1 12 Tf 14 TL 72 720 Td {lines} ET"
         objects += [
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> "
-            f"/Contents {first + 2 * number + 1} 0 R >>",
+            (
+                f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> "
+                f"/Contents {first + 2 * number + 1} 0 R >>"
+            ),
             f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
         ]
     if password:

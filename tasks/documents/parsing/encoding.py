@@ -19,7 +19,13 @@ _SAMPLE_BYTES = 32 * 1024  # charset-normalizer tries dozens of encodings on wha
 _MAX_BYTES_PER_CHAR = 4
 # In HTML and in mail these names have always meant Windows-1252 (WHATWG Encoding Standard).
 _REALLY_CP1252 = {"ascii", "iso8859-1", "latin-1"}
-_WESTERN = {"cp1252", "latin_1", "iso8859_15", "cp1250", "iso8859_2", "mac_roman", "cp1254", "iso8859_9", "cp1257"}
+_WESTERN = {"cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257"}
+# Guesses are limited to what is in use: a few bytes fit a hundred encodings. UTF-16 without a mark is seen before.
+_IN_USE = [
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874", "iso8859_2", "koi8_r"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+]
+_MOSTLY_ASCII = 0.3  # share of other bytes: Western text has less, what is written in another alphabet more
 _SHORT_BYTES = 256
 _REPLACED_SHARE = 0.1
 
@@ -93,16 +99,18 @@ def _likely(sample: bytes) -> str | None:
         from charset_normalizer import from_bytes  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
         raise missing("charset-normalizer") from None
-    matches = from_bytes(sample)
+    matches = from_bytes(sample, cp_isolation=_IN_USE)
     best = matches.best()
     if best is None:
         return None
-    if best.encoding in _WESTERN:
-        # Short Western texts read equally well in a dozen encodings; Windows-1252 is by far the most used of them.
-        try:
-            sample.decode("cp1252")
-        except UnicodeDecodeError:
-            return best.encoding
-        alike = {match.encoding for match in matches if match.chaos <= best.chaos}
-        return "cp1252" if alike & {"cp1252", "latin_1"} or len(sample) < _SHORT_BYTES else best.encoding
-    return best.encoding
+    short = len(sample) < _SHORT_BYTES
+    others = sum(1 for _ in re.finditer(rb"[\x80-\xff]", sample)) / len(sample)
+    if best.encoding not in _WESTERN and not (short and others < _MOSTLY_ASCII):
+        return best.encoding
+    # Short Western texts read equally well in a dozen encodings; Windows-1252 is by far the most used of them.
+    try:
+        sample.decode("cp1252")
+    except UnicodeDecodeError:
+        return best.encoding
+    alike = any(match.encoding == "cp1252" and match.chaos <= best.chaos for match in matches)
+    return "cp1252" if short or alike else best.encoding

@@ -124,7 +124,9 @@ class Parser:
                 message = f"Parsing needs more than {bytes_allowed}."
             case "parser_crashed":
                 return refused(
-                    code, "The parser broke down on this document. Open it in its application and save it again."
+                    code,
+                    "The parser broke down on this document, or ran out of memory (EMBEDQ_PARSE_MEMORY_BYTES). Open it "
+                    "in its application and save it again, or split it.",
                 )
             case _:
                 return refused(code, str(header.get("message", "")))

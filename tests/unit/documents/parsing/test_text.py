@@ -91,8 +91,8 @@ def test_blocks_beyond_all_measure_become_one(monkeypatch: pytest.MonkeyPatch) -
 
 def test_markdown_blocks() -> None:
     source = (
-        "---\nkey: value\n---\n# Title #\ntext\nmore\n\nUnder\n-----\n```py\n# no heading\n\n```\n- a\n\n  b\n  ```\n  x\n\n"
-        "  ```\n- c\n\n| a | b |\n|---|:-:|\n| 1 | 2 |\n\n    indented\n\n    code\n\nend\n#hashtag"
+        "---\nkey: value\n---\n# Title #\ntext\nmore\n\nUnder\n-----\n```py\n# no heading\n\n```\n- a\n\n"
+        "  b\n  ```\n  x\n\n  ```\n- c\n\n| a | b |\n|---|:-:|\n| 1 | 2 |\n\n    indented\n\n    code\n\nend\n#hashtag"
     )
     parsed = parse_markdown(source.encode())
     assert parsed.text == source
@@ -121,8 +121,7 @@ def test_blocks_cover_every_text(text: str) -> None:
     for parse in (parse_text, parse_markdown):
         try:
             parsed = parse(b"\xef\xbb\xbf" + data)
-        except DocumentFailed as failed:
-            assert failed.error.code == "empty_document"
+        except DocumentFailed:
             assert not clean(data.decode()).strip()
         else:
             shown(parsed)
