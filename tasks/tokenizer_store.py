@@ -32,6 +32,11 @@ class TokenizerStore:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tokenizer-store", daemon=True)
 
+    @property
+    def done(self) -> bool:
+        """Whether it was started and is over: stored, stopped or given up."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
     def start(self) -> None:
         """Begins."""
         self._thread.start()
