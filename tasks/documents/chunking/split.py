@@ -136,7 +136,9 @@ class Splitter:
             tokens = self._exact(self._taken[:number])
             if tokens > self._limit:
                 if number > self._repeated + 1:
-                    number = self._best_place(number - 1)[1]
+                    # By proportion: one piece after another, a chunk would be tokenized a hundred times.
+                    fitting = max(self._repeated + 1, number * self._limit // tokens)
+                    number = self._best_place(min(number - 1, fitting))[1]
                     continue
                 if self._repeated:
                     self._forget_first()

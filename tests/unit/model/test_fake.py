@@ -108,7 +108,8 @@ def _start(text: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "one", "a b  c\n", "a\x1cb\x1d\x1e\x1fc", "a\x0cb\x85c\u2028d", "a\u00a0b\u3000c", "a\u200bb", "[S] x"]
+    "text",
+    ["", " ", "one", "a b  c\n", "a\x1cb\x1d\x1e\x1fc", "a\x0cb\x85c\u2028d", "a\u00a0b\u3000c", "a\u200bb", "[S] x"],
 )
 @pytest.mark.parametrize("prompt", [None, "query"])
 def test_its_tokenizer_counts_as_it_does(text: str, prompt: str | None) -> None:

@@ -107,7 +107,11 @@ def test_static_chunks_know_no_structure_and_overlap_in_whole_sentences() -> Non
 
 
 def test_of_a_sentence_that_is_longer_than_the_overlap_the_last_words_come_again() -> None:
-    assert cut("a b c d e f g h i j k l", 20, ChunkSettings("static", 8, 2)) == ["a b c d e f", "e f g h i j", "i j k l"]
+    assert cut("a b c d e f g h i j k l", 20, ChunkSettings("static", 8, 2)) == [
+        "a b c d e f",
+        "e f g h i j",
+        "i j k l",
+    ]
 
 
 def test_an_overlap_gives_way_to_a_text_that_goes_on() -> None:

@@ -20,7 +20,23 @@ _KINDS: tuple[BlockKind, ...] = ("heading", "paragraph", "list", "table", "code"
 _FRAGMENTS = (
     *("the", "quick", "e.g.", "End.", "What?", "Yes!", "1.", "3.14", "unbelievable", "x" * 130, "http://a.b/c?d=e"),
     *("我们。你好！", "日本語のテキスト", "ไม่มีช่องว่าง", "שלום", "مرحبا", "\ufdfa", "👩‍👩‍👧‍👦", "\u0301", "\u200d", "\0"),
-    *(" ", "  ", "\n", "\n\n", "\t", "\r\n", "\x0c", "\x1c", "\x85", "\u00a0", "\u3000", "\u2028", "[SEP]", "</s>", ". "),
+    *(
+        " ",
+        "  ",
+        "\n",
+        "\n\n",
+        "\t",
+        "\r\n",
+        "\x0c",
+        "\x1c",
+        "\x85",
+        "\u00a0",
+        "\u3000",
+        "\u2028",
+        "[SEP]",
+        "</s>",
+        ". ",
+    ),
 )
 TEXTS = st.lists(st.sampled_from(_FRAGMENTS) | st.text(max_size=5), max_size=60).map("".join) | st.lists(
     st.sampled_from(_FRAGMENTS), max_size=60

@@ -33,7 +33,9 @@ def test_a_token_with_a_blank_in_it_spoils_adding_up() -> None:
     assert counter.count("in New York") == counter.count("in York")
 
 
-@pytest.mark.parametrize(("gap", "apart"), [("", False), (" ", True), ("\x0c", False), ("\x0c\n", True), ("\x1c", False)])
+@pytest.mark.parametrize(
+    ("gap", "apart"), [("", False), (" ", True), ("\x0c", False), ("\x0c\n", True), ("\x1c", False)]
+)
 def test_the_form_feed_keeps_no_words_apart(gap: str, apart: bool) -> None:
     assert blank(gap) == apart
 
