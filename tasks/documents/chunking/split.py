@@ -119,7 +119,7 @@ class Splitter:
 
         (0, 0) if there is nothing new before any of them.
         """
-        best, good_enough = (-1, 0, 0), False
+        best = (False, Break.INSIDE.value, 0)
         used = sum(piece.tokens for piece in self._taken[: self._repeated])
         for place in range(self._repeated + 1, number + 1):
             used += self._taken[place - 1].tokens

@@ -19,7 +19,7 @@ PROMPTS = ("", "query: ", "query:")
 _KINDS: tuple[BlockKind, ...] = ("heading", "paragraph", "list", "table", "code")
 _FRAGMENTS = (
     *("the", "quick", "e.g.", "End.", "What?", "Yes!", "1.", "3.14", "unbelievable", "x" * 130, "http://a.b/c?d=e"),
-    *("我们。你好！", "日本語のテキスト", "ไม่มีช่องว่าง", "שלום", "مرحبا", "\ufdfa", "👩‍👩‍👧‍👦", "\u0301", "\u200d", "\0"),
+    *("我们。你好！", "日本語のテキスト", "ไม่มีช่องว่าง", "שלום", "مرحبا", "\ufdfa", "👩‍👩‍👧‍👦", "\u0301", "\u200d", "\0"),  # noqa: RUF001
     *(
         " ",
         "  ",
