@@ -32,6 +32,11 @@ class TokenizerStore:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tokenizer-store", daemon=True)
 
+    @property
+    def done(self) -> bool:
+        """Whether it was started and is over: stored, stopped or given up."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
     def start(self) -> None:
         """Begins."""
         self._thread.start()
@@ -45,14 +50,14 @@ class TokenizerStore:
         while not self._stopped.is_set():
             try:
                 self._store()
-                return
+                break
             except Unavailable as error:
                 if error.code != said:
                     _log.warning("the tokenizer is not in the storage yet (%s): ingestions wait for it", error.code)
                 said = error.code
-            except Exception:
+            except Exception:  # noqa: BLE001 - whatever it is, the worker serves texts all the same
                 _log.exception("the tokenizer cannot be stored: documents cannot be cut for this model")
-                return
+                break
             self._stopped.wait(self._retry_s)
 
     def _store(self) -> None:

@@ -4,6 +4,7 @@ The library's `preprocess` gives the same tokens, and takes four times as long f
 and asks at every call what can be asked once.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any

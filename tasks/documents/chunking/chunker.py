@@ -56,8 +56,9 @@ class Chunker:
         return self._counter.count(text)
 
     def chunks(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> Iterator[Chunk]:
-        """The chunks of a document in order, all of its text but white space; none if it is blank. Lazily, so that
-        memory is bounded.
+        """The chunks of a document in order, all of its text but white space; none if it is blank.
+
+        One after another, so that memory is bounded.
 
         Args:
             text: the document's.

@@ -119,7 +119,7 @@ class Splitter:
 
         (0, 0) if there is nothing new before any of them.
         """
-        best, good_enough = (-1, 0, 0), False
+        best = (False, Break.INSIDE.value, 0)
         used = sum(piece.tokens for piece in self._taken[: self._repeated])
         for place in range(self._repeated + 1, number + 1):
             used += self._taken[place - 1].tokens
@@ -136,7 +136,9 @@ class Splitter:
             tokens = self._exact(self._taken[:number])
             if tokens > self._limit:
                 if number > self._repeated + 1:
-                    number = self._best_place(number - 1)[1]
+                    # By proportion: one piece after another, a chunk would be tokenized a hundred times.
+                    fitting = max(self._repeated + 1, number * self._limit // tokens)
+                    number = self._best_place(min(number - 1, fitting))[1]
                     continue
                 if self._repeated:
                     self._forget_first()

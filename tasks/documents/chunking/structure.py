@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 from tasks.documents.chunking.tokens import blank
 from tasks.documents.parsing.types import Block
@@ -97,7 +98,7 @@ def words(piece: Piece) -> list[Piece]:
             Piece(piece.text[:half], piece.start, Break.INSIDE, apart=True),
             Piece(piece.text[half:], piece.start + half, Break.INSIDE, apart=False),
         ]
-    for before, word in zip(found, found[1:], strict=False):
+    for before, word in pairwise(found):
         word.apart = word.apart and blank(piece.text[before.end - piece.start : word.start - piece.start])
     found[0].value, found[0].apart = piece.value, piece.apart
     return found
@@ -149,5 +150,4 @@ def _stripped(text: str, start: int, stop: int, value: int) -> list[Piece]:
 def _end_of_words(text: str, start: int) -> int:
     """Behind the last white space within the length of a piece; that length where there is none."""
     stop = start + PIECE_CHARS
-    last = next((at for at in range(stop, start, -1) if text[at - 1].isspace()), stop)
-    return last
+    return next((at for at in range(stop, start, -1) if text[at - 1].isspace()), stop)

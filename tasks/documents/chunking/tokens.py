@@ -21,6 +21,8 @@ _WITHIN_WORDS = _WORD_SPLITTERS | {"Punctuation", "Digits", "Split"}
 _BLANK = " \n\t\r"
 """White space in everybody's eyes: BERT's normalizer deletes the form feed, and joins the words around it."""
 _ODD_SPACE = re.compile(r"[^\S \n\t\r]")
+_FEW = 16
+"""Texts for which other threads are not worth waking."""
 _KEPT_WORD_CHARS = 64
 _KEPT_WORDS = 100_000
 """About 10 MB. Of prose, most words have been seen before: that makes counting five times as fast as tokenizing."""
@@ -111,6 +113,8 @@ def blank(gap: str) -> bool:
 
 def _encoded(tokenizer: Tokenizer, texts: Sequence[str], *, special: bool) -> list[Any]:
     try:
+        if len(texts) <= _FEW:
+            return [tokenizer.encode(text, add_special_tokens=special) for text in texts]
         return tokenizer.encode_batch_fast(list(texts), add_special_tokens=special)
     except TypeError as error:  # what the library makes of a lone surrogate
         raise DocumentFailed(
