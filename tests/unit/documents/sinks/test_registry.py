@@ -90,5 +90,5 @@ def test_names_of_tables(text: str, rows: str, documents: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "1a", "a b", 'a"b', "a.b.c", ".a", "a.", "é", "x" * 51, "a\n"])
 def test_what_is_no_name_of_a_table(text: str) -> None:
-    with pytest.raises(InvalidValue, match="sink.table"):
+    with pytest.raises(InvalidValue, match=r"sink\.table"):
         Table.parse(text)
