@@ -172,7 +172,7 @@ class Settings(BaseSettings):
         if not isinstance(value, str):
             return value
         # A URL may hold commas itself, between several hosts.
-        sinks = [_sink(part.strip()) for part in _BETWEEN_SINKS.split(value) if part.strip()]
+        sinks = [_sink(part.strip(" ,")) for part in _BETWEEN_SINKS.split(value) if part.strip(" ,")]
         if len({name for name, _ in sinks}) != len(sinks):
             raise ValueError("two sinks have the same name")
         return tuple(sinks)
