@@ -40,7 +40,8 @@ def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
 
 def _list(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
     source = tools.source(context, ingestion)
-    cursor, pages = ingestion.cursor, []
+    cursor = ingestion.cursor
+    pages: list[list[int]] = []
     began = time.monotonic()
     while True:
         context.progress()

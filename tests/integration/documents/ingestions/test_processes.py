@@ -22,8 +22,8 @@ from tests.harness import Roles, WorkerProcess, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 HOUR_MS = 3_600_000
-RECORDS = 2500  # three pages
-WORDS = 30
+RECORDS = 1100  # two pages
+WORDS = 3
 
 
 class Pair:
@@ -31,7 +31,7 @@ class Pair:
 
     def __init__(self, roles: Roles, ledger: Ledger) -> None:
         folder = roles.folder / "storage"
-        settings = {"storage_url": str(folder), "lease_s": 3, "heartbeat_s": 0.5}
+        settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3, "heartbeat_s": 0.5}
         self.ledger = ledger
         self.model: WorkerProcess = roles.worker(**settings)
         self.documents: WorkerProcess = roles.documents(**settings)
@@ -58,6 +58,15 @@ class Pair:
         found = self.ledger.run(read_ingestion(ingestion_id))
         assert found is not None
         return found
+
+    def until(self, ingestion_id: str, moment: Callable[[Ingestion], bool]) -> None:
+        """Returns when it is so, or too late for it."""
+
+        def there() -> bool:
+            ingestion = self.ingestion(ingestion_id)
+            return moment(ingestion) or ingestion.status.terminal
+
+        wait_until(there, timeout_s=60, message="the moment for a kill")
 
     def ended(self, ingestion_id: str) -> Ingestion:
         """It, once it has ended and is tidied up."""
@@ -115,15 +124,15 @@ def at(stage: PageStage) -> Callable[[Ingestion], bool]:
 
 def test_the_documents_worker_is_killed_in_every_stage(pair: Pair) -> None:
     made = pair.ingest(RECORDS)
-    for moment in (listing, at(PageStage.PARSE), at(PageStage.EMBED), at(PageStage.READY), at(PageStage.LOADING)):
-        wait_until(lambda m=moment: m(pair.ingestion(made)) or pair.ingestion(made).status.terminal)
+    for moment in (listing, at(PageStage.PARSE), at(PageStage.EMBED), at(PageStage.LOADING)):
+        pair.until(made, moment)
         pair.documents.kill_child()
     everything_is_loaded_once(pair, made, RECORDS)
 
 
 def test_cancelled_on_the_way(pair: Pair) -> None:
     made = pair.ingest(RECORDS)
-    wait_until(lambda: at(PageStage.EMBED)(pair.ingestion(made)))
+    pair.until(made, at(PageStage.EMBED))
     pair.ledger.run(cancel_ingestion(made))
     ingestion = pair.ended(made)
     counts = ingestion.counts
