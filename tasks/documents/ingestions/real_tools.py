@@ -1,6 +1,7 @@
 """The tools of the documents worker, put together. Their libraries are extras, imported when a job needs them."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import orjson
@@ -13,6 +14,7 @@ from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.types import PARSER_VERSION
 from tasks.documents.sinks.types import Sink
 from tasks.documents.sources.types import Source
+from tasks.errors import Unavailable
 from tasks.ledger import ModelEntry
 from tasks.ledger.ingestions import Ingestion
 
@@ -35,12 +37,17 @@ def _source(context: JobContext, ingestion: Ingestion) -> Source:
     return open_source(ingestion.spec["source"], access)
 
 
-def _parser(context: JobContext) -> AbstractContextManager[Parses]:
+@contextmanager
+def _parser(context: JobContext) -> Iterator[Parses]:
     from tasks.documents.parsing.limits import ParseLimits  # noqa: PLC0415 - as above
-    from tasks.documents.parsing.parser import Parser  # noqa: PLC0415 - as above
+    from tasks.documents.parsing.parser import Parser, ParserNotStarted  # noqa: PLC0415 - as above
 
     settings = context.settings
-    return Parser(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes), context.progress)
+    try:
+        with Parser(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes), context.progress) as parser:
+            yield parser
+    except ParserNotStarted:  # the machine is short of something: no document's fault
+        raise Unavailable("No process can be started that parses documents.", retry_after_s=5) from None
 
 
 def _chunker(context: JobContext | StepContext, ingestion: Ingestion, entry: ModelEntry) -> Cuts:
