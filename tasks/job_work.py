@@ -25,7 +25,7 @@ _STOP_CHECK_S = 0.1
 
 
 class JobWork:
-    """Runs the jobs of claims, one after the other. One thread."""
+    """Runs the jobs of claims, one after the other, and calls `ended` after each. One thread."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class JobWork:
         settlement: Settlement,
         progress: Progress,
         stop: Callable[[], bool],
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger = ledger
         self._storage = storage.telling(progress.step)  # a large file is sent for longer than work may stand still
@@ -46,6 +47,7 @@ class JobWork:
         self._progress = progress
         self._stop = stop
         self._outages = Outages(OUTAGE_PATIENCE_S)
+        self._ended = ended
         self.done = 0
 
     def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:  # noqa: ARG002 - a job is not interrupted
@@ -56,6 +58,7 @@ class JobWork:
                 finished = [self._finished(unit, claim.token) for unit in claim.units]
             self._settlement.commit(claim, finished)
             self.done += len(finished)
+            self._ended()
         except Stopping:
             self._settlement.give_back(claim)
         except Unavailable as error:

@@ -34,10 +34,19 @@ ONLY_IN = {
     "celery": ("worker_config/**", "tasks/*"),
     "billiard": ("worker_config/**", "tasks/*"),
     "redis": ("api/**", "tasks/*", "tasks/ledger/**"),
+    "asyncpg": ("tasks/documents/sinks/**",),
+    "sqlite3": ("tasks/documents/**",),
     "torch": ("tasks/model/**",),
     "sentence_transformers": ("tasks/model/**",),
     "transformers": ("tasks/model/**",),
     "openvino": ("tasks/model/**",),
+    "pypdfium2": ("tasks/documents/parsing/**",),
+    "selectolax": ("tasks/documents/parsing/**",),
+    "lxml": ("tasks/documents/parsing/**",),
+    "docx": ("tasks/documents/parsing/**",),
+    "charset_normalizer": ("tasks/documents/parsing/**",),
+    "tokenizers": ("tasks/documents/chunking/**",),
+    "fsspec": ("tasks/ledger/**", "tasks/documents/sources/**"),
 }
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")

@@ -5,6 +5,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _SHA256_HEX_CHARS = 64
+_SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+_BETWEEN_SINKS = re.compile(r",(?=[^,=/@]*=)")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
 
@@ -33,6 +35,25 @@ def storage_url(value: str) -> str:
 def listed(value: Any) -> Any:
     """The parts of a comma-separated string; anything else as it is."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def roots(value: Any) -> Any:
+    """Folders and URL prefixes, comma-separated; none relative: the roles may run in different folders."""
+    found = listed(value)
+    for root in found:
+        if not root.startswith("/") and "://" not in root:
+            raise ValueError(f"{root!r:.80} must be an absolute path, or a URL such as s3://bucket/prefix")
+    return found
+
+
+def sinks(value: Any) -> Any:
+    """(name, URL) of each `name=postgresql://…`, comma-separated. A URL may hold commas itself, between hosts."""
+    if not isinstance(value, str):
+        return value
+    found = [_sink(part.strip(" ,")) for part in _BETWEEN_SINKS.split(value) if part.strip(" ,")]
+    if len({name for name, _ in found}) != len(found):
+        raise ValueError("two sinks have the same name")
+    return tuple(found)
 
 
 def origins(value: Any) -> Any:
@@ -64,3 +85,19 @@ def api_keys(value: Any) -> Any:
     if len({name for name, _ in keys}) != len(keys):
         raise ValueError("two keys have the same name")
     return tuple(keys)
+
+
+def _sink(text: str) -> tuple[str, str]:
+    name, _, url = text.partition("=")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"postgresql", "postgres"} and bool(parts.netloc)
+    except ValueError:
+        usable = False
+    if not usable or _SINK_NAME.fullmatch(name) is None:
+        # Never echo the value: it may hold a password.
+        raise ValueError(
+            "each entry is name=postgresql://user:password@host:port/database, names of at most 48 letters, digits, "
+            "'-' and '_'; / ? # [ ] @ : , in a password are written as %2F and so on"
+        )
+    return name, url

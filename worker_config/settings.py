@@ -45,7 +45,10 @@ class Settings(BaseSettings):
     storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
         default=".embedq/storage", min_length=1, max_length=4096
     )
-    ingest_roots: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.listed)] = ()
+    ingest_roots: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.roots)] = ()
+    """Folders and URL prefixes that ingestion may read."""
+    sinks: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.sinks)] = Field(default=(), repr=False)
+    """Databases that ingestions may name: name and URL, which may hold a password."""
     run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
     """Where a worker leaves its ready and alive files for probes."""
 
@@ -93,6 +96,14 @@ class Settings(BaseSettings):
     max_open_batches: int = Field(default=1000, ge=1, le=1_000_000)
     """Of one owner."""
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
+
+    # Documents that are ingested
+    ingest_max_document_bytes: int = Field(default=100 * 2**20, ge=1024, le=2**31)
+    """Of one file, or of one record in a file."""
+    ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
+    """Chunks of one ingestion that are cut and not loaded yet."""
+    parse_timeout_s: float = Field(default=60, gt=0, le=3600)
+    parse_memory_bytes: int = Field(default=2**30, ge=2**28, le=2**40)
 
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
@@ -218,7 +229,7 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    shown = "" if field in {"api_keys", "redis_url", "storage_url"} else f"={problem['input']!s:.80}"
+    shown = "" if field in {"api_keys", "redis_url", "sinks", "storage_url"} else f"={problem['input']!s:.80}"
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 

@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from tasks.documents.batches.leftovers import sweep_batches
 from tasks.documents.context import StepContext
+from tasks.documents.ingestions.leftovers import sweep_ingestions
+from tasks.documents.sinks.parquet.garbage import sweep_datasets
 from tasks.ledger.sweep import sweep
 
 SWEEP_EVERY_S = 600.0
@@ -25,10 +28,9 @@ class Sweeping:
             return
         pause_s = SWEEP_AGAIN_S
         try:
-            try:
-                sweep(context.storage, context.ledger)
-            finally:
-                sweep_batches(context.storage, context.ledger)
+            with ExitStack() as stack:  # each of them, also when another one raises
+                for part in (sweep_datasets, sweep_ingestions, sweep_batches, sweep):
+                    stack.callback(part, context.storage, context.ledger)
             pause_s = SWEEP_EVERY_S
         finally:  # counted from here: a sweep that fails may have taken longer than the pause
             self._due = self._clock() + pause_s

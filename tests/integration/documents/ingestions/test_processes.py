@@ -1,0 +1,140 @@
+"""Ingestions over real processes: a documents worker that may be killed at any time, and a model worker."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.ledger import Ledger
+from tasks.ledger.dataset_operations import read_dataset
+from tasks.ledger.datasets import read_catalog
+from tasks.ledger.file_operations import put_file
+from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
+from tasks.ledger.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion
+from tasks.ledger.ingestions import Ingestion, IngestionStatus, NewIngestion, PageStage, new_ingestion_id
+from tasks.ledger.storage import Storage
+from tests.harness import Roles, WorkerProcess, wait_until
+from worker_config.settings import DEFAULT_MODEL
+
+HOUR_MS = 3_600_000
+RECORDS = 1100  # two pages
+WORDS = 3
+
+
+class Pair:
+    """A documents worker and a model worker on one storage."""
+
+    def __init__(self, roles: Roles, ledger: Ledger) -> None:
+        folder = roles.folder / "storage"
+        settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3, "heartbeat_s": 0.5}
+        self.ledger = ledger
+        self.model: WorkerProcess = roles.worker(**settings)
+        self.documents: WorkerProcess = roles.documents(**settings)
+        self.storage = Storage.open(str(folder))
+
+    def ingest(self, records: int) -> str:
+        """An ingestion of a file of so many records; its id."""
+        lines = [orjson.dumps({"id": f"d{n}", "text": f"document number {n} " * WORDS}) for n in range(records)]
+        file_id, data = new_file_id(), b"\n".join(lines)
+        name, now_ms = stored_name(file_id), int(time.time() * 1000)
+        self.storage.write(name, data)
+        record = FileRecord(file_id, "a", "in.jsonl", Purpose.USER_DATA, len(data), now_ms, now_ms + HOUR_MS, name)
+        self.ledger.run(put_file(record))
+        spec: dict[str, Any] = {
+            "source": {"files": [file_id]},
+            "sink": {"type": "parquet", "dataset": "d"},
+            "mode": "skip_unchanged",
+            "model": DEFAULT_MODEL,
+        }
+        return self.ledger.run(create_ingestion(NewIngestion(new_ingestion_id(), "a", spec, HOUR_MS)))
+
+    def ingestion(self, ingestion_id: str) -> Ingestion:
+        """It as it is now."""
+        found = self.ledger.run(read_ingestion(ingestion_id))
+        assert found is not None
+        return found
+
+    def until(self, ingestion_id: str, moment: Callable[[Ingestion], bool]) -> None:
+        """Returns when it is so, or too late for it."""
+
+        def there() -> bool:
+            ingestion = self.ingestion(ingestion_id)
+            return moment(ingestion) or ingestion.status.terminal
+
+        wait_until(there, timeout_s=60, message="the moment for a kill")
+
+    def ended(self, ingestion_id: str) -> Ingestion:
+        """It, once it has ended and is tidied up."""
+        wait_until(
+            lambda: self.ingestion(ingestion_id).status.terminal and not self.ledger.run(open_ingestions(9)),
+            timeout_s=90,
+            message="the end of an ingestion",
+        )
+        return self.ingestion(ingestion_id)
+
+    def chunks(self) -> Counter[tuple[str, int]]:
+        """Document and number of each chunk in the dataset."""
+        pointer = self.ledger.run(read_dataset("a", "d"))
+        assert pointer is not None
+        found: Counter[tuple[str, int]] = Counter()
+        for part in read_catalog(self.storage, pointer).listed:
+            table = pq.read_table(pa.BufferReader(self.storage.read(part.stored)), columns=["doc_id", "chunk_index"])
+            found.update((row["doc_id"], row["chunk_index"]) for row in table.to_pylist())
+        return found
+
+
+@pytest.fixture
+def pair(roles: Roles, redis_url: str) -> Iterator[Pair]:
+    ledger = Ledger.connect(redis_url)
+    yield Pair(roles, ledger)
+    ledger.close()
+
+
+def everything_is_loaded_once(pair: Pair, ingestion_id: str, records: int) -> None:
+    ingestion = pair.ended(ingestion_id)
+    counts = ingestion.counts
+    assert (ingestion.status, counts.documents, counts.loaded) == (IngestionStatus.COMPLETED, records, records)
+    found = pair.chunks()
+    assert set(found.values()) == {1}
+    assert {name for name, _ in found} == {f"d{n}" for n in range(records)}
+    assert counts.chunks == counts.chunks_loaded == len(found)
+    assert list(pair.storage.stored(f"ingestions/{ingestion_id}/work")) == []
+
+
+def test_from_a_file_to_a_dataset_and_again_without_the_model(pair: Pair) -> None:
+    everything_is_loaded_once(pair, pair.ingest(RECORDS), RECORDS)
+    before = pair.chunks()
+    again = pair.ended(pair.ingest(RECORDS))
+    assert (again.counts.unchanged, again.counts.chunks, again.counts.tokens) == (RECORDS, 0, 0)
+    assert pair.chunks() == before
+
+
+def listing(ingestion: Ingestion) -> bool:
+    return ingestion.list_state is not None
+
+
+def at(stage: PageStage) -> Callable[[Ingestion], bool]:
+    return lambda ingestion: any(page.stage is stage for page in ingestion.pages.values())
+
+
+def test_the_documents_worker_is_killed_in_every_stage(pair: Pair) -> None:
+    made = pair.ingest(RECORDS)
+    for moment in (listing, at(PageStage.PARSE), at(PageStage.EMBED), at(PageStage.LOADING)):
+        pair.until(made, moment)
+        pair.documents.kill_child()
+    everything_is_loaded_once(pair, made, RECORDS)
+
+
+def test_cancelled_on_the_way(pair: Pair) -> None:
+    made = pair.ingest(RECORDS)
+    pair.until(made, at(PageStage.EMBED))
+    pair.ledger.run(cancel_ingestion(made))
+    ingestion = pair.ended(made)
+    counts = ingestion.counts
+    assert ingestion.status is IngestionStatus.CANCELLED
+    assert counts.loaded + counts.cancelled == counts.documents
