@@ -29,15 +29,21 @@ class OutputFolder:
     Attributes:
         dataset: name of the dataset that it follows, a fresh one for a new folder.
 
+    Args:
+        dataset: what it is to follow; None: what it has followed before.
+
     Raises:
-        BadCollectionError: the folder's notes cannot be read.
+        BadCollectionError: the folder's notes cannot be read, or it follows another dataset.
     """
 
-    def __init__(self, folder: Path, server: str) -> None:
+    def __init__(self, folder: Path, server: str, dataset: str | None = None) -> None:
         self._folder = folder
         self._server = server
         notes = _read(folder / NOTES)
-        self.dataset: str = notes.get("dataset") or f"vectors-{uuid.uuid4().hex[:12]}"
+        followed = notes.get("dataset")
+        if dataset and followed and followed != dataset:
+            raise BadCollectionError(f"{folder} holds the dataset {followed!r}, not {dataset!r}; choose another folder")
+        self.dataset: str = dataset or followed or f"vectors-{uuid.uuid4().hex[:12]}"
         self._names = set(notes.get("parts", {}))
         # A part of the same name on another server is another part.
         self._etags: dict[str, str] = dict(notes.get("parts", {})) if notes.get("server") == server else {}

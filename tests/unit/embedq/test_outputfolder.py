@@ -14,7 +14,7 @@ ONE, TWO, THREE = (Part(f"part-00000{n}.parquet", 4, f"e{n}") for n in (1, 2, 3)
 
 
 async def fetch(name: str, into: BinaryIO) -> None:
-    into.write(name[8:12].encode())
+    into.write(name[7:11].encode())
 
 
 async def refuse(name: str, _: BinaryIO) -> None:
@@ -79,3 +79,10 @@ def test_damaged_notes_are_said(notes: str, tmp_path: Path) -> None:
     (tmp_path / NOTES).write_text(notes, encoding="latin-1")
     with pytest.raises(BadCollectionError, match="delete it"):
         OutputFolder(tmp_path, "http://a")
+
+
+def test_a_folder_of_another_dataset_is_left_alone(tmp_path: Path) -> None:
+    OutputFolder(tmp_path, "http://a", "mine").claim()
+    with pytest.raises(BadCollectionError, match="holds the dataset 'mine', not 'yours'"):
+        OutputFolder(tmp_path, "http://a", "yours")
+    assert OutputFolder(tmp_path, "http://a", "mine").dataset == "mine"
