@@ -12,6 +12,8 @@ import redis
 from tasks.ledger.batch_operations import close_batch, open_batches
 from tasks.ledger.executor import Ledger
 from tasks.ledger.file_operations import delete_file
+from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion, open_ingestions
+from tasks.ledger.ingestions import IngestionStatus
 from tasks.ledger.operations import forget, watch
 
 # "for ever" in the table of tasks.ledger.keys.
@@ -20,6 +22,7 @@ _PERMANENT = re.compile(r"[^:]+:(schema|models|reserved|q:.+:state)")
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
 _TASK = re.compile(r"(?P<root>[^:]+):task:(?P<id>.+)")
 _BATCHES = re.compile(r"(?P<root>[^:]+):open-batches")
+_INGESTIONS = re.compile(r"(?P<root>[^:]+):open-ingestions")
 _FILE = re.compile(r"(?P<root>[^:]+):file:(?P<id>.+)")
 _STATE = re.compile(r"(?P<root>[^:]+):q:(?P<model>.+):state")
 
@@ -36,6 +39,7 @@ def leaked_keys(client: redis.Redis) -> list[str]:
     Every role must have stopped before: a live worker rightly holds keys.
     """
     _close_batches(client)
+    _end_ingestions(client)
     _forget_open_tasks(client)
     _delete_files(client)
     _watch_far_future(client)
@@ -50,6 +54,16 @@ def _close_batches(client: redis.Redis) -> None:
             ledger = Ledger(client, root=found["root"])
             for batch_id in ledger.run(open_batches(_MANY)):
                 ledger.run(close_batch(batch_id))
+
+
+def _end_ingestions(client: redis.Redis) -> None:
+    end = Move(only_from=[s for s in IngestionStatus if not s.terminal], to=IngestionStatus.CANCELLED)
+    for key in _lasting_keys(client):
+        if (found := _INGESTIONS.fullmatch(key)) is not None:
+            ledger = Ledger(client, root=found["root"])
+            for ingestion_id in ledger.run(open_ingestions(_MANY)):
+                ledger.run(move_ingestion(ingestion_id, end))
+                ledger.run(close_ingestion(ingestion_id))
 
 
 def _forget_open_tasks(client: redis.Redis) -> None:

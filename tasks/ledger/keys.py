@@ -60,6 +60,21 @@ Of one batch; with a TTL from the start (its window and the retention), and a ne
     R:open-batches       set     batches that have not ended, or whose traces are still to be removed. No TTL; each step
                                  of a documents worker looks at them
 
+Of one ingestion; without TTL while it is open, and with one (the retention) from its end on:
+
+    R:ingestion:{id}     hash    owner, status, spec (JSON), `t_{status}` times; model revision, dimension, fingerprint,
+                                 cursor and number of the next listing, numbers of the next page and load; counts
+                                 (documents, loaded, chunks, bytes, …), samples s0 and s1 for rates. Tasks:
+                                 `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
+                                 `{id}-finish`
+    R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its end
+    R:ingestion-pages:{id}    hash   page -> JSON: pages in flight; deleted when its traces are removed
+    R:ingestion-closed:{id}   hash   page -> JSON [stored, loaded, unchanged, failed]: pages that are done
+    R:ingestion-alias:{owner}:{name}  string  "ingestion digest": a repetition of a request finds its ingestion
+    R:ingestions:{owner} zset    ingestion -> 0: that owner's, in the order of their ids; no TTL while one is open
+    R:ingesting:{owner}  set     those of them that are open
+    R:open-ingestions    set     ingestions that have not ended, or whose traces are still to be removed. No TTL
+
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.
 """

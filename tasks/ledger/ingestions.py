@@ -1,0 +1,323 @@
+"""An ingestion: documents of a source on their way into a sink, page by page.
+
+All frozen; times are milliseconds of the ledger's clock.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import uuid_utils
+
+from tasks.ledger.types import State
+
+FOLDER = "ingestions"
+"""Where everything of theirs is in the storage."""
+
+_FORM = re.compile(r"ing_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
+
+
+class IngestionStatus(StrEnum):
+    """States of an ingestion, in OpenAI's words."""
+
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    FINALIZING = "finalizing"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether an ingestion in this state has ended."""
+        return self in {IngestionStatus.COMPLETED, IngestionStatus.FAILED, IngestionStatus.CANCELLED}
+
+
+class PageStage(StrEnum):
+    """Where a page in flight is."""
+
+    PARSE = "parse"
+    EMBED = "embed"
+    READY = "ready"
+    LOADING = "loading"
+
+
+@dataclass(frozen=True, slots=True)
+class NewIngestion:
+    """An ingestion as it is created.
+
+    Attributes:
+        spec: what was asked for, JSON: `source`, `inline` (stored name of the source's `documents`, which are not in
+            the spec itself), `chunking`, `sink`, `mode`, `model` (served name), and where they were given `dimensions`,
+            `normalize`, `prompt_name`, `input_type`, `dry_run`, `metadata`.
+        ttl_ms: how long its record and its documents' outcomes are kept after its end.
+        key: (name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for.
+    """
+
+    id: str
+    owner: str
+    spec: Mapping[str, Any]
+    ttl_ms: int
+    key: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPage:
+    """A page that was listed and not begun; `fence` is that of its manifest."""
+
+    number: int
+    fence: str
+    documents: int
+    size_bytes: int
+
+    def to_text(self) -> str:
+        """As it stands in the list of waiting pages."""
+        return f"{self.number} {self.fence} {self.documents} {self.size_bytes}"
+
+    @classmethod
+    def from_text(cls, text: str) -> "WaitingPage":
+        """Inverse of `to_text`."""
+        number, fence, documents, size_bytes = text.split(" ")
+        return cls(int(number), fence, int(documents), int(size_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page in flight.
+
+    Attributes:
+        stage: where it is; `state` is that of the ledger's task for it, None when there is none (yet).
+        manifest: stored name of the list of its documents.
+        parsed: stored name of what PARSE says of each document; "" before it, and when it failed as a whole.
+        source, index: stored names of its chunks as rows; "" when there are none.
+        fault: code and message, when PARSE failed as a whole.
+        load: number of the LOAD job that it is in.
+        embedded, embedding_tokens: of its embed task so far.
+    """
+
+    number: int
+    stage: PageStage
+    manifest: str
+    documents: int
+    size_bytes: int
+    parsed: str = ""
+    source: str = ""
+    index: str = ""
+    chunks: int = 0
+    fault: tuple[str, str] | None = None
+    load: int | None = None
+    state: State | None = None
+    embedded: int = 0
+    embedding_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedPage:
+    """A page that is done: what became of its documents is in the stored object `stored`, a line each, in order."""
+
+    number: int
+    stored: str
+    loaded: int
+    unchanged: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of documents, chunks, bytes of the source and tokens.
+
+    Attributes:
+        documents: listed so far; `loaded`, `unchanged`, `failed` and `cancelled` of them have ended.
+        deleted: documents of earlier ingestions that `sync` took away.
+        chunks: cut so far.
+        tokens: that the model has read.
+        chunk_tokens: of all chunks, counted before.
+    """
+
+    documents: int = 0
+    loaded: int = 0
+    unchanged: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    deleted: int = 0
+    chunks: int = 0
+    chunks_embedded: int = 0
+    chunks_loaded: int = 0
+    bytes: int = 0
+    bytes_done: int = 0
+    tokens: int = 0
+    chunk_tokens: int = 0
+    pages_parsed: int = 0
+
+    @property
+    def done(self) -> int:
+        """Documents that have ended."""
+        return self.loaded + self.unchanged + self.failed + self.cancelled
+
+    @property
+    def in_progress(self) -> int:
+        """Documents that have not."""
+        return max(0, self.documents - self.done)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How far an ingestion was at a moment."""
+
+    at_ms: int
+    documents: int
+    chunks: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Documents, chunks and source bytes in a second."""
+
+    documents_per_s: float
+    chunks_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionFault:
+    """Why an ingestion failed as a whole."""
+
+    code: str
+    message: str
+    param: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """An ingestion as it is now.
+
+    Attributes:
+        revision, dimension, fingerprint: of the model and the pipeline; None while it is queued.
+        cursor: where the next listing begins; None: at the beginning.
+        list_number, next_page, load_number: of the next listing, page and load.
+        waiting: how many pages are listed and not begun; `begin_next` are the first of them.
+        pages: those in flight, by number.
+        litter: numbers of the pages that the last load closed and whose stored objects are still there.
+        samples: two earlier moments, the older one first.
+        times: status -> when it was reached last.
+        waiting_for: `model`, `sink` or `storage`, while it cannot go on without.
+        estimate_s: of a dry run that has ended: how long the model would take, alone.
+        list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
+        expires_ms: when its record goes; None while it is open.
+    """
+
+    id: str
+    owner: str
+    status: IngestionStatus
+    spec: Mapping[str, Any]
+    created_ms: int
+    now_ms: int
+    counts: Counts
+    listing_complete: bool
+    revision: str | None = None
+    dimension: int | None = None
+    fingerprint: str | None = None
+    cursor: Mapping[str, Any] | None = None
+    list_number: int = 0
+    next_page: int = 0
+    load_number: int = 0
+    waiting: int = 0
+    begin_next: Sequence[WaitingPage] = ()
+    pages: Mapping[int, Page] = field(default_factory=dict)
+    litter: Sequence[int] = ()
+    samples: Sequence[Sample] = ()
+    times: Mapping[IngestionStatus, int] = field(default_factory=dict)
+    error: IngestionFault | None = None
+    waiting_for: str | None = None
+    estimate_s: float | None = None
+    list_state: State | None = None
+    load_state: State | None = None
+    finish_state: State | None = None
+    expires_ms: int | None = None
+
+    @property
+    def model(self) -> str:
+        """Served name."""
+        return str(self.spec["model"])
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether it only counts."""
+        return bool(self.spec.get("dry_run"))
+
+    @property
+    def folder(self) -> str:
+        """Everything of its own in the storage, with a slash at the end."""
+        return f"{FOLDER}/{self.id}/"
+
+    @property
+    def sample(self) -> Sample:
+        """How far it is now."""
+        at_ms = self.finished_ms or self.now_ms
+        return Sample(at_ms, self.counts.done, self.counts.chunks_loaded, self.counts.bytes_done)
+
+    @property
+    def finished_ms(self) -> int | None:
+        """When it ended."""
+        return self.times.get(self.status) if self.status.terminal else None
+
+    @property
+    def rate(self) -> Rate | None:
+        """Of the last half minute or so, of all of it once it has ended; None before anything was done."""
+        began = self.times.get(IngestionStatus.IN_PROGRESS)
+        if began is None:
+            return None
+        now, then = self.sample, Sample(began, 0, 0, 0)
+        if self.samples and not self.status.terminal:
+            then = self.samples[0]
+        seconds = (now.at_ms - then.at_ms) / 1000
+        if seconds <= 0 or now.documents <= 0:
+            return None
+        return Rate(
+            (now.documents - then.documents) / seconds,
+            (now.chunks - then.chunks) / seconds,
+            (now.bytes - then.bytes) / seconds,
+        )
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until its end at this rate; None while it lists, and when nothing moves."""
+        rate = self.rate
+        if rate is None or not self.listing_complete or self.status is not IngestionStatus.IN_PROGRESS:
+            return None
+        left, speed = self.counts.bytes - self.counts.bytes_done, rate.bytes_per_s
+        if left <= 0 or speed <= 0:
+            left, speed = self.counts.in_progress, rate.documents_per_s
+        return left / speed if speed > 0 else None
+
+    def page_folder(self, page: int) -> str:
+        """What is only there until a page is closed, with a slash at the end."""
+        return f"{self.folder}work/{page:08d}/"
+
+    def manifest_name(self, page: int, fence: str) -> str:
+        """The list of a page's documents."""
+        return f"{self.page_folder(page)}manifest.{fence}"
+
+    def outcomes_name(self, page: int, fence: str) -> str:
+        """What became of a page's documents."""
+        return f"{self.folder}documents/{page:08d}.{fence}.jsonl"
+
+    def task_id(self, kind: str, number: int | None = None) -> str:
+        """The ledger's task for a job of this ingestion: `parse` or `embed` of a page, a `list`, a `load`, `finish`."""
+        if kind in {"parse", "embed"}:
+            return f"{self.id}-{number}-{kind}"
+        return f"{self.id}-{kind}" if number is None else f"{self.id}-{kind}-{number}"
+
+
+def new_ingestion_id() -> str:
+    """A fresh id: `ing_` and the digits of a UUIDv7, so that ids sort by time."""
+    return f"ing_{uuid_utils.uuid7().hex}"
+
+
+def is_ingestion_id(text: str) -> bool:
+    """Whether it has the form of our ids."""
+    return _FORM.fullmatch(text) is not None

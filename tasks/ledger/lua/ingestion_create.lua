@@ -1,0 +1,30 @@
+-- Stores an ingestion, or finds the one that its alias names. It has no TTL before it has ended.
+-- own: id owner ttl_ms alias digest, then field value...   reply: {'ok' | 'joined', id} | {'conflict'}
+local id, owner, ttl, alias, digest = arg(1), arg(2), tonumber(arg(3)), arg(4), arg(5)
+local key, list = R .. ':ingestion:' .. id, R .. ':ingestions:' .. owner
+local alias_at = R .. ':ingestion-alias:' .. owner .. ':' .. alias
+
+if alias ~= '' then
+  local other, of = string.match(call('GET', alias_at) or '', '^(%S+) (%S+)$')
+  if other and call('EXISTS', R .. ':ingestion:' .. other) == 1 then
+    if of ~= digest then return {'conflict'} end
+    return {'joined', other}
+  end
+end
+if call('EXISTS', key) == 1 then return {'ok', id} end -- this very call, again
+
+-- HSET first: Redis refuses it when memory is full, before anything has changed.
+local stored = redis.pcall('HSET', key, 'owner', owner, 'status', 'queued', 'created', int(NOW), 'ttl', int(ttl))
+if type(stored) == 'table' and stored.err then
+  return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
+end
+for i = FIRST + 6, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+call('ZADD', list, 0, id)
+call('PERSIST', list)
+call('SADD', R .. ':ingesting:' .. owner, id)
+call('SADD', R .. ':open-ingestions', id)
+if alias ~= '' then
+  call('HSET', key, 'alias', alias)
+  call('SET', alias_at, id .. ' ' .. digest)
+end
+return {'ok', id}
