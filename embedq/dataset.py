@@ -111,4 +111,5 @@ def _pyarrow_parquet() -> ModuleType:
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError:
         raise BadCollectionError("Parquet files need pyarrow: pip install 'embedq[parquet]'") from None
-    return pyarrow.parquet
+    found: ModuleType = pyarrow.parquet
+    return found

@@ -21,6 +21,7 @@
     │   ├── IngestionEnded      409  never again
     │   ├── SourceFailed        400  what an ingestion names cannot be listed
     │   ├── SinkRefused         400  a sink can never take what an ingestion makes
+    │   │   └── SinkDimensionMismatch
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
@@ -284,6 +285,13 @@ class SinkRefused(RequestError):
 
     code = "sink_refused"
     title = "Sink refuses"
+
+
+class SinkDimensionMismatch(SinkRefused):
+    """A sink holds vectors of another dimension."""
+
+    code = "sink_dimension_mismatch"
+    title = "Sink holds other dimensions"
 
 
 class InvalidFile(RequestError):

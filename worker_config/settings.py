@@ -8,6 +8,7 @@ and what is allowed, and warns about `EMBEDQ_*` names it does not know.
 import difflib
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -27,6 +28,8 @@ CONFIGURATION_EXIT_CODE = 78
 
 _log = logging.getLogger(__name__)
 _SHA256_HEX_CHARS = 64
+_SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+_BETWEEN_SINKS = re.compile(r",(?=[^,=/@]*=)")
 
 
 class SettingsError(Exception):
@@ -44,6 +47,8 @@ class Settings(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     storage_url: str = Field(default=".embedq/storage", min_length=1, max_length=4096)
     ingest_roots: Annotated[tuple[str, ...], NoDecode] = ()
+    sinks: Annotated[tuple[tuple[str, str], ...], NoDecode] = Field(default=(), repr=False)
+    """Databases that ingestions may name: name and URL, which may hold a password."""
     run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
     """Where a worker leaves its ready and alive files for probes."""
 
@@ -143,6 +148,17 @@ class Settings(BaseSettings):
     def _split_roots(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+    @field_validator("sinks", mode="before")
+    @classmethod
+    def _split_sinks(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        # A URL may hold commas itself, between several hosts.
+        sinks = [_sink(part.strip()) for part in _BETWEEN_SINKS.split(value) if part.strip()]
+        if len({name for name, _ in sinks}) != len(sinks):
+            raise ValueError("two sinks have the same name")
+        return tuple(sinks)
+
     @field_validator("api_keys", mode="before")
     @classmethod
     def _split_keys(cls, value: Any) -> Any:
@@ -204,6 +220,22 @@ class Settings(BaseSettings):
         )
 
 
+def _sink(text: str) -> tuple[str, str]:
+    name, _, url = text.partition("=")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"postgresql", "postgres"} and bool(parts.netloc)
+    except ValueError:
+        usable = False
+    if not usable or _SINK_NAME.fullmatch(name) is None:
+        # Never echo the value: it may hold a password.
+        raise ValueError(
+            "each entry is name=postgresql://user:password@host:port/database, names of at most 48 letters, digits, "
+            "'-' and '_'; / ? # [ ] @ : , in a password are written as %2F and so on"
+        )
+    return name, url
+
+
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
@@ -263,7 +295,7 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    shown = "" if field in {"api_keys", "redis_url", "storage_url"} else f"={problem['input']!s:.80}"
+    shown = "" if field in {"api_keys", "redis_url", "sinks", "storage_url"} else f"={problem['input']!s:.80}"
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 

@@ -75,6 +75,11 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
     R:ingesting:{owner}  set     those of them that are open
     R:open-ingestions    set     ingestions that have not ended, or whose traces are still to be removed. No TTL
 
+Of one dataset of the storage (tasks.ledger.datasets), for ever:
+
+    R:dataset:{owner}:{name}  hash  version, and `catalog`: the name of the object that lists its parts. Without the key
+                                 the newest catalog in the storage is taken for it
+
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.
 """

@@ -1,0 +1,53 @@
+"""Receipts of a part, in an object beside it: which documents are in it, also those without rows."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks.documents.sinks.parquet.files import writing_parquet
+from tasks.documents.sinks.types import Receipt
+from tasks.ledger.storage import Storage
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("doc_id", pa.string(), nullable=False),
+        pa.field("content_hash", pa.string(), nullable=False),
+        pa.field("fingerprint", pa.string(), nullable=False),
+        pa.field("ingestion", pa.string(), nullable=False),
+        pa.field("page", pa.int64(), nullable=False),
+        pa.field("chunks", pa.int64(), nullable=False),
+    ]
+)
+
+
+def receipts_table(receipts: Iterable[Receipt]) -> pa.Table:
+    """As they are stored."""
+    rows = [(r.document_id, r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks) for r in receipts]
+    columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
+
+
+def write_receipts(storage: Storage, name: str, table: pa.Table) -> None:
+    """Stores them; raises like `Storage.writing`."""
+    with writing_parquet(storage, name, _SCHEMA, ["fingerprint", "ingestion", "page"]) as (writer, _):
+        writer.write(table)
+
+
+def read_receipts(storage: Storage, name: str) -> pa.Table:
+    """Those of one part, at most a load's documents; raises like `Storage.read`."""
+    return pq.read_table(pa.BufferReader(storage.read(name)))
+
+
+def without(table: pa.Table, column: str, document_ids: Collection[str]) -> pa.Table:
+    """A table without the rows of some documents."""
+    doomed = pa.array(list(document_ids), pa.string())
+    return table.filter(pc.invert(pc.is_in(table[column], value_set=doomed)))
+
+
+def ids(table: pa.Table) -> Sequence[str]:
+    """Of the documents, in order."""
+    found: list[str] = table["doc_id"].to_pylist()
+    return found

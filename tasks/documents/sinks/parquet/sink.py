@@ -1,0 +1,163 @@
+"""The Parquet sink: a dataset whose versions follow each other whole.
+
+A load writes a new part, copies of the parts from which documents are replaced, and a catalog, all of which nobody sees
+until Redis moves the dataset from the version that they were made for. If somebody else was first, only what the other
+has changed is done anew.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from tasks.documents.sinks.parquet.dataset import Dataset, Version
+from tasks.documents.sinks.parquet.index import ReceiptIndex, index_of, key_of
+from tasks.documents.sinks.parquet.part import Parts
+from tasks.documents.sinks.pieces import pieces
+from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Stamp
+from tasks.documents.sinks.verdict import Arrivals, Verdict, judge
+from tasks.errors import NotStored, SinkDimensionMismatch
+from tasks.ledger.datasets import Catalog, Part
+from tasks.ledger.executor import Ledger
+from tasks.ledger.storage import Storage
+
+_AT_ONCE = 256
+"""Documents whose receipts are looked up together."""
+_TRIES = 5
+
+
+class ParquetSink:
+    """A dataset as a sink. See `Sink`.
+
+    Its methods raise `StorageUnavailable`, `DiskFull` and `RedisUnavailable` too.
+    """
+
+    def __init__(self, storage: Storage, ledger: Ledger, owner: str, dataset: str) -> None:
+        self._dataset = Dataset(storage, ledger, owner, dataset)
+        self._parts = Parts(storage, self._dataset.folder)
+        self._index: ReceiptIndex = index_of(storage, self._dataset.folder)
+
+    def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
+        """See `Sink.known`."""
+        for _ in range(_TRIES):
+            catalog = self._dataset.present().catalog
+            try:
+                found = self._index.find(catalog, document_ids)
+            except NotStored:
+                continue  # it took so long that the dataset has moved on, and the sweep was there
+            return {document_id: each.receipt for document_id, each in found.items()}
+        raise NotStored("Receipts of this dataset are not in the storage: somebody else deleted them.")
+
+    def load(
+        self, documents: Iterable[LoadDocument], stamp: Stamp, progress: Callable[[], None]
+    ) -> Mapping[str, Sequence[LoadOutcome]]:
+        """See `Sink.load`."""
+        present = self._dataset.present()
+        _require_dimension(present.catalog, stamp)
+        arrivals = Arrivals(stamp)
+        new = self._parts.write(
+            self._taken(documents, arrivals, present.catalog, stamp, progress),
+            arrivals.taken.values,
+            stamp,
+            present.catalog.next_part,
+        )
+        copies = _Copies(self._parts, progress)
+        while new is not None and not self._moved(present, new, arrivals, copies):
+            progress()
+            present = self._dataset.present()
+            _require_dimension(present.catalog, stamp)
+            if any(part.receipts == new.receipts for part in present.catalog.parts):
+                break  # it had succeeded, and only the answer was lost
+        return arrivals.outcomes
+
+    def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
+        """See `Sink.keep_only`."""
+        copies = _Copies(self._parts, progress)
+        with self._index.seeing(seen(), progress) as unseen:
+            while True:
+                present = self._dataset.present()
+                parts: list[Part] = []
+                deleted = 0
+                for part in present.catalog.parts:
+                    keys = unseen.of(present.catalog, part, stamp.ingestion)
+                    doomed = [i for i in self._parts.ids(part) if key_of(i) in keys] if keys else []
+                    parts += copies.without(part, doomed)
+                    deleted += len(doomed)
+                    progress()
+                if not deleted or self._dataset.move(present, parts, present.catalog.dimension):
+                    return deleted
+
+    def close(self) -> None:
+        """Nothing: receipts stay in this process for the next sink on the same dataset."""
+
+    def _taken(
+        self,
+        documents: Iterable[LoadDocument],
+        arrivals: Arrivals,
+        catalog: Catalog,
+        stamp: Stamp,
+        progress: Callable[[], None],
+    ) -> Iterator[LoadDocument]:
+        for some in pieces(documents, _AT_ONCE):
+            found = self._index.find(catalog, [document.id for document in some], progress)
+            for document in some:
+                _require_shape(document, stamp)
+                known = found[document.id].receipt if document.id in found else None
+                if arrivals.add(document.id, document.page, document.content_hash, len(document.chunks), known):
+                    yield document
+            progress()
+
+    def _moved(self, present: Version, new: Part, arrivals: Arrivals, copies: "_Copies") -> bool:
+        """Whether the dataset has a version with these documents; if not, somebody else has moved it."""
+        found = self._index.find(present.catalog, list(arrivals.taken), copies.progress)
+        late: dict[str, Verdict] = {}
+        replaced: dict[str, list[str]] = {}
+        for document_id, each in found.items():
+            mine = arrivals.taken[document_id]
+            verdict = judge(each.receipt, mine.page, mine.content_hash, arrivals.stamp)
+            if verdict is Verdict.TAKE:
+                replaced.setdefault(each.receipts, []).append(document_id)
+            else:
+                late[document_id] = verdict
+        parts = [
+            staying
+            for part in present.catalog.parts
+            for staying in copies.without(part, replaced.get(part.receipts, ()))
+        ]
+        arriving = copies.without(new, list(late))
+        if arriving and not self._dataset.move(present, [*parts, *arriving], arrivals.stamp.dimension):
+            return False
+        for document_id, verdict in late.items():
+            arrivals.drop(document_id, verdict)
+        return True
+
+
+class _Copies:
+    """Copies of parts without some documents, each made once, however often a move has to be tried."""
+
+    def __init__(self, parts: Parts, progress: Callable[[], None]) -> None:
+        self._parts = parts
+        self.progress = progress
+        self._made: dict[tuple[str, frozenset[str]], Part | None] = {}
+
+    def without(self, part: Part, document_ids: Sequence[str]) -> list[Part]:
+        """The part itself if there is nothing to leave out, else its copy; [] if nothing is left of it."""
+        if not document_ids:
+            return [part]
+        key = (part.receipts, frozenset(document_ids))
+        if key not in self._made:
+            self._made[key] = self._parts.without(part, key[1], self.progress)
+        copy = self._made[key]
+        return [] if copy is None else [copy]
+
+
+def _require_dimension(catalog: Catalog, stamp: Stamp) -> None:
+    if catalog.dimension not in {0, stamp.dimension}:
+        raise SinkDimensionMismatch(
+            f"The dataset {catalog.dataset!r} holds vectors of {catalog.dimension} dimensions, and this model makes "
+            f"{stamp.dimension}. Name another dataset, or the model with which it was made.",
+            param="sink.dataset",
+        )
+
+
+def _require_shape(document: LoadDocument, stamp: Stamp) -> None:
+    wanted = (len(document.chunks), stamp.dimension)
+    if document.vectors.shape != wanted:
+        raise ValueError(f"vectors of shape {document.vectors.shape} for {wanted}")

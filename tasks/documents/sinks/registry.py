@@ -1,0 +1,62 @@
+"""Which sink a request means."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.documents.sinks.parquet.sink import ParquetSink
+from tasks.documents.sinks.postgresql_table import Table
+from tasks.documents.sinks.types import Sink
+from tasks.errors import InvalidValue, SinkRefused
+from tasks.ledger.executor import Ledger
+from tasks.ledger.storage import Storage
+from worker_config.settings import Settings
+
+_DATASET = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
+    """Cheap checks of `sink` of a request.
+
+    Raises:
+        InvalidValue: it names no kind, dataset or table that can be.
+        SinkRefused: the server knows no database of this name.
+    """
+    if spec.get("type") == "parquet":
+        dataset = spec.get("dataset")
+        if dataset is not None and not (isinstance(dataset, str) and _DATASET.fullmatch(dataset)):
+            raise InvalidValue("sink.dataset must be 1 to 128 letters, digits, '_', '-' and '.'.", param="sink.dataset")
+        return
+    if spec.get("type") != "postgresql":
+        raise InvalidValue('sink.type must be "parquet" or "postgresql".', param="sink.type")
+    Table.parse(str(spec.get("table", "")))
+    _url(spec, settings)
+
+
+def open_sink(
+    spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: Storage, ledger: Ledger, settings: Settings
+) -> Sink:
+    """The sink that a request means; to be closed. Connects later. A Parquet sink without a dataset is the ingestion's.
+
+    Raises:
+        InvalidValue, SinkRefused: like `check_sink`; settings may have changed since.
+        SinkRefused: a library is missing.
+    """
+    check_sink(spec, settings)
+    if spec["type"] == "parquet":
+        return ParquetSink(storage, ledger, owner, spec.get("dataset") or ingestion)
+    try:
+        from tasks.documents.sinks.postgresql import PostgresSink  # noqa: PLC0415 - its library is an extra
+    except ImportError:
+        raise SinkRefused('The PostgreSQL sink needs a library: pip install "embedq[postgresql]"') from None
+    return PostgresSink(spec["name"], _url(spec, settings), spec["table"])
+
+
+def _url(spec: Mapping[str, Any], settings: Settings) -> str:
+    url = dict(settings.sinks).get(str(spec.get("name", "")))
+    if url is None:
+        raise SinkRefused(
+            "sink.name is not one of the databases of this server. Whoever runs it names them in EMBEDQ_SINKS.",
+            param="sink.name",
+        )
+    return url

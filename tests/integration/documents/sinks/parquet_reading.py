@@ -1,0 +1,37 @@
+"""A Parquet dataset as its users get it: the parts of the present version, downloaded into a folder."""
+
+from pathlib import Path
+
+import pyarrow.dataset
+
+from tasks.ledger.dataset_operations import read_dataset
+from tasks.ledger.datasets import Catalog, read_catalog
+from tasks.ledger.executor import Ledger
+from tasks.ledger.storage import Storage
+from tests.integration.documents.sinks.loads import Row
+
+OWNER, DATASET = "alice", "A.handbook"
+
+
+def present(storage: Storage, ledger: Ledger) -> Catalog | None:
+    pointer = ledger.run(read_dataset(OWNER, DATASET))
+    return read_catalog(storage, pointer) if pointer else None
+
+
+def download(storage: Storage, catalog: Catalog, folder: Path) -> list[Path]:
+    """Files under the names that users know."""
+    folder.mkdir()
+    for part in catalog.listed:
+        (folder / part.name).write_bytes(b"".join(storage.chunks(part.stored)))
+        assert storage.size_bytes(part.stored) == part.size_bytes
+    return sorted(folder.iterdir())
+
+
+def rows_of(storage: Storage, catalog: Catalog | None, folder: Path) -> list[Row]:
+    if catalog is None or not catalog.listed:
+        return []
+    files = download(storage, catalog, folder)
+    table = pyarrow.dataset.dataset([str(file) for file in files]).to_table()
+    assert table.num_rows == sum(part.rows for part in catalog.parts)
+    found: list[Row] = table.sort_by([("doc_id", "ascending"), ("chunk_index", "ascending")]).to_pylist()
+    return found
