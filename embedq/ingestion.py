@@ -61,7 +61,7 @@ class Ingestion:
             failed=counts["failed"],
             unchanged=counts["unchanged"],
             chunks=raw["chunks"]["total"],
-            tokens=raw["usage"]["prompt_tokens"],
+            tokens=raw["chunks"]["tokens"],
             listing_complete=raw["listing_complete"],
             eta_s=raw.get("eta_s"),
             error=(error["code"], error["message"]) if error else None,
