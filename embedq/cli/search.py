@@ -64,12 +64,13 @@ async def _search(args: argparse.Namespace, output: Output) -> int:
 
 
 def print_found(found: Sequence[Found], output: Output) -> None:
-    """Rows of a dataset: score, where they are from, the headings above them, and how they begin."""
+    """Rows of a dataset: score, document, the headings above them, and how they begin."""
     for one in found:
         row = one.fields
-        place = " > ".join([str(row.get("source_uri")), *(row.get("headings") or ())])
+        place = " > ".join([str(row.get("doc_id")), *(row.get("headings") or ())])
         page = f" (page {row['page']})" if row.get("page") else ""
         text = shown(row.get("text") or "")
+        # The URI of an upload says nothing to people; programs get it.
         output.result(f"{one.score:.4f}  {place}{page}  {text}", {"score": round(one.score, 6), **row})
 
 
