@@ -24,7 +24,7 @@ _STOP_CHECK_S = 0.1
 
 
 class JobWork:
-    """Runs the jobs of claims, one after the other. One thread."""
+    """Runs the jobs of claims, one after the other, and calls `ended` after each. One thread."""
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class JobWork:
         settlement: Settlement,
         progress: Progress,
         stop: Callable[[], bool],
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger = ledger
         self._storage = storage
@@ -44,6 +45,7 @@ class JobWork:
         self._settlement = settlement
         self._progress = progress
         self._stop = stop
+        self._ended = ended
         self._missed_since: dict[str, float] = {}
         self.done = 0
 
@@ -55,6 +57,7 @@ class JobWork:
                 finished = [self._finished(unit, claim.token) for unit in claim.units]
             self._settlement.commit(claim, finished)
             self.done += len(finished)
+            self._ended()
         except Stopping:
             self._settlement.give_back(claim)
         except Unavailable as error:

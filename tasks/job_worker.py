@@ -125,6 +125,7 @@ class JobWorker:
             settlement=settlement,
             progress=self._progress,
             stop=self._stop,
+            ended=lambda: self._stepper.nudge(),  # noqa: PLW0108 - it is made after this
         )
 
     def _make_drain(self) -> Drain:

@@ -25,6 +25,7 @@ from tasks.model.types import TextItem
 from tasks.row_store import LateStorage, RowStore
 from tasks.run_files import RunFiles
 from tasks.stream import Streams
+from tasks.tokenizer_store import TokenizerStore
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -58,13 +59,15 @@ class ModelWorker:
         self._lease_s = self._long_enough(settings.lease_s)
         self._stop = stop
         self._cache = VectorCache(settings.cache_bytes)
+        storage = LateStorage(settings.storage_url)
+        self._tokenizer_store = TokenizerStore(storage, encoder)
         self._streams = Streams(
             self._ledger,
             self._queue,
             worker_id,
             encoder,
             DrainLimits(settings.slice_s, self._lease_s, settings.unit_s),
-            store=RowStore(LateStorage(settings.storage_url), encoder.info.prompts),
+            store=RowStore(storage, encoder.info.prompts),
             max_padded_tokens=self._budget,
             cache=self._cache,
             send_bell=send_bell,
@@ -100,6 +103,7 @@ class ModelWorker:
                 time.sleep(REDIS_RETRY_S)
         warn_about_durability(self._ledger.client)
         self._heartbeat.start()
+        self._tokenizer_store.start()
         info = self._encoder.info
         self._files.set_ready({"model": info.model, "revision": info.revision, "dimension": info.dimension})
         _log.info(
@@ -124,6 +128,7 @@ class ModelWorker:
     def leave(self) -> None:
         """A clean stop: no longer ready, no longer live."""
         self._files.clear_ready()
+        self._tokenizer_store.stop()
         self._heartbeat.finish()
         self._streams.close()
         self._ledger.close()

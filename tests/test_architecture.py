@@ -40,6 +40,13 @@ ONLY_IN = {
     "sentence_transformers": ("tasks/model/**",),
     "transformers": ("tasks/model/**",),
     "openvino": ("tasks/model/**",),
+    "pypdfium2": ("tasks/documents/parsing/**",),
+    "selectolax": ("tasks/documents/parsing/**",),
+    "lxml": ("tasks/documents/parsing/**",),
+    "docx": ("tasks/documents/parsing/**",),
+    "charset_normalizer": ("tasks/documents/parsing/**",),
+    "tokenizers": ("tasks/documents/chunking/**",),
+    "fsspec": ("tasks/ledger/**", "tasks/documents/sources/**"),
 }
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")

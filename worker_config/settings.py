@@ -47,6 +47,7 @@ class Settings(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     storage_url: str = Field(default=".embedq/storage", min_length=1, max_length=4096)
     ingest_roots: Annotated[tuple[str, ...], NoDecode] = ()
+    """Folders and URL prefixes that ingestion may read."""
     sinks: Annotated[tuple[tuple[str, str], ...], NoDecode] = Field(default=(), repr=False)
     """Databases that ingestions may name: name and URL, which may hold a password."""
     run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
@@ -92,6 +93,14 @@ class Settings(BaseSettings):
     max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
     max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
+
+    # Documents that are ingested
+    ingest_max_document_bytes: int = Field(default=100 * 2**20, ge=1024, le=2**31)
+    """Of one file, or of one record in a file."""
+    ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
+    """Chunks of one ingestion that are cut and not loaded yet."""
+    parse_timeout_s: float = Field(default=60, gt=0, le=3600)
+    parse_memory_bytes: int = Field(default=2**30, ge=2**28, le=2**40)
 
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
@@ -148,13 +157,22 @@ class Settings(BaseSettings):
     def _split_roots(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+    @field_validator("ingest_roots")
+    @classmethod
+    def _absolute_roots(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        # API and documents worker may run in different folders: a relative one would be two.
+        for root in value:
+            if not root.startswith("/") and "://" not in root:
+                raise ValueError(f"{root!r:.80} must be an absolute path, or a URL such as s3://bucket/prefix")
+        return value
+
     @field_validator("sinks", mode="before")
     @classmethod
     def _split_sinks(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         # A URL may hold commas itself, between several hosts.
-        sinks = [_sink(part.strip()) for part in _BETWEEN_SINKS.split(value) if part.strip()]
+        sinks = [_sink(part.strip(" ,")) for part in _BETWEEN_SINKS.split(value) if part.strip(" ,")]
         if len({name for name, _ in sinks}) != len(sinks):
             raise ValueError("two sinks have the same name")
         return tuple(sinks)

@@ -14,6 +14,7 @@ A job may be run more than once, by several workers and at the same time: it wri
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Self, TypeAlias
 
 import orjson
@@ -21,16 +22,28 @@ import orjson
 from tasks.documents.batches.assemble import assemble_batch
 from tasks.documents.batches.validate import validate_batch
 from tasks.documents.context import JobContext
+from tasks.documents.ingestions.finish_job import finish_ingestion
+from tasks.documents.ingestions.list_job import list_page
+from tasks.documents.ingestions.load_job import load_pages
+from tasks.documents.ingestions.parse_job import parse_page
+from tasks.documents.ingestions.real_tools import TOOLS
 from tasks.ledger import NewUnit
 
 Job: TypeAlias = Callable[[JobContext, str], bytes]
 """Gets its context and the id in its payload; returns JSON, not empty."""
 
-JOBS: dict[str, Job] = {"validate_batch": validate_batch, "assemble_batch": assemble_batch}
+JOBS: dict[str, Job] = {
+    "validate_batch": validate_batch,
+    "assemble_batch": assemble_batch,
+    "list_page": partial(list_page, tools=TOOLS),
+    "parse_page": partial(parse_page, tools=TOOLS),
+    "load_pages": partial(load_pages, tools=TOOLS),
+    "finish_ingestion": partial(finish_ingestion, tools=TOOLS),
+}
 """Kind -> job."""
 
-PATIENT = frozenset({"assemble_batch"})
-"""They wait for the storage as long as it takes: what they would throw away are hours of a model's work."""
+PATIENT = frozenset({"assemble_batch", "list_page", "parse_page", "load_pages", "finish_ingestion"})
+"""They wait for storage and sink as long as it takes: what they would throw away are hours of a model's work."""
 
 JOB_COST = 1
 """Of any job, in the unit of the ledger: they take turns by their number. Workers say that they do one in a second."""

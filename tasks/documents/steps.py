@@ -1,4 +1,4 @@
-"""The steps that every documents worker takes twice a second: what moves batches from one stage to the next.
+"""The steps that every documents worker takes twice a second: what moves batches and ingestions from stage to stage.
 
 Several workers take them at the same time, and any of them may die in the middle: a step is idempotent.
 """
@@ -8,9 +8,12 @@ from typing import TypeAlias
 
 from tasks.documents.batches.steps import step_batches
 from tasks.documents.context import StepContext
+from tasks.documents.ingestions.real_tools import TOOLS
+from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.sweeping import Sweeping
 
-Step: TypeAlias = Callable[[StepContext], None]
-"""May raise: the other steps are taken all the same, and this one again half a second later."""
+Step: TypeAlias = Callable[[StepContext], bool | None]
+"""True: the next round should come soon. May raise: the other steps are taken all the same, and this one again in the
+next round."""
 
-STEPS: list[Step] = [step_batches, Sweeping()]
+STEPS: list[Step] = [step_batches, IngestionSteps(TOOLS), Sweeping()]

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from tasks.documents.batches.leftovers import sweep_batches
 from tasks.documents.context import StepContext
+from tasks.documents.ingestions.leftovers import sweep_ingestions
+from tasks.documents.sinks.parquet.garbage import sweep_datasets
 from tasks.ledger.sweep import sweep
 
 SWEEP_EVERY_S = 600.0
@@ -23,4 +25,6 @@ class Sweeping:
             return
         sweep(context.storage, context.ledger)
         sweep_batches(context.storage, context.ledger)
+        sweep_ingestions(context.storage, context.ledger)
+        sweep_datasets(context.storage, context.ledger)
         self._due = self._clock() + SWEEP_EVERY_S

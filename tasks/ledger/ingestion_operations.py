@@ -20,7 +20,7 @@ class Move:
     Attributes:
         only_from: states in which it may be made.
         to: the new state; None: it stays.
-        equal: field -> the value it must have, "" for one that is absent.
+        equal: field -> the value it must have; "" and 0 for one that is absent.
         stages: page -> the stage it must be in; None: it must not be in flight.
         begin: the waiting pages that must be the first ones; they wait no more.
         set, unset, add: fields to set, to remove, to increase.

@@ -93,6 +93,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         begin_next=tuple(WaitingPage.from_text(entry.decode()) for entry in begin),
         pages=in_flight,
         litter=tuple(int(page) for page in f.get("litter", "").split()),
+        loaded_ms=int(f["loaded_ms"]) if "loaded_ms" in f else None,
         samples=tuple(_sample(f[name]) for name in ("s0", "s1") if name in f),
         times={s: int(f[f"t_{s}"]) for s in IngestionStatus if f"t_{s}" in f},
         error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,

@@ -202,6 +202,7 @@ class Ingestion:
         waiting: how many pages are listed and not begun; `begin_next` are the first of them.
         pages: those in flight, by number.
         litter: numbers of the pages that the last load closed and whose stored objects are still there.
+        loaded_ms: when a load ended last.
         samples: two earlier moments, the older one first.
         times: status -> when it was reached last.
         waiting_for: `model`, `sink` or `storage`, while it cannot go on without.
@@ -229,6 +230,7 @@ class Ingestion:
     begin_next: Sequence[WaitingPage] = ()
     pages: Mapping[int, Page] = field(default_factory=dict)
     litter: Sequence[int] = ()
+    loaded_ms: int | None = None
     samples: Sequence[Sample] = ()
     times: Mapping[IngestionStatus, int] = field(default_factory=dict)
     error: IngestionFault | None = None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tasks.model.types import Float32Array, ModelInfo
+from tasks.model.types import Float32Array, ModelInfo, TextRules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +53,10 @@ class Encoder(Protocol):
 
         `prompt_name` is one of `info.prompts`; the caller has checked.
         """
+        ...
+
+    def text_rules(self) -> TextRules:
+        """How texts become tokens, for those who count them elsewhere. Takes a second where the vocabulary is large."""
         ...
 
     def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:

@@ -15,6 +15,7 @@ be tried:
 """
 
 import hashlib
+import json
 import os
 import signal
 import time
@@ -26,10 +27,12 @@ import numpy as np
 from tasks.model.encoder import TokenizedText
 from tasks.model.errors import EncoderBroken
 from tasks.model.self_test import TEXTS
-from tasks.model.types import Float32Array, ModelInfo
+from tasks.model.types import Float32Array, ModelInfo, TextRules
 
 PROMPTS: Mapping[str, str] = {"query": "query: ", "document": "document: "}
 _SPECIAL = (0, 1)
+_BLANKS = r"[\x1c-\x1f]"
+"""White space for Python alone. What else it takes for white space is so for everybody."""
 _NAN_TRIGGER = "!!nan!!"
 _HOUR_S = 3600
 
@@ -107,6 +110,33 @@ class FakeEncoder:
         """One token per word, and two special ones."""
         prompt = PROMPTS[prompt_name] if prompt_name else ""
         return [self._tokenize(prompt + text) for text in texts]
+
+    def text_rules(self) -> TextRules:
+        """See `Encoder.text_rules`: a tokenizer to which every word is unknown, so it is one token."""
+        special = {"id": "[S]", "ids": [1], "tokens": ["[S]"]}
+        ends = {"SpecialToken": {"id": "[S]", "type_id": 0}}
+        template = [ends, {"Sequence": {"id": "A", "type_id": 0}}, ends]
+        splitters = [
+            {"type": "WhitespaceSplit"},
+            {"type": "Split", "pattern": {"Regex": _BLANKS}, "behavior": "Removed", "invert": False},
+        ]
+        tokenizer = {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [],
+            "normalizer": None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": splitters},
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": template,
+                "pair": template,
+                "special_tokens": {"[S]": special},
+            },
+            "decoder": None,
+            "model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "[S]": 1}, "unk_token": "[UNK]"},
+        }
+        return TextRules(json.dumps(tokenizer).encode(), PROMPTS)
 
     def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
         """Unit vectors float32 [n, dimension]; triggers act."""

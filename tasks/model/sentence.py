@@ -15,7 +15,7 @@ from tasks.model.encoder import TokenizedText
 from tasks.model.errors import EncoderBroken
 from tasks.model.self_test import TEXTS
 from tasks.model.tokenizing import Tokenizer
-from tasks.model.types import Float32Array, ModelInfo
+from tasks.model.types import Float32Array, ModelInfo, TextRules
 
 _UNLIMITED_TOKENS = 2**31 - 1
 """Stands for "no maximum": the library's own stand-in, 1e30, fits no integer."""
@@ -69,6 +69,10 @@ class SentenceEncoder:
     def tokenize(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
         """See `Encoder.tokenize`."""
         return self._tokenizer(texts, prompt_name)
+
+    def text_rules(self) -> TextRules:
+        """See `Encoder.text_rules`."""
+        return self._tokenizer.rules()
 
     def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
         """See `Encoder.forward`."""

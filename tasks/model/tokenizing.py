@@ -4,6 +4,7 @@ The library's `preprocess` gives the same tokens, and takes four times as long f
 and asks at every call what can be asked once.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.model.encoder import TokenizedText
+from tasks.model.types import TextRules
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -50,6 +52,12 @@ class Tokenizer:
         prompt_length = self._prompt_lengths.get(prompt)
         encodings = self._backend.encode_batch_fast([prompt + text for text in texts] if prompt else list(texts))
         return [self._tokenized(encoding, prompt_length) for encoding in encodings]
+
+    def rules(self) -> TextRules:
+        """See `Encoder.text_rules`."""
+        rules = json.loads(self._backend.to_str())
+        rules["truncation"] = rules["padding"] = None
+        return TextRules(json.dumps(rules, ensure_ascii=False).encode(), dict(self._prompts), self._default)
 
     def pad(self, batch: Sequence[TokenizedText]) -> dict[str, Int64Array]:
         """The features of texts as arrays [n, longest], filled up on the side that the model expects."""

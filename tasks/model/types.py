@@ -1,5 +1,6 @@
 """The values that go into and come out of the model. All frozen."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -88,6 +89,21 @@ class ModelInfo:
     device: str
     compute: str
     precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextRules:
+    """How a model's texts become tokens.
+
+    Attributes:
+        tokenizer: JSON of the library `tokenizers`; it neither cuts nor pads.
+        prompts: what is put before a text, by prompt name.
+        default_prompt: the name that counts where none is given; None: nothing is put before such texts.
+    """
+
+    tokenizer: bytes
+    prompts: Mapping[str, str]
+    default_prompt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,37 @@ def test_nothing_is_said_about_names_that_are_known(env_file: Path, caplog: pyte
     assert caplog.messages == []
 
 
+def test_roots_of_ingestion_are_absolute() -> None:
+    assert load_settings(ingest_roots="/data, s3://bucket/x").ingest_roots == ("/data", "s3://bucket/x")
+    with pytest.raises(SettingsError, match=r"EMBEDQ_INGEST_ROOTS.*absolute path"):
+        load_settings(ingest_roots="/data,docs")
+
+
 @pytest.mark.parametrize("name", [{"served_name": "@documents"}, {"model": "@documents"}])
 def test_a_name_of_a_queue_that_is_no_model_is_refused(name: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="must not begin with @"):
         load_settings(**name)
     assert load_settings(served_name="a@b").served_model_name == "a@b"
+
+
+def test_sinks_are_named_databases() -> None:
+    urls = {"prod": "postgresql://u:p%2C@one:1,two:2/db?sslmode=require", "b-2_x": "postgres://h/d"}
+
+    settings = Settings(sinks=",".join(f"{name}={url}" for name, url in urls.items()) + ", ")
+
+    assert dict(settings.sinks) == urls
+    assert "p%2C" not in repr(settings)
+    assert Settings().sinks == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["secret", "postgresql://u:secret@h/d", "a=mysql://u:secret@h/d", "a b=postgresql://u:secret@h/d", "a=postgresql:",
+     "a=postgresql://u:secret@[h/d", "a=postgresql://secret/d,a=postgresql://h/d"],
+)  # fmt: skip
+def test_a_sink_that_cannot_be_is_refused_without_showing_it(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDQ_SINKS", value)
+
+    with pytest.raises(SettingsError, match="EMBEDQ_SINKS: ") as refusal:
+        load_settings()
+    assert "secret" not in str(refusal.value)

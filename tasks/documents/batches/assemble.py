@@ -8,19 +8,16 @@ import orjson
 
 from tasks.documents.batches.render import Outcome, Row, render_line
 from tasks.documents.context import JobContext
+from tasks.documents.embedded_rows import EmbeddedRows
 from tasks.errors import NotStored
 from tasks.ledger import ItemError
 from tasks.ledger.batch_operations import read_batch
 from tasks.ledger.batches import KINDS, Batch, BatchStatus, FileKind, Stage
-from tasks.ledger.committed import Committed, CommittedUnit, read_committed
+from tasks.ledger.committed import Committed, read_committed
 from tasks.ledger.files import stored_name
-from tasks.ledger.parts import PartReference, RowError, RowOutcome, read_part
-from tasks.ledger.rows import UnitReference, read_rows
+from tasks.ledger.parts import RowOutcome
 from tasks.ledger.storage import Writer
 
-_ROWS_AT_ONCE = 64
-_UNPROCESSABLE = 422
-"""What the synchronous call answers for a text that kills its worker."""
 _EXPIRED = ItemError("batch_expired", "This request could not be executed before the completion window expired.")
 _CANCELLED = ItemError("batch_cancelled", "This request was not executed: the batch was cancelled before.")
 
@@ -46,27 +43,17 @@ class Assembly:
 
     def outcomes(self) -> Iterator[tuple[Row, Outcome]]:
         """Every row in order, each once, with what became of it."""
-        at = 0
-        for unit in self.embedded.units:
-            yield from self._without_part(at, unit.first)
-            yield from self._with_part(unit)
-            at = unit.first + unit.items
-        yield from self._without_part(at, self.plan.lines)
-
-    def _with_part(self, unit: CommittedUnit) -> Iterator[tuple[Row, Outcome]]:
-        outcomes = read_part(self.context.storage, PartReference.from_json(unit.data))
-        yield from zip(self._rows(unit.first, unit.items), outcomes, strict=True)
-
-    def _without_part(self, first: int, end: int) -> Iterator[tuple[Row, Outcome]]:
-        for start in range(first, end, _ROWS_AT_ONCE):
-            for row in self._rows(start, min(_ROWS_AT_ONCE, end - start)):
-                error = self.embedded.errors.get(row.number)
-                yield row, RowError(error.code, error.message, status=_UNPROCESSABLE) if error else self.leftover
-
-    def _rows(self, first: int, count: int) -> list[Row]:
-        self.context.progress()
-        lines = read_rows(self.context.storage, UnitReference(self.plan.source, self.plan.index, first), first, count)
-        return [Row.of_line(first + offset, line) for offset, line in enumerate(lines)]
+        rows = EmbeddedRows(
+            self.context.storage,
+            self.plan.source,
+            self.plan.index,
+            self.plan.lines,
+            self.embedded,
+            self.leftover,
+            self.context.progress,
+        )
+        for number, line, outcome in rows:
+            yield Row.of_line(number, line), outcome
 
 
 def assemble_batch(context: JobContext, batch_id: str) -> bytes:

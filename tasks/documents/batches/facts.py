@@ -53,7 +53,11 @@ class Models:
 
     def unit_cost(self, name: str, limits: Limits) -> int:
         """Estimated tokens of one unit: what one stream does in `unit_s`, within the limit."""
-        overview = self.overviews.get(name)
-        rate = (overview.rate if overview else None) or DEFAULT_RATE
-        streams = sum(worker.streams for worker in overview.workers) if overview else 0
-        return max(1, min(limits.unit_max_tokens, int(limits.unit_s * rate / max(1, streams))))
+        return unit_cost(self.overviews.get(name), limits.unit_max_tokens, limits.unit_s)
+
+
+def unit_cost(overview: ModelOverview | None, max_tokens: int, unit_s: float) -> int:
+    """Estimated tokens of one unit: what one stream does in `unit_s`, at most `max_tokens`."""
+    rate = (overview.rate if overview else None) or DEFAULT_RATE
+    streams = sum(worker.streams for worker in overview.workers) if overview else 0
+    return max(1, min(max_tokens, int(unit_s * rate / max(1, streams))))

@@ -1,1 +1,1 @@
-"""Ingestions: from a list of documents to vectors in a sink, a page of documents at a time."""
+"""Ingestions: listing a source page by page, cutting its documents into chunks, loading them once they are vectors."""

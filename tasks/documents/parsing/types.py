@@ -6,6 +6,9 @@ from typing import Literal, TypeAlias
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code"]
 
+PARSER_VERSION = "1"
+"""Part of the fingerprint: to be changed with anything that changes text or blocks of a document."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:

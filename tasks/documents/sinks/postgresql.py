@@ -1,5 +1,6 @@
 """The PostgreSQL sink: a table of chunks with pgvector, and beside it one of receipts."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from tasks.documents.sinks.verdict import Arrivals
 
 _AT_ONCE = 256
 _SEEN_AT_ONCE = 10_000
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _RECEIPT = ("doc_id", "content_hash", "fingerprint", "ingestion", "page", "chunks")
 
 
@@ -130,7 +132,7 @@ def _taken(document: LoadDocument, known: Receipt | None, arrivals: Arrivals) ->
         raise ValueError(f"vectors of shape {document.vectors.shape} for {wanted}")
     if not arrivals.add(document.id, document.page, document.content_hash, len(document.chunks), known):
         return []
-    metadata = orjson.dumps(dict(document.metadata)).decode().replace("\\u0000", "\\ufffd")
+    metadata = _ESCAPED_NUL.sub(r"\1\\ufffd", orjson.dumps(dict(document.metadata)).decode())
     doc_id, uri = _clean(document.id), _clean(document.uri)
     return [
         (

@@ -14,8 +14,11 @@ local function fits()
   local ok = false
   for _, state in ipairs(m.states) do ok = ok or state == f[1] end
   if not ok then return false end
-  for _, pair in ipairs(m.equal) do
-    if (call('HGET', key, pair[1]) or '') ~= pair[2] then return false end
+  for _, pair in ipairs(m.equal) do      -- a number that is absent is 0
+    local value = call('HGET', key, pair[1]) or ''
+    if value ~= pair[2] and not ((value == '' or value == '0') and (pair[2] == '' or pair[2] == '0')) then
+      return false
+    end
   end
   for _, pair in ipairs(m.stages) do
     local page = call('HGET', pages, pair[1])

@@ -161,9 +161,9 @@ def test_an_end_gives_everything_its_ttl_and_a_retry_takes_it_back(driver: Drive
 def test_a_list_lives_until_the_last_of_its_ingestions_has_ended(driver: Driver, redis_client: redis.Redis) -> None:
     one, other = created(driver), created(driver)
     move(driver, one, to=S.CANCELLED)
-    assert redis_client.pttl(f"eq:ingestions:anonymous") == -1
+    assert redis_client.pttl("eq:ingestions:anonymous") == -1
     move(driver, other, to=S.CANCELLED)
-    assert 0 < redis_client.pttl(f"eq:ingestions:anonymous") <= HOUR_MS
+    assert 0 < redis_client.pttl("eq:ingestions:anonymous") <= HOUR_MS
 
 
 def test_cancel_and_retry_only_where_they_make_sense(driver: Driver) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tasks.model.encoder import TokenizedText
-from tasks.model.types import Float32Array, ModelInfo
+from tasks.model.types import Float32Array, ModelInfo, TextRules
 
 Batch = Sequence[TokenizedText]
 
@@ -56,6 +56,9 @@ class StubEncoder:
             )
             for text in texts
         ]
+
+    def text_rules(self) -> TextRules:
+        return TextRules(b"{}", {"query": "", "document": ""})
 
     def forward(self, batch: Batch) -> Float32Array:
         self.batches.append([text.length for text in batch])

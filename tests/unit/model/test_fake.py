@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from tasks.model.encoder import TokenizedText
 from tasks.model.fake import PROMPTS, FakeEncoder
@@ -104,3 +105,16 @@ def _start(text: str) -> subprocess.Popen[bytes]:
         f"encoder.forward(encoder.tokenize(['fine', {text!r}], None))\n"
     )
     return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "one", "a b  c\n", "a\x1cb\x1d\x1e\x1fc", "a\x0cb\x85c\u2028d", "a\u00a0b\u3000c", "a\u200bb", "[S] x"],
+)
+@pytest.mark.parametrize("prompt", [None, "query"])
+def test_its_tokenizer_counts_as_it_does(text: str, prompt: str | None) -> None:
+    encoder = FakeEncoder()
+    rules = encoder.text_rules()
+    before = rules.prompts[prompt] if prompt else ""
+    tokens = len(Tokenizer.from_str(rules.tokenizer.decode()).encode(before + text).ids)
+    assert tokens == encoder.tokenize([text], prompt)[0].full_length

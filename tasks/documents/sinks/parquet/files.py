@@ -20,12 +20,14 @@ class _Target(io.RawIOBase):
     def __init__(self, writer: Writer) -> None:
         super().__init__()
         self._writer = writer
+        self.abandoned = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        self._writer.write(bytes(data))
+        if not self.abandoned:
+            self._writer.write(bytes(data))
         return len(data)
 
     def tell(self) -> int:
@@ -56,11 +58,17 @@ def writing_parquet(
 ) -> Iterator[tuple[TableWriter, Callable[[], int]]]:
     """A writer of tables, and what tells the size of the object once the block is over; raises as `Storage.writing`."""
     with storage.writing(name) as writer:
+        target = _Target(writer)
         parquet = pq.ParquetWriter(
-            _Target(writer), schema, compression="zstd", compression_level=1, use_dictionary=dictionary, version="2.6"
+            target, schema, compression="zstd", compression_level=1, use_dictionary=dictionary, version="2.6"
         )
-        yield TableWriter(parquet), lambda: writer.size_bytes
-        parquet.close()  # not after an exception: it would write once more to what has failed
+        try:
+            yield TableWriter(parquet), lambda: writer.size_bytes
+        except BaseException:
+            target.abandoned = True  # closing writes the end of the file, to what may just have failed
+            raise
+        finally:
+            parquet.close()
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class ReceiptIndex:
             rows = self._database.execute(
                 "SELECT key FROM receipts JOIN stamps ON stamps.id = stamp"  # noqa: S608 - a number of ours
                 " WHERE part = (SELECT id FROM parts WHERE receipts = ?)"
-                f" AND ingestion <= ? AND key NOT IN (SELECT key FROM {table})",
+                f" AND ingestion <= ? AND NOT EXISTS (SELECT 1 FROM {table} s WHERE s.key = receipts.key)",
                 (part.receipts, ingestion),
             )
             return {key for (key,) in rows}

@@ -104,5 +104,3 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture
 def sink(place: Place) -> Sink:
     return place.open()
-
-

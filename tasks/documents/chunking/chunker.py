@@ -1,0 +1,114 @@
+"""Cuts documents into chunks that are measured in the model's own tokens.
+
+Our own rather than a library's: semchunk and semantic-text-splitter ask a tokenizer about one candidate after another,
+several passes over each text, and neither gives the number of tokens with the slice. Here each piece is tokenized once,
+in one call for many, and numbers are added up; where they do not add up, each chunk is tokenized once more.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from tasks.documents.chunking.outline import Outline
+from tasks.documents.chunking.split import Cut, Splitter
+from tasks.documents.chunking.structure import pieces
+from tasks.documents.chunking.tokens import TokenCounter
+from tasks.documents.chunking.types import Chunk, ChunkSettings
+from tasks.documents.parsing.types import Block
+from tasks.errors import InvalidValue
+
+MAX_AUTO_TOKENS = 8192
+"""Of a chunk of a model without a maximum."""
+_SMALL_CHARS_PER_TOKEN = 3
+"""A text with no more is probably a single chunk."""
+_FIRST_CHARS_PER_TOKEN = 16
+
+
+class Chunker:
+    """Cuts texts for one model and one way of cutting. May be used by several threads.
+
+    Args:
+        tokenizer_json: of the model, see `load_tokenizer`.
+        window: longest text that the model reads, in tokens, special tokens and prompt included.
+        prompt: that the model will read before each chunk, see `load_prompt`.
+        settings: how to cut.
+
+    Raises:
+        InvalidValue: special tokens and prompt leave no room in a chunk.
+    """
+
+    def __init__(self, tokenizer_json: bytes, window: int, prompt: str, settings: ChunkSettings) -> None:
+        self._counter = TokenCounter(tokenizer_json, prompt)
+        self._window = window
+        self._settings = settings
+        self._limit = min(window, settings.max_tokens or MAX_AUTO_TOKENS)
+        if self._limit <= self._counter.overhead:
+            raise InvalidValue(
+                f"The model's special tokens and prompt take {self._counter.overhead} tokens, and a chunk may have "
+                f"{self._limit}: use a larger chunking.static.max_chunk_size_tokens, or a shorter prompt.",
+                param="chunking.static.max_chunk_size_tokens",
+            )
+
+    def count(self, text: str) -> int:
+        """Tokens of a text as the model would read it without a maximum: special tokens and prompt included.
+
+        Raises:
+            DocumentFailed: the text is not valid Unicode.
+        """
+        return self._counter.count(text)
+
+    def chunks(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> Iterator[Chunk]:
+        """The chunks of a document in order, all of its text but white space; none if it is blank.
+
+        One after another, so that memory is bounded.
+
+        Args:
+            text: the document's.
+            blocks: its structure, see `Parsed`.
+            pages: offsets of its pages, see `Parsed`.
+
+        Raises:
+            DocumentFailed: the text is not valid Unicode.
+        """
+        outline = Outline(text, blocks, pages)
+        for index, cut in enumerate(self._cuts(text, blocks)):
+            yield Chunk(
+                index=index,
+                text=text[cut.start : cut.end],
+                start=cut.start,
+                end=cut.end,
+                page=outline.page(cut.start),
+                headings=outline.headings(cut.start),
+                token_count=min(cut.tokens, self._window),
+                truncated=cut.tokens > self._window,
+            )
+
+    def _cuts(self, text: str, blocks: Sequence[Block]) -> Iterator[Cut]:
+        start, end = _kept(text)
+        if start == end:
+            return
+        if self._settings.type == "none":
+            yield Cut(start, end, self._tokens_up_to_window(text[start:end]))
+            return
+        if end - start <= _SMALL_CHARS_PER_TOKEN * self._limit:
+            tokens = self._counter.count(text[start:end])
+            if tokens <= self._limit:
+                yield Cut(start, end, tokens)
+                return
+        found = pieces(text, blocks, structured=self._settings.type == "auto")
+        overlap = min(self._settings.overlap_tokens, (self._limit - self._counter.overhead) // 2)
+        yield from Splitter(text, found, self._counter, self._limit, overlap).cuts()
+
+    def _tokens_up_to_window(self, text: str) -> int:
+        """Tokens of a text; of one above the window, some number above it, without reading all of a long one."""
+        size = _FIRST_CHARS_PER_TOKEN * self._window
+        while size < len(text):
+            # The end may be in the middle of a word: what is well above the window there is so with any end.
+            if self._counter.count(text[:size]) > 2 * self._window:
+                return 2 * self._window
+            size *= 4
+        return self._counter.count(text)
+
+
+def _kept(text: str) -> tuple[int, int]:
+    """Where a text without the white space around it begins and ends."""
+    start = len(text) - len(text.lstrip())
+    return start, max(start, len(text.rstrip()))

@@ -1,0 +1,34 @@
+"""Where in a document a chunk is: its page, and the headings above it."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from tasks.documents.parsing.types import Block
+
+
+class Outline:
+    """Answers for places in the order of the text."""
+
+    def __init__(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> None:
+        self._text = text
+        self._headings = [block for block in blocks if block.kind == "heading"]
+        self._pages = pages
+        self._passed = 0
+        self._path: list[Block] = []
+
+    def page(self, place: int) -> int | None:
+        """The page on which a place is, from 1; None without pages."""
+        return max(1, bisect_right(self._pages, place)) if self._pages else None
+
+    def headings(self, place: int) -> tuple[str, ...]:
+        """Of the sections that a place is in, the outermost first; one that begins there included.
+
+        `place` is not before that of an earlier call.
+        """
+        while self._passed < len(self._headings) and self._headings[self._passed].start <= place:
+            heading = self._headings[self._passed]
+            while self._path and self._path[-1].level >= heading.level:
+                self._path.pop()
+            self._path.append(heading)
+            self._passed += 1
+        return tuple(" ".join(self._text[heading.start : heading.end].split()) for heading in self._path)

@@ -1,0 +1,171 @@
+"""Packs pieces of a text into chunks: as full as the limit allows, cut at the best place in reach."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from tasks.documents.chunking.structure import Break, Piece, words
+from tasks.documents.chunking.tokens import TokenCounter
+
+_READ_PIECES = 512
+"""Tokenized in one call: enough to make calls cheap, and at most half a megabyte."""
+_CHARS_PER_TOKEN = 64
+"""A chunk has no more: for a tokenizer, a megabyte of one letter may be a single unknown word."""
+_FULL_ENOUGH = 0.5
+_FULL_ENOUGH_FOR_SECTION = 0.25
+"""Shares of the limit. A better place that leaves a smaller chunk is not worth it."""
+_SMALL_CHARS = 16
+"""A stretch without white space is not divided further than this to fill a chunk up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a chunk is, and its tokens: with special tokens and prompt, exactly as the model counts them."""
+
+    start: int
+    end: int
+    tokens: int
+
+
+class Splitter:
+    """Divides one text.
+
+    Args:
+        text: what the pieces are of.
+        pieces: all of it, in order.
+        counter: of the model.
+        limit: tokens of a chunk, more than `counter.overhead`, which is included.
+        overlap: tokens at the end of a chunk that the next one begins with, at most.
+    """
+
+    def __init__(self, text: str, pieces: Iterator[Piece], counter: TokenCounter, limit: int, overlap: int) -> None:
+        self._text = text
+        self._source = pieces
+        self._counter = counter
+        self._limit = limit
+        self._room = limit - counter.overhead
+        self._overlap = overlap
+        self._ahead: deque[Piece] = deque()
+        self._taken: list[Piece] = []
+        self._repeated = 0
+        """So many of `_taken` are the overlap. A chunk has more than these."""
+
+    def cuts(self) -> Iterator[Cut]:
+        """The chunks in order. Only a character of more tokens than the limit makes one above it."""
+        while number := self._fill():
+            cut, number = self._verified(number)
+            yield cut
+            self._ahead.extendleft(reversed(self._taken[number:]))
+            self._taken = self._to_repeat(self._taken[:number])
+            self._repeated = len(self._taken)
+
+    def _fill(self) -> int:
+        """Takes pieces up to the limit; how many of them should be the next chunk, 0 at the end of the text."""
+        used = sum(piece.tokens for piece in self._taken)
+        while (piece := self._next()) is not None:
+            if used + piece.tokens <= self._room and self._is_near(piece):
+                self._taken.append(self._ahead.popleft())
+                used += piece.tokens
+                continue
+            value, number = self._best_place(len(self._taken), piece)
+            # To divide a sentence pays only where none has ended for half a chunk.
+            if number and value >= Break.SENTENCE:
+                return number
+            if parts := self._divided(piece, may_halve=not self._has_new() or piece.value == Break.INSIDE):
+                self._ahead.popleft()
+                self._ahead.extendleft(reversed(parts))
+            elif number:
+                return number
+            elif self._repeated:
+                used -= self._forget_first()
+            else:
+                self._taken.append(self._ahead.popleft())
+                return 1
+        return len(self._taken) if self._has_new() else 0
+
+    def _next(self) -> Piece | None:
+        if not self._ahead:
+            self._ahead.extend(self._counted(list(islice(self._source, _READ_PIECES))))
+        return self._ahead[0] if self._ahead else None
+
+    def _counted(self, found: Sequence[Piece]) -> Sequence[Piece]:
+        for piece, tokens in zip(found, self._counter.parts([piece.text for piece in found]), strict=True):
+            piece.tokens = tokens
+        return found
+
+    def _has_new(self) -> bool:
+        return len(self._taken) > self._repeated
+
+    def _is_near(self, piece: Piece) -> bool:
+        return not self._taken or piece.end - self._taken[0].start <= _CHARS_PER_TOKEN * self._limit
+
+    def _forget_first(self) -> int:
+        self._repeated -= 1
+        return self._taken.pop(0).tokens
+
+    def _divided(self, piece: Piece, *, may_halve: bool) -> Sequence[Piece]:
+        """A piece in words, or one word in halves; nothing if it is as small as it should be."""
+        parts = words(piece)
+        halves = len(parts) > 1 and parts[1].value == Break.INSIDE
+        if len(parts) == 1 or (halves and not may_halve):
+            return ()
+        if halves and self._has_new() and len(piece.text) <= _SMALL_CHARS:
+            return ()
+        return self._counted(parts)
+
+    def _best_place(self, number: int, following: Piece | None = None) -> tuple[int, int]:
+        """The best of the places up to the one behind the first `number` pieces: its value, and how many are before it.
+
+        (0, 0) if there is nothing new before any of them.
+        """
+        best = (False, Break.INSIDE.value, 0)
+        used = sum(piece.tokens for piece in self._taken[: self._repeated])
+        for place in range(self._repeated + 1, number + 1):
+            used += self._taken[place - 1].tokens
+            behind = self._taken[place] if place < len(self._taken) else following
+            value = behind.value if behind is not None else Break.INSIDE
+            share = _FULL_ENOUGH_FOR_SECTION if value >= Break.SECTION else _FULL_ENOUGH
+            best = max(best, (used >= share * self._room, value, place))
+        full_enough, value, place = best
+        return (value if full_enough else Break.INSIDE), place
+
+    def _verified(self, number: int) -> tuple[Cut, int]:
+        """The chunk of so many pieces, or of as many of them as truly fit, and how many these are."""
+        while True:
+            tokens = self._exact(self._taken[:number])
+            if tokens > self._limit:
+                if number > self._repeated + 1:
+                    # By proportion: one piece after another, a chunk would be tokenized a hundred times.
+                    fitting = max(self._repeated + 1, number * self._limit // tokens)
+                    number = self._best_place(min(number - 1, fitting))[1]
+                    continue
+                if self._repeated:
+                    self._forget_first()
+                    number -= 1
+                    continue
+                if parts := self._divided(self._taken[0], may_halve=True):
+                    self._taken[:1] = parts
+                    number = max(1, len(parts) * self._limit // tokens)
+                    continue
+            return Cut(self._taken[0].start, self._taken[number - 1].end, tokens), number
+
+    def _exact(self, chosen: Sequence[Piece]) -> int:
+        # A slice of a text does not always have the tokens that the text has there, and adding up is much cheaper.
+        if self._counter.adds_up and all(piece.apart for piece in chosen[1:]):
+            return self._counter.overhead + sum(piece.tokens for piece in chosen)
+        return self._counter.count(self._text[chosen[0].start : chosen[-1].end])
+
+    def _to_repeat(self, chosen: list[Piece]) -> list[Piece]:
+        """The end of a chunk, in whole sentences, or in words where its last sentence is too long; never all of it."""
+        if not self._overlap:
+            return []
+        if chosen[-1].tokens > self._overlap:
+            chosen[-1:] = self._divided(chosen[-1], may_halve=False) or chosen[-1:]
+        first, tokens = len(chosen), 0
+        while first > 1 and tokens + chosen[first - 1].tokens <= self._overlap:
+            first -= 1
+            tokens += chosen[first].tokens
+        while first < len(chosen) and self._exact(chosen[first:]) > self._overlap + self._counter.overhead:
+            first += 1
+        return chosen[first:]

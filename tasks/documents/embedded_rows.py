@@ -1,0 +1,70 @@
+"""Rows by reference beside what became of them: to write down a batch, and to load a page of an ingestion."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tasks.ledger import ItemError
+from tasks.ledger.committed import Committed, CommittedUnit
+from tasks.ledger.parts import PartReference, RowError, RowOutcome, read_part
+from tasks.ledger.rows import UnitReference, read_rows
+from tasks.ledger.storage import Storage
+
+_ROWS_AT_ONCE = 64
+_UNPROCESSABLE = 422
+"""What the synchronous call answers for a text that kills its worker."""
+
+EmbeddedRow: TypeAlias = tuple[int, bytes, RowOutcome | RowError | ItemError]
+"""Number, line, and an answer, what an answer would have said, or why it was never executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedRows:
+    """The rows of an embed task.
+
+    Attributes:
+        source, index: stored names of the lines and of their index.
+        rows: how many there are.
+        embedded: what is committed of the task.
+        leftover: what becomes of rows that nobody came to.
+        progress: called at least once for every 64 rows.
+    """
+
+    storage: Storage
+    source: str
+    index: str
+    rows: int
+    embedded: Committed
+    leftover: ItemError
+    progress: Callable[[], None]
+
+    def __iter__(self) -> Iterator[EmbeddedRow]:
+        """Every row in order, each once.
+
+        Raises:
+            NotStored: rows or parts are gone.
+            StorageUnavailable: the storage does not answer.
+        """
+        at = 0
+        for unit in self.embedded.units:
+            yield from self._without_part(at, unit.first)
+            yield from self._with_part(unit)
+            at = unit.first + unit.items
+        yield from self._without_part(at, self.rows)
+
+    def _with_part(self, unit: CommittedUnit) -> Iterator[EmbeddedRow]:
+        outcomes = read_part(self.storage, PartReference.from_json(unit.data))
+        lines = self._lines(unit.first, unit.items)
+        for offset, (line, outcome) in enumerate(zip(lines, outcomes, strict=True)):
+            yield unit.first + offset, line, outcome
+
+    def _without_part(self, first: int, end: int) -> Iterator[EmbeddedRow]:
+        for start in range(first, end, _ROWS_AT_ONCE):
+            for offset, line in enumerate(self._lines(start, min(_ROWS_AT_ONCE, end - start))):
+                error = self.embedded.errors.get(start + offset)
+                failed = RowError(error.code, error.message, status=_UNPROCESSABLE) if error else self.leftover
+                yield start + offset, line, failed
+
+    def _lines(self, first: int, count: int) -> list[bytes]:
+        self.progress()
+        return read_rows(self.storage, UnitReference(self.source, self.index, first), first, count)

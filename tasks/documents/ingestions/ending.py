@@ -1,0 +1,96 @@
+"""How an ingestion ends: by itself, cancelled, or because it cannot go on; and what is left of it removed."""
+
+from typing import Any
+
+import orjson
+
+from tasks.documents.batches.facts import DEFAULT_RATE
+from tasks.documents.context import StepContext
+from tasks.documents.ingestions.submissions import forget
+from tasks.ledger import ItemError, operations
+from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion
+from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
+
+_RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
+
+
+def fault_of(found: dict[str, Any] | ItemError) -> IngestionFault:
+    """Why a job came to nothing."""
+    if isinstance(found, ItemError):
+        return IngestionFault(found.code, found.message)
+    return IngestionFault(**found["error"])
+
+
+def stop(context: StepContext, ingestion: Ingestion, fault: IngestionFault) -> None:
+    """The ingestion cannot go on. As when it is cancelled, what is being loaded is let finish."""
+    error = orjson.dumps(fault).decode()
+    move = Move(_RUNNING, to=IngestionStatus.CANCELLING, equal={"error": ""}, set={"error": error})
+    context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def completed(context: StepContext, ingestion: Ingestion, deleted: int) -> None:
+    """Every document has its outcome. When all of them failed, so has the ingestion."""
+    counts = ingestion.counts
+    to = IngestionStatus.FAILED if counts.failed and counts.failed == counts.documents else IngestionStatus.COMPLETED
+    fields: dict[str, str | int | float] = {}
+    if ingestion.dry_run:
+        overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
+        fields["estimate_s"] = counts.chunk_tokens / ((overview.rate if overview else None) or DEFAULT_RATE)
+    move = Move(
+        [IngestionStatus.FINALIZING],
+        to=to,
+        set=fields,
+        add={"deleted": deleted},
+        unset=["waiting_for"],
+    )
+    context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def let_go(context: StepContext, ingestion: Ingestion) -> None:
+    """Ends every task but that of a load, and drops the pages that are in no load; then it is cancelled, or failed."""
+    forget(context, ingestion, "list", ingestion.list_number)
+    forget(context, ingestion, "finish")
+    dropped = [page for page in ingestion.pages.values() if page.stage is not PageStage.LOADING]
+    for page in dropped:
+        forget(context, ingestion, "parse", page.number)
+        forget(context, ingestion, "embed", page.number)
+    cancelling = [IngestionStatus.CANCELLING]
+    if len(dropped) < len(ingestion.pages):
+        stages = {page.number: page.stage for page in dropped}
+        move = Move(cancelling, stages=stages, drop=[page.number for page in dropped])
+    else:
+        # All at once: nobody else may have closed a page in the meantime, or its documents would count twice.
+        move = Move(
+            cancelling,
+            to=IngestionStatus.FAILED if ingestion.error else IngestionStatus.CANCELLED,
+            equal={name: getattr(ingestion.counts, name) for name in ("loaded", "unchanged", "failed")},
+            stages={page.number: page.stage for page in dropped},
+            drop=[page.number for page in dropped],
+            add={"cancelled": ingestion.counts.in_progress},
+            unset=["waiting_for"],
+        )
+    context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def tidy_up(context: StepContext, ingestion: Ingestion) -> None:
+    """Removes what only a running ingestion needs: its tasks, its chunks, its parts."""
+    for page in ingestion.pages.values():
+        forget(context, ingestion, "parse", page.number)
+        forget(context, ingestion, "embed", page.number)
+    forget(context, ingestion, "list", ingestion.list_number)
+    forget(context, ingestion, "load", ingestion.load_number - 1)
+    forget(context, ingestion, "finish")
+    _remove_work(context, ingestion)
+    context.ledger.run(close_ingestion(ingestion.id))
+
+
+def _remove_work(context: StepContext, ingestion: Ingestion) -> None:
+    folder = f"{ingestion.folder}work/"
+    if ingestion.status is IngestionStatus.CANCELLED:
+        context.storage.delete(folder)
+        return
+    # Page by page: one that is tried again may have new ones already, and they are somebody's.
+    found = {int(stored.name.removeprefix(folder).partition("/")[0]) for stored in context.storage.stored(folder)}
+    for page in found:
+        if page < ingestion.next_page:
+            context.storage.delete(ingestion.page_folder(page))

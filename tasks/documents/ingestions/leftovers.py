@@ -1,0 +1,41 @@
+"""What is left in the storage of ingestions whose record has expired, or of workers that were taken for dead."""
+
+import time
+from collections.abc import Iterator
+
+from tasks.ledger import Ledger
+from tasks.ledger.ingestion_operations import read_ingestion
+from tasks.ledger.ingestions import FOLDER
+from tasks.ledger.storage import Storage
+from tasks.ledger.sweep import SPARE_S
+
+
+def sweep_ingestions(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
+    """Removes what was last written to `spare_s` ago or earlier; the number of folders.
+
+    That is all of ingestions that the ledger holds no more, and the work of those that have ended.
+
+    Raises:
+        StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
+    """
+    removed = 0
+    for ingestion_id, works in _old(storage, (time.time() - spare_s) * 1000):
+        ingestion = ledger.run(read_ingestion(ingestion_id))
+        if ingestion is None:
+            storage.delete(f"{FOLDER}/{ingestion_id}/")
+        elif ingestion.status.terminal and works:
+            storage.delete(f"{ingestion.folder}work/")
+        else:
+            continue
+        removed += 1
+    return removed
+
+
+def _old(storage: Storage, limit_ms: float) -> Iterator[tuple[str, bool]]:
+    """Ids of ingestions of which something is old, and whether it is work."""
+    found: dict[str, bool] = {}
+    for stored in storage.stored(FOLDER):
+        if stored.modified_ms <= limit_ms:
+            _, ingestion_id, kind = stored.name.split("/")[:3]
+            found[ingestion_id] = found.get(ingestion_id, False) or kind == "work"
+    yield from found.items()

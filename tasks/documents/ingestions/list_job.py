@@ -1,0 +1,62 @@
+"""The job that lists the next pages of a source, or of what failed before, and writes their manifests."""
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import orjson
+
+from tasks.documents.context import JobContext
+from tasks.documents.faults import SourceFailed
+from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
+from tasks.documents.ingestions.manifest import write_manifest
+from tasks.documents.ingestions.relist import relist
+from tasks.documents.ingestions.tools import Tools
+from tasks.documents.sources.types import DocumentRef, ListedFault
+from tasks.ledger.ingestions import Ingestion
+
+PAGES = 16
+"""Of one listing, at most."""
+_ENOUGH_S = 2.0
+"""After this time it leaves the rest to the next listing: parsing waits in the same queue."""
+
+
+def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
+    """The outcome as JSON: `fence`, `pages` and `cursor`; or `error`.
+
+    `fence` is that of the manifests, `pages` are numbers of documents and bytes of each, `cursor` is null at the end.
+
+    Raises:
+        Unavailable: it cannot be listed now.
+    """
+    ingestion, number = find(context, job)
+    if ingestion is None or ingestion.list_number != number:
+        return GONE
+    with saying_what_it_waits_for(context, ingestion):
+        if ingestion.cursor is not None and "retry" in ingestion.cursor:
+            return relist(context, ingestion)
+        try:
+            return _list(context, ingestion, tools)
+        except SourceFailed as failed:
+            error = {"code": failed.code, "message": failed.message, "param": failed.param}
+            return orjson.dumps({"error": error})
+
+
+def _list(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
+    source = tools.source(context, ingestion)
+    cursor, pages = ingestion.cursor, []
+    began = time.monotonic()
+    while True:
+        context.progress()
+        listed = source.page(cursor)
+        cursor = listed.cursor
+        if listed.documents or listed.faults:
+            name = ingestion.manifest_name(ingestion.next_page + len(pages), context.fence)
+            count = write_manifest(context.storage, name, _entries(listed.documents, listed.faults))
+            pages.append([count, listed.size_bytes])
+        if cursor is None or len(pages) >= PAGES or time.monotonic() - began > _ENOUGH_S:
+            return orjson.dumps({"fence": context.fence, "pages": pages, "cursor": cursor})
+
+
+def _entries(documents: Iterable[DocumentRef], faults: Iterable[ListedFault]) -> Iterator[DocumentRef | ListedFault]:
+    yield from chain(documents, faults)

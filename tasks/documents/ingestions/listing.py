@@ -1,0 +1,64 @@
+"""Listing, as the stepper sees it: one job after the other, ahead of parsing."""
+
+from typing import Any
+
+import orjson
+
+from tasks.documents.context import StepContext
+from tasks.documents.ingestions import ending
+from tasks.documents.ingestions.outcomes import outcome_of
+from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.ledger.ingestion_operations import Move, move_ingestion
+from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, WaitingPage
+
+MAX_WAITING = 20_000
+"""Pages that are listed and not begun. Totals are known early, and Redis holds 30 bytes for each."""
+
+
+def list_on(context: StepContext, ingestion: Ingestion) -> None:
+    """Submits the next listing, or takes in what it found."""
+    number = ingestion.list_number
+    if ingestion.listing_complete:
+        return
+    if ingestion.list_state is None:
+        if ingestion.waiting < MAX_WAITING:
+            submit(context, job(ingestion, "list", number, context.settings))
+    elif ingestion.list_state.terminal:
+        found = outcome_of(context, ingestion, "list", number)
+        if isinstance(found, dict) and "gone" in found:
+            forget(context, ingestion, "list", number)  # it ran before its ingestion was as it is now: once more
+        elif isinstance(found, dict) and "error" not in found:
+            _take_in(context, ingestion, found)
+        elif found is not None:
+            ending.stop(context, ingestion, ending.fault_of(found))
+
+
+def _take_in(context: StepContext, ingestion: Ingestion, found: dict[str, Any]) -> None:
+    pages = [
+        WaitingPage(ingestion.next_page + at, found["fence"], documents, size_bytes)
+        for at, (documents, size_bytes) in enumerate(found["pages"])
+    ]
+    closed = [ClosedPage(*page) for page in found.get("closed", ())]
+    listed = sum(page.documents for page in pages)
+    retries = listed if "closed" in found else 0  # they have been counted, and as failed
+    cursor = {"cursor": orjson.dumps(found["cursor"]).decode()} if found["cursor"] is not None else {}
+    move = Move(
+        only_from=[IngestionStatus.IN_PROGRESS],
+        equal={"list_number": ingestion.list_number},
+        set={
+            "list_number": ingestion.list_number + 1,
+            "next_page": ingestion.next_page + len(pages),
+            **(cursor or {"listing_complete": "1"}),
+        },
+        unset=() if cursor else ["cursor"],
+        add={
+            "documents": listed - retries,
+            "failed": -retries,
+            "bytes": sum(page.size_bytes for page in pages),
+        },
+        wait=pages,
+        close=closed,
+    )
+    moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
+    if moved:
+        forget(context, ingestion, "list", ingestion.list_number)

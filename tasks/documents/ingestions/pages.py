@@ -1,0 +1,123 @@
+"""Pages on their way from being listed to being ready for the sink, as the stepper sees them."""
+
+import dataclasses
+from typing import Any
+
+from tasks.documents.context import StepContext
+from tasks.documents.ingestions.outcomes import outcome_of
+from tasks.documents.ingestions.submissions import embedding, forget, job, submit
+from tasks.ledger import ItemError
+from tasks.ledger.ingestion_operations import Move, move_ingestion
+from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage, WaitingPage
+
+WORKED_ON = 8
+"""Pages of one ingestion that are parsed or embedded at the same time."""
+IN_FLIGHT = 64
+"""Pages that are begun and not closed: those of little text wait for each other, so that they are loaded together."""
+
+_IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
+
+
+def begin(context: StepContext, ingestion: Ingestion) -> None:
+    """Begins as many waiting pages as there is credit for: chunks that are cut and not loaded take up room."""
+    begun = _affordable(ingestion, context.settings.ingest_credit_chunks)
+    if not begun:
+        return
+    pages = [
+        Page(w.number, PageStage.PARSE, ingestion.manifest_name(w.number, w.fence), w.documents, w.size_bytes)
+        for w in begun
+    ]
+    move = Move(_IN_PROGRESS, begin=begun, stages={page.number: None for page in pages}, put=pages)
+    moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
+    if moved:
+        for page in pages:
+            submit(context, job(ingestion, "parse", page.number, context.settings))
+
+
+def step_page(context: StepContext, ingestion: Ingestion, page: Page) -> None:
+    """Does what is to be done for a page in its stage, if anything."""
+    if page.stage is PageStage.PARSE:
+        _parse(context, ingestion, page)
+    elif page.stage is PageStage.EMBED:
+        _embed(context, ingestion, page)
+
+
+def _affordable(ingestion: Ingestion, credit: int) -> list[WaitingPage]:
+    pages = ingestion.pages.values()
+    worked_on = sum(page.stage in {PageStage.PARSE, PageStage.EMBED} for page in pages)
+    parsing = [page for page in pages if page.stage is PageStage.PARSE]
+    spent = sum(page.chunks for page in pages) + sum(_expected(ingestion, page.documents) for page in parsing)
+    begun: list[WaitingPage] = []
+    for waiting in ingestion.begin_next:
+        cost = _expected(ingestion, waiting.documents)
+        full = worked_on + len(begun) >= WORKED_ON or len(pages) + len(begun) >= IN_FLIGHT or spent + cost > credit
+        if full and (pages or begun):
+            break
+        begun.append(waiting)
+        spent += cost
+    return begun
+
+
+def _expected(ingestion: Ingestion, documents: int) -> int:
+    """Chunks of a page that is not parsed yet: as many per page as those before it had."""
+    counts = ingestion.counts
+    return -(-counts.chunks // counts.pages_parsed) if counts.pages_parsed else documents
+
+
+def _parse(context: StepContext, ingestion: Ingestion, page: Page) -> None:
+    if page.state is None:
+        submit(context, job(ingestion, "parse", page.number, context.settings))
+    elif page.state.terminal:
+        found = outcome_of(context, ingestion, "parse", page.number)
+        if isinstance(found, dict) and "gone" in found:
+            forget(context, ingestion, "parse", page.number)  # it ran before the page was as it is now: once more
+        elif found is not None:
+            _parsed(context, ingestion, page, found)
+
+
+def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[str, Any] | ItemError) -> None:
+    if isinstance(found, ItemError):
+        after, add = dataclasses.replace(page, stage=PageStage.READY, fault=(found.code, found.message)), {}
+    else:
+        embeds = found["rows"] > 0
+        after = dataclasses.replace(
+            page,
+            stage=PageStage.EMBED if embeds else PageStage.READY,
+            parsed=found["parsed"],
+            source=found["source"],
+            index=found["index"],
+            chunks=found["rows"],
+        )
+        add = {"chunks": found["chunks"], "chunk_tokens": found["tokens"]}
+    move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE}, put=[after], add=add | {"pages_parsed": 1})
+    moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
+    if moved and after.stage is PageStage.EMBED and isinstance(found, dict):
+        _submit_embedding(context, ingestion, after, found)
+
+
+def _submit_embedding(context: StepContext, ingestion: Ingestion, page: Page, found: dict[str, Any]) -> None:
+    if not submit(context, embedding(ingestion, page, found, context.settings)):
+        return
+    still = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED})
+    if not context.ledger.run(move_ingestion(ingestion.id, still))[0]:
+        # It was cancelled, and tidied up, meanwhile: nobody else would end this task.
+        forget(context, ingestion, "embed", page.number)
+
+
+def _embed(context: StepContext, ingestion: Ingestion, page: Page) -> None:
+    if page.state is None:
+        found = outcome_of(context, ingestion, "parse", page.number)
+        if isinstance(found, dict) and "gone" not in found:
+            _submit_embedding(context, ingestion, page, found)
+        else:  # Redis has lost it, by whatever hand
+            again = dataclasses.replace(page, stage=PageStage.PARSE, parsed="", source="", index="", chunks=0)
+            move = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED}, put=[again])
+            context.ledger.run(move_ingestion(ingestion.id, move))
+    elif page.state.terminal:
+        move = Move(
+            _IN_PROGRESS,
+            stages={page.number: PageStage.EMBED},
+            put=[dataclasses.replace(page, stage=PageStage.READY)],
+            add={"chunks_embedded": page.embedded, "tokens": page.embedding_tokens},
+        )
+        context.ledger.run(move_ingestion(ingestion.id, move))

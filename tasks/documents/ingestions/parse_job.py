@@ -1,0 +1,184 @@
+"""The job that turns a page of documents into chunks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from tasks.documents.batches.facts import unit_cost
+from tasks.documents.context import JobContext
+from tasks.documents.faults import DocumentError, DocumentFailed, SourceFailed
+from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
+from tasks.documents.ingestions.chunk_rows import ChunkRows
+from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest
+from tasks.documents.ingestions.pipeline import row_options
+from tasks.documents.ingestions.tools import Cuts, Parses, Tools
+from tasks.documents.parsing.types import Parsed
+from tasks.documents.sinks.types import Receipt
+from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
+from tasks.errors import NotReady
+from tasks.ledger import ModelEntry, ModelOverview, operations
+from tasks.ledger.ingestions import Ingestion, Page, PageStage
+
+_DUPLICATE = DocumentError(
+    "duplicate_document_id",
+    "Another document of this ingestion has the same id. Give each document an id of its own.",
+    "loading",
+)
+_EMPTY = DocumentError("empty_document", "The document has no text.", "chunking")
+
+
+def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
+    """The outcome as JSON.
+
+    It holds stored names of the `source` and `index` of its chunks ("" without any) and of what it says of each
+    document (`parsed`), numbers of `rows`, `chunks` and `tokens`, and `units` as `ChunkRows` cut them.
+
+    Raises:
+        NotStored: its manifest is gone.
+        Unavailable: something that it needs is away.
+    """
+    ingestion, number = find(context, job)
+    page = ingestion.pages.get(number) if ingestion else None
+    if ingestion is None or page is None or page.stage is not PageStage.PARSE:
+        return GONE
+    with saying_what_it_waits_for(context, ingestion):
+        overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
+        if overview is None or overview.entry is None:
+            raise NotReady("No worker has loaded this model yet.")
+        entries = list(read_manifest(context.storage, page.manifest))
+        cuts = tools.chunker(context, ingestion, overview.entry)
+        receipts = _receipts(context, ingestion, entries, tools)
+        with tools.parser(context) as parser:
+            documents = Documents(context, ingestion, page, receipts, parser, cuts)
+            return _write(documents, entries, tools, overview.entry, overview)
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """One run of the job: what there is to decide on each document."""
+
+    context: JobContext
+    ingestion: Ingestion
+    page: Page
+    receipts: Mapping[str, Receipt]
+    parser: Parses
+    cuts: Cuts
+
+    def settled(self, fetched: Fetched) -> ParsedDocument | None:
+        """A document that goes no further, for what can be told without its text; None: it is to be cut."""
+        ref, error = fetched.ref, fetched.error
+        if error is not None:
+            return ParsedDocument.failed(ref, error)
+        receipt = self.receipts.get(ref.id)
+        if receipt is None:
+            return None
+        if receipt.ingestion == self.ingestion.id and receipt.page != self.page.number:
+            return ParsedDocument.failed(ref, _DUPLICATE, fetched.content_hash)
+        same = (receipt.content_hash, receipt.fingerprint) == (fetched.content_hash, self.ingestion.fingerprint)
+        if same and receipt.ingestion != self.ingestion.id:
+            return ParsedDocument(ref.id, ref.uri, "unchanged", content_hash=fetched.content_hash)
+        return None
+
+    def cut(self, fetched: Fetched, rows: ChunkRows | None) -> ParsedDocument:
+        """Parses and cuts a document, chunk by chunk into `rows`; None: it only counts."""
+        ref, first = fetched.ref, rows.rows if rows else 0
+        chunks = tokens = 0
+        try:
+            parsed = self._parsed(fetched)
+            for chunk in self.cuts.chunks(parsed.text, parsed.blocks, parsed.pages):
+                if chunks % 64 == 0:
+                    self.context.progress()
+                if rows:
+                    rows.add(chunk)
+                chunks, tokens = chunks + 1, tokens + chunk.token_count
+        except DocumentFailed as failed:  # rows that it has already are nobody's
+            return ParsedDocument.failed(ref, failed.error, fetched.content_hash)
+        if not chunks:
+            return ParsedDocument.failed(ref, _EMPTY, fetched.content_hash)
+        return ParsedDocument(
+            ref.id,
+            ref.uri,
+            "chunked",
+            ref=ref.to_json(),
+            content_hash=fetched.content_hash,
+            first=first,
+            chunks=chunks,
+            tokens=tokens,
+        )
+
+    def _parsed(self, fetched: Fetched) -> Parsed:
+        if fetched.text is not None:
+            return Parsed(fetched.text)
+        return self.parser.parse(fetched.data or b"", fetched.ref.name)
+
+
+def _write(
+    documents: Documents,
+    entries: list[DocumentRef | ListedFault],
+    tools: Tools,
+    entry: ModelEntry,
+    overview: ModelOverview,
+) -> bytes:
+    context, ingestion, settings = documents.context, documents.ingestion, documents.context.settings
+    folder = ingestion.page_folder(documents.page.number)
+    source, index, parsed = (f"{folder}{name}.{context.fence}" for name in ("source", "index", "parsed"))
+    storage = context.storage
+    with storage.writing(source) as lines, storage.writing(index) as places, storage.writing(parsed) as said:
+        rows = ChunkRows(
+            lines,
+            places,
+            row_options(ingestion.spec, entry),
+            max_items=settings.unit_max_items,
+            max_cost=unit_cost(overview, settings.unit_max_tokens, settings.unit_s),
+        )
+        chunks = tokens = 0
+        for document in _each(documents, entries, tools, None if ingestion.dry_run else rows):
+            said.write(document.to_line())
+            chunks, tokens = chunks + document.chunks, tokens + document.tokens
+    if not rows.rows:
+        storage.delete(source)
+        storage.delete(index)
+        source = index = ""
+    return orjson.dumps(
+        {
+            "parsed": parsed,
+            "source": source,
+            "index": index,
+            "rows": rows.rows,
+            "chunks": chunks,
+            "tokens": tokens,
+            "units": rows.units,
+        }
+    )
+
+
+def _each(
+    documents: Documents, entries: list[DocumentRef | ListedFault], tools: Tools, rows: ChunkRows | None
+) -> Iterator[ParsedDocument]:
+    refs = [entry for entry in entries if isinstance(entry, DocumentRef)]
+    faults = [entry for entry in entries if isinstance(entry, ListedFault)]
+    try:
+        source = tools.source(documents.context, documents.ingestion) if refs else None
+    except SourceFailed as failed:  # such as a root that is allowed no more
+        error = DocumentError(failed.code, failed.message, "reading")
+        yield from (ParsedDocument.failed(ref, error) for ref in refs)
+        source = None
+    if source is not None:
+        for fetched in source.read(refs):
+            documents.context.progress()
+            yield documents.settled(fetched) or documents.cut(fetched, rows)
+    yield from (ParsedDocument.failed(fault, fault.error) for fault in faults)
+
+
+def _receipts(
+    context: JobContext, ingestion: Ingestion, entries: list[DocumentRef | ListedFault], tools: Tools
+) -> Mapping[str, Receipt]:
+    ids = [entry.id for entry in entries if isinstance(entry, DocumentRef)]
+    if ingestion.spec.get("mode") == "upsert" or not ids:
+        return {}
+    sink = tools.sink(context, ingestion)
+    try:
+        return sink.known(ids)
+    finally:
+        sink.close()

@@ -1,0 +1,84 @@
+"""What decides, beside its content, what becomes of a document: the fingerprint, and what each chunk asks. Pure."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from tasks.documents.chunking.types import CHUNKER_VERSION, ChunkSettings
+from tasks.documents.sinks.types import Stamp
+from tasks.errors import InvalidValue
+from tasks.ledger import ModelEntry
+from tasks.ledger.ingestions import Ingestion
+from tasks.ledger.input_type import prompt_for
+
+_DEFAULT_CHUNKING = {"type": "auto"}
+
+
+def chunk_settings(spec: Mapping[str, Any]) -> ChunkSettings:
+    """How the request wants documents to be cut."""
+    return ChunkSettings.from_json(spec.get("chunking") or _DEFAULT_CHUNKING)
+
+
+def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
+    """The prompt before each chunk; None: the model's default, if it has one.
+
+    Raises:
+        InvalidValue: the model has no prompt of this name.
+    """
+    name: str | None = spec.get("prompt_name")
+    if name is None and spec.get("input_type") is not None:
+        return prompt_for(spec["input_type"], entry.prompts)
+    if name is not None and name not in entry.prompts:
+        known = ", ".join(entry.prompts) or "none"
+        raise InvalidValue(f"The model has no prompt of this name; it has: {known}.", param="prompt_name")
+    return name
+
+
+def dimension(spec: Mapping[str, Any], entry: ModelEntry) -> int:
+    """Of the vectors.
+
+    Raises:
+        InvalidValue: the model's vectors have fewer.
+    """
+    asked: int = spec.get("dimensions") or entry.dimension
+    if asked > entry.dimension:
+        raise InvalidValue(f"The model's vectors have {entry.dimension} dimensions.", param="dimensions")
+    return asked
+
+
+def fingerprint(spec: Mapping[str, Any], entry: ModelEntry, parser_version: str) -> str:
+    """64 hexadecimal digits that change with whatever changes vectors or chunks of an unchanged document.
+
+    Device and precision do not: their vectors differ by rounding, and another GPU must not mean doing all again.
+    """
+    known = {
+        "parser": parser_version,
+        "chunker": CHUNKER_VERSION,
+        "chunking": chunk_settings(spec).to_json(),
+        "model": entry.id,
+        "revision": entry.revision,
+        "prompt": prompt_name(spec, entry),
+        "dimensions": dimension(spec, entry),
+        "normalize": spec.get("normalize") is not False,
+    }
+    return hashlib.sha256(orjson.dumps(known, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def row_options(spec: Mapping[str, Any], entry: ModelEntry) -> dict[str, Any]:
+    """What each chunk's row asks of the model beside its text."""
+    known = {"prompt_name": prompt_name(spec, entry), "dimensions": spec.get("dimensions")}
+    options: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+    return options if spec.get("normalize") is not False else options | {"normalize": False}
+
+
+def stamp(ingestion: Ingestion) -> Stamp:
+    """Of an ingestion that has begun."""
+    return Stamp(
+        ingestion.id,
+        ingestion.fingerprint or "",
+        ingestion.model,
+        ingestion.revision or "",
+        ingestion.dimension or 0,
+    )

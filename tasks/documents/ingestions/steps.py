@@ -1,0 +1,150 @@
+"""Moving ingestions on.
+
+Everything here may be done twice, at the same time, by workers that die in between: tasks have ids that follow from the
+ingestion's, a move names what it expects, and what is tidied up is looked for again until it is gone.
+"""
+
+from collections.abc import Callable, Mapping
+
+from tasks.documents.context import StepContext
+from tasks.documents.ingestions import ending, pipeline
+from tasks.documents.ingestions.listing import list_on
+from tasks.documents.ingestions.loading import load_on, loaded
+from tasks.documents.ingestions.outcomes import outcome_of
+from tasks.documents.ingestions.pages import begin, step_page
+from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.documents.ingestions.tools import Tools
+from tasks.errors import EmbedqError, NotReady, Unavailable
+from tasks.ledger import ItemError, operations
+from tasks.ledger.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
+from tasks.ledger.ingestion_replies import sample_text
+from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
+
+_AT_ONCE = 100
+_SAMPLE_EVERY_MS = 10_000
+
+
+class IngestionSteps:
+    """The step of the documents worker."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def __call__(self, context: StepContext) -> bool:
+        """Takes one step with each of some open ingestions; whether the next ones should be taken soon.
+
+        A model worker may end what an ingestion waits for at any time, and nobody says so to a documents worker.
+
+        Raises what the last one raised that could not take its step.
+        """
+        raised: EmbedqError | None = None
+        soon = False
+        ids = context.ledger.run(open_ingestions(_AT_ONCE))
+        for ingestion in context.ledger.run(read_ingestions(ids)) if ids else ():
+            if context.stop():
+                break
+            try:
+                self.step(context, ingestion)
+            except EmbedqError as error:
+                raised = error
+            soon = soon or any(page.stage is PageStage.EMBED for page in ingestion.pages.values())
+        if raised is not None:
+            raise raised
+        return soon
+
+    def step(self, context: StepContext, ingestion: Ingestion) -> None:
+        """Does what is to be done for an ingestion in its state, if anything."""
+        if ingestion.status is IngestionStatus.QUEUED:
+            _start(context, ingestion, self._tools)
+        else:
+            _STEPS[ingestion.status](context, ingestion)
+
+
+def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
+    overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
+    entry = overview.entry if overview else None
+    if entry is None:
+        _await_model(context, ingestion)
+        return
+    try:
+        fields: dict[str, str | int | float] = {
+            "revision": entry.revision,
+            "dimension": pipeline.dimension(ingestion.spec, entry),
+            "fingerprint": pipeline.fingerprint(ingestion.spec, entry, tools.parser_version),
+        }
+        tools.chunker(context, ingestion, entry)
+    except NotReady:
+        _await_model(context, ingestion)
+    except Unavailable:
+        raise
+    except EmbedqError as error:
+        ending.stop(context, ingestion, IngestionFault(error.code, error.detail, error.param))
+    else:
+        move = Move([IngestionStatus.QUEUED], to=IngestionStatus.IN_PROGRESS, set=fields, unset=["waiting_for"])
+        context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def _await_model(context: StepContext, ingestion: Ingestion) -> None:
+    if ingestion.waiting_for != "model":
+        move = Move([IngestionStatus.QUEUED], set={"waiting_for": "model"})
+        context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def _in_progress(context: StepContext, ingestion: Ingestion) -> None:
+    for page in ingestion.pages.values():
+        step_page(context, ingestion, page)
+    load_on(context, ingestion)
+    begin(context, ingestion)
+    list_on(context, ingestion)
+    _sample(context, ingestion)
+    if ingestion.listing_complete and not ingestion.waiting and not ingestion.pages:
+        forget(context, ingestion, "finish")  # of an earlier end, if this is another try
+        move = Move(
+            [IngestionStatus.IN_PROGRESS],
+            to=IngestionStatus.FINALIZING,
+            equal={"listing_complete": "1", "next_page": ingestion.next_page},
+        )
+        context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def _sample(context: StepContext, ingestion: Ingestion) -> None:
+    last = ingestion.samples[-1] if ingestion.samples else None
+    if last is not None and ingestion.now_ms - last.at_ms < _SAMPLE_EVERY_MS:
+        return
+    now = sample_text(ingestion.sample)
+    older = {"s0": sample_text(last)} if last else {}
+    move = Move([IngestionStatus.IN_PROGRESS], set=older | {"s1": now})
+    context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
+    counts = ingestion.counts
+    if ingestion.spec.get("mode") != "sync" or ingestion.dry_run:
+        ending.completed(context, ingestion, 0)
+    elif not counts.documents:
+        message = "The source has no documents, so nothing was deleted. Look at its path, or delete the dataset."
+        ending.stop(context, ingestion, IngestionFault("nothing_listed", message, "source"))
+    elif ingestion.finish_state is None:
+        submit(context, job(ingestion, "finish", None, context.settings))
+    elif ingestion.finish_state.terminal:
+        found = outcome_of(context, ingestion, "finish")
+        if isinstance(found, ItemError):
+            ending.stop(context, ingestion, ending.fault_of(found))
+        elif found is not None and "gone" in found:
+            forget(context, ingestion, "finish")
+        elif found is not None:
+            ending.completed(context, ingestion, found.get("deleted", 0))
+
+
+def _cancelling(context: StepContext, ingestion: Ingestion) -> None:
+    if any(page.stage is PageStage.LOADING for page in ingestion.pages.values()):
+        loaded(context, ingestion)
+    ending.let_go(context, ingestion)
+
+
+_STEPS: Mapping[IngestionStatus, Callable[[StepContext, Ingestion], None]] = {
+    IngestionStatus.IN_PROGRESS: _in_progress,
+    IngestionStatus.FINALIZING: _finalizing,
+    IngestionStatus.CANCELLING: _cancelling,
+    **dict.fromkeys([status for status in IngestionStatus if status.terminal], ending.tidy_up),
+}

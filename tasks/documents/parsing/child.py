@@ -1,0 +1,98 @@
+"""The process that parses: `python -m tasks.documents.parsing.child PARENT_PID MEMORY_BYTES TIMEOUT_S`.
+
+Reads documents from its standard input and answers each on what was its standard output, until that input ends. It may
+hang, crash or run out of memory: its parent kills and replaces it. What it does for that itself, before any library is
+loaded: it limits its memory, writes no file and no core, is the first to go when the machine runs out of memory, and
+dies with its parent, or at the latest when its document's time is over.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.parsing.frames import LENGTHS, answer_of, frame, header_of
+from tasks.documents.parsing.limits import SPENT_BYTES
+from tasks.documents.parsing.registry import PARSERS
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>; fires when the *thread* that forked us ends
+_MAX_OPEN_FILES = 64
+_GRACE_S = 5  # the parent kills in time; this is for children whose parent is gone
+_KIB = 1024
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parses until its input ends; exits early after a document that left too much behind."""
+    parent_pid, memory_bytes, timeout_s = int(arguments[0]), int(arguments[1]), float(arguments[2])
+    _confine(parent_pid, memory_bytes)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get between the answers
+    _send(answers, frame({"ready": True}))
+    while request := _received(sys.stdin.buffer):
+        header, body = request
+        signal.setitimer(signal.ITIMER_REAL, timeout_s + _GRACE_S)
+        answer, spent = _answer(str(header["type"]), body)
+        _send(answers, answer)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if spent:
+            return
+
+
+def _confine(parent_pid: int, memory_bytes: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which decides
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
+    if os.getppid() != parent_pid:  # it died before the kernel was asked
+        sys.exit(1)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_OPEN_FILES, _MAX_OPEN_FILES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def _answer(media_type: str, data: bytes) -> tuple[list[bytes], bool]:
+    try:
+        parsed = PARSERS[media_type](data)
+        spent = _peak_bytes() > SPENT_BYTES
+        return answer_of(parsed, spent=spent), spent
+    except DocumentFailed as failure:
+        return frame({"code": failure.error.code, "message": failure.error.message}), False
+    except MemoryError:
+        return frame({"code": "parse_memory", "spent": True}), True
+    except Exception:  # noqa: BLE001 - a process's boundary; what a library says may hold the document's text
+        return frame({"code": "parser_crashed", "spent": True}), True
+
+
+def _peak_bytes() -> int:
+    # Not ru_maxrss: that is inherited from a larger parent, through fork and exec.
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * _KIB
+    return 0
+
+
+def _received(requests: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+    start = requests.read(LENGTHS.size)
+    if len(start) < LENGTHS.size:
+        return None
+    header_bytes, body_bytes = LENGTHS.unpack(start)
+    return header_of(requests.read(header_bytes)), requests.read(body_bytes)
+
+
+def _send(answers: BinaryIO, pieces: Sequence[bytes]) -> None:
+    answers.writelines(pieces)
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,126 @@
+"""HTML: the main content, as blocks. Navigation, banners, scripts and what is hidden are left out.
+
+Nodes are walked without recursion: a page may nest as deep as it likes.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from tasks.documents.parsing.encoding import decode
+from tasks.documents.parsing.html_blocks import HtmlBlocks
+from tasks.documents.parsing.refusals import missing
+from tasks.documents.parsing.sniff import HTML
+from tasks.documents.parsing.types import Parsed
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+_NEVER = frozenset(
+    [
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "svg",
+        "canvas",
+        "iframe",
+        "object",
+        "embed",
+        "audio",
+        "video",
+        "head",
+        "select",
+        "button",
+        "textarea",
+    ]
+)
+_AROUND = frozenset(["nav", "aside", "footer", "header"])
+"""Around the content, not of it; an article's own header holds its title."""
+_CONTENT = frozenset({"main", "article"})
+_ROLES = {"navigation", "banner", "contentinfo", "complementary", "search"}
+_HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_DECLARED = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_DECLARED_XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+_DECLARED_WITHIN = 4096
+_MAIN_SHARE = 0.25
+
+
+def parse_html(data: bytes) -> Parsed:
+    """The main content's headings, paragraphs, lists, tables and preformatted text.
+
+    Raises:
+        DocumentFailed: `empty_document`, `document_too_large`, `unknown_encoding`, `missing_parser`.
+    """
+    try:
+        from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise missing("selectolax") from None
+    tree = LexborHTMLParser(decode(data, _declared(data)))
+    title = tree.css_first("title")
+    content = _main_content(tree)
+    return content.parsed(HTML, title.text() if title is not None else None)
+
+
+def _declared(data: bytes) -> str | None:
+    head = data[:_DECLARED_WITHIN]
+    found = _DECLARED.search(head) or _DECLARED_XML.search(head)
+    return found[1].decode("ascii", errors="replace") if found else None
+
+
+def _main_content(tree: "LexborHTMLParser") -> HtmlBlocks:
+    """Of `main`, or of the only `article`, unless nearly all of the text is elsewhere; else of the whole body."""
+    body = tree.body
+    everything = _blocks(body, all_of_it=False)
+    if not everything.chars:  # a page that is nothing but a header is better than none
+        return _blocks(body, all_of_it=True)
+    for selector in ("main, [role=main]", "article"):
+        found = tree.css(selector)
+        if len(found) == 1:
+            content = _blocks(found[0], all_of_it=False)
+            if content.chars >= _MAIN_SHARE * everything.chars:
+                return content
+    return everything
+
+
+def _blocks(root: "LexborNode | None", *, all_of_it: bool) -> HtmlBlocks:
+    blocks = HtmlBlocks()
+    open_nodes: list[LexborNode] = []
+    inside = 0  # of main and article
+    node = root
+    while node is not None:
+        below = None
+        if node.is_text_node:
+            blocks.text(node.text_content or "")
+        elif node.is_element_node and not _is_left_out(node, all_of_it=all_of_it, inside=inside > 0):
+            below = node.first_child
+            blocks.enter(str(node.tag))
+            if below is None:
+                blocks.leave(str(node.tag))
+        if below is not None:
+            open_nodes.append(node)
+            inside += node.tag in _CONTENT
+            node = below
+            continue
+        following = node.next if open_nodes else None
+        while following is None and open_nodes:
+            ended = open_nodes.pop()
+            inside -= ended.tag in _CONTENT
+            blocks.leave(str(ended.tag))
+            following = ended.next if open_nodes else None
+        node = following
+    blocks.end()
+    return blocks
+
+
+def _is_left_out(node: "LexborNode", *, all_of_it: bool, inside: bool) -> bool:
+    tag = str(node.tag)
+    if tag in _NEVER:
+        return True
+    attributes = node.attributes
+    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
+        return True
+    if _HIDDEN_STYLE.search(attributes.get("style") or ""):
+        return True
+    if all_of_it or (tag == "header" and inside):
+        return False
+    return tag in _AROUND or attributes.get("role") in _ROLES

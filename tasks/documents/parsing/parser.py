@@ -1,0 +1,133 @@
+"""Parsing, from the worker's side: what goes wrong with a document stays with that document."""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.parsing.encoding import is_plain_utf8
+from tasks.documents.parsing.frames import BadFrame, frame, parsed_of
+from tasks.documents.parsing.limits import MAX_DOCUMENTS_PER_CHILD, ParseLimits
+from tasks.documents.parsing.process import ChildDied, ChildProcess, ChildTooSlow
+from tasks.documents.parsing.refusals import empty, refused, too_large
+from tasks.documents.parsing.registry import HARMLESS, MAX_HARMLESS_BYTES, PARSERS
+from tasks.documents.parsing.sniff import sniff
+from tasks.documents.parsing.types import Parsed
+
+CHILD_MODULE = "tasks.documents.parsing.child"
+
+
+class ParserNotStarted(Exception):
+    """The machine starts no process now. No document's fault: the job is to be run again."""
+
+
+def _nothing() -> None:
+    pass
+
+
+class Parser:
+    """Parses one document after the other; for one thread. A context manager: its process ends with it.
+
+    Small plain text and Markdown in UTF-8 is read here; all else in a process that is started when it is first needed,
+    kept for the next documents, and replaced when it dies or is killed.
+
+    Args:
+        limits: of one document.
+        progress: called at least every second or so while a document is parsed; what it raises ends the parsing.
+        module: what the process runs.
+    """
+
+    def __init__(
+        self, limits: ParseLimits, progress: Callable[[], None] = _nothing, *, module: str = CHILD_MODULE
+    ) -> None:
+        self._limits = limits
+        self._progress = progress
+        self._module = module
+        self._child: ChildProcess | None = None
+        self._parsed = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def child_pid(self) -> int | None:
+        """Of the process that parses; None: there is none now."""
+        return self._child.pid if self._child else None
+
+    def close(self) -> None:
+        """Ends the process. The next document starts another one."""
+        child, self._child, self._parsed = self._child, None, 0
+        if child:
+            child.kill()
+
+    def parse(self, data: bytes, name: str) -> Parsed:
+        """The document's text and structure. `name` helps to tell its type.
+
+        Raises:
+            DocumentFailed: with a code of `refusals`, at the stage `parsing`.
+            ParserNotStarted: no process could be started.
+        """
+        if not data:
+            raise empty()
+        if len(data) > self._limits.source_bytes:
+            raise too_large(
+                f"has {len(data):,} bytes, more than the {self._limits.source_bytes:,} that fit into a quarter of "
+                "EMBEDQ_PARSE_MEMORY_BYTES"
+            )
+        media_type = sniff(data, name)
+        if media_type in HARMLESS and len(data) <= MAX_HARMLESS_BYTES and is_plain_utf8(data):
+            return PARSERS[media_type](data)
+        return self._parse_apart(media_type, data)
+
+    def _parse_apart(self, media_type: str, data: bytes) -> Parsed:
+        try:
+            header, body = (self._child or self._start()).ask(frame({"type": media_type}, data), self._limits.timeout_s)
+            parsed = parsed_of(header, body) if "code" not in header else None
+        except ChildTooSlow:
+            self.close()
+            raise self._failure({"code": "parse_timeout"}) from None
+        except ChildDied as died:
+            self.close()
+            raise self._failure({"code": "parse_memory" if died.hungry else "parser_crashed"}) from None
+        except BadFrame:
+            self.close()
+            raise self._failure({"code": "parser_crashed"}) from None
+        except BaseException:  # the document is half parsed, and nobody waits for it any more
+            self.close()
+            raise
+        self._parsed += 1
+        if header.get("spent") or self._parsed >= MAX_DOCUMENTS_PER_CHILD:
+            self.close()
+        if parsed is None:
+            raise self._failure(header)
+        return parsed
+
+    def _start(self) -> ChildProcess:
+        try:
+            self._child = ChildProcess(self._limits, self._module, self._progress)
+        except (OSError, ChildDied, ChildTooSlow) as error:
+            raise ParserNotStarted("the process that parses documents does not start") from error
+        return self._child
+
+    def _failure(self, header: Mapping[str, Any]) -> DocumentFailed:
+        code = str(header["code"])
+        match code:
+            case "parse_timeout":
+                message = f"Parsing was stopped after {self._limits.timeout_s:g} s (EMBEDQ_PARSE_TIMEOUT_S)."
+            case "parse_memory":
+                bytes_allowed = f"{self._limits.memory_bytes:,} bytes of memory (EMBEDQ_PARSE_MEMORY_BYTES)"
+                message = f"Parsing needs more than {bytes_allowed}."
+            case "parser_crashed":
+                return refused(
+                    code,
+                    "The parser broke down on this document, or ran out of memory (EMBEDQ_PARSE_MEMORY_BYTES). Open it "
+                    "in its application and save it again, or split it.",
+                )
+            case _:
+                return refused(code, str(header.get("message", "")))
+        return refused(code, f"{message} Split or simplify the document.")

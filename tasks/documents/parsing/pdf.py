@@ -1,0 +1,68 @@
+"""PDF: the text of its pages, as PDFium finds it. Columns and tables come in the order in which the file draws them."""
+
+import re
+from typing import TYPE_CHECKING
+
+from tasks.documents.parsing.builder import Builder, clean
+from tasks.documents.parsing.refusals import corrupt, missing, protected, refused
+from tasks.documents.parsing.sniff import PDF
+from tasks.documents.parsing.types import Parsed
+
+if TYPE_CHECKING:
+    from pypdfium2 import PdfDocument, PdfPage
+
+_PASSWORD_ERROR = 4  # FPDF_ERR_PASSWORD of fpdfview.h
+_SECURITY_ERROR = 5  # FPDF_ERR_SECURITY: encrypted in a way that PDFium does not know
+_BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
+
+
+def parse_pdf(data: bytes) -> Parsed:
+    """The text, a block for each page, or for each paragraph where blank lines divide them.
+
+    Raises:
+        DocumentFailed: `password_protected`, `corrupt_document`, `no_text`, `document_too_large`, `missing_parser`.
+    """
+    try:
+        from pypdfium2 import PdfDocument, PdfiumError  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise missing("pypdfium2") from None
+    try:
+        document = PdfDocument(data)
+    except PdfiumError as error:
+        if getattr(error, "err_code", None) in {_PASSWORD_ERROR, _SECURITY_ERROR}:
+            raise protected("PDF") from None
+        raise corrupt("PDF") from None
+    try:
+        return _read(document)
+    except PdfiumError:
+        raise corrupt("PDF") from None
+    finally:
+        document.close()
+
+
+def _read(document: "PdfDocument") -> Parsed:
+    builder = Builder()
+    found = False
+    for number in range(len(document)):
+        builder.begin_page()
+        page = document[number]
+        text = clean(_text_of(page))
+        page.close()
+        for paragraph in _BLANK_LINES.split(text):
+            found = found or bool(paragraph.strip())
+            builder.add("paragraph", paragraph)
+    if not found:
+        raise refused(
+            "no_text",
+            "The PDF has pictures of pages and no text in them. Run OCR first (for example ocrmypdf), then ingest "
+            "its result.",
+        )
+    return builder.parsed(PDF, document.get_metadata_dict().get("Title"))
+
+
+def _text_of(page: "PdfPage") -> str:
+    text_page = page.get_textpage()
+    try:
+        return str(text_page.get_text_bounded())
+    finally:
+        text_page.close()

@@ -1,0 +1,171 @@
+"""The parent's side of one parsing process: starts it, asks it, ends it."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.documents.parsing.frames import LENGTHS, BadFrame, header_of, lengths
+from tasks.documents.parsing.limits import ParseLimits
+
+_ROOT = Path(__file__).resolve().parents[3]
+# Nothing of the worker's own: that holds keys and passwords, and a parser may be taken over by what it reads.
+_ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8"}
+_START_S = 60
+_TICK_S = 1.0
+_END_S = 5
+_CHUNK_BYTES = 2**20
+
+
+class ChildDied(Exception):
+    """It ended, or broke the protocol, in the middle of a document.
+
+    Attributes:
+        hungry: it was killed for want of memory, as far as can be seen from outside.
+    """
+
+    def __init__(self, *, hungry: bool) -> None:
+        super().__init__("the parsing process died")
+        self.hungry = hungry
+
+
+class ChildTooSlow(Exception):
+    """The time is over."""
+
+
+class ChildProcess:
+    """Runs in a session of its own, so that all of it can be killed. Belongs to the thread that made it.
+
+    Raises:
+        ChildDied, ChildTooSlow: it did not start.
+    """
+
+    def __init__(self, limits: ParseLimits, module: str, progress: Callable[[], None]) -> None:
+        self._progress = progress
+        arguments = [str(os.getpid()), str(limits.memory_bytes), str(limits.timeout_s)]
+        self._popen = subprocess.Popen(  # noqa: S603 - this interpreter, a module of ours
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            cwd=_ROOT,
+            env=_ENVIRONMENT,
+            start_new_session=True,
+        )
+        if self._popen.stdin is None or self._popen.stdout is None:
+            raise AssertionError
+        self._requests, self._answers = self._popen.stdin.fileno(), self._popen.stdout.fileno()
+        os.set_blocking(self._requests, False)
+        os.set_blocking(self._answers, False)
+        try:
+            self.ask((), _START_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its session's too."""
+        return self._popen.pid
+
+    def ask(self, pieces: Sequence[bytes], timeout_s: float) -> tuple[dict[str, Any], bytes]:
+        """Header and body of the answer to a frame. After any error it has to be killed.
+
+        Raises:
+            ChildDied: instead of answering.
+            ChildTooSlow: no answer within the time.
+        """
+        deadline = time.monotonic() + timeout_s
+        rest = [memoryview(piece) for piece in pieces if piece]
+        answer = _Answer()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._answers, selectors.EVENT_READ)
+            if rest:
+                selector.register(self._requests, selectors.EVENT_WRITE)
+            while not answer.complete:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise ChildTooSlow
+                self._progress()
+                for key, _ in selector.select(min(left, _TICK_S)):
+                    if key.fd == self._answers:
+                        self._read(answer)
+                    elif not self._write(rest):
+                        selector.unregister(self._requests)
+        return answer.parts()
+
+    def kill(self) -> None:
+        """Ends it and all that it may have started, at once."""
+        self._kill_group()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._popen.wait()
+
+    def _kill_group(self) -> None:
+        if self._popen.returncode is None:  # else its id may be somebody else's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+
+    def _read(self, answer: "_Answer") -> None:
+        try:
+            data = os.read(self._answers, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ChildDied(hungry=self._died_hungry())
+        try:
+            answer.add(data)
+        except BadFrame:
+            raise ChildDied(hungry=False) from None
+
+    def _write(self, rest: list[memoryview]) -> bool:
+        """Writes what the pipe takes; False: nothing is left to write, or nobody reads (the answers will tell)."""
+        try:
+            written = os.write(self._requests, rest[0][:_CHUNK_BYTES])
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            return False
+        rest[0] = rest[0][written:]
+        if not rest[0]:
+            del rest[0]
+        return bool(rest)
+
+    def _died_hungry(self) -> bool:
+        """Whether the kernel killed it, which it does for memory alone; its peak is no sign, as forks inherit it."""
+        try:
+            return self._popen.wait(_END_S) == -signal.SIGKILL
+        except subprocess.TimeoutExpired:  # it has closed its answers and lives on
+            return False
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._size: tuple[int, int] | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self._size is not None and len(self._data) >= LENGTHS.size + sum(self._size)
+
+    def add(self, data: bytes) -> None:
+        self._data += data
+        if self._size is None and len(self._data) >= LENGTHS.size:
+            self._size = lengths(bytes(self._data[: LENGTHS.size]))
+        if self._size is not None and len(self._data) > LENGTHS.size + sum(self._size):
+            raise BadFrame  # nobody asked for more
+
+    def parts(self) -> tuple[dict[str, Any], bytes]:
+        if self._size is None:
+            raise AssertionError
+        view = memoryview(self._data)
+        header_end = LENGTHS.size + self._size[0]
+        return header_of(bytes(view[LENGTHS.size : header_end])), bytes(view[header_end:])

@@ -1,0 +1,27 @@
+"""Which parser reads what."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tasks.documents.parsing.docx import parse_docx
+from tasks.documents.parsing.html import parse_html
+from tasks.documents.parsing.markdown import parse_markdown
+from tasks.documents.parsing.pdf import parse_pdf
+from tasks.documents.parsing.sniff import DOCX, HTML, MARKDOWN, PDF, TEXT
+from tasks.documents.parsing.text import parse_text
+from tasks.documents.parsing.types import Parsed
+
+Parse: TypeAlias = Callable[[bytes], Parsed]
+
+PARSERS: dict[str, Parse] = {
+    TEXT: parse_text,
+    MARKDOWN: parse_markdown,
+    HTML: parse_html,
+    PDF: parse_pdf,
+    DOCX: parse_docx,
+}
+"""Media type -> parser. Libraries are imported by the parsers, when they are first used."""
+
+HARMLESS = frozenset({TEXT, MARKDOWN})
+"""Parsers in Python alone, linear in the size of what they read: small documents need no process of their own."""
+MAX_HARMLESS_BYTES = 256 * 1024

@@ -1,0 +1,144 @@
+"""What a file is, by its first bytes and its name; the bytes win.
+
+Cheap and safe enough for the worker's own process: nothing is unpacked.
+"""
+
+from pathlib import PurePosixPath
+
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.parsing.refusals import SUPPORTED, corrupt, protected, refused
+
+TEXT = "text/plain"
+MARKDOWN = "text/markdown"
+HTML = "text/html"
+PDF = "application/pdf"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+_SAMPLE_BYTES = 64 * 1024
+_PDF_HEADER_WITHIN = 1024  # readers accept junk before the header, and so do we
+_MAX_CONTROL_SHARE = 0.02
+
+_BY_NAME = {
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), MARKDOWN),
+    **dict.fromkeys((".html", ".htm", ".xhtml", ".xht"), HTML),
+}
+_PROMISED = {".pdf": "PDF", ".docx": "DOCX"}
+"""Whose bytes are neither that nor text is damaged, which says more than "binary"."""
+
+_BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+
+_MAGIC: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"\x89PNG\r\n\x1a\n", "a PNG image"),
+    (0, b"\xff\xd8\xff", "a JPEG image"),
+    (0, b"GIF87a", "a GIF image"),
+    (0, b"GIF89a", "a GIF image"),
+    (0, b"II*\0", "a TIFF image"),
+    (0, b"MM\0*", "a TIFF image"),
+    (8, b"WEBP", "a WebP image"),
+    (8, b"WAVE", "a WAV recording"),
+    (8, b"AVI ", "an AVI video"),
+    (4, b"ftyp", "a video, a recording or a picture (MP4, HEIC)"),
+    (0, b"\x1aE\xdf\xa3", "a Matroska or WebM video"),
+    (0, b"ID3", "an MP3 recording"),
+    (0, b"\xff\xfb", "an MP3 recording"),
+    (0, b"fLaC", "a FLAC recording"),
+    (0, b"OggS", "an Ogg recording"),
+    (0, b"\x1f\x8b", "a gzip archive"),
+    (0, b"BZh", "a bzip2 archive"),
+    (0, b"\xfd7zXZ\0", "an xz archive"),
+    (0, b"(\xb5/\xfd", "a Zstandard archive"),
+    (0, b"7z\xbc\xaf'\x1c", "a 7-Zip archive"),
+    (0, b"Rar!\x1a\x07", "a RAR archive"),
+    (257, b"ustar", "a tar archive"),
+    (0, b"PAR1", "a Parquet file"),
+    (0, b"SQLite format 3\0", "an SQLite database"),
+    (0, b"\x7fELF", "a program"),
+    (0, b"MZ", "a program"),
+    (0, b"BM", "a BMP image"),
+)
+"""Offset, bytes, what it is. Short ones are letters too, so all of them count only where the bytes are no text."""
+
+_TEXT_MAGIC: tuple[tuple[bytes, str], ...] = ((b"{\\rtf", "an RTF document"), (b"%!PS", "a PostScript document"))
+
+
+def sniff(data: bytes, name: str) -> str:
+    """The media type, one of those above.
+
+    Raises:
+        DocumentFailed: `unsupported_type`, `binary_file`, `password_protected`, or `corrupt_document` for what its
+            name promises and its bytes do not keep.
+    """
+    ending = PurePosixPath(name).suffix.lower()
+    head = data[:_SAMPLE_BYTES]
+    if b"%PDF-" in head[:_PDF_HEADER_WITHIN]:
+        return PDF
+    if head.startswith(_ZIP):
+        return _zipped(data)
+    if head.startswith(_OLE):
+        if _ENCRYPTED_OFFICE in data:
+            raise protected("Office document")
+        raise _unsupported("a document of Microsoft Office 97 to 2003 (DOC, XLS, PPT) or an Outlook message")
+    for magic, what in _TEXT_MAGIC:
+        if head.startswith(magic):
+            raise _unsupported(what)
+    if not _is_text(head):
+        raise _binary(head, ending)
+    return _text_type(head, ending)
+
+
+def _zipped(data: bytes) -> str:
+    # Names of entries are not compressed. What is no DOCX after all fails in its parser, in another process.
+    if b"mimetypeapplication/epub+zip" in data[:200]:
+        raise _unsupported("an EPUB book")
+    if b"mimetypeapplication/vnd.oasis.opendocument" in data[:200]:
+        raise _unsupported("an OpenDocument file (ODT, ODS, ODP)")
+    if b"[Content_Types].xml" in data:
+        for folder, what in ((b"ppt/", "a PowerPoint presentation (PPTX)"), (b"xl/", "an Excel workbook (XLSX)")):
+            if folder in data and b"word/" not in data:
+                raise _unsupported(what)
+        if b"word/" in data:
+            return DOCX
+    raise _unsupported("a ZIP archive")
+
+
+def _is_text(head: bytes) -> bool:
+    if head.startswith(_BOMS):
+        return True
+    if b"\0" in head:
+        return is_utf16_without_mark(head)
+    controls = sum(head.count(byte) for byte in range(32) if byte not in b"\t\n\v\f\r\b\x1b")
+    return controls <= _MAX_CONTROL_SHARE * len(head)
+
+
+def is_utf16_without_mark(head: bytes) -> bool:
+    """Whether zero bytes stand, nearly all of them, at either even or odd places, as in Latin text in UTF-16."""
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    few, many = sorted((even, odd))
+    return many > 0.4 * (len(head) // 2) and few <= 0.02 * many
+
+
+def _binary(head: bytes, ending: str) -> DocumentFailed:
+    for offset, magic, what in _MAGIC:
+        if head.startswith(magic, offset):
+            return _unsupported(what)
+    if promised := _PROMISED.get(ending):
+        return corrupt(promised)
+    return refused("binary_file", f"The file is neither text nor of a known document type. {SUPPORTED}")
+
+
+def _text_type(head: bytes, ending: str) -> str:
+    start = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")[:1024].lower()
+    if ending in _BY_NAME:
+        return _BY_NAME[ending]
+    if start.startswith(b"<svg") or (start.startswith(b"<?xml") and b"<svg" in start):
+        raise _unsupported("an SVG image")
+    if start.startswith((b"<!doctype html", b"<html")) or (start.startswith((b"<?xml", b"<!--")) and b"<html" in start):
+        return HTML
+    return TEXT
+
+
+def _unsupported(what: str) -> DocumentFailed:
+    return refused("unsupported_type", f"The file is {what}, which is not read. {SUPPORTED}")

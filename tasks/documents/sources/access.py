@@ -1,0 +1,46 @@
+"""What a source may use, and within which bounds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tasks.ledger.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An uploaded file: its id, its name in the storage, what its owner called it, its size."""
+
+    id: str
+    stored: str
+    filename: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLimits:
+    """Of one document. `max_document_bytes`: a file's bytes, or a record's line."""
+
+    max_document_bytes: int = 100 * 2**20
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAccess:
+    """What a source may use.
+
+    Attributes:
+        files: the owner's uploads that the request names, by id; one that is not here is gone.
+        inline: name in the storage of the request's `documents`, a JSON list.
+        roots: folders and URL prefixes that may be read.
+        progress: to be called once a second or so; whatever it raises passes.
+    """
+
+    storage: Storage
+    files: Mapping[str, StoredFile] = field(default_factory=dict)
+    inline: str | None = None
+    roots: Sequence[str] = ()
+    limits: SourceLimits = SourceLimits()
+    progress: Callable[[], None] = _nothing

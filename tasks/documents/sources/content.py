@@ -1,0 +1,184 @@
+"""The bytes of one file wherever it is: an upload, a file on this machine, an object in a bucket."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.sources.remote import answered
+from tasks.documents.sources.roots import is_within
+from tasks.errors import NotStored
+from tasks.ledger.storage import Storage
+
+PIECE_BYTES = 256 * 1024
+
+
+class Content(Protocol):
+    """One file, as it was when it was opened.
+
+    Attributes:
+        version: another one if the bytes are others; positions within a file hold for one version.
+    """
+
+    size_bytes: int
+    version: str
+
+    def read(self, first: int, size: int) -> bytes:
+        """Bytes `first` to `first + size`; fewer where the file ends before.
+
+        Raises:
+            DocumentFailed: it is gone, unreadable, or no longer what was opened.
+            StorageUnavailable: it does not answer now.
+        """
+
+
+class StoredContent:
+    """An upload. What is stored under a name never changes."""
+
+    version = ""
+
+    def __init__(self, storage: Storage, name: str, size_bytes: int) -> None:
+        self._storage = storage
+        self._name = name
+        self.size_bytes = size_bytes
+
+    def read(self, first: int, size: int) -> bytes:
+        """See `Content`."""
+        try:
+            return self._storage.read(self._name, first, size)
+        except NotStored:
+            raise gone() from None
+
+
+class LocalContent:
+    """A regular file below one of the roots; a link counts as what it leads to."""
+
+    def __init__(self, path: str, real_roots: Sequence[str]) -> None:
+        self._path = path
+        self._real_roots = real_roots
+        descriptor = self._open()
+        try:
+            self.size_bytes, self.version = _state(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self, first: int, size: int) -> bytes:
+        """See `Content`."""
+        descriptor = self._open()
+        try:
+            self._require_unchanged(descriptor)
+            with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                file.seek(first)
+                data = _read_all(file, size)
+            # Also afterwards: half of one version and half of another would be a document that never was.
+            self._require_unchanged(descriptor)
+        except OSError as error:
+            raise failed_to_read(error) from None
+        finally:
+            os.close(descriptor)
+        return data
+
+    def _open(self) -> int:
+        try:
+            real = os.path.realpath(self._path, strict=True)
+            if not any(is_within(real, root) for root in self._real_roots):
+                raise outside()
+            # Opening a pipe that nobody writes to would wait for ever without O_NONBLOCK.
+            descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            raise failed_to_read(error) from None
+        # A folder on the way may have become a link between the look and the opening.
+        moved = True
+        with suppress(OSError):
+            moved = os.path.realpath(self._path) != real
+        if moved or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise changed() if moved else DocumentFailed("unreadable", "This is not a regular file.", "reading")
+        return descriptor
+
+    def _require_unchanged(self, descriptor: int) -> None:
+        if _state(descriptor) != (self.size_bytes, self.version):
+            raise changed()
+
+
+class RemoteContent:
+    """An object behind one of fsspec's drivers."""
+
+    def __init__(self, files: Any, path: str) -> None:
+        self._files = files
+        self._path = path
+        info = answered(lambda: files.info(path))
+        if info.get("type") != "file":
+            raise gone()
+        self.size_bytes = int(info.get("size") or 0)
+        self.version = remote_version(info)
+
+    def read(self, first: int, size: int) -> bytes:
+        """See `Content`."""
+        end = min(first + size, self.size_bytes)
+        if first >= end:
+            return b""
+        data = answered(lambda: self._files.cat_file(self._path, start=first, end=end))
+        if len(data) != end - first:
+            raise changed()
+        return bytes(data)
+
+
+def remote_version(info: Any) -> str:
+    """What tells versions of an object apart: its tag or its time, whatever the driver has, and its size."""
+    for name in ("ETag", "etag", "md5Hash", "version_id", "LastModified", "last_modified", "mtime", "created"):
+        if info.get(name):
+            return f"{info.get('size')} {info[name]}"
+    return f"{info.get('size')}"
+
+
+def pieces(content: Content, first: int, progress: Callable[[], None]) -> Iterator[bytes]:
+    """The bytes from `first` to the end."""
+    while first < content.size_bytes:
+        progress()
+        piece = content.read(first, PIECE_BYTES)
+        if not piece:
+            raise changed()
+        yield piece
+        first += len(piece)
+
+
+def gone() -> DocumentFailed:
+    """It was there when it was listed."""
+    return DocumentFailed("gone", "The file is no longer there.", "reading")
+
+
+def changed() -> DocumentFailed:
+    """It is not what was listed."""
+    message = "The file changed while it was being ingested. Run the ingestion again when it no longer changes."
+    return DocumentFailed("changed", message, "reading")
+
+
+def outside() -> DocumentFailed:
+    """It may not be read."""
+    message = "The file is outside of EMBEDQ_INGEST_ROOTS, perhaps behind a link. It was not read."
+    return DocumentFailed("outside_roots", message, "reading")
+
+
+def failed_to_read(error: OSError | ValueError) -> DocumentFailed:
+    """What the operating system says, as an outcome of a document."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return gone()
+    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it has no valid name"
+    return DocumentFailed("unreadable", f"The file cannot be read on the server: {reason}.", "reading")
+
+
+def _state(descriptor: int) -> tuple[int, str]:
+    found = os.fstat(descriptor)
+    return found.st_size, f"{found.st_size} {found.st_mtime_ns}"
+
+
+def _read_all(file: Any, size: int) -> bytes:
+    # One read gives at most 2 GiB, and less where a signal comes in between.
+    parts = []
+    while size > 0 and (part := file.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,167 @@
+"""Which fields of a record are its id, its text and its metadata."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tasks.documents.faults import DocumentError, DocumentFailed
+from tasks.documents.sources.types import MAX_ID_BYTES
+
+_IDS = ("id", "_id", "doc_id")
+_TEXTS = ("text", "content", "body")
+_METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMap:
+    """A request's `fields`.
+
+    Attributes:
+        id: name of the field; None: the first there is of `id`, `_id` and `doc_id`, else the record's number.
+        text: names of fields that are joined; empty: the first there is of `text`, `content` and `body`.
+        metadata: names; "*": all others; None: what is in the field `metadata`, if that is an object.
+    """
+
+    id: str | None = None
+    text: tuple[str, ...] = ()
+    metadata: tuple[str, ...] | str | None = None
+    separator: str = "\n\n"
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any]) -> "FieldMap":
+        """From a request that has been checked."""
+        text, metadata = asked.get("text") or (), asked.get("metadata")
+        return cls(
+            asked.get("id"),
+            (text,) if isinstance(text, str) else tuple(text),
+            metadata if metadata is None or isinstance(metadata, str) else tuple(metadata),
+            asked.get("separator", "\n\n"),
+        )
+
+    def columns(self, present: Sequence[str]) -> list[str]:
+        """Those that are worth reading of a table's.
+
+        Raises:
+            DocumentFailed: the columns asked for are not there.
+        """
+        texts = [name for name in self.text or _TEXTS if name in present]
+        if not texts or (self.id is not None and self.id not in present):
+            raise _missing(self.id if texts else None, self.text)
+        if self.metadata == "*":
+            return list(present)
+        metadata = (_METADATA,) if self.metadata is None else self.metadata
+        wanted = {*texts, *metadata, *((self.id,) if self.id else _IDS)}
+        return [name for name in present if name in wanted]
+
+    def text_of(self, record: Mapping[str, Any]) -> str:
+        """Its text.
+
+        Raises:
+            DocumentFailed: it has none, or something else in its place.
+        """
+        names = self.text or next(((name,) for name in _TEXTS if record.get(name) is not None), ())
+        values = [(name, record[name]) for name in names if record.get(name) is not None]
+        if not values:
+            raise _missing(None, self.text)
+        for name, value in values:
+            if not isinstance(value, str):
+                raise _failed("invalid_field", f"The field {name!r:.80} is not a string.")
+        text = self.separator.join(value for _, value in values if value)
+        if not text or text.isspace():
+            raise _failed("empty_document", "The document's text is empty.")
+        require_storable(text)
+        return text
+
+    def id_of(self, record: Mapping[str, Any]) -> str | None:
+        """Its id; None if it has none and none was asked for.
+
+        Raises:
+            DocumentFailed: it is missing, or cannot be an id.
+        """
+        name = self.id or next((name for name in _IDS if record.get(name) is not None), None)
+        if name is None:
+            return None
+        value = record.get(name)
+        if value is None:
+            raise _missing(name, ())
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise _failed("invalid_id", f"The id in the field {name!r:.80} is neither a string nor a number.")
+        require_id(str(value))
+        return str(value)
+
+    def metadata_of(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Its metadata, as JSON.
+
+        Raises:
+            DocumentFailed: something in it cannot be stored.
+        """
+        if self.metadata is None:
+            given = record.get(_METADATA)
+            chosen = dict(given) if isinstance(given, Mapping) else {}
+        elif isinstance(self.metadata, str):
+            # What stands for id and text by default is neither, if others were named.
+            others = {self.id, *self.text} if self.text else {self.id, *_TEXTS}
+            chosen = {name: value for name, value in record.items() if name not in others}
+        else:
+            chosen = {name: record[name] for name in self.metadata if name in record}
+        return as_json(chosen) if chosen else chosen
+
+
+def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The same after a way through JSON; times and decimals become strings. Raises `DocumentFailed`."""
+    try:
+        data = orjson.dumps(metadata, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except (TypeError, ValueError):
+        raise _failed("invalid_metadata", "The metadata holds a value that cannot be written as JSON.") from None
+    if b"\\u0000" in data:
+        raise _failed("invalid_metadata", "The metadata holds a NUL character. Remove it.")
+    parsed: dict[str, Any] = orjson.loads(data)
+    return parsed
+
+
+def require_id(value: str) -> None:
+    """Raises `DocumentFailed` for what cannot be a document's id."""
+    try:
+        size_bytes = len(value.encode())
+    except UnicodeEncodeError:
+        raise _failed("invalid_id", "The id is not valid Unicode.") from None
+    if not value or "\0" in value:
+        raise _failed("invalid_id", "The id is empty or holds a NUL character.")
+    if size_bytes > MAX_ID_BYTES:
+        raise _failed("invalid_id", f"The id has {size_bytes:,} bytes; at most {MAX_ID_BYTES:,} are possible.")
+
+
+def require_storable(text: str) -> None:
+    """Raises `DocumentFailed` for text that is not Unicode, or that databases refuse."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        message = "The text is not valid in its file's encoding. Save the file as UTF-8."
+        raise _failed("invalid_encoding", message) from None
+    if "\0" in text:
+        raise _failed("invalid_text", "The text holds a NUL character. Remove it.")
+
+
+def _missing(name: str | None, text: Sequence[str]) -> DocumentFailed:
+    if name is not None:
+        return _failed("missing_field", f"There is no field {name!r:.80} for the id. Name another in source.fields.id.")
+    names = ", ".join(repr(one)[:80] for one in text or _TEXTS)
+    message = f"There is no text: no field {names}. Name the field with the text in source.fields.text."
+    return _failed("missing_field", message)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError
+    return str(value)
+
+
+def _failed(code: str, message: str) -> DocumentFailed:
+    return DocumentFailed(code, message, "listing")
+
+
+def listing_error(code: str, message: str) -> DocumentError:
+    """What was found to be wrong while listing."""
+    return DocumentError(code, message, "listing")

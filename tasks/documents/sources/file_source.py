@@ -1,0 +1,194 @@
+"""A source of files, of which some hold records: pages over both."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from tasks.documents.faults import DocumentError, DocumentFailed
+from tasks.documents.sources.access import SourceLimits
+from tasks.documents.sources.content import changed
+from tasks.documents.sources.entries import Entries, Entry
+from tasks.documents.sources.fields import FieldMap, as_json
+from tasks.documents.sources.page import Page
+from tasks.documents.sources.records import Record, RecordFormat
+from tasks.documents.sources.types import DocumentRef, Fetched, Listed
+
+
+class FileSource:
+    """Files as documents, and the records of those that `formats` gives a format for."""
+
+    def __init__(
+        self,
+        entries: Entries,
+        formats: Callable[[str], RecordFormat | None],
+        fields: FieldMap,
+        limits: SourceLimits,
+        progress: Callable[[], None],
+    ) -> None:
+        self._entries = entries
+        self._formats = formats
+        self._fields = fields
+        self._limits = limits
+        self._progress = progress
+
+    # ---- listing
+
+    def page(self, cursor: Mapping[str, Any] | None) -> Listed:
+        """See `Source`."""
+        page = Page()
+        key = None
+        if cursor is not None:
+            key = cursor["after"]
+            if "entry" in cursor:
+                entry = Entry(**cursor["entry"])
+                then = self._list_records(page, entry, cursor)
+                if then is not None:
+                    return page.listed({**cursor, **then})
+        for entry in self._entries.after(key):
+            self._progress()
+            records = entry.error is None and self._formats(entry.name) is not None
+            if not page.takes_file(0 if records else entry.size_bytes or 0):
+                return page.listed({"after": key})
+            key = entry.key
+            if records:
+                then = self._list_records(page, entry, {})
+                if then is not None:
+                    return page.listed({"after": key, "entry": entry.to_json(), **then})
+            else:
+                self._list_file(page, entry)
+        return page.listed(None)
+
+    def _list_file(self, page: Page, entry: Entry) -> None:
+        error = entry.error
+        limit = self._limits.max_document_bytes
+        if error is None and (entry.size_bytes or 0) > limit:
+            error = _too_large(limit)
+        if error is not None:
+            page.add_fault(entry.id, entry.uri, error, entry.size_bytes or 0)
+            return
+        try:
+            metadata = as_json(entry.metadata) if entry.metadata else {}
+        except DocumentFailed as failed:
+            page.add_fault(entry.id, entry.uri, failed.error, entry.size_bytes or 0)
+            return
+        ref = DocumentRef(entry.id, entry.uri, entry.name, entry.size_bytes, {"at": entry.place}, metadata)
+        page.add_file(ref)
+
+    def _list_records(self, page: Page, entry: Entry, cursor: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Puts records into the page; where it became full, what the cursor needs to go on with this file."""
+        version = cursor.get("version")
+        position = cursor.get("position")
+        try:
+            content = self._entries.open(entry.place)
+            if version not in (None, content.version):
+                raise changed()
+            version = content.version
+            for record in self._format(entry).records(content, _key(entry.place), position, self._progress):
+                if page.full:
+                    return {"version": version, "position": position}
+                position = record.then
+                self._list_record(page, entry, version, record)
+        except DocumentFailed as failed:
+            page.add_fault(entry.id, entry.uri, failed.error)
+        return None
+
+    def _list_record(self, page: Page, entry: Entry, version: str, record: Record) -> None:
+        document_id, uri = f"{entry.id}#{record.number}", f"{entry.uri}#{record.number}"
+        if record.fields is None:
+            if record.error is not None:
+                page.add_fault(document_id, uri, record.error, record.source_bytes)
+            return
+        try:
+            document_id = self._fields.id_of(record.fields) or document_id
+            self._fields.text_of(record.fields)
+            metadata = self._fields.metadata_of(record.fields)
+            if entry.metadata:
+                metadata = {**as_json(entry.metadata), **metadata}
+        except DocumentFailed as failed:
+            page.add_fault(document_id, uri, failed.error, record.source_bytes)
+            return
+        place = {"at": entry.place, "in": entry.name, "version": version, "record": record.place}
+        page.add_record(DocumentRef(document_id, uri, "", record.size_bytes, place, metadata), record.source_bytes)
+
+    def _format(self, entry: Entry) -> RecordFormat:
+        return self._format_of(entry.name)
+
+    def _format_of(self, name: str) -> RecordFormat:
+        found = self._formats(name)
+        if found is None:  # listed under another request
+            raise changed()
+        return found
+
+    # ---- reading
+
+    def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
+        """See `Source`."""
+        for place, group in groupby(refs, _file_of):
+            self._progress()
+            if "in" in place:
+                yield from self._read_records(place, list(group))
+            else:
+                for ref in group:
+                    yield self._read_file(ref)
+
+    def _read_file(self, ref: DocumentRef) -> Fetched:
+        try:
+            content = self._entries.open(ref.place["at"])
+            if content.size_bytes > self._limits.max_document_bytes:
+                return Fetched(ref, "", error=_too_large(self._limits.max_document_bytes))
+            data = content.read(0, content.size_bytes)
+        except DocumentFailed as failed:
+            return Fetched(ref, "", error=failed.error)
+        return Fetched(ref, file_hash(data, ref.metadata), data=data)
+
+    def _read_records(self, place: Mapping[str, Any], refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
+        waiting = iter(refs)
+        try:
+            content = self._entries.open(place["at"])
+            if content.version != place["version"]:
+                raise changed()
+            places = [ref.place["record"] for ref in refs]
+            rows = self._format_of(place["in"]).again(content, _key(place["at"]), places, self._progress)
+            for fields in rows:
+                yield self._fetched(next(waiting), fields)
+        except DocumentFailed as failed:
+            for ref in waiting:
+                yield Fetched(ref, "", error=failed.error)
+
+    def _fetched(self, ref: DocumentRef, fields: Mapping[str, Any]) -> Fetched:
+        try:
+            text = self._fields.text_of(fields)
+        except DocumentFailed as failed:
+            return Fetched(ref, "", error=failed.error)
+        return Fetched(ref, record_hash(text, ref.metadata), text=text)
+
+
+def file_hash(data: bytes, metadata: Mapping[str, Any]) -> str:
+    """Of the bytes; with metadata, of its canonical JSON, a zero and the bytes."""
+    digest = hashlib.sha256()
+    if metadata:
+        digest.update(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS) + b"\0")
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def record_hash(text: str, metadata: Mapping[str, Any]) -> str:
+    """Of the canonical JSON of both."""
+    canonical = orjson.dumps({"text": text, "metadata": metadata}, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def _file_of(ref: DocumentRef) -> dict[str, Any]:
+    return {name: value for name, value in ref.place.items() if name != "record"}
+
+
+def _key(place: Mapping[str, Any]) -> str:
+    return orjson.dumps(place, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _too_large(limit: int) -> DocumentError:
+    message = f"The file has more than {limit:,} bytes (EMBEDQ_INGEST_MAX_DOCUMENT_BYTES). It was not read."
+    return DocumentError("document_too_large", message, "reading")

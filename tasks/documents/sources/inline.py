@@ -1,0 +1,72 @@
+"""Documents that came with the request itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.sources.access import SourceAccess
+from tasks.documents.sources.content import gone
+from tasks.documents.sources.fields import FieldMap, listing_error
+from tasks.documents.sources.file_source import record_hash
+from tasks.documents.sources.page import Page
+from tasks.documents.sources.types import DocumentRef, Fetched, Listed
+from tasks.errors import NotStored, SourceFailed
+
+_FIELDS = FieldMap(id="id", text=("text",))
+
+
+class Inline:
+    """`{"documents": [{"id", "text", "metadata"}]}`, kept in the storage as a JSON list; a request's body at most."""
+
+    def __init__(self, access: SourceAccess) -> None:
+        self._access = access
+        self._documents: Sequence[Any] | None = None
+
+    def page(self, cursor: Mapping[str, Any] | None) -> Listed:
+        """See `Source`."""
+        documents = self._load()
+        page = Page()
+        for number in range(cursor["after"] if cursor else 0, len(documents)):
+            if page.full:
+                return page.listed({"after": number})
+            self._list(page, number, documents[number])
+        return page.listed(None)
+
+    def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
+        """See `Source`."""
+        try:
+            documents = self._load()
+        except SourceFailed:
+            yield from (Fetched(ref, "", error=gone().error) for ref in refs)
+            return
+        for ref in refs:
+            text = _FIELDS.text_of(documents[ref.place["number"]])
+            yield Fetched(ref, record_hash(text, ref.metadata), text=text)
+
+    def _list(self, page: Page, number: int, document: Any) -> None:
+        document_id = f"#{number + 1}"
+        uri = f"inline:{document_id}"
+        if not isinstance(document, Mapping):
+            page.add_fault(document_id, uri, listing_error("malformed_record", "The document is not a JSON object."))
+            return
+        try:
+            document_id = _FIELDS.id_of(document) or document_id
+            uri = f"inline:{document_id}"
+            size_bytes = len(_FIELDS.text_of(document).encode())
+            metadata = _FIELDS.metadata_of(document)
+        except DocumentFailed as failed:
+            page.add_fault(document_id, uri, failed.error)
+            return
+        page.add_record(DocumentRef(document_id, uri, "", size_bytes, {"number": number}, metadata), size_bytes)
+
+    def _load(self) -> Sequence[Any]:
+        if self._documents is None:
+            try:
+                data = self._access.storage.read(self._access.inline or "missing")
+            except NotStored:
+                message = "The documents of the request are no longer in the storage."
+                raise SourceFailed(message, param="source.documents") from None
+            self._documents = orjson.loads(data)
+        return self._documents or ()

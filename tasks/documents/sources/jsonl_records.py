@@ -1,0 +1,63 @@
+"""JSON lines: one object, one document."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from tasks.documents.sources.content import Content, changed
+from tasks.documents.sources.fields import listing_error
+from tasks.documents.sources.lines import byte_lines
+from tasks.documents.sources.ranges import read_places
+from tasks.documents.sources.records import Record
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class JsonLines:
+    """UTF-8. Numbers are those of lines, blank ones too, as an editor counts."""
+
+    def __init__(self, max_record_bytes: int) -> None:
+        self._max_bytes = max_record_bytes
+
+    def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:  # noqa: ARG002
+        """See `RecordFormat`. A position is the offset of a line and the number of those before it."""
+        offset, number = position or (0, 0)
+        for line in byte_lines(content, offset, self._max_bytes, progress):
+            number += 1
+            place = (offset, line.size_bytes)
+            offset += line.size_bytes
+            if line.data is not None and not line.data.strip():
+                continue
+            fields, problem = self._parsed(line.data)
+            size_bytes = 0 if fields is None else line.size_bytes
+            error = listing_error(*problem) if problem else None
+            yield Record(number, fields, size_bytes, line.size_bytes, place, (offset, number), error)
+
+    def again(
+        self,
+        content: Content,
+        key: str,  # noqa: ARG002
+        places: Sequence[Any],
+        progress: Callable[[], None],
+    ) -> Iterator[Mapping[str, Any]]:
+        """See `RecordFormat`."""
+        for data in read_places(content, places, progress):
+            fields, _ = self._parsed(data)
+            if fields is None:
+                raise changed()
+            yield fields
+
+    def _parsed(self, data: bytes | None) -> tuple[Mapping[str, Any] | None, tuple[str, str] | None]:
+        if data is None:
+            message = f"The line has more than {self._max_bytes:,} bytes (EMBEDQ_INGEST_MAX_DOCUMENT_BYTES)."
+            return None, ("document_too_large", message)
+        try:
+            fields = orjson.loads(data.removeprefix(_BOM))
+        except orjson.JSONDecodeError as error:
+            # What the parser says names a place, never the text.
+            message = f"The line is not JSON in UTF-8: {error.msg} (column {error.colno})."
+            return None, ("malformed_record", message)
+        if not isinstance(fields, dict):
+            return None, ("malformed_record", "The line is not a JSON object.")
+        return fields, None

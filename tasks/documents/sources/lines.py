@@ -1,0 +1,71 @@
+"""The lines of a file from some place on, in bounded memory."""
+
+import codecs
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tasks.documents.sources.content import Content, pieces
+
+_WIDE = ("utf-16", "utf-32")
+
+
+@dataclass(frozen=True, slots=True)
+class ByteLine:
+    """`data` is None if the line is too long; else with its break. `size_bytes` counts the break."""
+
+    data: bytes | None
+    size_bytes: int
+
+
+def byte_lines(content: Content, first: int, max_bytes: int, progress: Callable[[], None]) -> Iterator[ByteLine]:
+    """All from byte `first` on. Of a line above `max_bytes` not more than that is ever kept."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces(content, first, progress):
+        *ended, rest = piece.split(b"\n")
+        for end in ended:
+            size += len(end) + 1
+            held.append(end)
+            yield ByteLine(None if size > max_bytes + 1 else b"".join(held) + b"\n", size)
+            held, size = [], 0
+        size += len(rest)
+        held = [*held, rest] if size <= max_bytes else []
+    if size:
+        yield ByteLine(None if size > max_bytes else b"".join(held), size)
+
+
+def text_lines(
+    content: Content, first: int, encoding: str, max_bytes: int, progress: Callable[[], None]
+) -> Iterator[tuple[str | None, int]]:
+    """The same, decoded, each with its size in bytes. What is wrong in the encoding becomes a lone surrogate."""
+    if not encoding.startswith(_WIDE):
+        # In every other encoding that is taken the byte 10 is a line break and nothing else.
+        for found in byte_lines(content, first, max_bytes, progress):
+            yield (None if found.data is None else decoded(found.data, encoding)), found.size_bytes
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    held = ""
+    size = 0
+    for piece in pieces(content, first, progress):
+        *ended, rest = decoder.decode(piece).split("\n")
+        for end in ended:
+            line = f"{end}\n"
+            size += _size(line, encoding)
+            yield (None if size > max_bytes else held + line), size
+            held, size = "", 0
+        size += _size(rest, encoding)
+        held = held + rest if size <= max_bytes else ""
+    if size:
+        yield (None if size > max_bytes else held), size
+
+
+def decoded(data: bytes, encoding: str) -> str:
+    """Text; what is wrong in the encoding becomes a lone surrogate, to be noticed where it matters."""
+    try:
+        return data.decode(encoding, "surrogatepass" if encoding.startswith(_WIDE) else "surrogateescape")
+    except UnicodeDecodeError:
+        return data.decode(encoding, "replace").replace("\ufffd", "\udcff")
+
+
+def _size(text: str, encoding: str) -> int:
+    return len(text.encode(encoding, "surrogatepass"))

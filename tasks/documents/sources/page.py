@@ -1,0 +1,79 @@
+"""One page while it is being filled."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tasks.documents.faults import DocumentError, DocumentFailed
+from tasks.documents.sources.fields import require_id
+from tasks.documents.sources.types import (
+    MAX_ID_BYTES,
+    PAGE_FILE_BYTES,
+    PAGE_FILES,
+    PAGE_RECORD_BYTES,
+    PAGE_RECORDS,
+    DocumentRef,
+    Listed,
+    ListedFault,
+)
+
+
+class Page:
+    """Takes documents until it is full."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, DocumentRef] = {}
+        self._faults: list[ListedFault] = []
+        self._files = self._file_bytes = self._records = self._record_bytes = 0
+        self._size_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more may be put in. Faults count too: a file may hold nothing else."""
+        return (
+            self._files >= PAGE_FILES
+            or self._file_bytes >= PAGE_FILE_BYTES
+            or self._records + len(self._faults) >= PAGE_RECORDS
+            or self._record_bytes >= PAGE_RECORD_BYTES
+        )
+
+    def takes_file(self, size_bytes: int) -> bool:
+        """Whether one more file may be put in. A large one wants a page of its own."""
+        alone = not self._documents and not self._faults
+        return alone or not (self.full or size_bytes >= PAGE_FILE_BYTES)
+
+    def add_file(self, ref: DocumentRef) -> None:
+        """Puts a file in."""
+        self._files += 1
+        self._file_bytes += ref.size_bytes or 0
+        self._add(ref, ref.size_bytes or 0)
+
+    def add_record(self, ref: DocumentRef, source_bytes: int) -> None:
+        """Puts a record in, which takes up some bytes of its file."""
+        self._records += 1
+        self._record_bytes += ref.size_bytes or 0
+        self._add(ref, source_bytes)
+
+    def add_fault(self, document_id: str, uri: str, error: DocumentError, source_bytes: int = 0) -> None:
+        """Notes what could not become a document."""
+        self._size_bytes += source_bytes
+        shown = document_id.encode(errors="replace")[:MAX_ID_BYTES].decode(errors="ignore").replace("\0", "")
+        self._faults.append(ListedFault(shown or "?", uri, replace(error, stage="listing")))
+
+    def listed(self, cursor: Mapping[str, Any] | None) -> Listed:
+        """The page as it is."""
+        return Listed(list(self._documents.values()), self._faults, cursor, self._size_bytes)
+
+    def _add(self, ref: DocumentRef, source_bytes: int) -> None:
+        try:
+            require_id(ref.id)
+        except DocumentFailed as failed:
+            self.add_fault(ref.id, ref.uri, failed.error, source_bytes)
+            return
+        if ref.id in self._documents:
+            message = "Another document has this id. Give each its own, with source.fields.id or document_id."
+            error = DocumentError("duplicate_document_id", message, "listing")
+            self.add_fault(ref.id, ref.uri, error, source_bytes)
+            return
+        self._size_bytes += source_bytes
+        self._documents[ref.id] = ref

@@ -1,0 +1,128 @@
+"""Which folders and URLs may be read: those below EMBEDQ_INGEST_ROOTS. Globs within them."""
+
+import fnmatch
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from tasks.errors import SourceFailed
+
+_MAGIC = re.compile(r"[*?\[]")
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
+SETTING = "EMBEDQ_INGEST_ROOTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A pattern, cut where it begins to vary.
+
+    Attributes:
+        scheme: "file" for this machine.
+        base: the fixed folder in front; without a slash at its end.
+        pattern: what follows, by folder; `**` is any number of folders. Empty: `base` may be a file or a folder.
+    """
+
+    scheme: str
+    base: str
+    pattern: tuple[str, ...]
+
+
+def parse_glob(url: str, roots: Sequence[str], param: str) -> Glob:
+    """A glob that lies below one of the roots as far as its name tells; links are looked at when they are followed.
+
+    Raises:
+        SourceFailed: it does not, or there are no roots.
+    """
+    if not roots:
+        message = f"This server reads no folders and URLs. Its operator allows them in {SETTING}; or upload the files."
+        raise SourceFailed(message, param=param)
+    scheme, path = split_url(url)
+    parts = path.split("/")
+    fixed = next((n for n, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+    if "::" in url or not is_encodable(url) or not is_allowed(scheme, "/".join(parts[:fixed]), roots):
+        message = f"This is not below one of the folders and URLs that the server may read ({SETTING})."
+        raise SourceFailed(message, param=param)
+    pattern = tuple(part for part in parts[fixed:] if part)
+    if path.endswith("/"):
+        pattern = (*pattern, "**")
+    return Glob(scheme, "/".join(part for n, part in enumerate(parts[:fixed]) if part or n == 0), pattern)
+
+
+def is_allowed(scheme: str, path: str, roots: Sequence[str]) -> bool:
+    """Whether it is below a root by its name alone."""
+    # Some drivers decode what is encoded once more.
+    if ".." in unquote(unquote(path)).split("/") or "\0" in path or (scheme == "file" and not path.startswith("/")):
+        return False
+    tops = [top.rstrip("/") for root_scheme, top in map(split_url, roots) if root_scheme == scheme]
+    return any(path.rstrip("/") == top or path.startswith(top + "/") for top in tops)
+
+
+def is_encodable(text: str) -> bool:
+    """Whether it is Unicode; a name of a file that is not UTF-8 is not."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Scheme and path; a plain path is of the scheme `file`."""
+    found = _URL.fullmatch(url)
+    return (found[1].lower(), found[2]) if found else ("file", url)
+
+
+def real_roots(roots: Sequence[str]) -> list[str]:
+    """The folders among the roots, without links."""
+    return [os.path.realpath(path) for scheme, path in map(split_url, roots) if scheme == "file"]
+
+
+def is_within(path: str, root: str) -> bool:
+    """Whether it is the root or below it; both without links, `.` and `..`."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def common_base(bases: Sequence[str]) -> str:
+    """The longest folder that all have in common; without a slash at its end, "" for none."""
+    shared = []
+    for parts in zip(*(base.split("/") for base in bases), strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return "/".join(shared)
+
+
+class Matcher:
+    """Where in a pattern a walk stands; each folder gives the next one. Immutable."""
+
+    def __init__(self, pattern: Sequence[str], at: frozenset[int] | None = None) -> None:
+        self._pattern = pattern
+        self._at = self._closed({0} if at is None else at)
+
+    def into(self, name: str) -> "Matcher":
+        """Behind one more name."""
+        following = set()
+        for at in self._at:
+            part = self._pattern[at] if at < len(self._pattern) else None
+            if part == "**":
+                following.add(at)
+            if part is not None and (part == "**" or fnmatch.fnmatchcase(name, part)):
+                following.add(at if part == "**" else at + 1)
+        return Matcher(self._pattern, frozenset(following))
+
+    @property
+    def matches(self) -> bool:
+        """Whether what was walked is the whole of the pattern."""
+        return len(self._pattern) in self._at
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether anything below could match."""
+        return any(at < len(self._pattern) for at in self._at)
+
+    def _closed(self, at: frozenset[int] | set[int]) -> frozenset[int]:
+        closed = set(at)
+        for start in at:
+            end = start
+            while end < len(self._pattern) and self._pattern[end] == "**":
+                end += 1
+                closed.add(end)
+        return frozenset(closed)

@@ -1,0 +1,40 @@
+"""Uploaded files that a request names one by one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tasks.documents.sources.access import SourceAccess
+from tasks.documents.sources.content import StoredContent, gone
+from tasks.documents.sources.entries import Entry
+
+
+class Uploads:
+    """`{"files": [id or {"id", "document_id", "metadata"}]}`. A file that was deleted meanwhile is a fault."""
+
+    def __init__(self, files: Sequence[Any], access: SourceAccess) -> None:
+        self._files = files
+        self._access = access
+
+    def after(self, key: Any) -> Iterator[Entry]:
+        """See `Entries`; the key is the place in the request."""
+        for number in range(0 if key is None else key + 1, len(self._files)):
+            asked = self._files[number]
+            if not isinstance(asked, Mapping):
+                asked = {"id": asked}
+            yield self._entry(number, str(asked["id"]), asked.get("document_id"), asked.get("metadata") or {})
+
+    def open(self, place: Mapping[str, Any]) -> StoredContent:
+        """See `Entries`."""
+        record = self._access.files.get(place["file"])
+        if record is None:
+            raise gone()
+        return StoredContent(self._access.storage, record.stored, record.size_bytes)
+
+    def _entry(self, number: int, file_id: str, document_id: str | None, metadata: Mapping[str, Any]) -> Entry:
+        place = {"file": file_id}
+        record = self._access.files.get(file_id)
+        if record is None:
+            return Entry(number, document_id or file_id, f"file:{file_id}", "", None, place, metadata, gone().error)
+        uri = f"file:{file_id}/{record.filename}"
+        name = document_id or record.filename or file_id
+        return Entry(number, name, uri, record.filename, record.size_bytes, place, metadata)

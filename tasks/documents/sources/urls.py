@@ -1,0 +1,139 @@
+"""Folders and buckets that the server may read, named by globs."""
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from tasks.documents.faults import DocumentError, DocumentFailed
+from tasks.documents.sources.access import SourceAccess
+from tasks.documents.sources.content import Content, LocalContent, RemoteContent, outside
+from tasks.documents.sources.entries import Entry
+from tasks.documents.sources.remote import open_remote
+from tasks.documents.sources.roots import (
+    Glob,
+    Matcher,
+    common_base,
+    is_allowed,
+    is_encodable,
+    parse_glob,
+    real_roots,
+    split_url,
+)
+from tasks.documents.sources.trees import LocalTree, RemoteTree, Tree
+from tasks.documents.sources.walk import Found, Walk
+from tasks.errors import SourceFailed
+
+
+class Urls:
+    """`{"urls": [globs]}`. Ids are paths behind the folder that all of the globs have in common.
+
+    A file that several globs match comes once, with the first of them.
+    """
+
+    def __init__(self, urls: Sequence[str], access: SourceAccess) -> None:
+        self._access = access
+        self._globs = [parse_glob(url, access.roots, f"source.urls[{n}]") for n, url in enumerate(urls)]
+        self._trees: dict[str, Tree] = {}
+        self._drivers: dict[str, Any] = {}
+
+    @cached_property
+    def _resolved(self) -> list[Glob]:
+        return [self._resolve(glob, number) for number, glob in enumerate(self._globs)]
+
+    @cached_property
+    def _base(self) -> str:
+        return common_base([_url(glob.scheme, glob.base) for glob in self._resolved])
+
+    def after(self, key: Any) -> Iterator[Entry]:
+        """See `Entries`; the key is the glob's number, the path behind its base, and a name of this listing."""
+        number, packed, listing = key or (0, "", uuid.uuid4().hex)
+        path = os.fsdecode(packed.encode("latin-1"))
+        for at in range(number, len(self._globs)):
+            glob = self._resolved[at]
+            walk = Walk(self._tree(glob.scheme), glob.base or "/", glob.pattern, listing, self._access.progress)
+            try:
+                for found in walk.after(path if at == number else ""):
+                    if not self._came_earlier(at, found):
+                        # A name need not be UTF-8; a cursor must.
+                        yield self._entry([at, os.fsencode(found.path).decode("latin-1"), listing], glob, found)
+            except DocumentFailed as failed:
+                raise SourceFailed(failed.error.message, param=f"source.urls[{at}]") from None
+
+    def open(self, place: Mapping[str, Any]) -> Content:
+        """See `Entries`."""
+        url = str(place["url"])
+        scheme, path = split_url(url)
+        # Once more: the roots may be others than those that it was listed under.
+        if not is_allowed(scheme, path, self._access.roots):
+            raise outside()
+        if scheme == "file":
+            return LocalContent(path, real_roots(self._access.roots))
+        return RemoteContent(self._driver(scheme), path)
+
+    def _entry(self, key: Any, glob: Glob, found: Found) -> Entry:
+        url = _joined(_url(glob.scheme, glob.base), found.path)
+        document_id = url.removeprefix(self._base).lstrip("/") if self._base else url
+        error = found.error
+        if not is_encodable(url):
+            document_id, url = _shown(document_id), _shown(url)
+            error = DocumentError("invalid_name", "The file's name is not UTF-8. Rename the file.", "listing")
+        name = found.path.rpartition("/")[2]
+        return Entry(key, document_id, url, name, found.size_bytes, {"url": url}, error=error)
+
+    def _came_earlier(self, number: int, found: Found) -> bool:
+        glob = self._resolved[number]
+        url = _joined(_url(glob.scheme, glob.base), found.path)
+        return any(_matches(earlier, url) for earlier in self._resolved[:number])
+
+    def _resolve(self, glob: Glob, number: int) -> Glob:
+        """With a file's name as the pattern, and all that is below for a folder's."""
+        if glob.pattern:
+            return glob
+        try:
+            tree = self._tree(glob.scheme)
+            tree.real(glob.base or "/")
+            kind = tree.kind(glob.base or "/")
+        except DocumentFailed as failed:
+            raise SourceFailed(failed.error.message, param=f"source.urls[{number}]") from None
+        if kind is None:
+            message = "There is no such file or folder on the server."
+            raise SourceFailed(message, param=f"source.urls[{number}]")
+        if kind == "folder":
+            return Glob(glob.scheme, glob.base, ("**",))
+        base, _, name = glob.base.rpartition("/")
+        return Glob(glob.scheme, base, (name,))
+
+    def _tree(self, scheme: str) -> Tree:
+        if scheme not in self._trees:
+            roots = real_roots(self._access.roots)
+            self._trees[scheme] = LocalTree(roots) if scheme == "file" else RemoteTree(self._driver(scheme))
+        return self._trees[scheme]
+
+    def _driver(self, scheme: str) -> Any:
+        if scheme not in self._drivers:
+            self._drivers[scheme] = open_remote(scheme)
+        return self._drivers[scheme]
+
+
+def _shown(name: str) -> str:
+    return name.encode(errors="replace").decode()
+
+
+def _url(scheme: str, path: str) -> str:
+    return f"{scheme}://{path}"
+
+
+def _joined(base: str, path: str) -> str:
+    return f"{base.rstrip('/')}/{path}"
+
+
+def _matches(glob: Glob, url: str) -> bool:
+    base = _url(glob.scheme, glob.base).rstrip("/") + "/"
+    if not url.startswith(base):
+        return False
+    matcher = Matcher(glob.pattern)
+    for name in url[len(base) :].split("/"):
+        matcher = matcher.into(name)
+    return matcher.matches

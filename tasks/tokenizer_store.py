@@ -1,0 +1,67 @@
+"""Brings a model's tokenizer and prompts into the storage, where documents are cut without the model."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from tasks.errors import Unavailable
+from tasks.ledger.model_files import Prompts, has_model_files, write_model_files
+from tasks.ledger.storage import Storage
+from tasks.model.encoder import Encoder
+
+RETRY_S = 10.0
+UNKNOWN = "unknown"
+"""The revision of several models, perhaps: what lies there may be another one's."""
+
+_log = logging.getLogger(__name__)
+
+
+class TokenizerStore:
+    """Writes them once, in a thread of its own: neither readiness nor work waits for a storage that is away.
+
+    Args:
+        storage: gives the storage, or raises `StorageUnavailable`.
+        encoder: whose tokenizer it is.
+        retry_s: between tries while the storage is away or full.
+    """
+
+    def __init__(self, storage: Callable[[], Storage], encoder: Encoder, *, retry_s: float = RETRY_S) -> None:
+        self._storage = storage
+        self._encoder = encoder
+        self._retry_s = retry_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tokenizer-store", daemon=True)
+
+    @property
+    def done(self) -> bool:
+        """Whether it was started and is over: stored, stopped or given up."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tries no more. Does not wait: a write under way ends with the process, and leaves nothing half-written."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        said = ""
+        while not self._stopped.is_set():
+            try:
+                self._store()
+                break
+            except Unavailable as error:
+                if error.code != said:
+                    _log.warning("the tokenizer is not in the storage yet (%s): ingestions wait for it", error.code)
+                said = error.code
+            except Exception:  # noqa: BLE001 - whatever it is, the worker serves texts all the same
+                _log.exception("the tokenizer cannot be stored: documents cannot be cut for this model")
+                break
+            self._stopped.wait(self._retry_s)
+
+    def _store(self) -> None:
+        storage, revision = self._storage(), self._encoder.info.revision
+        if revision == UNKNOWN or not has_model_files(storage, revision):
+            rules = self._encoder.text_rules()
+            write_model_files(storage, revision, rules.tokenizer, Prompts(rules.prompts, rules.default_prompt))

@@ -1,0 +1,42 @@
+"""A parsing process that misbehaves on demand: its parser of HTML does what the document says."""
+
+import os
+import sys
+import time
+
+from tasks.documents.parsing.child import main
+from tasks.documents.parsing.registry import PARSERS
+from tasks.documents.parsing.sniff import HTML
+from tasks.documents.parsing.types import Block, Parsed
+
+
+def obey(data: bytes) -> Parsed:
+    match data.decode().split():
+        case ["hang"]:
+            while True:
+                time.sleep(60)
+        case ["eat"]:
+            return said(str(len(bytearray(2**40))))
+        case ["abort"]:
+            os.abort()
+        case ["leave"]:
+            os._exit(0)
+        case ["raise"]:
+            raise RuntimeError("secret words")
+        case ["print"]:
+            os.write(1, b"noise")
+        case ["write", path]:
+            with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - as a library would
+                file.write("x")
+        case ["environment"]:
+            return said(" ".join(sorted(os.environ)))
+    return said("done")
+
+
+def said(text: str) -> Parsed:
+    return Parsed(text, (Block("paragraph", 0, len(text)),), (), None, HTML)
+
+
+if __name__ == "__main__":
+    PARSERS[HTML] = obey
+    main(sys.argv[1:])

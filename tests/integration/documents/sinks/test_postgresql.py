@@ -1,0 +1,126 @@
+"""The PostgreSQL sink when the server is away, full or not what it should be."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tasks.documents.sinks.postgresql import PostgresSink
+from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Sink
+from tasks.errors import EmbedqError, SinkRefused, SinkUnavailable
+from tests.harness import free_port
+from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
+from tests.pg_server import PASSWORD, PgServer
+
+USER = "somebody"
+
+
+@pytest.fixture
+def somebody(postgres: PgServer) -> str:
+    """A user who may do nothing in particular."""
+    postgres.execute(
+        f"DO $$ BEGIN CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+    )
+    return USER
+
+
+def refusal(sink: Sink, kind: type[EmbedqError]) -> str:
+    with pytest.raises(kind) as caught:
+        load(sink, document("a"))
+    sink.close()
+    assert PASSWORD not in f"{caught.value!r} {caught.value.__cause__!r}"
+    return caught.value.detail
+
+
+def test_a_server_that_dies_in_the_middle_has_nothing_of_the_load(postgresql: Place, postgres: PgServer) -> None:
+    sink = postgresql.open()
+    load(sink, document("a", "old"))
+
+    def documents() -> Iterator[LoadDocument]:
+        yield from (document(f"d{i}") for i in range(300))
+        postgres.kill()
+        yield document("a", "new")
+
+    with pytest.raises(SinkUnavailable):
+        sink.load(documents(), stamp(2), lambda: None)
+    with pytest.raises(SinkUnavailable, match="does not answer"):
+        sink.known(["a"])
+
+    postgres.start()
+    assert texts(postgresql.rows()) == {"a": ["old 0", "old 1"]}
+    assert load(sink, document("a", "new"), by=stamp(2)) == {"a": [LoadOutcome.LOADED]}
+    assert texts(postgresql.rows()) == {"a": ["new 0", "new 1"]}
+
+
+def test_a_server_that_ends_our_connection_is_asked_again(postgresql: Place, postgres: PgServer) -> None:
+    sink = postgresql.open()
+    load(sink, document("a"))
+    postgres.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname IS NOT NULL"
+    )
+
+    with pytest.raises(SinkUnavailable):
+        sink.known(["a"])
+    assert sink.known(["a"]).keys() == {"a"}
+
+
+def test_nobody_there() -> None:
+    sink = PostgresSink("here", f"postgresql://u:{PASSWORD}@127.0.0.1:{free_port()}/d", "docs")
+
+    assert "'here' does not answer" in refusal(sink, SinkUnavailable)
+
+
+def test_a_wrong_password_and_a_missing_database(postgres: PgServer, database: str) -> None:
+    wrong = PostgresSink("here", postgres.url(database, password=f"{PASSWORD}x"), "docs")
+    assert refusal(wrong, SinkRefused) == "The database of sink 'here' refuses the user or the password."
+    missing = PostgresSink("here", postgres.url("nowhere"), "docs")
+    assert "has no such database" in refusal(missing, SinkRefused)
+
+
+def test_an_extension_that_may_not_be_made(postgres: PgServer, database: str, somebody: str) -> None:
+    sink = PostgresSink("here", postgres.url(database, user=somebody), "docs")
+    assert "CREATE EXTENSION vector;" in refusal(sink, SinkRefused)
+
+
+def test_a_user_without_rights(postgres: PgServer, database: str, somebody: str) -> None:
+    postgres.execute("CREATE EXTENSION vector", database)
+    sink = PostgresSink("here", postgres.url(database, user=somebody), "docs")
+    assert "grant CREATE" in refusal(sink, SinkRefused)
+
+
+def test_a_schema_of_its_own(postgres: PgServer, database: str, somebody: str) -> None:
+    postgres.execute("CREATE EXTENSION vector", database)
+    postgres.execute(f"CREATE SCHEMA mine AUTHORIZATION {somebody}", database)
+    sink = PostgresSink("here", postgres.url(database, user=somebody), "mine.Docs")
+
+    load(sink, document("a"))
+    sink.close()
+    assert postgres.execute('SELECT count(*) FROM mine."Docs"', database)[0][0] == 2
+
+
+def test_a_missing_schema(postgres: PgServer, database: str) -> None:
+    assert "no such schema" in refusal(PostgresSink("here", postgres.url(database), "no.docs"), SinkRefused)
+
+
+def test_no_connection_to_be_had(postgres: PgServer, database: str, somebody: str) -> None:
+    postgres.execute(f"ALTER DATABASE {database} CONNECTION LIMIT 0")
+    sink = PostgresSink("here", postgres.url(database, user=somebody), "docs")
+    assert "53300" in refusal(sink, SinkUnavailable)
+
+
+def test_a_table_of_somebody_else(postgres: PgServer, database: str) -> None:
+    postgres.execute("CREATE TABLE docs (id integer)", database)
+
+    assert "is not one of embedq's" in refusal(PostgresSink("here", postgres.url(database), "docs"), SinkRefused)
+
+
+def test_too_many_dimensions(postgres: PgServer, database: str) -> None:
+    sink = PostgresSink("here", postgres.url(database), "docs")
+    with pytest.raises(SinkRefused, match="16,000"):
+        load(sink, by=stamp(dimension=16_001))
+    sink.close()
+
+
+def test_vectors_of_another_shape_are_a_defect(place: Place) -> None:
+    with pytest.raises(ValueError, match="shape"):
+        load(place.open(), document("a"), by=stamp(dimension=9))
+    assert place.rows() == []

@@ -1,0 +1,170 @@
+"""Where chunks begin and end, what they say of themselves, and which texts cannot be cut."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, Chunker
+from tasks.documents.chunking.split import Splitter
+from tasks.documents.chunking.structure import Piece, pieces
+from tasks.documents.chunking.tokens import TokenCounter
+from tasks.documents.chunking.types import Chunk, ChunkSettings
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.parsing.types import Block, BlockKind
+from tasks.errors import InvalidValue
+from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS
+
+WORDS = TOKENIZERS["fake"]
+"""A token for each word, and two."""
+
+
+def cut(text: str, window: int, settings: ChunkSettings | None = None, blocks: tuple[Block, ...] = ()) -> list[str]:
+    chunker = Chunker(WORDS, window, "", settings or ChunkSettings())
+    return [chunk.text for chunk in chunker.chunks(text, blocks, ())]
+
+
+def document(*parts: tuple[BlockKind, int, str]) -> tuple[str, tuple[Block, ...]]:
+    """Blocks below each other: kind, level, text."""
+    text, blocks = "", []
+    for kind, level, part in parts:
+        blocks.append(Block(kind, len(text), len(text) + len(part), level))
+        text += part + "\n\n"
+    return text, tuple(blocks)
+
+
+def test_what_fits_is_one_chunk_without_the_white_space_around_it() -> None:
+    [chunk] = Chunker(WORDS, 10, "", ChunkSettings()).chunks(" \n one two.\n\nthree \t", (), ())
+    assert chunk == Chunk(0, "one two.\n\nthree", 3, 18, None, (), token_count=5)
+
+
+@pytest.mark.parametrize("blank", ["", " \n\t\x0c\u3000"])
+def test_a_blank_text_has_no_chunks(blank: str) -> None:
+    assert cut(blank, 10) == []
+    assert cut(blank, 10, ChunkSettings("none")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "chunks"),
+    [
+        ("a b c d. E f g h. I j k l m.", ["a b c d. E f g h.", "I j k l m."]),
+        ("a b c e.g. d e f g h i j k", ["a b c e.g. d e f g", "h i j k"]),
+        ("a b c d\n\ne f g h i j k", ["a b c d", "e f g h i j k"]),
+        ("a b c d e\nf g h i j k", ["a b c d e", "f g h i j k"]),
+        ("a b c d e\n1. f g h i j k", ["a b c d e", "1. f g h i j k"]),
+        ("a b c d! (E f g?) H i j k", ["a b c d! (E f g?)", "H i j k"]),
+        ("A. b c d e f g h i j k", ["A. b c d e f g h", "i j k"]),
+    ],
+    ids=["sentence", "abbreviation", "paragraph", "line", "numbered", "brackets", "too-early"],
+)
+def test_cut_at_the_best_place_that_leaves_half_a_chunk(text: str, chunks: list[str]) -> None:
+    assert cut(text, 10) == chunks
+
+
+def test_sections_are_kept_together_and_headings_stay_with_what_follows() -> None:
+    text, blocks = document(
+        ("heading", 1, "Title"),
+        ("paragraph", 0, "One two three."),
+        ("heading", 2, "Part one"),
+        ("paragraph", 0, "Four five. Six seven. Eight nine. Ten eleven."),
+        ("heading", 2, "Part two"),
+        ("heading", 3, "Deep"),
+        ("paragraph", 0, "Twelve thirteen."),
+        ("heading", 1, "Next"),
+        ("paragraph", 0, "Fourteen."),
+    )
+    chunks = list(Chunker(WORDS, 12, "", ChunkSettings()).chunks(text, blocks, ()))
+    assert [(chunk.text.split("\n\n")[0], chunk.headings) for chunk in chunks] == [
+        ("Title", ("Title",)),
+        ("Part one", ("Title", "Part one")),
+        ("Part two", ("Title", "Part two")),
+    ]
+    assert chunks[2].text.endswith("Fourteen.")
+
+
+def test_a_chunk_within_a_section_has_its_headings() -> None:
+    text, blocks = document(("heading", 1, "Long\n title"), ("paragraph", 0, "One two three four. " * 4))
+    chunks = list(Chunker(WORDS, 12, "", ChunkSettings()).chunks(text, blocks, ()))
+    assert len(chunks) == 2
+    assert {chunk.headings for chunk in chunks} == {("Long title",)}
+
+
+@pytest.mark.parametrize("kind", ["code", "table"])
+def test_code_and_tables_are_cut_at_lines(kind: BlockKind) -> None:
+    text, blocks = document((kind, 0, "a b. C d e\nf g h. I j\nk l m"))
+    assert cut(text, 12, blocks=blocks) == ["a b. C d e\nf g h. I j", "k l m"]
+
+
+def test_pages_are_those_on_which_chunks_begin() -> None:
+    text = "a b c d. E f g h. I j k l."
+    chunks = Chunker(WORDS, 6, "", ChunkSettings()).chunks(text, (), (0, 5, 18))
+    assert [(chunk.text, chunk.page) for chunk in chunks] == [("a b c d.", 1), ("E f g h.", 2), ("I j k l.", 3)]
+
+
+def test_static_chunks_know_no_structure_and_overlap_in_whole_sentences() -> None:
+    text, blocks = document(("heading", 1, "A."), ("paragraph", 0, "B c d. E f g. H i j. K l m. N o p."))
+    chunks = cut(text, 20, ChunkSettings("static", 9, 3), blocks)
+    assert chunks == ["A.\n\nB c d. E f g.", "E f g. H i j.", "H i j. K l m.", "K l m. N o p."]
+
+
+def test_of_a_sentence_that_is_longer_than_the_overlap_the_last_words_come_again() -> None:
+    assert cut("a b c d e f g h i j k l", 20, ChunkSettings("static", 8, 2)) == [
+        "a b c d e f",
+        "e f g h i j",
+        "i j k l",
+    ]
+
+
+def test_an_overlap_gives_way_to_a_text_that_goes_on() -> None:
+    long = TOKENIZERS["byte-level"]
+    text = "a b c d e f " + "zq" * 40
+    chunks = list(Chunker(long, 20, "", ChunkSettings("static", 16, 8)).chunks(text, (), ()))
+    assert chunks[-1].end == len(text)
+    assert all(chunk.token_count <= 16 for chunk in chunks)
+
+
+def test_a_character_of_more_tokens_than_the_window_is_marked() -> None:
+    chunker = Chunker(TOKENIZERS["byte-level"], 4, "", ChunkSettings())
+    [chunk] = chunker.chunks("\U0001f469", (), ())
+    assert (chunk.token_count, chunk.truncated) == (4, True)
+    assert chunker.count("\U0001f469") == 6
+
+
+def test_a_model_without_a_maximum_gets_chunks_that_have_one() -> None:
+    chunks = Chunker(WORDS, 2**31 - 1, "", ChunkSettings()).chunks("word " * 20_000, (), ())
+    assert max(chunk.token_count for chunk in chunks) == MAX_AUTO_TOKENS
+
+
+def test_a_long_text_is_read_little_by_little() -> None:
+    text, read = "Some words. " * 10_000, 0
+
+    def counted() -> Iterator[Piece]:
+        nonlocal read
+        for piece in pieces(text, (), structured=True):
+            read += 1
+            yield piece
+
+    next(Splitter(text, counted(), TokenCounter(WORDS), 100, 0).cuts())
+    assert 0 < read < 1000
+
+
+@pytest.mark.parametrize("unit", ["x", "ก", "我", "\u0301", "😀", "\0", ".", "'", "\n.", "x ", "\x0c"])
+@pytest.mark.parametrize("name", ["word-piece", "byte-level"])
+def test_long_lines_of_anything(name: str, unit: str) -> None:
+    text = "begin " + unit * (50_000 // len(unit)) + " end"
+    chunks = list(Chunker(TOKENIZERS[name], 256, "", ChunkSettings()).chunks(text, (), ()))
+    assert sum(len("".join(chunk.text.split())) for chunk in chunks) == len("".join(text.split()))
+    assert all(len(chunk.text) <= 64 * 256 and chunk.token_count <= 256 for chunk in chunks)
+
+
+@pytest.mark.parametrize("kind", ["auto", "none"])
+def test_half_a_surrogate_pair_is_said(kind: str) -> None:
+    chunker = Chunker(WORDS, 10, "", ChunkSettings.from_json({"type": kind}))
+    with pytest.raises(DocumentFailed) as caught:
+        list(chunker.chunks("some \ud800 text", (), ()))
+    assert (caught.value.error.code, caught.value.error.stage) == ("invalid_unicode", "chunking")
+
+
+def test_a_chunk_without_room_for_text_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="take 4 tokens, and a chunk may have 4") as caught:
+        Chunker(WORDS, 100, "two words ", ChunkSettings("static", 4))
+    assert caught.value.param == "chunking.static.max_chunk_size_tokens"

@@ -1,0 +1,97 @@
+"""The main content of pages."""
+
+import pytest
+
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.parsing.html import parse_html
+from tests.document_files import shown
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    return shown(parse_html(page.encode()))
+
+
+def test_the_content_of_a_page() -> None:
+    page = """<!DOCTYPE html><head><title> A
+      page</title><style>p {}</style></head><body><header>brand</header><nav>menu</nav>
+      <article><header><h1>Big</h1></header><p>One <b>two</b>three<br>four &amp; <i>five</i></p>loose
+      <pre>
+ code
+   more</pre><aside>advert</aside><h3>Small</h3><blockquote>said</blockquote></article>
+      <script>x()</script><footer>imprint</footer></body>"""
+    assert blocks(page) == [
+        ("heading1", "Big"),
+        ("paragraph", "One twothree\nfour & five"),
+        ("paragraph", "loose"),
+        ("code", " code\n   more"),
+        ("heading3", "Small"),
+        ("paragraph", "said"),
+    ]
+    assert parse_html(page.encode()).title == "A page"
+
+
+def test_a_list_is_one_block_of_lines() -> None:
+    page = "<ol><li>a<ul><li>b<p>bb</p></li></ul></li><li>c</li></ol><dl><dt>t<dd>d</dl>"
+    assert blocks(page) == [("list", "- a\n  - b\n    bb\n- c"), ("list", "- t\n- d")]
+
+
+def test_a_table_is_one_block_of_rows() -> None:
+    page = """<table><caption>cap</caption><tr><th>x<th>y</tr><tr><td>1<p>p</p></td><td><b>2</b> 3</td></tr>
+      <tr><td></td><td>o<table><tr><td>i</td><td>j</td></tr></table></td></tr></table>after"""
+    assert blocks(page) == [("table", "cap\nx | y\n1 p | 2 3\n | o | i | j"), ("paragraph", "after")]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<div hidden>h</div>",
+        "<div aria-hidden=true>h</div>",
+        "<div style='color: red; DISPLAY : none'>h</div>",
+        "<div role=navigation>h</div>",
+        "<template><p>h</p></template>",
+        "<noscript>h</noscript>",
+        "<!-- h -->",
+    ],
+)
+def test_what_is_not_seen_is_left_out(hidden: str) -> None:
+    assert blocks(f"<p>a</p>{hidden}<p>b</p>") == [("paragraph", "a"), ("paragraph", "b")]
+
+
+def test_main_is_preferred_where_it_holds_the_text() -> None:
+    assert blocks("<div>around</div><main><p>content of it</p></main>") == [("paragraph", "content of it")]
+    assert len(blocks(f"<div>{'words ' * 50}</div><main>x</main>")) == 2
+
+
+def test_a_page_that_is_nothing_but_a_header_is_read() -> None:
+    assert blocks("<header><h1>Title</h1></header><nav>menu</nav>") == [("heading1", "Title"), ("paragraph", "menu")]
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        ("<meta charset=windows-1251>", "cp1251"),
+        ("<?xml version='1.0' encoding='iso-8859-7'?>", "iso8859-7"),
+        ("", "utf-16"),
+    ],
+)
+def test_the_declared_encoding_is_used(head: str, encoding: str) -> None:
+    word = "слово" if encoding != "iso8859-7" else "λόγος"
+    assert shown(parse_html(f"{head}<p>{word}</p>".encode(encoding))) == [("paragraph", word)]
+
+
+@pytest.mark.parametrize("page", ["<html></html>", "<script>x</script>", "<p> &nbsp; </p>"])
+def test_a_page_without_text_is_empty(page: str) -> None:
+    with pytest.raises(DocumentFailed) as failed:
+        parse_html(page.encode())
+    assert failed.value.error.code == "empty_document"
+
+
+def test_nesting_costs_no_stack() -> None:
+    depth = 3000  # Python's own limit is 1,000
+    assert blocks("<div>" * depth + "deep" + "</div>" * depth) == [("paragraph", "deep")]
+    assert blocks("<ul><li>" * depth + "deep")[0][1].endswith("- deep")
+
+
+def test_broken_markup_loses_no_text() -> None:
+    text = " ".join(found for _, found in blocks("<p>a<b>b</p>c</i><td>d</td><li>e<table>f<tr>g<td>h"))
+    assert [letter for letter in "abcdefgh" if letter not in text] == []

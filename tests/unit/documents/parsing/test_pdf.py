@@ -1,0 +1,45 @@
+"""PDF: pages, and the ways in which one cannot be read."""
+
+import pytest
+
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.parsing.pdf import parse_pdf
+from tests.document_files import pdf, shown
+
+
+def code(data: bytes) -> str:
+    with pytest.raises(DocumentFailed) as failed:
+        parse_pdf(data)
+    return failed.value.error.code
+
+
+def test_pages_begin_where_they_begin() -> None:
+    parsed = parse_pdf(pdf(["first page\nof three", "", "third"], title="A title"))
+    assert shown(parsed) == [("paragraph", "first page\nof three"), ("paragraph", "third")]
+    assert parsed.pages == (0, parsed.text.index("third"), parsed.text.index("third"))
+    assert parsed.title == "A title"
+
+
+def test_blank_pages_at_the_end_count() -> None:
+    parsed = parse_pdf(pdf(["first", "", ""]))
+    assert parsed.pages == (0, 5, 5)
+
+
+def test_a_pdf_of_pictures_says_what_to_do() -> None:
+    with pytest.raises(DocumentFailed, match="no_text") as failed:
+        parse_pdf(pdf(["", ""]))
+    assert "OCR" in failed.value.error.message
+
+
+def test_a_password() -> None:
+    assert code(pdf(["secret"], password="open sesame")) == "password_protected"
+
+
+def test_damage() -> None:
+    assert code(b"%PDF-1.4\n" + b"garbage " * 100) == "corrupt_document"
+    assert code(pdf(["words"])[:200]) == "corrupt_document"
+
+
+def test_pages_that_lead_in_a_circle_end() -> None:
+    looping = pdf(["words"]).replace(b"/Kids [5 0 R]", b"/Kids [2 0 R]")
+    assert code(looping) in {"corrupt_document", "no_text"}

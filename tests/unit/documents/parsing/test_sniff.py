@@ -1,0 +1,81 @@
+"""Types are told by bytes and name, and the bytes win."""
+
+import gzip
+import hashlib
+
+import pytest
+
+from tasks.documents.faults import DocumentFailed
+from tasks.documents.parsing.sniff import DOCX, HTML, MARKDOWN, PDF, TEXT, sniff
+from tests.document_files import archive, docx, pdf
+
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "media_type"),
+    [
+        (b"words", "a.txt", TEXT),
+        (b"words", "README", TEXT),
+        (b"a,b\n1,2", "a.csv", TEXT),
+        (b"# words", "a.md", MARKDOWN),
+        (b"<p>words", "a.HTM", HTML),
+        (b"\n<!DOCTYPE html><html>", "page", HTML),
+        (b"<html>an error page in place of the file", "report.pdf", HTML),
+        (b"\xef\xbb\xbf<html>", "a.txt", HTML),
+        ("wörter".encode("utf-16"), "a.txt", TEXT),
+        ("words and more of them".encode("utf-16-le"), "a.txt", TEXT),
+        ("w\xf6rter".encode("latin-1"), "a.txt", TEXT),
+        ("日本語".encode("shift_jis"), "a.txt", TEXT),
+        (pdf(["x"]), "a.txt", PDF),
+        (b"junk of a mail server\r\n" + pdf(["x"]), "", PDF),
+        (docx(""), "a.zip", DOCX),
+    ],
+)
+def test_supported_types(data: bytes, name: str, media_type: str) -> None:
+    assert sniff(data, name) == media_type
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (archive({"[Content_Types].xml": "", "ppt/presentation.xml": ""}), "PPTX"),
+        (archive({"[Content_Types].xml": "", "xl/workbook.xml": ""}), "XLSX"),
+        (archive({"notes.txt": "words"}), "ZIP"),
+        (OLE, "DOC"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0", "PNG"),
+        (b"\xff\xd8\xff\xe0\0\0", "JPEG"),
+        (b"RIFF\0\0\0\0WAVE\0\0", "WAV"),
+        (gzip.compress(b"words" * 100), "gzip"),
+        (b"PAR1\0\0\0\0", "Parquet"),
+        (b"{\\rtf1 words}", "RTF"),
+        (b"<svg xmlns=''>", "SVG"),
+    ],
+)
+def test_a_known_type_that_is_not_read_is_named(data: bytes, what: str) -> None:
+    with pytest.raises(DocumentFailed) as failed:
+        sniff(data, "a.txt")
+    assert failed.value.error.code == "unsupported_type"
+    assert what in failed.value.error.message
+    assert "PDF and DOCX" in failed.value.error.message
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "code"),
+    [
+        (hashlib.shake_128(b"1").digest(1024), "a.txt", "binary_file"),
+        (bytes(64), "a.txt", "binary_file"),
+        (b"\x01\x02\x03\x04", "a.txt", "binary_file"),
+        (bytes(64), "a.pdf", "corrupt_document"),
+        (OLE + "EncryptedPackage".encode("utf-16-le"), "a.docx", "password_protected"),
+    ],
+)
+def test_what_cannot_be_read_says_why(data: bytes, name: str, code: str) -> None:
+    with pytest.raises(DocumentFailed) as failed:
+        sniff(data, name)
+    assert failed.value.error.code == code
+    assert failed.value.error.stage == "parsing"
+
+
+def test_text_that_begins_like_a_program_is_text() -> None:
+    assert sniff(b"MZ is how programs begin", "a.txt") == TEXT

@@ -1,0 +1,94 @@
+"""Which sink a request means, and which it cannot mean."""
+
+import sys
+from typing import Any
+
+import pytest
+import redis
+
+from tasks.documents.sinks.parquet.sink import ParquetSink
+from tasks.documents.sinks.postgresql import PostgresSink
+from tasks.documents.sinks.postgresql_table import Table
+from tasks.documents.sinks.registry import check_sink, open_sink
+from tasks.documents.sinks.types import Sink
+from tasks.errors import EmbedqError, InvalidValue, SinkRefused
+from tasks.ledger.executor import Ledger
+from tasks.ledger.storage import Storage
+from worker_config.settings import Settings
+
+POSTGRESQL = {"type": "postgresql", "name": "prod", "table": "docs"}
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(sinks="prod=postgresql://u:secret@host/db")
+
+
+def opened(spec: dict[str, Any], settings: Settings) -> Sink:
+    storage, ledger = Storage.open("memory://sinks"), Ledger(redis.Redis())
+    return open_sink(spec, owner="a", ingestion="ing_1", storage=storage, ledger=ledger, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        ({"type": "parquet"}, ParquetSink),
+        ({"type": "parquet", "dataset": "A.b"}, ParquetSink),
+        (POSTGRESQL, PostgresSink),
+    ],
+)
+def test_known_sinks_are_opened_without_a_connection(
+    spec: dict[str, Any], kind: type[Sink], settings: Settings
+) -> None:
+    sink = opened(spec, settings)
+    assert isinstance(sink, kind)
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "param"),
+    [
+        ({}, InvalidValue, "sink.type"),
+        ({"type": "csv"}, InvalidValue, "sink.type"),
+        ({"type": "parquet", "dataset": "a/b"}, InvalidValue, "sink.dataset"),
+        ({"type": "parquet", "dataset": ""}, InvalidValue, "sink.dataset"),
+        ({"type": "parquet", "dataset": "x" * 129}, InvalidValue, "sink.dataset"),
+        ({"type": "parquet", "dataset": 7}, InvalidValue, "sink.dataset"),
+        (POSTGRESQL | {"table": "a;b"}, InvalidValue, "sink.table"),
+        ({"type": "postgresql", "name": "prod"}, InvalidValue, "sink.table"),
+        (POSTGRESQL | {"name": "test"}, SinkRefused, "sink.name"),
+    ],
+)
+def test_others_are_refused(spec: dict[str, Any], error: type[EmbedqError], param: str, settings: Settings) -> None:
+    with pytest.raises(error) as caught:
+        check_sink(spec, settings)
+    assert caught.value.param == param
+    assert "secret" not in caught.value.detail
+
+
+def test_a_missing_library_names_its_install_command(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tasks.documents.sinks.postgresql")
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    monkeypatch.delitem(sys.modules, "tasks.documents.sinks.postgresql_connection")
+    with pytest.raises(SinkRefused, match=r"pip install .embedq\[postgresql\]"):
+        opened(POSTGRESQL, settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "documents"),
+    [
+        ("docs", '"docs"', '"docs_documents"'),
+        ("public.Docs_2", '"public"."Docs_2"', '"public"."Docs_2_documents"'),
+        ("x" * 50, f'"{"x" * 50}"', f'"{"x" * 50}_documents"'),
+    ],
+)
+def test_names_of_tables(text: str, rows: str, documents: str) -> None:
+    table = Table.parse(text)
+    assert (table.rows, table.documents) == (rows, documents)
+    assert len(documents.rpartition(".")[2]) <= 65  # PostgreSQL would cut it without a word, at 63 and the quotes
+
+
+@pytest.mark.parametrize("text", ["", "1a", "a b", 'a"b', "a.b.c", ".a", "a.", "é", "x" * 51, "a\n"])
+def test_what_is_no_name_of_a_table(text: str) -> None:
+    with pytest.raises(InvalidValue, match=r"sink\.table"):
+        Table.parse(text)

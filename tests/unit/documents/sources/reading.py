@@ -1,0 +1,79 @@
+"""Listing and reading a whole source, as its jobs would: each page in a source of its own, cursors through JSON."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tasks.documents.sources.access import SourceAccess, SourceLimits, StoredFile
+from tasks.documents.sources.registry import open_source
+from tasks.documents.sources.types import DocumentRef, Fetched, Listed, ListedFault
+from tasks.ledger.storage import Storage
+
+
+def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[Listed]:
+    """Every page."""
+    found: list[Listed] = []
+    cursor: Any = None
+    while not found or cursor is not None:
+        page = open_source(spec, access).page(cursor)
+        found.append(page)
+        cursor = orjson.loads(orjson.dumps(page.cursor))
+        assert len(found) < 10_000
+    return found
+
+
+def documents(spec: Mapping[str, Any], access: SourceAccess) -> list[DocumentRef]:
+    """Every document."""
+    return [ref for page in pages(spec, access) for ref in page.documents]
+
+
+def faults(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedFault]:
+    """Everything that is none."""
+    return [fault for page in pages(spec, access) for fault in page.faults]
+
+
+def codes(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str]:
+    """Codes of faults by id."""
+    return {fault.id: fault.error.code for fault in faults(spec, access)}
+
+
+def contents(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
+    """Every document's content, read from manifests."""
+    found = []
+    for page in pages(spec, access):
+        refs = [DocumentRef.from_json(orjson.loads(orjson.dumps(ref.to_json()))) for ref in page.documents]
+        found += list(open_source(spec, access).read(refs))
+    return found
+
+
+def texts(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str | None]:
+    """Texts of records by id."""
+    return {one.ref.id: one.text for one in contents(spec, access)}
+
+
+def uploaded(
+    tmp_path: Path, files: Mapping[str, bytes] | None = None, /, *, limit: int = 2**20, **more: bytes
+) -> SourceAccess:
+    """Files as uploads: `a_csv=b"…"` is the file `a.csv` with the id `a_csv`."""
+    storage = Storage.open(f"file://{tmp_path}/storage")
+    stored = {}
+    for file_id, data in {**(files or {}), **more}.items():
+        storage.write(f"files/{file_id}", data)
+        stored[file_id] = StoredFile(file_id, f"files/{file_id}", file_id.replace("_", ".", 1), len(data))
+    return SourceAccess(storage, stored, limits=SourceLimits(limit))
+
+
+def below(folder: Path, *, limit: int = 2**20) -> SourceAccess:
+    """A folder as the only root."""
+    return SourceAccess(Storage.open("memory://unused"), roots=[str(folder)], limits=SourceLimits(limit))
+
+
+def tree(folder: Path, *names: str) -> Path:
+    """Files that hold their own names."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return folder

@@ -1,0 +1,268 @@
+"""Folders of the server: order, globs, links, and what is not let in."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tasks.documents.sources import page, trees
+from tasks.documents.sources.access import SourceAccess
+from tasks.documents.sources.registry import open_source
+from tasks.errors import SourceFailed
+from tasks.ledger.storage import Storage
+from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, tree
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "PAGE_FILES", 2)
+    monkeypatch.setattr(trees, "WINDOW", 3)
+
+
+def ids(folder: Path, *urls: str) -> list[str]:
+    return [ref.id for ref in documents({"urls": [*urls]}, below(folder))]
+
+
+FILES = ("b.md", "a/z.md", "a/b/c.txt", "a.md", "a/b.md", ".hidden.md", ".git/config", "c/d/e/f.md", "z.txt")
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("**", ["a.md", "a/b.md", "a/b/c.txt", "a/z.md", "b.md", "c/d/e/f.md", "z.txt"]),
+        ("**/*.md", ["a.md", "a/b.md", "a/z.md", "b.md", "c/d/e/f.md"]),
+        ("*.md", ["a.md", "b.md"]),
+        ("*/*.md", ["a/b.md", "a/z.md"]),
+        ("[ab].md", ["a.md", "b.md"]),
+        ("a/**/*.txt", ["b/c.txt"]),
+        ("?/**", ["a/b.md", "a/b/c.txt", "a/z.md", "c/d/e/f.md"]),
+        ("**/d/**", ["c/d/e/f.md"]),
+        ("", ["a.md", "a/b.md", "a/b/c.txt", "a/z.md", "b.md", "c/d/e/f.md", "z.txt"]),
+        ("a", ["b.md", "b/c.txt", "z.md"]),
+        ("a/", ["b.md", "b/c.txt", "z.md"]),
+        ("a/z.md", ["z.md"]),
+        ("*.pdf", []),
+    ],
+)
+@pytest.mark.usefixtures("small_pages")
+def test_globs(tmp_path: Path, glob: str, expected: list[str]) -> None:
+    tree(tmp_path, *FILES)
+    assert sorted(ids(tmp_path, f"{tmp_path}/{glob}")) == expected
+    assert sorted(ids(tmp_path, f"file://{tmp_path}/{glob}")) == expected
+
+
+def test_several_globs_share_what_they_have_in_common_and_a_file_comes_once(tmp_path: Path) -> None:
+    tree(tmp_path, "a/readme.md", "b/readme.md", "b/other.txt")
+    assert ids(tmp_path, f"{tmp_path}/a/**", f"{tmp_path}/b/*.md", f"{tmp_path}/b/**") == [
+        "a/readme.md",
+        "b/readme.md",
+        "b/other.txt",
+    ]
+
+
+def test_files_are_read_as_they_are(tmp_path: Path) -> None:
+    tree(tmp_path, "a.md")
+    [found] = contents({"urls": [f"{tmp_path}/**"]}, below(tmp_path))
+    assert (found.data, found.text, found.error) == (b"a.md", None, None)
+    assert found.content_hash == hashlib.sha256(b"a.md").hexdigest()
+    assert (found.ref.uri, found.ref.name, found.ref.size_bytes) == (f"file://{tmp_path}/a.md", "a.md", 4)
+
+
+NAMES = st.sets(st.sampled_from("abcdefg"), min_size=1, max_size=6)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(files=st.integers(1, 5), window=st.integers(1, 5), folders=NAMES, names=NAMES)
+def test_every_file_comes_once_whatever_the_sizes_of_pages_and_windows(
+    tmp_path_factory: pytest.TempPathFactory, files: int, window: int, folders: set[str], names: set[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("tree")
+    made = {f"{one}/{name}.txt" for one in folders for name in names} | {f"{name}.txt" for name in names}
+    tree(folder, *made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "PAGE_FILES", files)
+        patch.setattr(trees, "WINDOW", window)
+        found = pages({"urls": [f"{folder}/**"]}, below(folder))
+    assert all(len(one.documents) <= files for one in found)
+    listed = [ref.id for one in found for ref in one.documents]
+    assert len(listed) == len(made)
+    assert set(listed) == made
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_the_same_cursor_gives_the_same_page(tmp_path: Path) -> None:
+    access = below(tree(tmp_path, *FILES))
+    spec = {"urls": [f"{tmp_path}/**"]}
+    cursors = [one.cursor for one in pages(spec, access)[:-1]]
+    for cursor in cursors:
+        assert open_source(spec, access).page(cursor) == open_source(spec, access).page(cursor)
+
+
+def test_a_large_folder_is_listed_once_for_many_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, *(f"{n:03}.txt" for n in range(100)))
+    monkeypatch.setattr(page, "PAGE_FILES", 3)
+    monkeypatch.setattr(trees, "WINDOW", 40)
+    listings: list[str] = []
+    scandir = os.scandir
+
+    def noted(path: str) -> Any:
+        listings.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    assert len(pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path))) == 34
+    assert len(listings) == 3
+
+
+def test_a_new_listing_sees_new_files(tmp_path: Path) -> None:
+    tree(tmp_path, "a.txt")
+    assert ids(tmp_path, f"{tmp_path}/**") == ["a.txt"]
+    tree(tmp_path, "b.txt")
+    assert ids(tmp_path, f"{tmp_path}/**") == ["a.txt", "b.txt"]
+
+
+def test_a_large_file_is_a_page_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "PAGE_FILE_BYTES", 10)
+    tree(tmp_path, "a", "b")
+    (tmp_path / "c").write_bytes(b"x" * 11)
+    tree(tmp_path, "d", "e")
+    found = pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path))
+    assert [[ref.id for ref in one.documents] for one in found] == [["a", "b"], ["c"], ["d", "e"]]
+    assert [one.size_bytes for one in found] == [2, 11, 2]
+
+
+# ---- what is not let in ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["/etc/passwd", "/root/**", "{root}/../**", "{root}x/**", "{root}/a/%2e%2e/b", "s3://bucket/**", "relative/**",
+     "simplecache::file://{root}/a", "**", "", "/", "/*", "{root}*/**", "https://example.org/a", "{root}/\ud800"],
+)  # fmt: skip
+def test_what_is_not_below_the_roots_is_refused_whether_it_exists_or_not(tmp_path: Path, url: str) -> None:
+    root = tree(tmp_path / "root", "a.md")
+    tree(tmp_path / "rootx", "secret")
+    with pytest.raises(SourceFailed) as refused:
+        documents({"urls": [url.format(root=root)]}, below(root))
+    assert refused.value.param == "source.urls[0]"
+    assert "EMBEDQ_INGEST_ROOTS" in refused.value.detail
+
+
+def test_without_roots_the_setting_is_named(tmp_path: Path) -> None:
+    access = SourceAccess(Storage.open(f"file://{tmp_path}/storage"))
+    with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS"):
+        open_source({"urls": ["/data/**"]}, access)
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing/**"])
+def test_what_is_not_there_is_said(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
+        documents({"urls": [f"{tmp_path}/{name}"]}, below(tmp_path))
+
+
+def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root", "a/a.md")
+    tree(tmp_path / "outside", "secret.md")
+    (root / "in").symlink_to(root / "a")
+    (root / "file.md").symlink_to(root / "a" / "a.md")
+    (root / "out").symlink_to(tmp_path / "outside")
+    (root / "out.md").symlink_to(tmp_path / "outside" / "secret.md")
+    (root / "out-nothing.md").symlink_to(tmp_path / "outside" / "nothing.md")
+    (root / "dangling.md").symlink_to(root / "nothing.md")
+    (root / "a" / "around").symlink_to(root)
+    (root / "self").symlink_to(root / "self")
+    spec = {"urls": [f"{root}/**"]}
+    assert [ref.id for ref in documents(spec, below(root))] == ["a/a.md", "file.md", "in/a.md"]
+    assert codes(spec, below(root)) == {
+        "out/": "outside_roots",
+        "out.md": "outside_roots",
+        "out-nothing.md": "outside_roots",
+        "dangling.md": "gone",
+        "a/around/": "symlink_loop",
+        "in/around/": "symlink_loop",
+        "self": "symlink_loop",
+    }
+    with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS"):
+        documents({"urls": [f"{root}/out/**"]}, below(root))
+
+
+def test_links_that_multiply_come_to_an_end(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    for number in range(10):
+        tree(tmp_path, f"chain{number}/x.md")
+        (tmp_path / f"chain{number}" / "next").symlink_to(tmp_path / f"chain{number + 1}")
+    (tmp_path / "chain10").mkdir()
+    found = codes({"urls": [f"{tmp_path}/chain0/**"]}, below(tmp_path))
+    assert list(found.values()) == ["symlink_loop"]
+
+
+def test_pipes_and_sockets_are_passed_over(tmp_path: Path) -> None:
+    tree(tmp_path, "a.md")
+    os.mkfifo(tmp_path / "pipe.md")
+    assert ids(tmp_path, f"{tmp_path}/**") == ["a.md"]
+    assert codes({"urls": [f"{tmp_path}/**"]}, below(tmp_path)) == {}
+
+
+def test_a_name_that_is_not_utf8_is_a_fault_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "PAGE_FILES", 1)
+    monkeypatch.setattr(trees, "WINDOW", 1)
+    tree(tmp_path, "a.md", "z.md")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/m\xff.md")).write_text("x")
+    spec = {"urls": [f"{tmp_path}/**"]}
+    assert [ref.id for ref in documents(spec, below(tmp_path))] == ["a.md", "z.md"]
+    assert codes(spec, below(tmp_path)) == {"m?.md": "invalid_name"}
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "large.txt").write_bytes(b"x" * 5000)
+    tree(tmp_path, "small.txt")
+    assert codes({"urls": [f"{tmp_path}/**"]}, below(tmp_path, limit=4999)) == {"large.txt": "document_too_large"}
+
+
+def test_what_happens_between_listing_and_reading(tmp_path: Path) -> None:
+    tree(tmp_path / "root", "gone.md", "grown.md", "other.md", "moved.md", "folder.md")
+    tree(tmp_path, "secret.md")
+    root = tmp_path / "root"
+    source = open_source({"urls": [f"{root}/**"]}, below(root, limit=1024))
+    refs = source.page(None).documents
+    (root / "gone.md").unlink()
+    (root / "grown.md").write_bytes(b"x" * 1025)
+    (root / "other.md").write_text("another version")
+    (root / "moved.md").unlink()
+    (root / "moved.md").symlink_to(tmp_path / "secret.md")
+    (root / "folder.md").unlink()
+    (root / "folder.md").mkdir()
+    found = {one.ref.id: one.error.code if one.error else one.data for one in source.read(refs)}
+    assert found == {
+        "gone.md": "gone",
+        "grown.md": "document_too_large",
+        "other.md": b"another version",
+        "moved.md": "outside_roots",
+        "folder.md": "unreadable",
+    }
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_a_fault(tmp_path: Path) -> None:
+    tree(tmp_path, "a.md", "closed/b.md", "shut.md")
+    (tmp_path / "closed").chmod(0)
+    (tmp_path / "shut.md").chmod(0)
+    spec = {"urls": [f"{tmp_path}/**"]}
+    try:
+        assert codes(spec, below(tmp_path)) == {"closed/": "unreadable"}
+        assert [one.ref.id for one in contents(spec, below(tmp_path)) if one.error] == ["shut.md"]
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+
+
+def test_the_roots_are_asked_again_when_reading(tmp_path: Path) -> None:
+    tree(tmp_path, "a/a.md", "b/b.md")
+    spec = {"urls": [f"{tmp_path}/a/**"]}
+    refs = open_source(spec, below(tmp_path)).page(None).documents
+    elsewhere = open_source({"urls": [f"{tmp_path}/b/**"]}, below(tmp_path / "b"))
+    assert [one.error and one.error.code for one in elsewhere.read(refs)] == ["outside_roots"]
