@@ -15,7 +15,9 @@ from embedq.collection import BadCollectionError
 from embedq.dataset import Dataset, parts_in
 
 
-def write_part(path: Path, vectors: Sequence[Sequence[float]] | npt.NDArray[np.float64], *, group_rows: int = 1000) -> Path:
+def write_part(
+    path: Path, vectors: Sequence[Sequence[float]] | npt.NDArray[np.float64], *, group_rows: int = 1000
+) -> Path:
     width = len(vectors[0])
     flat = pa.array(np.asarray(vectors, dtype=np.float32).ravel())
     names = [f"{path.stem}-{n}" for n in range(len(vectors))]
