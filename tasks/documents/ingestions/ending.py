@@ -1,7 +1,5 @@
 """How an ingestion ends: by itself, cancelled, or because it cannot go on; and what is left of it removed."""
 
-from typing import Any
-
 import orjson
 
 from tasks.documents.batches.facts import DEFAULT_RATE
@@ -14,11 +12,9 @@ from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, 
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
-def fault_of(found: dict[str, Any] | ItemError) -> IngestionFault:
-    """Why a job came to nothing."""
-    if isinstance(found, ItemError):
-        return IngestionFault(found.code, found.message)
-    return IngestionFault(**found["error"])
+def fault_of(error: ItemError) -> IngestionFault:
+    """Why a job came to nothing, and its ingestion with it."""
+    return IngestionFault(error.code, error.message)
 
 
 def stop(context: StepContext, ingestion: Ingestion, fault: IngestionFault) -> None:

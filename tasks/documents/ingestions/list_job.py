@@ -7,7 +7,6 @@ from itertools import chain
 import orjson
 
 from tasks.documents.context import JobContext
-from tasks.documents.faults import SourceFailed
 from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
 from tasks.documents.ingestions.manifest import write_manifest
 from tasks.documents.ingestions.relist import relist
@@ -22,11 +21,12 @@ _ENOUGH_S = 2.0
 
 
 def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
-    """The outcome as JSON: `fence`, `pages` and `cursor`; or `error`.
+    """The outcome as JSON: `fence`, `pages` and `cursor`.
 
     `fence` is that of the manifests, `pages` are numbers of documents and bytes of each, `cursor` is null at the end.
 
     Raises:
+        SourceFailed: it can never be listed.
         Unavailable: it cannot be listed now.
     """
     ingestion, number = find(context, job)
@@ -35,11 +35,7 @@ def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
     with saying_what_it_waits_for(context, ingestion):
         if ingestion.cursor is not None and "retry" in ingestion.cursor:
             return relist(context, ingestion)
-        try:
-            return _list(context, ingestion, tools)
-        except SourceFailed as failed:
-            error = {"code": failed.code, "message": failed.message, "param": failed.param}
-            return orjson.dumps({"error": error})
+        return _list(context, ingestion, tools)
 
 
 def _list(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:

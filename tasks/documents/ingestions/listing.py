@@ -27,7 +27,7 @@ def list_on(context: StepContext, ingestion: Ingestion) -> None:
         found = outcome_of(context, ingestion, "list", number)
         if isinstance(found, dict) and "gone" in found:
             forget(context, ingestion, "list", number)  # it ran before its ingestion was as it is now: once more
-        elif isinstance(found, dict) and "error" not in found:
+        elif isinstance(found, dict):
             _take_in(context, ingestion, found)
         elif found is not None:
             ending.stop(context, ingestion, ending.fault_of(found))

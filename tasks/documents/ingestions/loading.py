@@ -6,6 +6,7 @@ from typing import Any
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.outcomes import outcome_of
+from tasks.documents.ingestions.pages import affordable
 from tasks.documents.ingestions.submissions import forget, job, submit
 from tasks.ledger.ingestion_operations import Move, move_ingestion
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionFault, IngestionStatus, Page, PageStage
@@ -25,7 +26,7 @@ def load_on(context: StepContext, ingestion: Ingestion) -> None:
     if any(page.stage is PageStage.LOADING for page in ingestion.pages.values()):
         loaded(context, ingestion)
         return
-    pages = _ready(ingestion)
+    pages = _ready(ingestion, context.settings.ingest_credit_chunks)
     if not pages:
         return
     number = ingestion.load_number
@@ -59,12 +60,17 @@ def loaded(context: StepContext, ingestion: Ingestion) -> None:
         _give_up(context, ingestion, ending.fault_of(found))
 
 
-def _ready(ingestion: Ingestion) -> list[Page]:
+def _ready(ingestion: Ingestion, credit: int) -> list[Page]:
     ready = [page for page in ingestion.pages.values() if page.stage is PageStage.READY]
     chunks = sum(page.chunks for page in ready)
     since = max(ingestion.times.get(IngestionStatus.IN_PROGRESS, 0), ingestion.loaded_ms or 0)
-    nothing_else = ingestion.listing_complete and not ingestion.waiting and len(ready) == len(ingestion.pages)
-    enough = chunks >= ENOUGH_CHUNKS or len(ready) >= ENOUGH_PAGES or ingestion.now_ms - since >= PATIENCE_MS
+    nothing_to_list = bool(ingestion.waiting) or ingestion.listing_complete
+    nothing_else = nothing_to_list and len(ready) == len(ingestion.pages) and not affordable(ingestion, credit)
+    enough = (
+        chunks >= min(ENOUGH_CHUNKS, credit // 2)
+        or len(ready) >= ENOUGH_PAGES
+        or ingestion.now_ms - since >= PATIENCE_MS
+    )
     if not (enough or nothing_else):
         return []
     taken: list[Page] = []

@@ -20,7 +20,7 @@ _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
 
 def begin(context: StepContext, ingestion: Ingestion) -> None:
     """Begins as many waiting pages as there is credit for: chunks that are cut and not loaded take up room."""
-    begun = _affordable(ingestion, context.settings.ingest_credit_chunks)
+    begun = affordable(ingestion, context.settings.ingest_credit_chunks)
     if not begun:
         return
     pages = [
@@ -42,7 +42,8 @@ def step_page(context: StepContext, ingestion: Ingestion, page: Page) -> None:
         _embed(context, ingestion, page)
 
 
-def _affordable(ingestion: Ingestion, credit: int) -> list[WaitingPage]:
+def affordable(ingestion: Ingestion, credit: int) -> list[WaitingPage]:
+    """The waiting pages that may be begun now."""
     pages = ingestion.pages.values()
     worked_on = sum(page.stage in {PageStage.PARSE, PageStage.EMBED} for page in pages)
     parsing = [page for page in pages if page.stage is PageStage.PARSE]

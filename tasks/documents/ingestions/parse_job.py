@@ -7,7 +7,7 @@ import orjson
 
 from tasks.documents.batches.facts import unit_cost
 from tasks.documents.context import JobContext
-from tasks.documents.faults import DocumentError, DocumentFailed, SourceFailed
+from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
 from tasks.documents.ingestions.chunk_rows import ChunkRows
 from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest
@@ -16,7 +16,7 @@ from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.types import Parsed
 from tasks.documents.sinks.types import Receipt
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
-from tasks.errors import NotReady
+from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
 from tasks.ledger.ingestions import Ingestion, Page, PageStage
 
@@ -161,7 +161,7 @@ def _each(
     try:
         source = tools.source(documents.context, documents.ingestion) if refs else None
     except SourceFailed as failed:  # such as a root that is allowed no more
-        error = DocumentError(failed.code, failed.message, "reading")
+        error = DocumentError(failed.code, failed.detail, "reading")
         yield from (ParsedDocument.failed(ref, error) for ref in refs)
         source = None
     if source is not None:

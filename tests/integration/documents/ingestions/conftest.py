@@ -1,0 +1,16 @@
+"""An ingestion's two workers, by hand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.ledger import Ledger
+from tests.integration.documents.ingestions.hands import IngestionHands
+
+
+@pytest.fixture
+def hands(redis_url: str, tmp_path: Path) -> Iterator[IngestionHands]:
+    ledger = Ledger.connect(redis_url)
+    yield IngestionHands(ledger, tmp_path / "storage", ingest_roots=str(tmp_path))
+    ledger.close()

@@ -1,0 +1,119 @@
+"""Both workers of an ingestion by hand, in the test's process: real ledger, storage, sources, parsers and sinks."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.documents.ingestions.real_tools import TOOLS
+from tasks.documents.ingestions.steps import IngestionSteps
+from tasks.ledger import DOCUMENTS, Ledger
+from tasks.ledger.dataset_operations import read_dataset
+from tasks.ledger.datasets import read_catalog
+from tasks.ledger.file_operations import put_file
+from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
+from tasks.ledger.ingestion_operations import create_ingestion, read_closed, read_ingestion
+from tasks.ledger.ingestion_outcomes import DocumentOutcome, read_outcomes
+from tasks.ledger.ingestions import Ingestion, NewIngestion, new_ingestion_id
+from tasks.ledger.model_files import Prompts, write_model_files
+from tasks.model.fake import FakeEncoder
+from tests.integration.batches.hands import HOUR_MS, MODEL, Hands
+
+DATASET = "books"
+
+
+class IngestionHands(Hands):
+    """See `Hands`; the model's worker has left its tokenizer, in which each word is a token."""
+
+    def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
+        super().__init__(ledger, folder, **settings)
+        self.steps = IngestionSteps(TOOLS)
+        rules = FakeEncoder("fake").text_rules()
+        write_model_files(self.storage, "r1", rules.tokenizer, Prompts(rules.prompts))
+
+    def step(self) -> None:
+        """One step of the documents worker."""
+        self.steps(self.step_context)
+
+    def work(self) -> None:
+        """Steps and works until nothing moves any more."""
+        idle = 0
+        while idle < 6:
+            self.step()
+            idle = 0 if self.work_documents() + self.work_model() else idle + 1
+
+    def ingest(self, source: Mapping[str, Any], *, owner: str = "anonymous", **asked: Any) -> str:
+        """An ingestion; its id."""
+        spec: dict[str, Any] = {
+            "source": dict(source),
+            "sink": {"type": "parquet", "dataset": DATASET},
+            "mode": "skip_unchanged",
+            "model": MODEL,
+        }
+        made = NewIngestion(new_ingestion_id(), owner, spec | asked, HOUR_MS)
+        return self.ledger.run(create_ingestion(made))
+
+    def documents(self, documents: Sequence[Mapping[str, Any]], **asked: Any) -> str:
+        """An ingestion of documents that came with the request; its id."""
+        name = f"ingestions/{new_ingestion_id()}/inline.json"
+        self.storage.write(name, orjson.dumps(documents))
+        return self.ingest({"documents": {"count": len(documents)}}, inline=name, **asked)
+
+    def texts(self, texts: Mapping[str, str], **asked: Any) -> str:
+        """The same, by id and text."""
+        return self.documents([{"id": name, "text": text} for name, text in texts.items()], **asked)
+
+    def file(self, name: str, data: bytes) -> str:
+        """An uploaded file's id."""
+        file_id = new_file_id()
+        self.storage.write(stored_name(file_id), data)
+        now_ms = int(time.time() * 1000)
+        record = FileRecord(
+            file_id, "anonymous", name, Purpose.USER_DATA, len(data), now_ms, now_ms + HOUR_MS, stored_name(file_id)
+        )
+        self.ledger.run(put_file(record))
+        return file_id
+
+    def ingestion(self, ingestion_id: str) -> Ingestion:
+        """It as it is now."""
+        found = self.ledger.run(read_ingestion(ingestion_id))
+        assert found is not None
+        return found
+
+    def outcomes(self, ingestion_id: str) -> dict[str, DocumentOutcome]:
+        """What became of each document that has ended."""
+        pages = self.ledger.run(read_closed(ingestion_id, 0, 1000))
+        found = [outcome for page in pages for outcome in read_outcomes(self.storage, page.stored)]
+        assert len({outcome.id for outcome in found}) == len(found)
+        return {outcome.id: outcome for outcome in found}
+
+    def rows(self, owner: str = "anonymous", dataset: str = DATASET) -> list[dict[str, Any]]:
+        """What the dataset holds, by document and chunk."""
+        pointer = self.ledger.run(read_dataset(owner, dataset))
+        if pointer is None:
+            return []
+        parts = read_catalog(self.storage, pointer).listed
+        rows = [
+            row for part in parts for row in pq.read_table(pa.BufferReader(self.storage.read(part.stored))).to_pylist()
+        ]
+        return sorted(rows, key=lambda row: (row["doc_id"], row["chunk_index"]))
+
+    def loaded(self) -> dict[str, str]:
+        """Texts of the documents in the dataset, put together from their chunks."""
+        found: dict[str, str] = {}
+        for row in self.rows():
+            found[row["doc_id"]] = f"{found.get(row['doc_id'], '')} {row['text']}".strip()
+        return found
+
+    def open_tasks(self) -> list[str]:
+        """Ids of ledger tasks that are still there."""
+        return sorted(key.decode() for key in self.ledger.client.scan_iter("eq:task:*"))
+
+    @property
+    def queues(self) -> tuple[str, str]:
+        """Of the two workers."""
+        return DOCUMENTS, MODEL

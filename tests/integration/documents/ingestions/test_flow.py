@@ -1,0 +1,259 @@
+"""An ingestion from its source to its sink, through every state, with workers by hand."""
+
+import numpy as np
+import pytest
+
+from tasks.documents.ingestions.leftovers import sweep_ingestions
+from tasks.ledger.ingestion_operations import cancel_ingestion, open_ingestions, retry_ingestion
+from tasks.ledger.ingestion_outcomes import DocumentStatus
+from tasks.ledger.ingestions import IngestionStatus, PageStage
+from tasks.ledger.parts import RowError
+from tests.integration.api.ledger_worker import vector
+from tests.integration.documents.ingestions.hands import IngestionHands
+
+S = IngestionStatus
+LONG = " ".join(f"word{n}" for n in range(700))
+JSONL = b"".join(b'{"id": "d%d", "text": "text number %d", "year": %d}\n' % (n, n, n) for n in range(30))
+
+
+def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
+    hands.step()
+    assert hands.ingestion(ingestion_id).pages == {}
+    assert list(hands.storage.stored(f"ingestions/{ingestion_id}/work")) == []
+    assert hands.ledger.run(open_ingestions(10)) == []
+    assert hands.open_tasks() == []
+
+
+def test_records_become_rows(hands: IngestionHands) -> None:
+    source = {"files": [hands.file("a.jsonl", JSONL)], "fields": {"metadata": ["year"]}}
+    made = hands.ingest(source)
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.error) == (S.COMPLETED, None)
+    counts = ingestion.counts
+    assert (counts.documents, counts.loaded, counts.failed, counts.chunks, counts.chunks_loaded) == (30, 30, 0, 30, 30)
+    assert (counts.bytes, counts.bytes_done, counts.chunks_embedded) == (len(JSONL), len(JSONL), 30)
+    rows = hands.rows()
+    assert [row["doc_id"] for row in rows] == sorted(f"d{n}" for n in range(30))
+    for row in rows:
+        assert np.array_equal(row["embedding"], vector(row["text"]))
+        assert row["metadata"] == f'{{"year":{row["doc_id"][1:]}}}'
+    assert {outcome.status for outcome in hands.outcomes(made).values()} == {DocumentStatus.LOADED}
+    nothing_is_left(hands, made)
+
+
+def test_a_long_document_becomes_chunks_that_cover_it(hands: IngestionHands) -> None:
+    made = hands.texts({"long": LONG, "short": "one"})
+    hands.work()
+    assert hands.ingestion(made).status is S.COMPLETED
+    assert len([row for row in hands.rows() if row["doc_id"] == "long"]) > 4
+    assert hands.loaded() == {"long": LONG, "short": "one"}
+
+
+def test_files_of_every_kind_and_a_bad_one(hands: IngestionHands) -> None:
+    files = [
+        hands.file("a.md", b"# Title\n\ntext"),
+        hands.file("b.txt", b""),
+        hands.file("c.txt", b"\x00\x01\x02" * 50),
+    ]
+    made = hands.ingest({"files": [*files, "file-unknown"]})
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.counts.loaded, ingestion.counts.failed) == (S.COMPLETED, 1, 3)
+    outcomes = hands.outcomes(made)
+    assert outcomes["a.md"].status is DocumentStatus.LOADED
+    assert (outcomes["b.txt"].code, outcomes["c.txt"].code) == ("empty_document", "binary_file")
+    assert len(outcomes) == 4
+    nothing_is_left(hands, made)
+
+
+def test_the_second_run_does_nothing_and_a_changed_document_alone_is_done_again(hands: IngestionHands) -> None:
+    hands.texts({"a": "first", "b": "second", "c": LONG})
+    hands.work()
+    before = hands.rows()
+    again = hands.texts({"a": "first", "b": "second", "c": LONG})
+    hands.work()
+    ingestion = hands.ingestion(again)
+    assert (ingestion.status, ingestion.counts.unchanged, ingestion.counts.chunks) == (S.COMPLETED, 3, 0)
+    assert hands.rows() == before
+    changed = hands.texts({"a": "first", "b": "other", "c": "short now"})
+    hands.work()
+    counts = hands.ingestion(changed).counts
+    assert (counts.unchanged, counts.loaded, counts.chunks) == (1, 2, 2)
+    assert hands.loaded() == {"a": "first", "b": "other", "c": "short now"}
+
+
+def test_another_chunk_size_does_everything_again(hands: IngestionHands) -> None:
+    hands.texts({"a": "first", "b": LONG})
+    hands.work()
+    static = {"type": "static", "static": {"max_chunk_size_tokens": 5, "chunk_overlap_tokens": 0}}
+    again = hands.texts({"a": "first", "b": LONG}, chunking=static)
+    hands.work()
+    assert hands.ingestion(again).counts.loaded == 2
+    assert hands.loaded() == {"a": "first", "b": LONG}
+
+
+def test_upsert_never_skips_and_sync_deletes_what_vanished(hands: IngestionHands) -> None:
+    hands.texts({"a": "first", "b": "second"})
+    hands.work()
+    upsert = hands.texts({"a": "first"}, mode="upsert")
+    hands.work()
+    assert (hands.ingestion(upsert).counts.loaded, set(hands.loaded())) == (1, {"a", "b"})
+    sync = hands.texts({"a": "first", "c": "third"}, mode="sync")
+    hands.work()
+    counts = hands.ingestion(sync).counts
+    assert (counts.unchanged, counts.loaded, counts.deleted) == (1, 1, 1)
+    assert set(hands.loaded()) == {"a", "c"}
+
+
+def test_a_source_without_documents_deletes_nothing(hands: IngestionHands) -> None:
+    hands.texts({"a": "first"})
+    hands.work()
+    empty = hands.texts({}, mode="sync")
+    hands.work()
+    ingestion = hands.ingestion(empty)
+    assert ingestion.status is S.FAILED
+    assert ingestion.error is not None
+    assert ingestion.error.code == "nothing_listed"
+    assert set(hands.loaded()) == {"a"}
+
+
+def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
+    made = hands.texts({"a": "first", "b": LONG}, dry_run=True)
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.counts.loaded) == (S.COMPLETED, 2)
+    assert ingestion.counts.chunks > 5
+    assert ingestion.counts.chunk_tokens > 40
+    assert ingestion.estimate_s is not None
+    assert ingestion.counts.tokens == ingestion.counts.chunks_loaded == 0
+    assert hands.rows() == []
+    assert {each.status for each in hands.outcomes(made).values()} == {DocumentStatus.COUNTED}
+    nothing_is_left(hands, made)
+
+
+def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: IngestionHands) -> None:
+    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    made = hands.texts({"a": "first", "b": "bad", "c": "third"})
+    hands.work()
+    assert (hands.ingestion(made).counts.loaded, hands.ingestion(made).counts.failed) == (2, 1)
+    failed = hands.outcomes(made)["b"]
+    assert (failed.status, failed.stage, failed.code) == (DocumentStatus.FAILED, "embedding", "encoding_failed")
+    nothing_is_left(hands, made)
+
+    hands.bad.clear()
+    assert hands.ledger.run(retry_ingestion(made)) == (True, S.IN_PROGRESS)
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 3, 3, 0)
+    assert hands.outcomes(made)["b"].status is DocumentStatus.LOADED
+    assert set(hands.loaded()) == {"a", "b", "c"}
+    nothing_is_left(hands, made)
+
+
+def test_what_fails_again_is_tried_once(hands: IngestionHands) -> None:
+    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    made = hands.texts({"a": "first", "b": "bad"})
+    hands.work()
+    hands.ledger.run(retry_ingestion(made))
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 2, 1, 1)
+    assert hands.outcomes(made)["b"].code == "encoding_failed"
+
+
+def test_all_failed_is_failed(hands: IngestionHands) -> None:
+    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    made = hands.texts({"b": "bad"})
+    hands.work()
+    assert (hands.ingestion(made).status, hands.ingestion(made).error) == (S.FAILED, None)
+
+
+def test_the_same_id_in_two_pages(hands: IngestionHands) -> None:
+    files = [hands.file(name, b'{"id": "x", "text": "%s"}' % name.encode()) for name in ("a.jsonl", "b.jsonl")]
+    made = hands.ingest({"files": files}, mode="upsert")
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert (counts.documents, counts.loaded, counts.failed) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("stage", [None, PageStage.PARSE, PageStage.EMBED, PageStage.LOADING])
+def test_cancelled_in_every_stage(hands: IngestionHands, stage: PageStage | None) -> None:
+    made = hands.texts({"a": "first", "b": LONG})
+    if stage is not None:
+        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [stage], model=stage != "embed")
+    assert hands.ledger.run(cancel_ingestion(made)) == (True, S.CANCELLING)
+    hands.work()
+    ingestion = hands.ingestion(made)
+    counts = ingestion.counts
+    assert ingestion.status is S.CANCELLED
+    assert counts.loaded + counts.cancelled == counts.documents
+    assert set(hands.loaded()) == ({"a", "b"} if stage is PageStage.LOADING else set())
+    nothing_is_left(hands, made)
+
+
+def test_a_source_outside_of_the_roots_fails_the_ingestion(hands: IngestionHands) -> None:
+    made = hands.ingest({"urls": ["/etc/*.conf"]})
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert ingestion.status is S.FAILED
+    assert ingestion.error is not None
+    assert ingestion.error.message
+    nothing_is_left(hands, made)
+
+
+def test_a_sink_that_refuses_fails_the_ingestion_and_what_was_loaded_stays(hands: IngestionHands) -> None:
+    hands.texts({"a": "first"})
+    hands.work()
+    other = hands.texts({"b": "second"}, dimensions=2)
+    hands.work()
+    ingestion = hands.ingestion(other)
+    assert ingestion.status is S.FAILED
+    assert ingestion.error is not None
+    assert ingestion.error.code == "sink_dimension_mismatch"
+    assert (ingestion.counts.cancelled, set(hands.loaded())) == (1, {"a"})
+    nothing_is_left(hands, other)
+
+
+def test_it_waits_for_its_model(hands: IngestionHands) -> None:
+    made = hands.texts({"a": "first"}, model="other/model")
+    hands.work()
+    assert (hands.ingestion(made).status, hands.ingestion(made).waiting_for) == (S.QUEUED, "model")
+
+
+def test_a_model_worker_that_dies_of_a_chunk(hands: IngestionHands) -> None:
+    hands.deadly.add("deadly")
+    made = hands.texts({"a": "first", "b": "deadly"})
+    hands.work()
+    assert hands.outcomes(made)["b"].code == "worker_lost"
+    assert hands.outcomes(made)["a"].status is DocumentStatus.LOADED
+
+
+def test_credit_bounds_what_is_begun(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 5)
+    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(100))
+    made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
+    hands.settings = hands.settings.model_copy(update={"ingest_credit_chunks": 12})
+    for _ in range(20):
+        hands.step()
+        hands.work_documents()
+        ingestion = hands.ingestion(made)
+        assert sum(page.chunks for page in ingestion.pages.values()) <= 12
+    assert ingestion.listing_complete
+    assert (ingestion.counts.documents, len(ingestion.pages)) == (100, 2)
+    assert ingestion.counts.loaded == 0
+    hands.work()
+    assert hands.ingestion(made).counts.loaded == 100
+    assert len(hands.rows()) == 100
+
+
+def test_leftovers_are_swept(hands: IngestionHands) -> None:
+    made = hands.texts({"a": "first"})
+    hands.work()
+    hands.storage.write(f"ingestions/{made}/work/00000000/zombie", b"x")
+    hands.storage.write("ingestions/ing_gone/documents/00000000.x.jsonl", b"x")
+    assert sweep_ingestions(hands.storage, hands.ledger) == 0
+    assert sweep_ingestions(hands.storage, hands.ledger, spare_s=-60) >= 2
+    assert list(hands.storage.stored(f"ingestions/{made}/work")) == []
+    assert list(hands.storage.stored("ingestions/ing_gone")) == []
+    assert hands.outcomes(made)["a"].status is DocumentStatus.LOADED
