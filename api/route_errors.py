@@ -16,6 +16,7 @@ _TEXTS: Kinds = (*_BODY, errors.ModelNotFound, errors.IdempotencyConflict, error
 _TASK: Kinds = (*_CALLER, errors.TaskNotFound, errors.TaskGone)
 _FILE: Kinds = (*_CALLER, errors.FileUnknown)
 _BATCH: Kinds = (*_CALLER, errors.BatchUnknown)
+_INGESTION: Kinds = (*_CALLER, errors.IngestionUnknown)
 _TEI: Kinds = (*_BODY, errors.EmptyInput, errors.EncodingFailed, errors.BacklogFull, ItemFailed)
 
 ERRORS: Mapping[str, Kinds] = {
@@ -51,6 +52,29 @@ ERRORS: Mapping[str, Kinds] = {
     "GET /v1/batches": (*_BATCH, errors.RequestError),
     "GET /v1/batches/{batch_id}": _BATCH,
     "POST /v1/batches/{batch_id}/cancel": (*_BATCH, errors.BatchEnded),
+    "POST /v1/ingestions": (
+        *_BODY,
+        errors.ModelNotFound,
+        errors.FileUnknown,
+        errors.IdempotencyConflict,
+        errors.SourceFailed,
+        errors.StorageFull,
+        errors.StorageUnavailable,
+        errors.DiskFull,
+    ),
+    "GET /v1/ingestions": (*_INGESTION, errors.RequestError),
+    "GET /v1/ingestions/{ingestion_id}": _INGESTION,
+    "GET /v1/ingestions/{ingestion_id}/documents": (*_INGESTION, errors.RequestError, errors.StorageUnavailable),
+    "GET /v1/ingestions/{ingestion_id}/output": (*_INGESTION, errors.RequestError, errors.StorageUnavailable),
+    "GET /v1/ingestions/{ingestion_id}/output/{name}": (
+        *_INGESTION,
+        errors.FileUnknown,
+        errors.RequestError,
+        errors.RangeNotSatisfiable,
+        errors.StorageUnavailable,
+    ),
+    "POST /v1/ingestions/{ingestion_id}/cancel": (*_INGESTION, errors.IngestionEnded),
+    "POST /v1/ingestions/{ingestion_id}/retry": (*_INGESTION, errors.IngestionEnded),
     "GET /v1/models": (errors.Unauthenticated,),
     "GET /v1/models/{model_id}": (errors.Unauthenticated, errors.ModelNotFound),
     "GET /": (),

@@ -2,13 +2,13 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from api.registry import Registry
-from api.schemas import MAX_METADATA_PAIRS, EmbeddingFields
+from api.schemas import MAX_METADATA_PAIRS
 from tasks.errors import (
     EmbedqError,
     EmptyInput,
@@ -28,6 +28,13 @@ Decode = Callable[[Sequence[object]], list[str]]
 _SHOWN_CHARS = 64
 
 
+class HasOptions(Protocol):
+    """A body with what not every model can do."""
+
+    dimensions: int | None
+    prompt_name: str | None
+
+
 def checked(kind: type[B], fields: dict[str, Any], *, max_inputs: int, decode: Decode | None = None) -> B:
     """The body as a value.
 
@@ -43,7 +50,7 @@ def checked(kind: type[B], fields: dict[str, Any], *, max_inputs: int, decode: D
     # pydantic finds every fault of a body in one call that holds the interpreter lock, for seconds in a body made for
     # that. What a body can have thousands of is looked at here and ends at the first fault.
     if kind.model_config.get("extra") == "forbid":
-        _require_known(fields, kind)
+        require_known(fields, kind)
     present = {name: fields[name] for name in kind.model_fields if fields.get(name) is not None}
     if "input" in present:
         present["input"] = _texts(present["input"], max_inputs, decode)
@@ -72,7 +79,7 @@ def size_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def check_options(body: EmbeddingFields, model: str, registry: Registry) -> None:
+def check_options(body: HasOptions, model: str, registry: Registry) -> None:
     """Raises `InvalidValue` for options that this model does not have. A model that nobody loaded yet has them all."""
     entry = registry.entry(model)
     if entry is None:
@@ -86,14 +93,15 @@ def check_options(body: EmbeddingFields, model: str, registry: Registry) -> None
         raise InvalidValue(f"prompt_name is no prompt of {model}; it has: {known}.", param="prompt_name")
 
 
-def _require_known(fields: Iterable[str], kind: type[BaseModel]) -> None:
+def require_known(fields: Iterable[str], kind: type[BaseModel], where: str = "") -> None:
+    """Raises `UnknownParameter` for a field that a `kind` does not have. `where`: that of the object, as `source.`."""
     unknown = next((name for name in fields if name not in kind.model_fields), None)
     if unknown is None:
         return
     shown = unknown[:_SHOWN_CHARS]
     nearest = difflib.get_close_matches(shown, kind.model_fields, n=1)
     hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(kind.model_fields)}."
-    raise UnknownParameter(f"There is no field {shown!r}; {hint}", param=shown)
+    raise UnknownParameter(f"There is no field {where + shown!r}; {hint}", param=where + shown)
 
 
 def _texts(value: object, max_inputs: int, decode: Decode | None) -> object:

@@ -3,20 +3,28 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol, TextIO
 
 _PLAIN_INTERVAL_S = 10.0
 _JSON_INTERVAL_S = 1.0
 
 
+Also = Mapping[str, int]
+NOTHING_ELSE: Also = MappingProxyType({})
+
+
 class Progress(Protocol):
     """Told how far the work is."""
 
-    def update(self, done: int, failed: int = 0) -> None:
-        """`done` of the total are through, `failed` of them without success."""
+    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Also = NOTHING_ELSE) -> None:
+        """`done` of the total are through, `failed` of them without success.
+
+        `total`: the new one, where it grows; None: as before. `also`: further numbers by what they count.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +34,7 @@ class Sample:
     Attributes:
         total: None when it is not known.
         rate: per second since the start.
-        eta_s: seconds to the end; None when unknown.
+        also: further numbers by what they count.
     """
 
     label: str
@@ -34,6 +42,7 @@ class Sample:
     failed: int
     total: int | None
     rate: float
+    also: Also = field(default_factory=dict)
 
     @property
     def eta_s(self) -> float | None:
@@ -45,6 +54,7 @@ class Sample:
         share = f"{self.done:,}" if self.total is None else f"{self.done:,}/{self.total:,}"
         parts = [f"{self.label} {share}"]
         parts += [f"{self.rate:,.0f}/s"] if self.rate else []
+        parts += [f"{number:,} {name}" for name, number in self.also.items()]
         parts += [f"{self.failed:,} failed"] if self.failed else []
         parts += [f"{self.eta_s:,.0f} s left"] if self.eta_s else []
         return ", ".join(parts)
@@ -58,6 +68,7 @@ class Sample:
             "total": self.total,
             "rate": round(self.rate, 1),
             "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
+            **self.also,
         }
         return json.dumps(fields)
 
@@ -97,10 +108,12 @@ class Lines:
         self._written = clock()
         self._pace = Pace(start, clock=clock)
         self._done, self._failed = start, 0
+        self._also = NOTHING_ELSE
 
-    def update(self, done: int, failed: int = 0) -> None:
+    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Also = NOTHING_ELSE) -> None:
         """Takes the state; writes it when it is time."""
-        self._done, self._failed = done, failed
+        self._done, self._failed, self._also = done, failed, also
+        self._total = self._total if total is None else total
         if self._clock() - self._written >= self._interval_s:
             self._written = self._clock()
             self._write(self._sample())
@@ -110,7 +123,7 @@ class Lines:
         self._write(self._sample())
 
     def _sample(self) -> Sample:
-        return Sample(self._label, self._done, self._failed, self._total, self._pace.rate(self._done))
+        return Sample(self._label, self._done, self._failed, self._total, self._pace.rate(self._done), self._also)
 
 
 @contextmanager

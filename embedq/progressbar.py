@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from embedq.progress import Pace
+from embedq.progress import NOTHING_ELSE, Also, Pace
 
 
 class Bar:
@@ -17,16 +17,19 @@ class Bar:
     def __init__(self, display: Progress, label: str, total: int | None, pace: Pace) -> None:
         self._display = display
         self._pace = pace
-        self._task = display.add_task(label, total=total, rate="", failed="")
+        self._task = display.add_task(label, total=total, rate="", also="", failed="")
 
-    def update(self, done: int, failed: int = 0) -> None:
+    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Also = NOTHING_ELSE) -> None:
         """Redraws the bar."""
+        if total is not None:
+            self._display.update(self._task, total=total)
         rate = self._pace.rate(done)
         self._display.update(
             self._task,
             completed=done,
             # rich's own speed is that of the last updates, which for tasks of 2,048 texts says nothing.
             rate=f"{rate:,.0f}/s" if rate else "",
+            also=", ".join(f"{number:,} {name}" for name, number in also.items()),
             failed=f"{failed:,} failed" if failed else "",
         )
 
@@ -39,6 +42,7 @@ def bar(label: str, total: int | None, stream: TextIO, pace: Pace) -> Iterator[B
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("[progress.data.speed]{task.fields[rate]}"),
+        TextColumn("{task.fields[also]}"),
         TimeRemainingColumn(),
         TextColumn("[red]{task.fields[failed]}"),
     )

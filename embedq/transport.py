@@ -7,9 +7,11 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, BinaryIO, Self
 
 import httpx
 
@@ -30,6 +32,8 @@ class Call:
 
     Attributes:
         wait_s: how long the server may hold the request back until there is something to say.
+        form: fields of a form, instead of a JSON body; `file` goes with it, read anew for each attempt.
+        into: takes the body of a successful answer, emptied before each attempt; the answer itself has none then.
     """
 
     method: str
@@ -38,6 +42,9 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0
+    form: Mapping[str, str] | None = None
+    file: tuple[str, Path] | None = None
+    into: BinaryIO | None = None
 
     def content(self) -> bytes | None:
         """The body as JSON."""
@@ -139,9 +146,38 @@ class Transport:
             headers["Prefer"] = f"wait={wait_s}"
         read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
         timeout = httpx.Timeout(read_s, connect=min(CONNECT_TIMEOUT_S, read_s), pool=None)
-        return await self._client.request(
-            call.method, call.path, content=call.content(), headers=headers, params=call.params, timeout=timeout
-        )
+        with ExitStack() as stack:
+            files = None
+            if call.file is not None:
+                name, path = call.file
+                files = {"file": (name, stack.enter_context(path.open("rb")))}
+            request = self._client.build_request(
+                call.method,
+                call.path,
+                content=call.content(),
+                data=call.form,
+                files=files,
+                headers=headers,
+                params=call.params,
+                timeout=timeout,
+            )
+            return await self._exchange(request, call.into)
+
+    async def _exchange(self, request: httpx.Request, into: BinaryIO | None) -> httpx.Response:
+        response = await self._client.send(request, stream=into is not None)
+        if into is None:
+            return response
+        try:
+            if not response.is_success:
+                await response.aread()
+                return response
+            into.seek(0)
+            into.truncate()
+            async for piece in response.aiter_bytes():
+                into.write(piece)
+        finally:
+            await response.aclose()
+        return response
 
     async def _pause(self, failure: EmbedqClientError, delay_s: float | None, left_s: float) -> None:
         if delay_s is None:

@@ -3,21 +3,19 @@
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from api.answers import DeletedFile, File, FileList
+from api.content import BYTES, content
 from api.direct import direct_router
 from api.file_page import PageWish, read_page
 from api.openapi import FILE_FORM, FILE_PAGE
-from api.problem import problem
-from api.ranges import byte_range
 from api.receiving import announced_bytes, receive
 from api.services import Services
-from tasks.errors import FileUnknown, NotStored, QuotaExceeded, RangeNotSatisfiable, StorageFull, StorageUnavailable
+from tasks.errors import FileUnknown, NotStored, QuotaExceeded, StorageFull, StorageUnavailable
 from tasks.ledger.file_operations import delete_file, put_file, read_file, require_room
 from tasks.ledger.files import FileRecord, Quota, created_ms, new_file_id, stored_name
 
@@ -25,7 +23,6 @@ router = direct_router(tag="files")
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
-_BYTES = "application/octet-stream"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -85,36 +82,24 @@ async def retrieve_file(request: Request, file_id: str) -> Response:
     "GET",
     "/files/{file_id}/content",
     response_class=StreamingResponse,
-    responses={200: {"content": {_BYTES: {}}}, 206: {"content": {_BYTES: {}}}},
+    responses={200: {"content": {BYTES: {}}}, 206: {"content": {BYTES: {}}}},
 )
 async def retrieve_content(request: Request, file_id: str) -> Response:
     """A file's bytes as they were uploaded; with `Range`, some of them."""
     services = Services.of(request)
     file = await _own_file(services, request, file_id)
-    tag = f'"{file.id}"'  # an id never gets another content
-    wanted = request.headers.get("range") if request.headers.get("if-range", tag) == tag else None
     try:
-        part = byte_range(wanted, file.size_bytes)
-    except RangeNotSatisfiable as error:
-        refusal = problem(error, instance=request.url.path)
-        refusal.headers["content-range"] = f"bytes */{file.size_bytes}"
-        return refusal
-    span = part if part is not None else range(file.size_bytes)
-    try:
-        chunks = await services.storage.chunks(file.stored, span.start, len(span))
+        return await content(
+            # An id never gets another content, so it does as a tag.
+            request,
+            services.storage,
+            file.stored,
+            size_bytes=file.size_bytes,
+            tag=file.id,
+            filename=file.filename,
+        )
     except NotStored:
         raise _unknown(file_id) from None
-    headers = {
-        "accept-ranges": "bytes",
-        "cache-control": "private",
-        "content-disposition": f"attachment; filename*=UTF-8''{quote(file.filename, safe='')}",
-        "content-length": str(len(span)),
-        "etag": tag,
-        "x-content-type-options": "nosniff",  # it is a stranger's file on this origin
-    }
-    if part is not None:
-        headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{file.size_bytes}"
-    return StreamingResponse(chunks, 200 if part is None else 206, headers, _BYTES)
 
 
 @_answers("DELETE", "/files/{file_id}", responses={200: {"model": DeletedFile}})

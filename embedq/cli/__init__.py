@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from embedq.cli import cancel, demo, doctor, embed, exits, result, roles, search, submit, wait
+from embedq.cli import cancel, demo, doctor, embed, exits, ingest, result, roles, search, submit, wait
 from embedq.cli.output import Output
 from embedq.collection import BadCollectionError
 from embedq.errors import EmbedqClientError
+from embedq.localfiles import BadSourceError
 from embedq.records import BadRecordError
 
-_COMMANDS = (roles, embed, submit, wait, result, cancel, search, doctor, demo)
+_COMMANDS = (roles, embed, submit, wait, result, cancel, ingest, search, doctor, demo)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EmbedqClientError as error:
         output.error(error)
         return exits.code_of(error)
-    except (exits.UsageError, BadRecordError, BadCollectionError) as error:
+    except (exits.UsageError, BadRecordError, BadCollectionError, BadSourceError) as error:
         output.problem(str(error))
         return exits.USAGE
     except BrokenPipeError:

@@ -4,37 +4,33 @@ import argparse
 import asyncio
 import signal
 import tempfile
-from contextlib import aclosing
 from pathlib import Path
 
 import numpy as np
 
-from embedq.answers import Vectors
-from embedq.cli.exits import OK, UsageError
+from embedq.cli.exits import UsageError
+from embedq.cli.ingest import sink_of
+from embedq.cli.ingesting import Plan, ingest
 from embedq.cli.local_stack import running
 from embedq.cli.options import Commands
 from embedq.cli.output import Output
 from embedq.cli.roles import CHECKOUT, command_for
-from embedq.cli.search import shown
-from embedq.cli.tally import Tally
-from embedq.inflight import in_order
-from embedq.passages import Passage, split
-from embedq.pieces import cut, json_bytes
-from embedq.progress import showing
-from embedq.search import nearest
+from embedq.cli.search import print_found
+from embedq.dataset import Dataset, parts_in
+from embedq.ingestions import Ingestions
 from embedq.service import EmbeddingService
 
 QUESTIONS = (
     "What becomes of a text when its worker is killed?",
     "Which exit code means that the server cannot be reached?",
 )
-_TASK_TEXTS = 64
-"""Texts of one task here: few, so that the progress bar moves."""
+_ANSWERS = 3
+_BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
 
 
 def add(commands: Commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("demo", help="start a local stack, embed this project's documentation, search it")
+    parser = commands.add_parser("demo", help="start a local stack, ingest this project's documentation, search it")
     parser.set_defaults(run=run)
 
 
@@ -43,18 +39,24 @@ def run(_: argparse.Namespace) -> int:
     return asyncio.run(_demo(Output(json_lines=False)))
 
 
-def documentation(root: Path) -> list[Passage]:
-    """The passages of the project's documents, without those that quote one of the questions: they answer none.
+def documentation(root: Path, folder: Path) -> list[Path]:
+    """Copies the project's documents, without what quotes one of the questions: that answers none.
+
+    Returns:
+        what to ingest: the documents of the first level, and the folder of the others.
 
     Raises:
         UsageError: there are none.
     """
     files = [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("**/*.md"))]
-    found = (p for file in files for p in split(str(file.relative_to(root)), file.read_text(encoding="utf-8")))
-    passages = [passage for passage in found if not _quotes_a_question(passage.text)]
-    if not passages:
+    if not files:
         raise UsageError(f"no documentation in {root}")
-    return passages
+    for file in files:
+        copy = folder / file.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        blocks = file.read_text(encoding="utf-8").split("\n\n")
+        copy.write_text("\n\n".join(block for block in blocks if not _quotes_a_question(block)), encoding="utf-8")
+    return sorted(folder.iterdir())
 
 
 def _quotes_a_question(text: str) -> bool:
@@ -75,39 +77,23 @@ async def _demo(output: Output) -> int:
     _stop_in_order()
     with tempfile.TemporaryDirectory(prefix="embedq-demo-") as folder:
         command = command_for("stack", "--port", "0", "--data", folder)
-        passages = documentation(CHECKOUT)
-        output.note("starting Redis, a model worker and the API")
+        sources = documentation(CHECKOUT, Path(folder) / "sources")
+        output.note("starting Redis, a model worker, a documents worker and the API")
         async with running(command, Path(folder) / "stack.log") as url, EmbeddingService(url) as service:
             info = await service.get_model_info()
             model = f"{info['model_name']} on {info['device']}, {info['embedding_size']} dimensions"
             output.note(f"ready at {url}: {model}")
-            vectors = await _embed(service, passages)
+            out = Path(folder) / "vectors"
+            code = await _ingest(url, sources, out, output)
             for question in QUESTIONS:
-                await _ask(service, question, passages, vectors, output)
+                query = np.asarray(await service.get_embedding(question), dtype=np.float32)
+                print(f"\n{question}")
+                print_found(Dataset(parts_in(out)).nearest(query, _ANSWERS), output)
             output.note("stopping")
-    return OK
+    return code
 
 
-async def _embed(service: EmbeddingService, passages: list[Passage]) -> Vectors:
-    with showing(f"embedding {len(passages)} passages", len(passages), json_lines=False) as progress:
-        tally = Tally(progress)
-
-        async def embed(piece: list[Passage]) -> Vectors:
-            task = await service.submit([passage.text for passage in piece], lane="bulk")
-            await service.wait(task.id, on_change=tally.changed)
-            return await service.result(task.id)
-
-        pieces = cut(passages, lambda passage: json_bytes(passage.text), max_items=_TASK_TEXTS)
-        async with aclosing(in_order(embed, pieces, limit=len(passages))) as results:
-            return np.concatenate([vectors async for vectors in results])
-
-
-async def _ask(
-    service: EmbeddingService, question: str, passages: list[Passage], vectors: Vectors, output: Output
-) -> None:
-    query = np.asarray(await service.get_embedding(question), dtype=np.float32)
-    print(f"\n{question}")
-    for hit in nearest(vectors, query, 3):
-        found = passages[hit.row]
-        fields = {"question": question, "score": hit.score, "source": found.source, "text": found.text}
-        output.result(f"  {hit.score:.3f}  {found.source}  {shown(found.text)}", fields)
+async def _ingest(url: str, sources: list[Path], out: Path, output: Output) -> int:
+    async with Ingestions(url) as server:
+        plan = Plan([str(source) for source in sources], {}, _BODY, sink_of(str(out), server.url))
+        return await ingest(server, plan, output)

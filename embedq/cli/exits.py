@@ -12,7 +12,7 @@ INTERRUPTED = 130
 
 HELP = """exit codes:
   0    done
-  1    some texts failed, or `doctor` found something
+  1    some texts or documents failed, or `doctor` found something
   2    wrong usage, or an input file that cannot be used
   3    the server refused (4xx)
   4    the server cannot be reached, or had no room for as long as it was tried

@@ -24,13 +24,14 @@ def server_options(parser: argparse.ArgumentParser, *, timeout_s: float | None) 
     parser.add_argument("--json", action="store_true", help="JSON lines instead of text, for programs")
 
 
-def encoding_options(parser: argparse.ArgumentParser) -> None:
-    """`--model` and what changes a vector."""
+def encoding_options(parser: argparse.ArgumentParser, *, truncating: bool = True) -> None:
+    """`--model` and what changes a vector. `truncating`: whether texts can be too long at all."""
     parser.add_argument("--model", metavar="NAME", help="name under which the server serves it (default: its own)")
     parser.add_argument("--dimensions", type=count, metavar="N", help="cut vectors to N numbers (Matryoshka models)")
     parser.add_argument("--prompt-name", metavar="NAME", help="one of the model's prompts, put before each text")
     parser.add_argument("--no-normalize", action="store_true", help="leave vectors at their own length")
-    parser.add_argument("--no-truncate", action="store_true", help="let texts fail that are too long for the model")
+    if truncating:
+        parser.add_argument("--no-truncate", action="store_true", help="let texts fail that are too long for the model")
 
 
 def encoding_of(args: argparse.Namespace) -> EncodingOptions:
@@ -42,7 +43,7 @@ def encoding_of(args: argparse.Namespace) -> EncodingOptions:
         options["prompt_name"] = args.prompt_name
     if args.no_normalize:
         options["normalize"] = False
-    if args.no_truncate:
+    if getattr(args, "no_truncate", False):
         options["truncate"] = False
     return options
 

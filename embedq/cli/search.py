@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from embedq.cli.exits import OK, UsageError
 from embedq.cli.options import Commands, count, encoding_of, encoding_options, server_options, service_of
 from embedq.cli.output import Output
 from embedq.collection import Collection, open_collection
+from embedq.dataset import Dataset, Found, parts_in
 from embedq.search import Hit, nearest
 from embedq.service import EmbeddingService
 
@@ -20,14 +22,15 @@ _TASK_PREFIX = "task_"
 
 def add(commands: Commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser("search", help="print the nearest rows of a finished task or of a folder")
+    parser = commands.add_parser("search", help="print the nearest rows of a folder or of a finished task")
     parser.add_argument("query", metavar="QUERY")
     parser.add_argument(
         "--in",
         dest="source",
         required=True,
         metavar="DIR_OR_ID",
-        help="a folder of `submit --out`, a .npy file, or a task id (its texts are not known, only row numbers)",
+        help="a folder of `ingest --out` or of `submit --out`, a .parquet or .npy file, or a task id (its texts are "
+        "not known, only row numbers)",
     )
     parser.add_argument("-k", type=count, default=5, help="how many rows (default: 5)")
     encoding_options(parser)
@@ -51,26 +54,41 @@ async def _search(args: argparse.Namespace, output: Output) -> int:
         source = await _open(args.source, service)
         query = np.asarray(await service.get_embedding(args.query, **encoding_of(args)), dtype=np.float32)
     try:
-        hits = nearest(source.vectors, query, args.k)
+        if isinstance(source, Dataset):
+            print_found(source.nearest(query, args.k), output)
+        else:
+            _print_hits(source, nearest(source.vectors, query, args.k), output)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    rows = source.rows([hit.row for hit in hits])
-    for hit in hits:
-        _print(hit, rows.get(hit.row, {}), output)
     return OK
 
 
-async def _open(source: str, service: EmbeddingService) -> Collection:
+def print_found(found: Sequence[Found], output: Output) -> None:
+    """Rows of a dataset: score, document, the headings above them, and how they begin."""
+    for one in found:
+        row = one.fields
+        place = " > ".join([str(row.get("doc_id")), *(row.get("headings") or ())])
+        page = f" (page {row['page']})" if row.get("page") else ""
+        text = shown(row.get("text") or "")
+        # The URI of an upload says nothing to people; programs get it.
+        output.result(f"{one.score:.4f}  {place}{page}  {text}", {"score": round(one.score, 6), **row})
+
+
+async def _open(source: str, service: EmbeddingService) -> Collection | Dataset:
     if _is_task(source):
         return Collection(await service.result(source), texts_file=None)
-    return open_collection(Path(source))
+    parts = parts_in(Path(source))
+    return Dataset(parts) if parts else open_collection(Path(source))
 
 
 def _is_task(source: str) -> bool:
     return source.startswith(_TASK_PREFIX) and not Path(source).exists()
 
 
-def _print(hit: Hit, found: Any, output: Output) -> None:
-    name = found.get("id", f"row {hit.row}")
-    text = f"  {shown(found['text'])}" if "text" in found else ""
-    output.result(f"{hit.score:.4f}  {name}{text}", {"score": round(hit.score, 6), "row": hit.row, **found})
+def _print_hits(source: Collection, hits: Sequence[Hit], output: Output) -> None:
+    rows = source.rows([hit.row for hit in hits])
+    for hit in hits:
+        found: Mapping[str, Any] = rows.get(hit.row, {})
+        name = found.get("id", f"row {hit.row}")
+        text = f"  {shown(found['text'])}" if "text" in found else ""
+        output.result(f"{hit.score:.4f}  {name}{text}", {"score": round(hit.score, 6), "row": hit.row, **found})

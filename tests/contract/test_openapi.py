@@ -34,6 +34,7 @@ MUST_SUCCEED = {
     "POST /v1/files",
     "GET /v1/files/{file_id}",
     "POST /v1/batches",
+    "POST /v1/ingestions",
     "GET /v1/models",
     "POST /embed",
 }

@@ -146,7 +146,7 @@ def test_long_texts_are_shown_in_part(text: str, line: str) -> None:
 class Seen:
     """A display that keeps its last state."""
 
-    def update(self, done: int, failed: int = 0) -> None:
+    def update(self, done: int, failed: int = 0, **_: object) -> None:
         self.last = (done, failed)
 
 

@@ -70,17 +70,17 @@ def test_the_documentation_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs" / "deeper").mkdir(parents=True)
     for name in ("README.md", "docs/http.md", "docs/deeper/more.md", "docs/image.png"):
         (tmp_path / name).write_text(f"# {name}\n\n{'word ' * 20}")
-    assert [passage.source for passage in documentation(tmp_path)] == [
-        "README.md",
-        "docs/deeper/more.md",
-        "docs/http.md",
-    ]
+    copies = tmp_path / "copies"
+    assert [source.name for source in documentation(tmp_path, copies)] == ["README.md", "docs"]
+    found = sorted(str(file.relative_to(copies)) for file in copies.rglob("*") if file.is_file())
+    assert found == ["README.md", "docs/deeper/more.md", "docs/http.md"]
 
 
 def test_a_passage_that_quotes_a_question_is_no_answer(tmp_path: Path) -> None:
     quoted = QUESTIONS[0].replace(" ", "\n", 1)
-    (tmp_path / "README.md").write_text(f"# Ask\n\n{quoted} {'word ' * 20}\n\n# Answer\n\n{'word ' * 20}")
-    assert [passage.heading for passage in documentation(tmp_path)] == ["Answer"]
+    (tmp_path / "README.md").write_text(f"# Ask\n\n{quoted} and so on\n\n# Answer\n\nThis.")
+    (copy,) = documentation(tmp_path, tmp_path / "copies")
+    assert copy.read_text() == "# Ask\n\n# Answer\n\nThis."
 
 
 async def test_it_gets_nothing_that_belongs_to_another_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,4 +93,4 @@ async def test_it_gets_nothing_that_belongs_to_another_service(tmp_path: Path, m
 
 def test_without_documentation_there_is_nothing_to_show(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no documentation"):
-        documentation(tmp_path)
+        documentation(tmp_path, tmp_path / "copies")

@@ -1,0 +1,174 @@
+"""The body of `POST /v1/ingestions`, and what of it pydantic cannot say."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from api.schemas import MAX_METADATA_PAIRS, MetadataKey, MetadataValue, ModelName, PromptName
+
+MAX_ID_CHARS = 1024
+MIN_CHUNK_TOKENS = 16
+MAX_LISTED = 10_000
+"""Files or documents that one request names. More documents go into one JSONL file."""
+MAX_URLS = 1000
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Names = Annotated[list[Name], Field(min_length=1, max_length=100)]
+DocumentId = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+def _listed(value: object) -> object:
+    # One name becomes a list before validation, so that a union need not try both; the document shows both.
+    return [value] if isinstance(value, str) else value
+
+
+def _described(value: object) -> object:
+    if not isinstance(value, list):
+        return value
+    return [{"id": item} if isinstance(item, str) else item for item in value]
+
+
+_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 200}
+_NAMES_SCHEMA = {"type": "array", "items": _NAME_SCHEMA, "minItems": 1, "maxItems": 100}
+OneOrSeveral = Annotated[
+    Names, BeforeValidator(_listed), WithJsonSchema({"anyOf": [_NAME_SCHEMA, _NAMES_SCHEMA]}, mode="validation")
+]
+
+
+class FileReference(BaseModel):
+    """An uploaded file as a document, or as many if it is of records."""
+
+    model_config = _STRICT
+
+    id: Name = Field(description="Of a file from POST /v1/files.")
+    document_id: DocumentId | None = Field(None, description="By default the file's name.")
+    metadata: dict[str, Any] | None = Field(None, description="Goes with each of its chunks.")
+
+
+class InlineDocument(BaseModel):
+    """A document in the request itself."""
+
+    model_config = _STRICT
+
+    id: DocumentId
+    text: Annotated[str, StringConstraints(min_length=1)]
+    metadata: dict[str, Any] | None = None
+
+
+class Fields(BaseModel):
+    """Which fields of a record mean what."""
+
+    model_config = _STRICT
+
+    id: Name | None = Field(None, description="By default the first there is of id, _id, doc_id; else its number.")
+    text: OneOrSeveral | None = Field(None, description="By default text, content or body; several are joined.")
+    metadata: OneOrSeveral | None = Field(None, description='"*" for all others; by default the field metadata.')
+    separator: Annotated[str, StringConstraints(max_length=16)] | None = Field(
+        None, description="Between joined texts; an empty line by default."
+    )
+
+
+FILES_SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "items": {"anyOf": [_NAME_SCHEMA, FileReference.model_json_schema()]},
+    "minItems": 1,
+    "maxItems": MAX_LISTED,
+}
+Files = Annotated[
+    list[FileReference],
+    Field(min_length=1, max_length=MAX_LISTED),
+    BeforeValidator(_described),
+    WithJsonSchema(FILES_SCHEMA, mode="validation"),
+]
+Url = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+Urls = Annotated[list[Url], Field(min_length=1, max_length=MAX_URLS)]
+Documents = Annotated[list[InlineDocument], Field(min_length=1, max_length=MAX_LISTED)]
+
+
+class Source(BaseModel):
+    """Where documents come from: one of `files`, `urls`, `documents`."""
+
+    model_config = _STRICT
+
+    files: Files | None = Field(None, description="Uploaded files: ids, or objects that say more.")
+    urls: Urls | None = Field(None, description="What the server may read (EMBEDQ_INGEST_ROOTS): globs, too.")
+    documents: Documents | None = Field(None, description="The documents themselves.")
+    fields: Fields | None = Field(None, description="For records in JSONL, CSV and Parquet.")
+    format: Literal["jsonl", "csv", "tsv", "parquet"] | None = Field(
+        None, description="Of all files, whatever their names say."
+    )
+    records: bool | None = Field(None, description="false: a file of records is one document, too.")
+
+
+class StaticChunking(BaseModel):
+    """Chunks of at most so many tokens."""
+
+    model_config = _STRICT
+
+    max_chunk_size_tokens: int = Field(ge=MIN_CHUNK_TOKENS, le=1_000_000, description="At most the model's maximum.")
+    chunk_overlap_tokens: int = Field(0, ge=0, description="At most half of max_chunk_size_tokens.")
+
+
+class Chunking(BaseModel):
+    """How documents are cut."""
+
+    model_config = _STRICT
+
+    type: Literal["auto", "static", "none"] = Field(description="auto: by structure, up to the model's maximum.")
+    static: StaticChunking | None = Field(None, description="For the type static.")
+
+
+DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
+TableName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,49}\.)?[A-Za-z_][A-Za-z0-9_]{0,49}$")]
+
+
+class Sink(BaseModel):
+    """Where vectors go."""
+
+    model_config = _STRICT
+
+    type: Literal["parquet", "postgresql"]
+    dataset: DatasetName | None = Field(
+        None, description="Of the type parquet; by default one of its own. The same again is incremental."
+    )
+    name: Name | None = Field(None, description="Of the type postgresql: a connection of the server (EMBEDQ_SINKS).")
+    table: TableName | None = Field(None, description="Of the type postgresql; made if it is not there.")
+
+
+class IngestionBody(BaseModel):
+    """Body of `POST /v1/ingestions`. Unknown fields are refused."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "source": {"documents": [{"id": "a", "text": "The cat sat on the mat."}]},
+                    "chunking": {
+                        "type": "static",
+                        "static": {"max_chunk_size_tokens": 200, "chunk_overlap_tokens": 20},
+                    },
+                    "sink": {"type": "parquet", "dataset": "handbook"},
+                    "mode": "skip_unchanged",
+                }
+            ]
+        },
+    )
+
+    source: Source
+    chunking: Chunking | None = Field(None, description="By default of the type auto.")
+    sink: Sink | None = Field(None, description="By default of the type parquet.")
+    mode: Literal["skip_unchanged", "upsert", "sync"] = Field(
+        "skip_unchanged", description="upsert redoes, sync deletes."
+    )
+    model: ModelName | None = Field(None, description="A name from GET /v1/models; by default the server's own model.")
+    dimensions: int | None = Field(None, ge=1, description="Cut the vectors to this length and renormalise.")
+    normalize: bool = Field(True, description="Scale every vector to length 1.")
+    prompt_name: PromptName | None = Field(None, description="One of the model's prompts, put before every chunk.")
+    input_type: PromptName | None = Field(None, description="As document: chooses the model's prompt for that.")
+    dry_run: bool = Field(False, description="Only count documents, chunks and tokens.")
+    metadata: dict[MetadataKey, MetadataValue] | None = Field(
+        None, max_length=MAX_METADATA_PAIRS, description="Kept with the ingestion."
+    )

@@ -1,0 +1,174 @@
+"""The course of one `embedq ingest`: upload, start, watch, fetch, clean up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from embedq.cli.exits import OK, SOME_FAILED, UsageError
+from embedq.cli.output import Output
+from embedq.cli.report import report
+from embedq.errors import EmbedqClientError, RefusedError
+from embedq.inflight import in_order
+from embedq.ingestion import FailedDocument, Ingestion
+from embedq.ingestions import Ingestions
+from embedq.localfiles import LocalFile, local_files
+from embedq.outputfolder import OutputFolder
+from embedq.progress import showing
+
+UPLOADS = 8
+"""Files sent at the same time."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _SLOWING = 0.2, 2.0, 1.25
+_OF_ONE_FILE = {"invalid_file_format", "file_too_large"}
+"""Refusals that concern the file alone: the others go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where vectors go: `body` for the request; `folder` follows it on this side; `shown` names it to people."""
+
+    body: Mapping[str, Any]
+    folder: OutputFolder | None
+    shown: str
+
+
+@dataclass
+class Uploads:
+    """Files on the server that belong to one run, and those that could not be sent."""
+
+    ids: list[str] = field(default_factory=list)
+    documents: list[dict[str, str]] = field(default_factory=list)
+    not_sent: list[FailedDocument] = field(default_factory=list)
+    needed: bool = False
+    """By an ingestion that goes on without us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done: `body` is the request without source and sink, `fields` belongs into its source."""
+
+    sources: Sequence[str]
+    fields: Mapping[str, Any]
+    body: Mapping[str, Any]
+    sink: Sink
+    detach: bool = False
+
+    @property
+    def folder(self) -> OutputFolder | None:
+        """What follows the dataset on this side, if anything will be loaded into one."""
+        return None if self.body.get("dry_run") else self.sink.folder
+
+
+async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
+    """Does all of it; the exit code."""
+    async with _uploads(server) as uploads:
+        source = await _source(server, plan, uploads, output)
+        fields = {"fields": plan.fields} if plan.fields else {}
+        if plan.folder:
+            plan.folder.claim()
+        try:
+            started = await server.start({**plan.body, "source": {**source, **fields}, "sink": plan.sink.body})
+        except RefusedError:
+            raise
+        except EmbedqClientError:
+            uploads.needed = True  # it may have been accepted, and only the answer was lost
+            raise
+        uploads.needed = True
+        output.note(f"started {started.id}", id=started.id)
+        if plan.detach:
+            output.result(started.id, started.raw)
+            return OK
+        ended = await watch(server, started.id, output)
+        uploads.needed = False
+        if plan.folder:
+            await follow(server, ended.id, plan.folder, plan.sink.shown, output)
+        await report(server, ended, output, not_sent=uploads.not_sent)
+    return OK if ended.succeeded and not uploads.not_sent else SOME_FAILED
+
+
+async def watch(server: Ingestions, ingestion_id: str, output: Output) -> Ingestion:
+    """Shows an ingestion until it ends; the ingestion then. Whoever interrupts is told how to look again."""
+    pause_s = _FIRST_PAUSE_S
+    try:
+        with showing("documents", None, json_lines=output.json_lines) as progress:
+            while True:
+                found = await server.status(ingestion_id)
+                total = found.total if found.listing_complete else None
+                progress.update(found.done, found.failed, total=total, also={"chunks": found.chunks})
+                if found.ended:
+                    return found
+                await asyncio.sleep(pause_s)
+                pause_s = min(_LONGEST_PAUSE_S, pause_s * _SLOWING)
+    except (asyncio.CancelledError, EmbedqClientError):
+        output.note(f"{ingestion_id} goes on; look again with: embedq ingest --status {ingestion_id}", id=ingestion_id)
+        raise
+
+
+async def follow(server: Ingestions, ingestion_id: str, folder: OutputFolder, shown: str, output: Output) -> None:
+    """Fetches what is new of an ingestion's dataset into a folder."""
+    parts = await server.output(ingestion_id)
+    fetched = await folder.follow(parts, lambda name, into: server.download(ingestion_id, name, into))
+    output.note(f"{shown} holds {len(parts)} Parquet files, {fetched} of them new", parts=len(parts), fetched=fetched)
+
+
+@asynccontextmanager
+async def _uploads(server: Ingestions) -> AsyncIterator[Uploads]:
+    """What is uploaded within the block; deleted at its end, unless an ingestion still needs it."""
+    uploads = Uploads()
+    try:
+        yield uploads
+    finally:
+        if not uploads.needed:
+            await _delete(server, uploads.ids)
+
+
+async def _delete(server: Ingestions, ids: Sequence[str]) -> None:
+    async def delete(file_id: str) -> None:
+        # The server forgets it in 30 days; whatever else happened is what the user should read.
+        with suppress(EmbedqClientError):
+            await server.delete_upload(file_id)
+
+    async with aclosing(in_order(delete, ids, limit=UPLOADS)) as deleted:
+        async for _ in deleted:
+            pass
+
+
+async def _source(server: Ingestions, plan: Plan, uploads: Uploads, output: Output) -> dict[str, Any]:
+    remote = [source for source in plan.sources if "://" in source]
+    if remote and len(remote) < len(plan.sources):
+        raise UsageError("local files and URLs cannot be mixed in one ingestion; run the command for each kind")
+    if remote:
+        return {"urls": remote}
+    files = local_files(Path(source) for source in plan.sources)
+    with showing("uploading", len(files), json_lines=output.json_lines) as progress:
+
+        async def send(file: LocalFile) -> None:
+            await _send(server, file, uploads)
+            progress.update(len(uploads.documents) + len(uploads.not_sent), len(uploads.not_sent))
+
+        async with aclosing(in_order(send, files, limit=UPLOADS)) as sent:
+            async for _ in sent:
+                pass
+    if uploads.not_sent and (plan.body["mode"] == "sync" or not uploads.documents):
+        first = uploads.not_sent[0]
+        reason = "with --mode sync it would be deleted" if uploads.documents else "nothing is left to ingest"
+        raise UsageError(f"{first.id} cannot be sent, and {reason}: {first.message}")
+    order = {file.id: number for number, file in enumerate(files)}
+    return {"files": sorted(uploads.documents, key=lambda document: order[document["document_id"]])}
+
+
+async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:
+    if not file.size_bytes:
+        uploads.not_sent.append(FailedDocument(file.id, "empty_document", "The file is empty."))
+        return
+    try:
+        file_id = await server.upload(file.path, file.path.name.encode(errors="replace").decode())
+    except RefusedError as error:
+        if error.code not in _OF_ONE_FILE:
+            raise
+        uploads.not_sent.append(FailedDocument(file.id, error.code, error.message))
+    else:
+        uploads.ids.append(file_id)
+        uploads.documents.append({"id": file_id, "document_id": file.id})

@@ -1,0 +1,50 @@
+"""What is said about an ingestion: one line of where it is, and at its end what became of the documents."""
+
+from collections.abc import Sequence
+
+from embedq.cli.output import Output
+from embedq.ingestion import FailedDocument, Ingestion
+from embedq.ingestions import Ingestions
+
+SHOWN_FAILURES = 10
+
+
+def describe(found: Ingestion) -> str:
+    """Where an ingestion is, in one line."""
+    of_all = f"/{found.total:,}" if found.listing_complete else ""
+    parts = [f"{found.id} {found.status}: {found.done:,}{of_all} documents"]
+    parts += [f"{found.unchanged:,} unchanged"] if found.unchanged else []
+    parts += [f"{found.failed:,} failed"] if found.failed else []
+    parts += [f"{found.chunks:,} chunks"]
+    parts += [f"about {found.eta_s:,.0f} s left"] if found.eta_s is not None and not found.ended else []
+    waiting = found.raw.get("waiting_for")
+    parts += [f"waiting for the {waiting}"] if waiting else []
+    if found.raw.get("dry_run") and found.raw.get("estimate_s") is not None:
+        parts += [f"{found.tokens:,} tokens, about {found.raw['estimate_s']:,.0f} s to embed"]
+    return ", ".join(parts)
+
+
+async def report(
+    server: Ingestions, ended: Ingestion, output: Output, *, not_sent: Sequence[FailedDocument] = ()
+) -> None:
+    """Prints the first of the failures, and what became of the whole.
+
+    `not_sent`: documents that failed on this side, of which the server knows nothing.
+    """
+    failed = [*not_sent[:SHOWN_FAILURES]]
+    if ended.failed and len(failed) < SHOWN_FAILURES:
+        failed += await server.failed(ended.id, SHOWN_FAILURES - len(failed))
+    for document in failed:
+        output.note(
+            f"{document.id} failed: {document.code}: {document.message}", document=document.id, code=document.code
+        )
+    more = ended.failed + len(not_sent) - len(failed)
+    if more > 0:
+        path = f"/v1/ingestions/{ended.id}/documents?filter=failed"
+        output.note(f"{more:,} more failed documents are listed at {path}", more=more)
+    for warning in ended.raw.get("warnings") or ():
+        output.note(str(warning))
+    if ended.error:
+        output.note(f"it failed: {ended.error[0]}: {ended.error[1]}", code=ended.error[0])
+    unsent = f", {len(not_sent):,} not sent" if not_sent else ""
+    output.result(describe(ended) + unsent, {**ended.raw, "not_sent": len(not_sent)})

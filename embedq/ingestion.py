@@ -1,0 +1,99 @@
+"""An ingestion as the server describes it, and what is said of its documents and its output."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+ENDED = frozenset({"completed", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """State of an ingestion at one moment.
+
+    Attributes:
+        status: `queued`, `in_progress`, `finalizing`, `completed`, `failed`, `cancelling` or `cancelled`.
+        total: documents known so far; all of them once `listing_complete`.
+        done: of those, how many have ended in any way.
+        unchanged: of those, how many were there already.
+        eta_s: seconds to the end as the server estimates it; None while it cannot.
+        error: why it failed as a whole: (code, message).
+        raw: the whole JSON object of the server.
+    """
+
+    id: str
+    status: str
+    total: int
+    done: int
+    failed: int
+    unchanged: int
+    chunks: int
+    tokens: int
+    listing_complete: bool
+    eta_s: float | None
+    error: tuple[str, str] | None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status in ENDED
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every document is in."""
+        return self.status == "completed" and not self.failed
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """From the server's JSON.
+
+        Raises:
+            KeyError, TypeError: it is something else.
+        """
+        counts = raw["file_counts"]
+        error = raw.get("error")
+        return cls(
+            id=raw["id"],
+            status=raw["status"],
+            total=counts["total"],
+            done=counts["completed"] + counts["failed"] + counts["cancelled"],
+            failed=counts["failed"],
+            unchanged=counts["unchanged"],
+            chunks=raw["chunks"]["total"],
+            tokens=raw["chunks"]["tokens"],
+            listing_complete=raw["listing_complete"],
+            eta_s=raw.get("eta_s"),
+            error=(error["code"], error["message"]) if error else None,
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FailedDocument:
+    """A document that is not in, and why. `code` is stable."""
+
+    id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One Parquet file of an output. The same `etag`: the same bytes."""
+
+    name: str
+    size_bytes: int
+    etag: str
+
+
+def parts_of(raw: Mapping[str, Any]) -> Sequence[Part]:
+    """The parts in a list of output.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is something else, or a name that leads out of a folder.
+    """
+    parts = [Part(part["name"], part["bytes"], part["etag"]) for part in raw["data"]]
+    if any("/" in part.name or part.name.startswith(".") for part in parts):
+        raise ValueError("a part has a name that is none")
+    return parts

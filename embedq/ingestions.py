@@ -1,0 +1,119 @@
+"""The server's calls for bulk ingestion: upload, start, look, download."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+from urllib.parse import quote
+
+import httpx
+
+from embedq import environment
+from embedq.errors import NotFoundError, unexpected
+from embedq.ingestion import FailedDocument, Ingestion, Part, parts_of
+from embedq.transport import Call, RetryListener, Transport
+
+KEPT_S = 2_592_000
+"""Uploads are deleted by the server after so long (30 days, its maximum), should nobody do it before."""
+_UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, JSONDecodeError)
+
+
+class Ingestions:
+    """Client of one embedq server's ingestions. Belongs to one event loop; use it in `async with`.
+
+    Every method raises `EmbedqClientError`, as those of `EmbeddingService` do.
+
+    Args:
+        url: address of the server; None: `EMBEDQ_URL`, else http://127.0.0.1:8000.
+        timeout_s: longest time of one call, repetitions included.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, timeout_s: float = 600.0, on_retry: RetryListener | None = None
+    ) -> None:
+        self.url = url or environment.server_url()
+        self._timeout_s = timeout_s
+        self._transport = Transport(self.url, api_key=environment.api_key(), on_retry=on_retry)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._transport.aclose()
+
+    async def upload(self, path: Path, name: str) -> str:
+        """Sends a file; its id. The server deletes it after 30 days."""
+        form = {
+            "purpose": "user_data",
+            "expires_after[anchor]": "created_at",
+            "expires_after[seconds]": str(KEPT_S),
+        }
+        response = await self._call(Call("POST", "/v1/files", form=form, file=(name, path)))
+        try:
+            return str(response.json()["id"])
+        except _UNREADABLE as error:
+            raise unexpected(response, "a file") from error
+
+    async def delete_upload(self, file_id: str) -> None:
+        """Deletes an uploaded file; one that is gone is fine."""
+        with suppress(NotFoundError):
+            await self._call(Call("DELETE", f"/v1/files/{quote(file_id, safe='')}"))
+
+    async def start(self, body: Mapping[str, Any]) -> Ingestion:
+        """Starts an ingestion; a repetition after a lost answer finds the same one."""
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        return _ingestion(await self._call(Call("POST", "/v1/ingestions", body=body, headers=headers)))
+
+    async def status(self, ingestion_id: str) -> Ingestion:
+        """The ingestion as it is now."""
+        return _ingestion(await self._call(Call("GET", _path(ingestion_id))))
+
+    async def cancel(self, ingestion_id: str) -> Ingestion:
+        """Asks for its end; what is loaded stays."""
+        return _ingestion(await self._call(Call("POST", _path(ingestion_id, "/cancel"))))
+
+    async def retry(self, ingestion_id: str) -> Ingestion:
+        """Tries its failed documents again."""
+        return _ingestion(await self._call(Call("POST", _path(ingestion_id, "/retry"))))
+
+    async def failed(self, ingestion_id: str, limit: int) -> Sequence[FailedDocument]:
+        """The first of its failed documents."""
+        params = {"filter": "failed", "limit": str(limit)}
+        response = await self._call(Call("GET", _path(ingestion_id, "/documents"), params=params))
+        try:
+            return [
+                FailedDocument(found["id"], found["last_error"]["code"], found["last_error"]["message"])
+                for found in response.json()["data"]
+            ]
+        except _UNREADABLE as error:
+            raise unexpected(response, "a list of documents") from error
+
+    async def output(self, ingestion_id: str) -> Sequence[Part]:
+        """The parts of its dataset as it is now."""
+        response = await self._call(Call("GET", _path(ingestion_id, "/output")))
+        try:
+            return parts_of(response.json())
+        except _UNREADABLE as error:
+            raise unexpected(response, "a list of parts") from error
+
+    async def download(self, ingestion_id: str, name: str, into: BinaryIO) -> None:
+        """Writes a part into a file, from the beginning again after a broken connection."""
+        path = _path(ingestion_id, f"/output/{quote(name, safe='')}")
+        await self._call(Call("GET", path, into=into))
+
+    async def _call(self, call: Call) -> httpx.Response:
+        return await self._transport.call(call, timeout_s=self._timeout_s)
+
+
+def _ingestion(response: httpx.Response) -> Ingestion:
+    try:
+        return Ingestion.from_json(response.json())
+    except _UNREADABLE as error:
+        raise unexpected(response, "an ingestion") from error
+
+
+def _path(ingestion_id: str, below: str = "") -> str:
+    # Quoted, so that whatever is passed as an id cannot reach another route.
+    return f"/v1/ingestions/{quote(ingestion_id, safe='')}{below}"

@@ -1,0 +1,109 @@
+"""A local folder that follows a dataset on the server: its Parquet parts, and notes on where they are from."""
+
+import json
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from embedq.collection import BadCollectionError
+from embedq.inflight import in_order
+from embedq.ingestion import Part
+from embedq.wholefile import whole_file
+
+NOTES = "_embedq.json"
+DOWNLOADS = 4
+"""Parts fetched at the same time."""
+_UNFINISHED = ".fetching"
+
+Fetch = Callable[[str, BinaryIO], Awaitable[None]]
+"""Writes the part of a name into a file."""
+
+
+class OutputFolder:
+    """A folder of parts. A second ingestion into it goes to the same dataset, so that it costs only what changed.
+
+    Attributes:
+        dataset: name of the dataset that it follows, a fresh one for a new folder.
+
+    Args:
+        dataset: what it is to follow; None: what it has followed before.
+
+    Raises:
+        BadCollectionError: the folder's notes cannot be read, or it follows another dataset.
+    """
+
+    def __init__(self, folder: Path, server: str, dataset: str | None = None) -> None:
+        self._folder = folder
+        self._server = server
+        notes = _read(folder / NOTES)
+        followed = notes.get("dataset")
+        if dataset and followed and followed != dataset:
+            raise BadCollectionError(f"{folder} holds the dataset {followed!r}, not {dataset!r}; choose another folder")
+        self.dataset: str = dataset or followed or f"vectors-{uuid.uuid4().hex[:12]}"
+        self._names = set(notes.get("parts", {}))
+        # A part of the same name on another server is another part.
+        self._etags: dict[str, str] = dict(notes.get("parts", {})) if notes.get("server") == server else {}
+
+    def claim(self) -> None:
+        """Makes the folder and notes the dataset, so that a run after one that was killed finds it again."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._write_notes()
+
+    async def follow(self, parts: Sequence[Part], fetch: Fetch) -> int:
+        """Makes the folder hold these parts and none of the former ones besides; how many were fetched.
+
+        All are fetched before the first becomes visible. Raises whatever `fetch` raises; the folder is then as before.
+        """
+        self.claim()
+        missing = [part for part in parts if not self._has(part)]
+        try:
+            async with aclosing(in_order(lambda part: self._fetch(part, fetch), missing, limit=DOWNLOADS)) as fetched:
+                async for _ in fetched:
+                    pass
+            for part in missing:
+                self._unfinished(part).replace(self._folder / part.name)
+        finally:
+            for part in missing:
+                self._unfinished(part).unlink(missing_ok=True)
+        for name in self._names - {part.name for part in parts}:
+            (self._folder / name).unlink(missing_ok=True)
+        self._etags = {part.name: part.etag for part in parts}
+        self._names = set(self._etags)
+        self._write_notes()
+        return len(missing)
+
+    async def _fetch(self, part: Part, fetch: Fetch) -> None:
+        with self._unfinished(part).open("wb") as file:
+            await fetch(part.name, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _has(self, part: Part) -> bool:
+        file = self._folder / part.name
+        return self._etags.get(part.name) == part.etag and file.is_file() and file.stat().st_size == part.size_bytes
+
+    def _unfinished(self, part: Part) -> Path:
+        return self._folder / (part.name + _UNFINISHED)
+
+    def _write_notes(self) -> None:
+        # Names of an earlier server's parts stay noted until they are replaced, or nobody would remove them.
+        parts = {name: self._etags.get(name, "") for name in sorted(self._names)}
+        notes = {"server": self._server, "dataset": self.dataset, "parts": parts}
+        with whole_file(self._folder / NOTES) as file:
+            file.write(json.dumps(notes, indent=1).encode())
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        notes = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (JSONDecodeError, UnicodeDecodeError):
+        notes = None
+    if not isinstance(notes, dict) or not isinstance(notes.get("parts", {}), dict):
+        raise BadCollectionError(f"{file} is damaged; delete it to begin anew in this folder") from None
+    return notes

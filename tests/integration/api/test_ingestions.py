@@ -1,0 +1,426 @@
+"""The routes of ingestions: bodies, answers, pages, owners. What ingestions do is tested elsewhere."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tasks.ledger import Ledger
+from tasks.ledger.dataset_operations import move_dataset
+from tasks.ledger.datasets import Catalog, Part, Pointer
+from tasks.ledger.ingestion_operations import Move, move_ingestion, read_ingestion
+from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus
+from tasks.ledger.ingestions import ClosedPage, IngestionStatus, Page, PageStage
+from tasks.ledger.storage import Storage
+from tests.integration.api.file_uploads import upload_with
+from tests.integration.api.served import ServedApp
+from tests.integration.api.test_auth import ANN, BOB, KEYS
+
+GOOD: dict[str, Any] = {"source": {"documents": [{"id": "a", "text": "Some text."}]}}
+OPEN = [status for status in IngestionStatus if not status.terminal]
+SINKS = "store=postgresql://me:secret-password@db/vectors"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
+
+
+@pytest.fixture
+def storage(root: Path) -> Storage:
+    return Storage.open(str(root))
+
+
+@pytest.fixture
+def app(worker: object, serve: Callable[..., ServedApp], root: Path) -> ServedApp:
+    return serve(storage_url=str(root), ingest_roots="/srv/docs,s3://bucket/in", sinks=SINKS)
+
+
+@pytest.fixture
+def ledger(redis_url: str) -> Ledger:
+    return Ledger.connect(redis_url)
+
+
+def create(client: httpx.Client, **changed: Any) -> dict[str, Any]:
+    answer = client.post("/v1/ingestions", json=GOOD | changed)
+    assert answer.status_code == 202, answer.text
+    found: dict[str, Any] = answer.json()
+    assert answer.headers["location"] == f"/v1/ingestions/{found['id']}"
+    return found
+
+
+def move(ledger: Ledger, ingestion_id: str, **changed: Any) -> None:
+    moved, _ = ledger.run(move_ingestion(ingestion_id, Move(only_from=OPEN, **changed)))
+    assert moved
+
+
+def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
+    made = create(client, metadata={"job": "42"}, sink={"type": "parquet", "dataset": "handbook"})
+    assert made["id"].startswith("ing_")
+    assert {name: value for name, value in made.items() if name not in {"id", "created_at"}} == {
+        "object": "ingestion",
+        "status": "queued",
+        "started_at": None,
+        "finished_at": None,
+        "expires_at": None,
+        "model": "test/model",
+        "source": {"type": "documents", "count": 1},
+        "chunking": {"type": "auto"},
+        "sink": {"type": "parquet", "dataset": "handbook"},
+        "mode": "skip_unchanged",
+        "dry_run": False,
+        "metadata": {"job": "42"},
+        "file_counts": {
+            "total": 0,
+            "in_progress": 0,
+            "completed": 0,
+            "failed": 0,
+            "cancelled": 0,
+            "unchanged": 0,
+            "deleted": 0,
+        },
+        "listing_complete": False,
+        "chunks": {"total": 0, "embedded": 0, "loaded": 0, "tokens": 0},
+        "usage": {"prompt_tokens": 0, "total_tokens": 0},
+        "rate": None,
+        "eta_s": None,
+        "estimate_s": None,
+        "error": None,
+        "waiting_for": None,
+    }
+    assert client.get(f"/v1/ingestions/{made['id']}").json() == made
+    kept = ledger.run(read_ingestion(made["id"]))
+    assert kept is not None
+    assert json.loads(storage.read(kept.spec["inline"])) == [{"id": "a", "text": "Some text."}]
+    assert "Some text." not in json.dumps(dict(kept.spec)), "texts do not belong into Redis"
+
+
+def of_source(**source: Any) -> dict[str, Any]:
+    return {"source": source}
+
+
+def static(size: Any, overlap: Any = 0) -> dict[str, Any]:
+    return {"chunking": {"type": "static", "static": {"max_chunk_size_tokens": size, "chunk_overlap_tokens": overlap}}}
+
+
+DOCUMENTS = [{"id": "a", "text": "x"}]
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("no source", {"source": None}, "missing_required_parameter", "source"),
+    ("empty source", of_source(), "missing_required_parameter", "source"),
+    ("two sources", of_source(files=["file-1"], documents=DOCUMENTS), "invalid_value", "source.documents"),
+    ("no documents", of_source(documents=[]), "invalid_value", "source.documents"),
+    ("too many", of_source(documents=DOCUMENTS * 10_001), "invalid_value", "source.documents"),
+    ("no id", of_source(documents=[{"text": "x"}]), "missing_required_parameter", "source.documents[0].id"),
+    ("no text", of_source(documents=[{"id": "a", "text": ""}]), "invalid_value", "source.documents[0].text"),
+    ("text a number", of_source(documents=[{"id": "a", "text": 5}]), "invalid_type", "source.documents[0].text"),
+    ("misspelt", {"chunkng": {}}, "unknown_parameter", "chunkng"),
+    ("misspelt below", of_source(document=DOCUMENTS), "unknown_parameter", "source.document"),
+    (
+        "misspelt further below",
+        of_source(documents=[*DOCUMENTS, {"id": "b", "txt": "x"}]),
+        "unknown_parameter",
+        "source.documents[1].txt",
+    ),
+    ("a file of a number", of_source(files=[5]), "invalid_type", "source.files[0]"),
+    ("outside", of_source(urls=["/srv/docs/a", "/etc/passwd"]), "source_failed", "source.urls[1]"),
+    ("a neighbour", of_source(urls=["/srv/docs2/a"]), "source_failed", "source.urls[0]"),
+    ("upwards", of_source(urls=["/srv/docs/%2e%2e/secret"]), "source_failed", "source.urls[0]"),
+    ("a format", of_source(documents=DOCUMENTS, format="xml"), "invalid_value", "source.format"),
+    ("no type", {"chunking": {}}, "missing_required_parameter", "chunking.type"),
+    ("no static", {"chunking": {"type": "static"}}, "missing_required_parameter", "chunking.static"),
+    (
+        "static for auto",
+        static(100) | {"chunking": static(100)["chunking"] | {"type": "auto"}},
+        "invalid_value",
+        "chunking.static",
+    ),
+    ("tiny chunks", static(2), "invalid_value", "chunking.static.max_chunk_size_tokens"),
+    ("beyond the model", static(100_000), "invalid_value", "chunking.static.max_chunk_size_tokens"),
+    ("much overlap", static(100, 51), "invalid_value", "chunking.static.chunk_overlap_tokens"),
+    ("sink of no kind", {"sink": {"type": "qdrant"}}, "invalid_value", "sink.type"),
+    ("no table", {"sink": {"type": "postgresql", "name": "store"}}, "missing_required_parameter", "sink.table"),
+    ("bad table", {"sink": {"type": "postgresql", "name": "store", "table": "a;b"}}, "invalid_value", "sink.table"),
+    ("unknown connection", {"sink": {"type": "postgresql", "name": "x", "table": "t"}}, "invalid_value", "sink.name"),
+    ("a table for Parquet", {"sink": {"type": "parquet", "table": "t"}}, "invalid_value", "sink.table"),
+    ("a dataset that is a path", {"sink": {"type": "parquet", "dataset": "../x"}}, "invalid_value", "sink.dataset"),
+    ("mode", {"mode": "replace"}, "invalid_value", "mode"),
+    ("dimensions", {"dimensions": 100_000}, "invalid_value", "dimensions"),
+    ("prompt", {"prompt_name": "nothing"}, "invalid_value", "prompt_name"),
+]
+
+
+@pytest.mark.parametrize(("changed", "code", "param"), [case[1:] for case in REFUSED], ids=[c[0] for c in REFUSED])
+def test_what_is_wrong_with_the_request_is_refused_at_once(
+    client: httpx.Client, root: Path, changed: dict[str, Any], code: str, param: str
+) -> None:
+    answer = client.post("/v1/ingestions", json=GOOD | changed)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, code, param), error
+    assert "secret-password" not in answer.text
+    assert client.get("/v1/ingestions").json()["data"] == []
+    assert not [path for path in root.rglob("*") if path.is_file() and "ingestions" in path.parts]
+
+
+def test_errors_name_what_there_is(client: httpx.Client) -> None:
+    misspelt = client.post("/v1/ingestions", json=GOOD | of_source(document=DOCUMENTS)).json()["error"]
+    assert "did you mean documents?" in misspelt["message"]
+    unknown = GOOD | {"sink": {"type": "postgresql", "name": "x", "table": "t"}}
+    assert "it has: store" in client.post("/v1/ingestions", json=unknown).json()["error"]["message"]
+
+
+def test_an_unknown_model_and_an_unknown_file(client: httpx.Client) -> None:
+    answer = client.post("/v1/ingestions", json=GOOD | {"model": "nobody/knows"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+    file_id = upload_with(client)().json()["id"]
+    answer = client.post("/v1/ingestions", json=of_source(files=[file_id, "file-unknown"]))
+    assert (answer.status_code, answer.json()["error"]["param"]) == (404, "source.files[1]")
+    made = client.post("/v1/ingestions", json=of_source(files=[file_id, {"id": file_id, "document_id": "b"}]))
+    assert (made.status_code, made.json()["source"]) == (202, {"type": "files", "count": 2})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        static(16, 8),
+        {"chunking": {"type": "none"}, "mode": "sync", "dry_run": True},
+        of_source(urls=["/srv/docs", "file:///srv/docs/**/*.md", "s3://bucket/in/a"], records=False),
+        of_source(documents=DOCUMENTS, fields={"text": "body", "metadata": "*", "id": None}),
+        {"sink": {"type": "postgresql", "name": "store", "table": "public.chunks"}, "chunking": None},
+    ],
+)
+def test_what_is_accepted(client: httpx.Client, changed: dict[str, Any]) -> None:
+    create(client, **changed)
+
+
+def test_fields_reach_the_ledger_as_they_were_meant(client: httpx.Client, ledger: Ledger) -> None:
+    fields = {"text": ["title", "body"], "metadata": "*"}
+    made = create(
+        client, source={"urls": ["/srv/docs/a.csv"], "fields": fields, "format": "csv"}, input_type="document"
+    )
+    assert made["source"] == {
+        "type": "urls",
+        "count": 1,
+        "urls": ["/srv/docs/a.csv"],
+        "fields": fields,
+        "format": "csv",
+    }
+    kept = ledger.run(read_ingestion(made["id"]))
+    assert kept is not None
+    assert kept.spec["source"] == {"urls": ["/srv/docs/a.csv"], "fields": fields, "format": "csv"}
+    assert kept.spec["input_type"] == "document"
+
+
+def test_without_roots_no_folder_is_read(serve: Callable[..., ServedApp], root: Path) -> None:
+    answer = serve(storage_url=str(root)).client.post("/v1/ingestions", json=of_source(urls=["/srv/docs"]))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "source_failed", "source.urls[0]")
+    assert "EMBEDQ_INGEST_ROOTS" in error["message"]
+
+
+def test_a_repetition_finds_the_same_ingestion(client: httpx.Client, storage: Storage) -> None:
+    headers = {"Idempotency-Key": "k"}
+    first, again = (client.post("/v1/ingestions", json=GOOD, headers=headers).json()["id"] for _ in range(2))
+    assert first == again
+    assert [one.name for one in storage.stored("ingestions")] == [f"ingestions/{first}/inline.json"]
+    other = client.post("/v1/ingestions", json=GOOD | {"mode": "sync"}, headers=headers)
+    assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
+
+
+def test_what_is_shown_while_it_runs_and_at_its_end(client: httpx.Client, ledger: Ledger) -> None:
+    made = create(client)
+    numbers = {"documents": 10, "loaded": 4, "unchanged": 3, "failed": 2, "chunks": 40, "tokens": 99}
+    move(ledger, made["id"], to=IngestionStatus.IN_PROGRESS, add=numbers, set={"waiting_for": "sink"})
+    running = client.get(f"/v1/ingestions/{made['id']}").json()
+    assert (running["status"], running["waiting_for"], running["finished_at"]) == ("in_progress", "sink", None)
+    counts = running["file_counts"]
+    assert counts == counts | {"total": 10, "completed": 7, "unchanged": 3, "failed": 2, "in_progress": 1}
+    assert counts["total"] == sum(counts[name] for name in ("in_progress", "completed", "failed", "cancelled"))
+    assert running["usage"]["prompt_tokens"] == 99
+    move(ledger, made["id"], to=IngestionStatus.COMPLETED)
+    ended = client.get(f"/v1/ingestions/{made['id']}").json()
+    assert ended["expires_at"] > ended["finished_at"] >= ended["started_at"] >= ended["created_at"]
+
+
+def test_cancel_and_retry(client: httpx.Client, ledger: Ledger) -> None:
+    path = f"/v1/ingestions/{create(client)['id']}"
+    early = client.post(f"{path}/retry")
+    assert (early.status_code, early.json()["error"]["code"]) == (409, "ingestion_ended")
+    first = client.post(f"{path}/cancel")
+    assert (first.status_code, first.json()["status"]) == (200, "cancelling")
+    assert client.post(f"{path}/cancel").json() == first.json()
+
+    other = create(client)["id"]
+    move(ledger, other, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+    late = client.post(f"/v1/ingestions/{other}/cancel")
+    assert (late.status_code, late.headers["x-should-retry"]) == (409, "false")
+    again = client.post(f"/v1/ingestions/{other}/retry")
+    assert (again.status_code, again.json()["status"]) == (200, "in_progress")
+
+    clean = create(client)["id"]
+    move(ledger, clean, to=IngestionStatus.COMPLETED, add={"documents": 1, "loaded": 1})
+    assert "nothing to try again" in client.post(f"/v1/ingestions/{clean}/retry").json()["error"]["message"]
+
+
+def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list[list[DocumentOutcome]]) -> None:
+    """As the pipeline does it; the last page stays in flight."""
+    found = ledger.run(read_ingestion(ingestion_id))
+    assert found is not None
+    closed = []
+    for number, outcomes in enumerate(pages):
+        name = found.outcomes_name(number, "f")
+        storage.write(name, b"".join(outcome.to_line() for outcome in outcomes))
+        of = [sum(outcome.status == status for outcome in outcomes) for status in ("loaded", "unchanged", "failed")]
+        closed.append(ClosedPage(number, name, *of))
+    manifest = found.manifest_name(len(pages), "f")
+    storage.write(manifest, b'{"ref":{"id":"late","uri":"inline:late"}}\n')
+    flying = Page(len(pages), PageStage.EMBED, manifest, 1, 10)
+    move(ledger, ingestion_id, close=closed, put=[flying], set={"next_page": len(pages) + 1})
+
+
+def outcome(name: str, status: str = "loaded") -> DocumentOutcome:
+    error = {"stage": "parsing", "code": "corrupt_document", "message": "It is broken."} if status == "failed" else {}
+    return DocumentOutcome(name, f"inline:{name}", DocumentStatus(status), **error)
+
+
+def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
+    ingestion_id = create(client)["id"]
+    pages = [
+        [outcome("a"), outcome("b", "failed"), outcome("c")],
+        [outcome("d", "unchanged")],
+        [outcome("e", "failed"), outcome("f", "failed")],
+    ]
+    close_pages(ledger, storage, ingestion_id, pages)
+    path = f"/v1/ingestions/{ingestion_id}/documents"
+
+    def walk(**params: str | int) -> list[str]:
+        names: list[str] = []
+        while True:
+            page = client.get(path, params=params).json()
+            names += [document["id"] for document in page["data"]]
+            if not page["has_more"]:
+                return names
+            params["after"] = page["last_id"]
+
+    assert walk() == ["a", "b", "c", "d", "e", "f", "late"]
+    for limit in (1, 2, 3, 4, 7):
+        assert walk(limit=limit) == ["a", "b", "c", "d", "e", "f", "late"]
+        assert walk(limit=limit, filter="failed") == ["b", "e", "f"]
+    assert walk(filter="loaded") == ["a", "c"]
+    assert walk(filter="unchanged") == ["d"]
+    assert walk(filter="in_progress") == ["late"]
+    failed = client.get(path, params={"filter": "failed", "limit": 1}).json()["data"][0]
+    assert failed == {
+        "id": "b",
+        "object": "ingestion.document",
+        "source_uri": "inline:b",
+        "status": "failed",
+        "stage": "parsing",
+        "last_error": {"code": "corrupt_document", "message": "It is broken."},
+        "content_hash": None,
+        "chunks": 0,
+        "tokens": 0,
+    }
+
+
+def test_few_documents_among_many_pages_take_several_answers(
+    client: httpx.Client, ledger: Ledger, storage: Storage
+) -> None:
+    ingestion_id = create(client)["id"]
+    close_pages(ledger, storage, ingestion_id, [[outcome(f"{n}")] for n in range(45)])
+    seen: list[str] = []
+    after, answers = "", 0
+    while True:
+        params = {"limit": 100, "after": after}
+        page = client.get(f"/v1/ingestions/{ingestion_id}/documents", params=params).json()
+        seen += [document["id"] for document in page["data"]]
+        answers += 1
+        if not page["has_more"]:
+            break
+        after = page["last_id"]
+    assert seen == [*(str(n) for n in range(45)), "late"]
+    assert answers == 3, "an answer must not read the whole of a large ingestion"
+
+
+@pytest.mark.parametrize(("name", "value"), [("filter", "lost"), ("after", "x"), ("after", "1-x"), ("limit", "0")])
+def test_a_query_that_cannot_be(client: httpx.Client, name: str, value: str) -> None:
+    answer = client.get(f"/v1/ingestions/{create(client)['id']}/documents", params={name: value})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+
+
+def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
+    made = create(client, sink={"type": "parquet", "dataset": "handbook"})
+    path = f"/v1/ingestions/{made['id']}/output"
+    nothing = client.get(path).json()
+    assert nothing == {
+        "object": "list",
+        "dataset": "handbook",
+        "version": 0,
+        "dimension": None,
+        "rows": 0,
+        "data": [],
+    }
+
+    storage.write("datasets/x/part.1", b"PAR1 bytes")
+    part = Part(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
+    found = ledger.run(read_ingestion(made["id"]))
+    assert found is not None
+    storage.write("datasets/x/catalog", Catalog(found.owner, "handbook", 1, 4, 4, (part,)).to_bytes())
+    assert ledger.run(move_dataset(found.owner, "handbook", None, Pointer(1, "datasets/x/catalog")))
+
+    listed = client.get(path).json()
+    assert (listed["rows"], listed["dimension"], listed["version"]) == (7, 4, 1)
+    (shown,) = listed["data"]
+    assert (shown["name"], shown["rows"], shown["documents"], shown["bytes"]) == ("part-000003.parquet", 7, 2, 10)
+    whole = client.get(shown["url"])
+    assert (whole.status_code, whole.content) == (200, b"PAR1 bytes")
+    assert whole.headers["etag"] == f'"{shown["etag"]}"'
+    some = client.get(shown["url"], headers={"Range": "bytes=5-7"})
+    assert (some.status_code, some.content, some.headers["content-range"]) == (206, b"byt", "bytes 5-7/10")
+    assert client.get(shown["url"], headers={"Range": "bytes=99-"}).status_code == 416
+    storage.delete("datasets/x/part.1")
+    for gone in (shown["url"], f"{path}/part-000009.parquet", f"{path}/nothing"):
+        assert client.get(gone).json()["error"]["code"] == "file_not_found"
+
+
+def test_a_database_has_no_parts(client: httpx.Client) -> None:
+    made = create(client, sink={"type": "postgresql", "name": "store", "table": "chunks"})
+    answer = client.get(f"/v1/ingestions/{made['id']}/output")
+    assert answer.status_code == 400
+    assert "in the table chunks" in answer.json()["error"]["message"]
+
+
+PATHS = ("", "/documents", "/output", "/output/part-000000.parquet")
+
+
+@pytest.mark.parametrize("ingestion_id", ["ing_1", "ing_" + "0" * 32, "x" * 3000, "file-1"])
+def test_an_unknown_ingestion_is_not_found(client: httpx.Client, ingestion_id: str) -> None:
+    answers = [client.get(f"/v1/ingestions/{ingestion_id}{path}") for path in PATHS]
+    answers += [client.post(f"/v1/ingestions/{ingestion_id}/{verb}") for verb in ("cancel", "retry")]
+    assert {(answer.status_code, answer.json()["error"]["code"]) for answer in answers} == {
+        (404, "ingestion_not_found")
+    }
+
+
+def test_pages(client: httpx.Client) -> None:
+    ids = [create(client)["id"] for _ in range(3)][::-1]
+    first = client.get("/v1/ingestions?limit=2").json()
+    assert ([one["id"] for one in first["data"]], first["has_more"], first["last_id"]) == (ids[:2], True, ids[1])
+    rest = client.get("/v1/ingestions", params={"after": ids[1]}).json()
+    assert ([one["id"] for one in rest["data"]], rest["has_more"]) == (ids[2:], False)
+    assert client.get("/v1/ingestions?after=nothing").json()["error"]["param"] == "after"
+
+
+def test_nobody_sees_an_ingestion_of_somebody_else(serve: Callable[..., ServedApp], root: Path) -> None:
+    client = serve(api_keys=KEYS, storage_url=str(root)).client
+    path = f"/v1/ingestions/{client.post('/v1/ingestions', json=GOOD, headers=ANN).json()['id']}"
+    assert client.get(path, headers=ANN).status_code == 200
+    assert {client.get(f"{path}{below}", headers=BOB).status_code for below in PATHS} == {404}
+    assert {client.post(f"{path}/{verb}", headers=BOB).status_code for verb in ("cancel", "retry")} == {404}
+    assert client.get("/v1/ingestions", headers=BOB).json()["data"] == []
+    assert client.get("/v1/ingestions").status_code == 401
+    form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
+    file_id = client.post("/v1/files", data=form, files=file, headers=ANN).json()["id"]
+    assert client.post("/v1/ingestions", json=of_source(files=[file_id]), headers=BOB).status_code == 404

@@ -1,0 +1,168 @@
+"""The course of `embedq ingest` against a server that plays its part from a script."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedq.cli.exits import OK, SOME_FAILED, UsageError
+from embedq.cli.ingest import sink_of
+from embedq.cli.ingesting import Plan, Sink, ingest
+from embedq.cli.output import Output
+from embedq.errors import RefusedError
+from embedq.ingestions import Ingestions
+from embedq.outputfolder import OutputFolder
+from tests.unit.embedq.scripted import Answer, Asked, problem, scripted
+
+BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
+PART = {"name": "part-000000.parquet", "bytes": 4, "etag": "e"}
+
+
+@dataclass
+class Server:
+    """Answers like the real one; `files` are the uploads it holds."""
+
+    failed: int = 0
+    refuses: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    started: list[Any] = field(default_factory=list)
+    held_at_start: int = 0
+
+    def __call__(self, asked: Asked) -> Answer:  # noqa: PLR0911 - a route each
+        path = asked.target.partition("?")[0]
+        if asked.method == "DELETE":
+            return Answer(200, {"deleted": self.files.pop(path.rpartition("/")[2]) is not None})
+        if path == "/v1/files":
+            return self._upload(asked)
+        if path.endswith("/documents"):
+            error = {"code": "no_text", "message": "Run OCR first."}
+            return Answer(200, {"data": [{"id": "h/b.md", "last_error": error}]})
+        if path.endswith("/output"):
+            return Answer(200, {"data": [PART]})
+        if path.endswith(PART["name"]):
+            return Answer(200, b"PAR1")
+        if asked.method == "POST":
+            if self.refuses:
+                return problem(400, self.refuses)
+            self.started.append(asked.json())
+            self.held_at_start = len(self.files)
+            return Answer(202, self.ingestion("queued"))
+        return Answer(200, self.ingestion("completed"))
+
+    def ingestion(self, status: str) -> dict[str, Any]:
+        counts = {"total": 2, "completed": 2 - self.failed, "failed": self.failed, "cancelled": 0, "unchanged": 1}
+        return {
+            "id": "ing_1",
+            "status": status,
+            "file_counts": counts,
+            "chunks": {"total": 5, "tokens": 50},
+            "listing_complete": True,
+        }
+
+    def _upload(self, asked: Asked) -> Answer:
+        if b"unwanted" in asked.body:
+            return problem(413, "file_too_large", "The file is too large.")
+        file_id = f"file-{len(self.files) + 1}"
+        self.files[file_id] = asked.body
+        return Answer(200, {"id": file_id})
+
+
+@pytest.fixture
+def handbook(tmp_path: Path) -> Path:
+    folder = tmp_path / "h"
+    folder.mkdir()
+    for name in ("a.md", "b.md"):
+        (folder / name).write_text(f"text of {name}")
+    return folder
+
+
+async def run(server: Server, out: Path, *sources: Path | str, body: Mapping[str, Any] = BODY, **more: Any) -> int:
+    async with scripted(server) as script, Ingestions(script.url) as client:
+        folder = OutputFolder(out, script.url)
+        sink = Sink({"type": "parquet", "dataset": folder.dataset}, folder, str(out))
+        plan = Plan([str(source) for source in sources], more.pop("fields", {}), body, sink, **more)
+        return await ingest(client, plan, Output(json_lines=False))
+
+
+async def test_files_go_up_parts_come_down_and_uploads_go(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Server()
+    assert await run(server, tmp_path / "out", handbook, fields={"text": ["body"]}) == OK
+    (asked,) = server.started
+    assert [file["document_id"] for file in asked["source"]["files"]] == ["h/a.md", "h/b.md"]
+    assert asked["source"]["fields"] == {"text": ["body"]}
+    assert asked["mode"] == "skip_unchanged"
+    assert (server.held_at_start, server.files) == (2, {})
+    assert (tmp_path / "out" / PART["name"]).read_bytes() == b"PAR1"
+    assert asked["sink"]["dataset"] == json.loads((tmp_path / "out" / "_embedq.json").read_text())["dataset"]
+    shown = capsys.readouterr()
+    assert "ing_1 completed: 2/2 documents, 1 unchanged, 5 chunks" in shown.out
+
+
+async def test_failed_documents_are_named_and_the_exit_code_says_so(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run(Server(failed=1), tmp_path / "out", handbook) == SOME_FAILED
+    assert "h/b.md failed: no_text: Run OCR first." in capsys.readouterr().err
+
+
+async def test_a_file_that_cannot_be_sent_stops_no_other(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (handbook / "empty.md").touch()
+    (handbook / "large.md").write_text("unwanted")
+    server = Server()
+    assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
+    assert len(server.started[0]["source"]["files"]) == 2
+    said = capsys.readouterr()
+    assert "h/empty.md failed: empty_document" in said.err
+    assert "h/large.md failed: file_too_large" in said.err
+    assert "2 not sent" in said.out
+
+
+async def test_sync_does_not_begin_without_all_files(tmp_path: Path, handbook: Path) -> None:
+    (handbook / "large.md").write_text("unwanted")
+    server = Server()
+    with pytest.raises(UsageError, match="it would be deleted"):
+        await run(server, tmp_path / "out", handbook, body=BODY | {"mode": "sync"})
+    assert (server.started, server.files) == ([], {})
+
+
+async def test_after_a_refusal_no_upload_is_left(tmp_path: Path, handbook: Path) -> None:
+    server = Server(refuses="invalid_value")
+    with pytest.raises(RefusedError):
+        await run(server, tmp_path / "out", handbook)
+    assert server.files == {}
+
+
+async def test_detached_it_prints_the_id_and_leaves_the_uploads(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Server()
+    assert await run(server, tmp_path / "out", handbook, detach=True) == OK
+    assert len(server.files) == 2
+    assert capsys.readouterr().out == "ing_1\n"
+
+
+async def test_a_dry_run_makes_no_folder(tmp_path: Path, handbook: Path) -> None:
+    assert await run(Server(), tmp_path / "out", handbook, body=BODY | {"dry_run": True}) == OK
+    assert not (tmp_path / "out").exists()
+
+
+async def test_urls_are_read_by_the_server(tmp_path: Path, handbook: Path) -> None:
+    server = Server()
+    assert await run(server, tmp_path / "out", "s3://bucket/a", "file:///srv/docs") == OK
+    assert server.started[0]["source"] == {"urls": ["s3://bucket/a", "file:///srv/docs"]}
+    with pytest.raises(UsageError, match="cannot be mixed"):
+        await run(server, tmp_path / "out", "s3://bucket/a", handbook)
+
+
+def test_a_table_as_sink() -> None:
+    assert sink_of("postgresql:store/chunks", "x").body == {"type": "postgresql", "name": "store", "table": "chunks"}
+    for wrong in ("postgresql:", "postgresql:store", "postgresql:/chunks"):
+        with pytest.raises(UsageError, match="postgresql:NAME/TABLE"):
+            sink_of(wrong, "x")

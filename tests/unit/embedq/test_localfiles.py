@@ -1,0 +1,60 @@
+"""Local sources as documents."""
+
+from pathlib import Path
+
+import pytest
+
+from embedq.localfiles import BadSourceError, local_files
+
+
+@pytest.fixture
+def handbook(tmp_path: Path) -> Path:
+    folder = tmp_path / "handbook"
+    (folder / "b" / ".git").mkdir(parents=True)
+    for name in ("z.md", "b/a.txt", ".hidden", "b/.git/config"):
+        (folder / name).write_text("text")
+    return folder
+
+
+def test_a_folder_is_walked_without_what_is_hidden(handbook: Path) -> None:
+    files = local_files([handbook])
+    assert [(file.id, file.size_bytes) for file in files] == [("handbook/z.md", 4), ("handbook/b/a.txt", 4)]
+
+
+def test_ids_do_not_depend_on_where_the_command_runs(handbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(handbook)
+    assert local_files([Path()]) == local_files([handbook])
+    assert [file.id for file in local_files([Path("z.md")])] == ["z.md"]
+
+
+def test_a_hidden_name_that_is_asked_for_is_taken(handbook: Path) -> None:
+    assert [file.id for file in local_files([handbook / ".hidden"])] == [".hidden"]
+
+
+def test_a_link_to_a_folder_does_not_lead_in_circles(handbook: Path) -> None:
+    (handbook / "b" / "loop").symlink_to(handbook)
+    (handbook / "nowhere").symlink_to(handbook / "gone")
+    assert len(local_files([handbook])) == 2
+
+
+def test_two_documents_of_one_name_are_refused(handbook: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "handbook"
+    other.mkdir(parents=True)
+    (other / "z.md").write_text("else")
+    with pytest.raises(BadSourceError, match=r"would both be the document 'handbook/z\.md'"):
+        local_files([handbook, other])
+    assert len(local_files([handbook / "z.md", handbook])) == 3, "z.md and handbook/z.md are two"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty"])
+def test_nothing_to_ingest_is_said(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadSourceError, match=r"does not exist|no files"):
+        local_files([tmp_path / name])
+
+
+def test_a_name_that_is_not_utf8_still_gives_an_id(tmp_path: Path) -> None:
+    raw = bytes(tmp_path) + b"/caf\xe9.txt"
+    with open(raw, "wb") as file:  # noqa: PTH123 - pathlib takes no bytes
+        file.write(b"text")
+    assert [file.id for file in local_files([tmp_path])] == [f"{tmp_path.name}/caf\N{REPLACEMENT CHARACTER}.txt"]
