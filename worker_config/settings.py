@@ -47,7 +47,9 @@ class Settings(BaseSettings):
     )
     ingest_roots: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.roots)] = ()
     """Folders and URL prefixes that ingestion may read."""
-    sinks: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.sinks)] = Field(default=(), repr=False)
+    sinks: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.sinks)] = Field(
+        default=(), repr=False
+    )
     """Databases that ingestions may name: name and URL, which may hold a password."""
     run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
     """Where a worker leaves its ready and alive files for probes."""
