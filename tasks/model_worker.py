@@ -15,7 +15,7 @@ from tasks.durability import warn_about_durability
 from tasks.errors import RedisUnavailable
 from tasks.heartbeat import Heartbeat
 from tasks.ledger import Ledger, ModelEntry, ModelOverview, WorkerEntry, operations
-from tasks.model.budget import default_budget
+from tasks.model.budget import PassBudget
 from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
@@ -55,7 +55,7 @@ class ModelWorker:
         self._started_at = time.time()
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
-        self._budget = settings.max_padded_tokens or default_budget(encoder.info.device)
+        self._budget = PassBudget.of(encoder.info.device, settings.max_padded_tokens)
         self._lease_s = self._long_enough(settings.lease_s)
         self._stop = stop
         self._cache = VectorCache(settings.cache_bytes)
@@ -68,7 +68,7 @@ class ModelWorker:
             encoder,
             DrainLimits(settings.slice_s, self._lease_s, settings.unit_s),
             store=RowStore(storage, encoder.info.prompts),
-            max_padded_tokens=self._budget,
+            budget=self._budget,
             cache=self._cache,
             send_bell=send_bell,
             stop=stop,
@@ -187,9 +187,9 @@ class ModelWorker:
     def _long_enough(self, lease_s: float) -> float:
         """A lease that outlasts a full pass several times: otherwise long texts on a slow machine would look dead."""
         longest = "word " * self._encoder.info.max_tokens
-        full = [TextItem(f"{n} {longest}") for n in range(max(1, self._budget // self._encoder.info.max_tokens))]
+        full = [TextItem(f"{n} {longest}") for n in range(max(1, self._budget.most // self._encoder.info.max_tokens))]
         started = time.monotonic()
-        encode(self._encoder, full, max_padded_tokens=self._budget)
+        encode(self._encoder, full, max_padded_tokens=self._budget.most)
         needed_s = LEASE_PER_PASS * (time.monotonic() - started)
         if needed_s > lease_s:
             _log.warning("one full pass takes %.1f s: the lease is %.0f s", needed_s / LEASE_PER_PASS, needed_s)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from tasks.drain import Drain, DrainLimits
 from tasks.ledger import Ledger
+from tasks.model.budget import PassBudget
 from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.errors import EncoderBroken
@@ -48,7 +49,7 @@ class Streams:
         encoder: says by `streams` how many there are.
         limits: of slices.
         store: where the rows of batches are.
-        max_padded_tokens: of one forward pass.
+        budget: of one forward pass.
         cache: of vectors of this encoder.
         send_bell: sends one bell message; must not raise.
         stop: whether to stop.
@@ -63,20 +64,20 @@ class Streams:
         limits: DrainLimits,
         *,
         store: RowStore,
-        max_padded_tokens: int,
+        budget: PassBudget,
         cache: VectorCache,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
     ) -> None:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
-        self._max_padded_tokens = max_padded_tokens
+        self._budget = budget
         self._store, self._cache = store, cache
         self._settlement = Settlement(ledger, model, patience_s=limits.lease_s, stop=self._stop)
         self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
         self._claims, self._passes = (Gate(single=encoder.streams == 1) for _ in range(2))
         self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
-        rates = self._together([partial(measure_rate, encoder, max_padded_tokens=max_padded_tokens)] * encoder.streams)
+        rates = self._together([partial(measure_rate, encoder, max_padded_tokens=budget.most)] * encoder.streams)
         self.all: Sequence[Stream] = [self._make(number, Rate(rate)) for number, rate in enumerate(rates)]
 
     def _make(self, number: int, rate: Rate) -> Stream:
@@ -84,7 +85,7 @@ class Streams:
         wakeup = Wakeup(self._ledger, self._model, name)
         work = Work(
             self._encoder,
-            max_padded_tokens=self._max_padded_tokens,
+            budget=self._budget,
             settlement=self._settlement,
             store=self._store,
             rate=rate,

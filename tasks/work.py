@@ -10,6 +10,7 @@ from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
 from tasks.ledger.rows import UnitReference
 from tasks.ledger.units import cost
+from tasks.model.budget import PassBudget
 from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
@@ -48,14 +49,14 @@ class Work:
     """Encodes and commits claims. One thread.
 
     `store`, `passes` and `cache` are shared with the other streams; `broken` too, and set when the encoder cannot be
-    used any more. `max_padded_tokens` is of one forward pass.
+    used any more. `budget` is of one forward pass.
     """
 
     def __init__(
         self,
         encoder: Encoder,
         *,
-        max_padded_tokens: int,
+        budget: PassBudget,
         settlement: Settlement,
         store: RowStore,
         rate: Rate,
@@ -66,7 +67,7 @@ class Work:
         stop: Callable[[], bool],
     ) -> None:
         self._encoder = encoder
-        self._max_padded_tokens = max_padded_tokens
+        self._budget = budget
         self._settlement = settlement
         self._store = store
         self._rate = rate
@@ -142,7 +143,7 @@ class Work:
         vectors, stats = encode(
             self._encoder,
             items,
-            max_padded_tokens=self._max_padded_tokens,
+            max_padded_tokens=self._budget.most if look is None else self._budget.bulk(self._rate.tokens_per_s),
             gate=self._passes,
             cache=self._cache,
             # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.

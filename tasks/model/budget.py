@@ -1,5 +1,8 @@
 """How many padded tokens go through the model in one forward pass?"""
 
+from dataclasses import dataclass
+from typing import Self
+
 _CPU_TOKENS = 1024
 """Small, so that the activations of a pass stay in the cache. Processor time beside this budget, passages and queries:
 512 1.04 and 1.13, 2,048 0.93 to 1.02 and 1.01 to 1.15, 4,096 1.09 and 1.25, 8,192 1.18 and 1.49. Of the two that are
@@ -15,3 +18,34 @@ def default_budget(device: str) -> int:
     if device.startswith("cuda"):
         return _CUDA_TOKENS
     return _CPU_TOKENS
+
+
+URGENT_WAIT_S = 0.08
+"""A pass of bulk work should not take longer: an urgent text waits for its end. Two in a row are well within the 200 ms
+that a query may take beside bulk work, on a machine of any speed."""
+_LEAST_TOKENS = 512
+"""With fewer, texts that are sorted into a pass differ more in length, and a pass costs more than it takes off a wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassBudget:
+    """Padded tokens of one pass.
+
+    Attributes:
+        most: what suits the device, or what its operator set.
+        urgent_wait_s: how long a pass of bulk work may take; None: as long as it takes.
+    """
+
+    most: int
+    urgent_wait_s: float | None = None
+
+    @classmethod
+    def of(cls, device: str, chosen: int | None) -> Self:
+        """For a torch device name, or as `chosen` by the operator, who means it."""
+        return cls(default_budget(device), URGENT_WAIT_S) if chosen is None else cls(chosen)
+
+    def bulk(self, tokens_per_s: float) -> int:
+        """Of bulk work, on a stream of this speed."""
+        if self.urgent_wait_s is None:
+            return self.most
+        return min(self.most, max(_LEAST_TOKENS, int(tokens_per_s * self.urgent_wait_s)))

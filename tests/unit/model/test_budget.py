@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.model.budget import default_budget
+from tasks.model.budget import PassBudget, default_budget
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,17 @@ from tasks.model.budget import default_budget
 )
 def test_a_card_takes_more_at_once_than_a_processor(device: str, expected: int) -> None:
     assert default_budget(device) == expected
+
+
+@pytest.mark.parametrize(
+    ("tokens_per_s", "expected"),
+    [(100_000, 1024), (10_000, 800), (5_000, 512), (100, 512)],
+)
+def test_a_pass_of_bulk_work_is_short_on_any_machine(tokens_per_s: float, expected: int) -> None:
+    budget = PassBudget.of("cpu", None)
+    assert (budget.most, budget.bulk(tokens_per_s)) == (1024, expected)
+
+
+def test_what_an_operator_sets_is_meant() -> None:
+    budget = PassBudget.of("cpu", 4096)
+    assert (budget.most, budget.bulk(100)) == (4096, 4096)
