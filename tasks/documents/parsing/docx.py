@@ -1,7 +1,7 @@
 """DOCX: paragraphs, headings, lists and tables in the order of the document, then its notes.
 
 Read from its XML rather than through python-docx, whose paragraphs leave out what stands in text boxes, content
-controls and equations, and which unpacks every part at once. lxml is what python-docx brings.
+controls and equations, and which unpacks every part at once.
 """
 
 from typing import TYPE_CHECKING
