@@ -19,6 +19,7 @@
     │   ├── BatchEnded          409  never again
     │   ├── IngestionUnknown    404
     │   ├── IngestionEnded      409  never again
+    │   ├── ModelChanged        409  its workers serve another revision now
     │   ├── SourceFailed        400  what an ingestion names cannot be listed
     │   ├── SinkRefused         400  a sink can never take what an ingestion makes
     │   │   └── SinkDimensionMismatch
@@ -272,6 +273,14 @@ class IngestionEnded(RequestError):
     code = "ingestion_ended"
     title = "Ingestion ended"
     should_retry = False
+
+
+class ModelChanged(RequestError):
+    """The model that an ingestion began with is no longer served."""
+
+    status = 409
+    code = "model_changed"
+    title = "Model changed"
 
 
 class SourceFailed(RequestError):

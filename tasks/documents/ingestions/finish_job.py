@@ -8,17 +8,20 @@ from tasks.documents.context import JobContext
 from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
 from tasks.documents.ingestions.pipeline import stamp
 from tasks.documents.ingestions.tools import Tools
+from tasks.errors import NotStored, SourceFailed
 from tasks.ledger.ingestion_operations import read_closed
-from tasks.ledger.ingestion_outcomes import read_outcomes
+from tasks.ledger.ingestion_outcomes import DocumentOutcome, read_outcomes
 from tasks.ledger.ingestions import Ingestion, IngestionStatus
 
 _PAGES_AT_ONCE = 256
+_LISTING = "listing"
 
 
 def finish_ingestion(context: JobContext, job: str, tools: Tools) -> bytes:
     """The outcome as JSON: how many documents were `deleted`.
 
     Raises:
+        SourceFailed: the listing left something out, so nobody knows what has vanished. Nothing was deleted.
         SinkRefused, NotStored: it cannot be done.
         Unavailable: the sink or the storage is away.
     """
@@ -26,6 +29,7 @@ def finish_ingestion(context: JobContext, job: str, tools: Tools) -> bytes:
     if ingestion is None or ingestion.status is not IngestionStatus.FINALIZING:
         return GONE
     with saying_what_it_waits_for(context, ingestion):
+        _require_whole_listing(context, ingestion)
         sink = tools.sink(context, ingestion)
         try:
             deleted = sink.keep_only(lambda: _seen(context, ingestion), stamp(ingestion), context.progress)
@@ -34,10 +38,29 @@ def finish_ingestion(context: JobContext, job: str, tools: Tools) -> bytes:
     return orjson.dumps({"deleted": deleted})
 
 
+def _require_whole_listing(context: JobContext, ingestion: Ingestion) -> None:
+    # An unreadable folder or record file is one failure, and hides as many documents as it likes.
+    for outcome in _outcomes(context, ingestion):
+        if outcome.stage == _LISTING:
+            raise SourceFailed(
+                f"A part of the source could not be listed ({outcome.code}), so it is not known which documents have "
+                "vanished, and none was deleted. See the documents that failed in stage listing, mend or remove them, "
+                "and run it again.",
+                param="source",
+            )
+
+
 def _seen(context: JobContext, ingestion: Ingestion) -> Iterator[str]:
     # Failed ones too: the source has them, and their earlier version is better than none.
+    return (outcome.id for outcome in _outcomes(context, ingestion))
+
+
+def _outcomes(context: JobContext, ingestion: Ingestion) -> Iterator[DocumentOutcome]:
     for first in range(0, ingestion.next_page, _PAGES_AT_ONCE):
-        for page in context.ledger.run(read_closed(ingestion.id, first, _PAGES_AT_ONCE)):
+        count = min(_PAGES_AT_ONCE, ingestion.next_page - first)
+        pages = context.ledger.run(read_closed(ingestion.id, first, count))
+        if len(pages) != count:
+            raise NotStored("What became of some documents is no longer there.")
+        for page in pages:
             context.progress()
-            for outcome in read_outcomes(context.storage, page.stored):
-                yield outcome.id
+            yield from read_outcomes(context.storage, page.stored)

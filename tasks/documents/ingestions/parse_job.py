@@ -16,7 +16,7 @@ from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.types import Parsed
 from tasks.documents.sinks.types import Receipt
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
-from tasks.errors import NotReady, SourceFailed
+from tasks.errors import ModelChanged, NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
 from tasks.ledger.ingestions import Ingestion, Page, PageStage
 
@@ -35,6 +35,7 @@ def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
     document (`parsed`), numbers of `rows`, `chunks` and `tokens`, and `units` as `ChunkRows` cut them.
 
     Raises:
+        ModelChanged: workers serve another revision than the one that its receipts would name.
         NotStored: its manifest is gone.
         Unavailable: something that it needs is away.
     """
@@ -46,6 +47,8 @@ def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
         overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
         if overview is None or overview.entry is None:
             raise NotReady("No worker has loaded this model yet.")
+        if overview.entry.revision != ingestion.revision:
+            raise ModelChanged("The model was replaced while this ingestion ran. Start it again: all is done anew.")
         entries = list(read_manifest(context.storage, page.manifest))
         cuts = tools.chunker(context, ingestion, overview.entry)
         receipts = _receipts(context, ingestion, entries, tools)

@@ -1,14 +1,18 @@
 """An ingestion from its source to its sink, through every state, with workers by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tasks.documents.ingestions.leftovers import sweep_ingestions
+from tasks.ledger import operations
 from tasks.ledger.ingestion_operations import cancel_ingestion, open_ingestions, retry_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
 from tasks.ledger.ingestions import IngestionStatus, PageStage
 from tasks.ledger.parts import RowError
 from tests.integration.api.ledger_worker import vector
+from tests.integration.batches.hands import MODEL
 from tests.integration.documents.ingestions.hands import IngestionHands
 
 S = IngestionStatus
@@ -116,6 +120,30 @@ def test_a_source_without_documents_deletes_nothing(hands: IngestionHands) -> No
     assert ingestion.error is not None
     assert ingestion.error.code == "nothing_listed"
     assert set(hands.loaded()) == {"a"}
+
+
+def test_a_listing_with_a_hole_deletes_nothing(hands: IngestionHands) -> None:
+    hands.texts({"a": "first", "b": "second"})
+    hands.work()
+    file_id = hands.file("books.jsonl", b'{"id": "a", "text": "first"}\n{"id": "b", "te\n')
+    sync = hands.ingest({"files": [file_id]}, mode="sync")
+    hands.work()
+    ingestion = hands.ingestion(sync)
+    assert (ingestion.status, ingestion.counts.unchanged, ingestion.counts.failed) == (S.FAILED, 1, 1)
+    assert ingestion.error is not None
+    assert ingestion.error.code == "source_failed"
+    assert set(hands.loaded()) == {"a", "b"}
+
+
+def test_another_revision_of_the_model_does_not_go_under_the_old_name(hands: IngestionHands) -> None:
+    made = hands.texts({"a": "first"})
+    hands.step()
+    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
+    assert entry is not None
+    hands.ledger.run(operations.register(MODEL, replace(entry, revision="r2")))
+    hands.work()
+    assert hands.outcomes(made)["a"].code == "model_changed"
+    assert hands.loaded() == {}
 
 
 def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
