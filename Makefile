@@ -4,8 +4,8 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 # More arguments: make test ARGS="tests/unit -x", make bench ARGS=--quick
 ARGS ?=
-# Processes that share the tests. Most tests wait for processes of their own; each process here has its own Redis.
-JOBS ?= 2
+# Processes that share the tests: more than cores, as most tests wait for processes of their own. Each has its own Redis.
+JOBS ?= 3
 # The folder that make eval reads.
 DATA ?=
 

@@ -24,7 +24,7 @@ URGENT_WAIT_S = 0.08
 """A pass of bulk work should not take longer: an urgent text waits for its end. Two in a row are well within the 200 ms
 that a query may take beside bulk work, on a machine of any speed."""
 _LEAST_TOKENS = 512
-"""With fewer, texts that are sorted into a pass differ more in length, and a pass costs more than it takes off a wait."""
+"""With fewer, the texts of a pass differ more in length, and it costs more than it takes off a wait."""
 
 
 @dataclass(frozen=True, slots=True)
