@@ -92,6 +92,8 @@ class Dataset:
         if self._ledger.run(move_dataset(self._owner, self._name, present.pointer, pointer)):
             self._last = Version(pointer, catalog)
             return True
+        # Of a version that never was, and a Redis that loses everything would go on with it (`newest_catalog`).
+        self._storage.delete(pointer.catalog)
         return False
 
     def _recovered(self) -> Pointer | None:
