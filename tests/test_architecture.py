@@ -44,7 +44,7 @@ ONLY_IN = {
     "selectolax": ("tasks/documents/parsing/**",),
     "lxml": ("tasks/documents/parsing/**",),
     "docx": ("tasks/documents/parsing/**",),
-    "charset_normalizer": ("tasks/documents/parsing/**",),
+    "charset_normalizer": ("tasks/documents/**",),
     "tokenizers": ("tasks/documents/chunking/**",),
     "fsspec": ("tasks/ledger/**", "tasks/documents/sources/**"),
 }

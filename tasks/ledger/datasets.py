@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import orjson
 
+from tasks.errors import NotStored
 from tasks.ledger.storage import Storage
 
 FOLDER = "datasets"
@@ -138,3 +139,26 @@ def read_catalog(storage: Storage, pointer: Pointer) -> Catalog:
         StorageUnavailable: the storage cannot be read.
     """
     return Catalog.from_bytes(storage.read(pointer.catalog))
+
+
+def newest_catalog(storage: Storage, owner: str, dataset: str) -> tuple[Pointer, Catalog] | None:
+    """The newest version of a dataset of which every part is in the storage; None when there is none.
+
+    Only for a dataset of which Redis knows no pointer: it lists all objects of the dataset, and a writer that is about
+    to move the dataset on may have written its catalog already. Who finds one makes it the present one, with
+    `move_dataset` from None, and then reads the pointer again: another may have been first.
+
+    Raises:
+        StorageUnavailable: the storage cannot be read.
+    """
+    names = {found.name for found in storage.stored(dataset_folder(owner, dataset))}
+    versions = [(version, name) for name in names if (version := catalog_version(name)) is not None]
+    for version, name in sorted(versions, reverse=True):
+        pointer = Pointer(version, name)
+        try:
+            catalog = read_catalog(storage, pointer)
+        except NotStored:
+            continue
+        if all(part.receipts in names and (not part.stored or part.stored in names) for part in catalog.parts):
+            return pointer, catalog
+    return None

@@ -6,15 +6,14 @@ from typing import Any
 import orjson
 
 from tasks.ledger import results
+from tasks.ledger.ingestion_progress import Counts, Sample
 from tasks.ledger.ingestions import (
     ClosedPage,
-    Counts,
     Ingestion,
     IngestionFault,
     IngestionStatus,
     Page,
     PageStage,
-    Sample,
     WaitingPage,
 )
 from tasks.ledger.types import State

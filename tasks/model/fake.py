@@ -20,7 +20,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class FakeEncoder:
             {"type": "WhitespaceSplit"},
             {"type": "Split", "pattern": {"Regex": _BLANKS}, "behavior": "Removed", "invert": False},
         ]
-        tokenizer = {
+        tokenizer: dict[str, Any] = {
             "version": "1.0",
             "truncation": None,
             "padding": None,

@@ -4,8 +4,10 @@ import dataclasses
 from typing import Any
 
 from tasks.documents.context import StepContext
+from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.submissions import embedding, forget, job, submit
+from tasks.errors import SinkDimensionMismatch, SinkRefused
 from tasks.ledger import ItemError
 from tasks.ledger.ingestion_operations import Move, move_ingestion
 from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage, WaitingPage
@@ -16,6 +18,8 @@ IN_FLIGHT = 64
 """Pages that are begun and not closed: those of little text wait for each other, so that they are loaded together."""
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
+_SINK_REFUSES = {SinkRefused.code, SinkDimensionMismatch.code}
+"""Asked for its receipts: no other page would fare better."""
 
 
 def begin(context: StepContext, ingestion: Ingestion) -> None:
@@ -72,6 +76,8 @@ def _parse(context: StepContext, ingestion: Ingestion, page: Page) -> None:
         found = outcome_of(context, ingestion, "parse", page.number)
         if isinstance(found, dict) and "gone" in found:
             forget(context, ingestion, "parse", page.number)  # it ran before the page was as it is now: once more
+        elif isinstance(found, ItemError) and found.code in _SINK_REFUSES:
+            ending.stop(context, ingestion, ending.fault_of(found))
         elif found is not None:
             _parsed(context, ingestion, page, found)
 

@@ -106,11 +106,11 @@ def test_a_bomb_in_a_docx_leaves_the_process_alive() -> None:
 
 def test_killed_in_the_middle_of_a_document() -> None:
     def shoot() -> None:
-        if parser.child_pid:
-            os.kill(parser.child_pid, signal.SIGTERM)
+        if victim.child_pid:
+            os.kill(victim.child_pid, signal.SIGTERM)
 
-    with Parser(LIMITS, shoot, module=MODULE) as parser:
-        assert code(parser, "hang") == "parser_crashed"
+    with Parser(LIMITS, shoot, module=MODULE) as victim:
+        assert code(victim, "hang") == "parser_crashed"
 
 
 def test_progress_is_called_and_may_end_it() -> None:
@@ -120,15 +120,15 @@ def test_progress_is_called_and_may_end_it() -> None:
     pids: list[int | None] = []
 
     def stop_the_second_time() -> None:
-        if parser.child_pid:
-            pids.append(parser.child_pid)
+        if stopping.child_pid:
+            pids.append(stopping.child_pid)
         if len(pids) > 1:
             raise Stopping
 
-    with Parser(LIMITS, stop_the_second_time, module=MODULE) as parser:
+    with Parser(LIMITS, stop_the_second_time, module=MODULE) as stopping:
         with pytest.raises(Stopping):
-            say(parser, "hang")
-        assert parser.child_pid is None
+            say(stopping, "hang")
+        assert stopping.child_pid is None
         assert gone(pids[0])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from tasks.documents.chunking.tokens import TokenCounter
 from tasks.model.compiled import CompiledTransformer, cpu_precisions
 from tasks.model.device import Way
 from tasks.model.encoder import Encoder
@@ -145,6 +146,21 @@ def test_tokens_are_those_of_the_library(kind: TinyModel, prompt_name: str | Non
     assert set(padded) == {"input_ids", "attention_mask", "token_type_ids"}
     for name, values in padded.items():
         np.testing.assert_array_equal(values, expected[name].numpy())
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("kind", TinyModel)
+def test_tokens_counted_without_the_model_are_those_it_reads(kind: TinyModel, tiny_folders: Folders) -> None:
+    encoder = loaded(tiny_folders[kind])
+    tokens = [text.full_length for text in encoder.tokenize(TEXTS, None)]
+    assert max(tokens) > MAX_TOKENS  # what is cut off counts too
+    rules = encoder.text_rules()
+    assert set(rules.prompts) >= set(encoder.info.prompts)
+    for name in (None, *rules.prompts):
+        chosen = rules.default_prompt if name is None else name
+        counter = TokenCounter(rules.tokenizer, rules.prompts[chosen] if chosen is not None else "")
+        expected = [text.full_length for text in encoder.tokenize(TEXTS, name)]
+        assert [counter.count(text) for text in TEXTS] == expected
 
 
 @pytest.mark.model

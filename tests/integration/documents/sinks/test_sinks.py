@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,7 +154,8 @@ def test_odd_ids_and_texts_come_through(sink: Sink, place: Place) -> None:
 
 def test_a_zero_byte_is_no_reason_to_fail(sink: Sink, place: Place) -> None:
     name = "a\0b"
-    assert load(sink, document(name, "x\0y", chunks=1, **{"k\0": ["v\0", {"\\u0000": 1}]})) == {name: [LOADED]}
+    odd: dict[str, Any] = {"k\0": ["v\0", {"\\u0000": 1}]}
+    assert load(sink, document(name, "x\0y", chunks=1, **odd)) == {name: [LOADED]}
 
     assert sink.known([name]).keys() == {name}
     (row,) = place.rows()

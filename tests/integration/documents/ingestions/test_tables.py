@@ -1,0 +1,48 @@
+"""Ingestions into a table of PostgreSQL, with workers by hand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.ledger import Ledger
+from tasks.ledger.ingestions import IngestionStatus
+from tests.integration.api.ledger_worker import vector
+from tests.integration.documents.ingestions.hands import IngestionHands
+from tests.pg_server import PgServer
+
+SINK = {"type": "postgresql", "name": "store", "table": "docs"}
+QUERY = "SELECT doc_id, text, embedding::real[] AS v FROM docs ORDER BY doc_id, chunk_index"
+
+
+@pytest.fixture
+def hands(redis_url: str, tmp_path: Path, postgres: PgServer, database: str) -> Iterator[IngestionHands]:
+    ledger = Ledger.connect(redis_url)
+    yield IngestionHands(ledger, tmp_path / "storage", sinks=f"store={postgres.url(database)}")
+    ledger.close()
+
+
+def test_documents_become_rows_of_a_table(hands: IngestionHands, postgres: PgServer, database: str) -> None:
+    hands.texts({"a": "first", "b": "second", "c": "third"}, sink=SINK)
+    hands.work()
+    made = hands.texts({"a": "first", "b": "other"}, sink=SINK, mode="sync")
+    hands.work()
+
+    ingestion = hands.ingestion(made)
+    counts = ingestion.counts
+    assert (ingestion.status, ingestion.error) == (IngestionStatus.COMPLETED, None)
+    assert (counts.unchanged, counts.loaded, counts.deleted) == (1, 1, 1)
+    rows = postgres.execute(QUERY, database)
+    assert [(row["doc_id"], row["text"]) for row in rows] == [("a", "first"), ("b", "other")]
+    for row in rows:
+        np.testing.assert_allclose(row["v"], vector(row["text"]), rtol=1e-6)
+
+
+def test_a_database_that_this_server_no_longer_knows(hands: IngestionHands) -> None:
+    made = hands.texts({"a": "first"}, sink={**SINK, "name": "unknown"})
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert ingestion.status is IngestionStatus.FAILED
+    assert ingestion.error is not None
+    assert "EMBEDQ_SINKS" in ingestion.error.message
