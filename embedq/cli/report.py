@@ -17,6 +17,8 @@ def describe(found: Ingestion) -> str:
     parts += [f"{found.unchanged:,} unchanged"] if found.unchanged else []
     parts += [f"{found.failed:,} failed"] if found.failed else []
     parts += [f"{found.cancelled:,} cancelled"] if found.cancelled else []
+    deleted = found.raw["file_counts"].get("deleted")
+    parts += [f"{deleted:,} deleted"] if deleted else []
     parts += [_chunks(found)]
     parts += [f"about {found.eta_s:,.0f} s left"] if found.eta_s is not None and not found.ended else []
     waiting = found.raw.get("waiting_for")
