@@ -16,6 +16,8 @@ class Ingestion:
         total: documents known so far; all of them once `listing_complete`.
         done: of those, how many have ended in any way.
         unchanged: of those, how many were there already.
+        cancelled: of those, how many were left when it was cancelled.
+        chunks: cut so far; `embedded` of them have their vectors.
         eta_s: seconds to the end as the server estimates it; None while it cannot.
         error: why it failed as a whole: (code, message).
         raw: the whole JSON object of the server.
@@ -27,7 +29,9 @@ class Ingestion:
     done: int
     failed: int
     unchanged: int
+    cancelled: int
     chunks: int
+    embedded: int
     tokens: int
     listing_complete: bool
     eta_s: float | None
@@ -60,7 +64,9 @@ class Ingestion:
             done=counts["completed"] + counts["failed"] + counts["cancelled"],
             failed=counts["failed"],
             unchanged=counts["unchanged"],
+            cancelled=counts["cancelled"],
             chunks=raw["chunks"]["total"],
+            embedded=raw["chunks"]["embedded"],
             tokens=raw["chunks"]["tokens"],
             listing_complete=raw["listing_complete"],
             eta_s=raw.get("eta_s"),

@@ -5,25 +5,35 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 _PLAIN_INTERVAL_S = 10.0
 _JSON_INTERVAL_S = 1.0
 
 
-Also = Mapping[str, int]
-NOTHING_ELSE: Also = MappingProxyType({})
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known besides the count.
+
+    Attributes:
+        text: for people.
+        fields: for programs.
+        eta_s: seconds to the end, by somebody who knows better than the count; None: nobody knows.
+    """
+
+    text: str
+    fields: Mapping[str, int]
+    eta_s: float | None
 
 
 class Progress(Protocol):
     """Told how far the work is."""
 
-    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Also = NOTHING_ELSE) -> None:
+    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Beside | None = None) -> None:
         """`done` of the total are through, `failed` of them without success.
 
-        `total`: the new one, where it grows; None: as before. `also`: further numbers by what they count.
+        `total`: the new one, where it grows; None: as before.
         """
 
 
@@ -34,7 +44,7 @@ class Sample:
     Attributes:
         total: None when it is not known.
         rate: per second since the start.
-        also: further numbers by what they count.
+        also: what else is known; its `eta_s` is then the one that holds.
     """
 
     label: str
@@ -42,19 +52,21 @@ class Sample:
     failed: int
     total: int | None
     rate: float
-    also: Also = field(default_factory=dict)
+    also: Beside | None = None
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the end at this rate; None when that is unknown."""
+        """Seconds to the end; None when that is unknown."""
+        if self.also:
+            return self.also.eta_s
         return (self.total - self.done) / self.rate if self.total is not None and self.rate else None
 
     def to_text(self) -> str:
         """One line for people."""
         share = f"{self.done:,}" if self.total is None else f"{self.done:,}/{self.total:,}"
         parts = [f"{self.label} {share}"]
-        parts += [f"{self.rate:,.0f}/s"] if self.rate else []
-        parts += [f"{number:,} {name}" for name, number in self.also.items()]
+        parts += [shown_rate(self.rate)] if self.rate else []
+        parts += [self.also.text] if self.also else []
         parts += [f"{self.failed:,} failed"] if self.failed else []
         parts += [f"{self.eta_s:,.0f} s left"] if self.eta_s else []
         return ", ".join(parts)
@@ -68,9 +80,14 @@ class Sample:
             "total": self.total,
             "rate": round(self.rate, 1),
             "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
-            **self.also,
+            **(self.also.fields if self.also else {}),
         }
         return json.dumps(fields)
+
+
+def shown_rate(per_s: float) -> str:
+    """A rate for people: slow ones are not 0."""
+    return f"{per_s:,.0f}/s" if per_s >= 1 else f"{per_s:.2f}/s"
 
 
 class Pace:
@@ -108,9 +125,9 @@ class Lines:
         self._written = clock()
         self._pace = Pace(start, clock=clock)
         self._done, self._failed = start, 0
-        self._also = NOTHING_ELSE
+        self._also: Beside | None = None
 
-    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Also = NOTHING_ELSE) -> None:
+    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Beside | None = None) -> None:
         """Takes the state; writes it when it is time."""
         self._done, self._failed, self._also = done, failed, also
         self._total = self._total if total is None else total

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
-from embedq.progress import NOTHING_ELSE, Also, Pace
+from embedq.progress import Beside, Pace, shown_rate
 
 
 class Bar:
@@ -17,9 +18,9 @@ class Bar:
     def __init__(self, display: Progress, label: str, total: int | None, pace: Pace) -> None:
         self._display = display
         self._pace = pace
-        self._task = display.add_task(label, total=total, rate="", also="", failed="")
+        self._task = display.add_task(label, total=total, rate="", also="", left=None, failed="")
 
-    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Also = NOTHING_ELSE) -> None:
+    def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Beside | None = None) -> None:
         """Redraws the bar."""
         if total is not None:
             self._display.update(self._task, total=total)
@@ -28,10 +29,25 @@ class Bar:
             self._task,
             completed=done,
             # rich's own speed is that of the last updates, which for tasks of 2,048 texts says nothing.
-            rate=f"{rate:,.0f}/s" if rate else "",
-            also=", ".join(f"{number:,} {name}" for name, number in also.items()),
+            rate=shown_rate(rate) if rate else "",
+            also=also.text if also else "",
+            left=_left(also),
             failed=f"{failed:,} failed" if failed else "",
         )
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """As rich computes it from the count, unless somebody knows better."""
+
+    def render(self, task: Task) -> Text:
+        known = task.fields["left"]
+        return super().render(task) if known is None else Text(known, style="progress.remaining")
+
+
+def _left(also: Beside | None) -> str | None:
+    if also is None:
+        return None
+    return "" if also.eta_s is None else f"{also.eta_s:,.0f} s left"
 
 
 @contextmanager
@@ -43,7 +59,7 @@ def bar(label: str, total: int | None, stream: TextIO, pace: Pace) -> Iterator[B
         MofNCompleteColumn(),
         TextColumn("[progress.data.speed]{task.fields[rate]}"),
         TextColumn("{task.fields[also]}"),
-        TimeRemainingColumn(),
+        _TimeLeft(),
         TextColumn("[red]{task.fields[failed]}"),
     )
     # Results on the same terminal are printed above the bar; results that go into a pipe must not end up on stderr.

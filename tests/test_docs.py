@@ -19,6 +19,7 @@ LUA = "\n".join(file.read_text() for file in (CHECKOUT / "tasks/ledger/lua").glo
 
 CLIENT_SETTINGS = {f"{PREFIX}URL", f"{PREFIX}API_KEY"}
 MUST_NOT_EXIST = "utils.py"
+MAKE_FAILURES = {"DocumentFailed", "DocumentError", "listing_error", "failed"}
 PLACES = (".", "docs", "tests", "tests/integration", "tasks/ledger")
 FAMILIES_OF_SERIES = {"embedq_http_", "embedq_submitted_", "embedq_bell", "embedq_loop_"}
 
@@ -46,6 +47,35 @@ def commands(document: str, program: str) -> set[str]:
     """First arguments of `program` in code spans and in shell blocks."""
     lines = [*code_spans(document), *"\n".join(fenced(document, "sh")).splitlines()]
     return {found[1] for line in lines if (found := re.match(rf"(?:\w+=\S+ )*{program} ([a-z][a-z-]*)", line))}
+
+
+# ---- failures of documents -------------------------------------------------------------------------------------------
+
+
+def failures_in_code() -> set[str]:
+    """Codes that are written where a document is made to fail."""
+    raised = set()
+    for file in (CHECKOUT / "tasks/documents").glob("**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                code = node.args[0]
+                if node.func.id in MAKE_FAILURES and isinstance(code, ast.Constant):
+                    raised.add(str(code.value))
+    return raised
+
+
+def test_every_failure_of_a_document_is_described_and_nothing_else() -> None:
+    described = {
+        code
+        for cells in rows("docs/ingestion.md")
+        if len(cells) == 2
+        for code in re.findall(r"`([a-z]+_?[a-z_]*)`", cells[0])
+    } - {"code", "mode", "chunking", "source", "files", "urls", "documents"}
+    raised = failures_in_code()
+    assert len(raised) > 10
+    assert sorted(raised - described) == []
+    code = "\n".join(file.read_text() for file in (CHECKOUT / "tasks").glob("**/*.py"))
+    assert [one for one in sorted(described) if f'"{one}"' not in code] == []
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import re
 import signal
 import tempfile
 from pathlib import Path
@@ -25,6 +26,7 @@ QUESTIONS = (
     "Which exit code means that the server cannot be reached?",
 )
 _ANSWERS = 3
+_COMMAND = re.compile(r"!![a-z]+!!")
 _BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
 
 
@@ -40,7 +42,9 @@ def run(_: argparse.Namespace) -> int:
 
 
 def documentation(root: Path, folder: Path) -> list[Path]:
-    """Copies the project's documents, without what quotes one of the questions: that answers none.
+    """Copies the project's documents, without what misleads.
+
+    That is what quotes one of the questions, which answers none, and commands of the fake encoder, which would obey.
 
     Returns:
         what to ingest: the documents of the first level, and the folder of the others.
@@ -55,13 +59,13 @@ def documentation(root: Path, folder: Path) -> list[Path]:
         copy = folder / file.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         blocks = file.read_text(encoding="utf-8").split("\n\n")
-        copy.write_text("\n\n".join(block for block in blocks if not _quotes_a_question(block)), encoding="utf-8")
+        copy.write_text("\n\n".join(block for block in blocks if not _misleads(block)), encoding="utf-8")
     return sorted(folder.iterdir())
 
 
-def _quotes_a_question(text: str) -> bool:
+def _misleads(text: str) -> bool:
     flat = " ".join(text.split())
-    return any(question in flat for question in QUESTIONS)
+    return any(question in flat for question in QUESTIONS) or bool(_COMMAND.search(flat))
 
 
 def _stop_in_order() -> None:

@@ -5,7 +5,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from embedq.cli.exits import OK, SOME_FAILED, UsageError
+from embedq.cli.exits import INTERRUPTED, OK, SOME_FAILED, UsageError
 from embedq.cli.ingesting import Plan, Sink, follow, ingest, watch
 from embedq.cli.limit import within
 from embedq.cli.options import Commands, count, encoding_of, encoding_options, server_options
@@ -71,7 +71,11 @@ def run(args: argparse.Namespace) -> int:
     if bool(known) == bool(args.sources):
         raise UsageError("name either sources to ingest, or an ingestion with --status, --cancel or --retry")
     work = _look(args, output) if known else _ingest(args, output)
-    return asyncio.run(within(args.timeout, work))
+    try:
+        return asyncio.run(within(args.timeout, work))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        output.note("interrupted")  # what goes on, if anything, has been said
+        return INTERRUPTED
 
 
 def body_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
 from embedq.cli.output import Output
-from embedq.cli.report import report
+from embedq.cli.report import beside, report
 from embedq.errors import EmbedqClientError, RefusedError
 from embedq.inflight import in_order
 from embedq.ingestion import FailedDocument, Ingestion
@@ -96,7 +96,7 @@ async def watch(server: Ingestions, ingestion_id: str, output: Output) -> Ingest
             while True:
                 found = await server.status(ingestion_id)
                 total = found.total if found.listing_complete else None
-                progress.update(found.done, found.failed, total=total, also={"chunks": found.chunks})
+                progress.update(found.done, found.failed, total=total, also=beside(found))
                 if found.ended:
                     return found
                 await asyncio.sleep(pause_s)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from embedq.cli.output import Output
 from embedq.ingestion import FailedDocument, Ingestion
 from embedq.ingestions import Ingestions
+from embedq.progress import Beside
 
 SHOWN_FAILURES = 10
 
@@ -12,16 +13,31 @@ SHOWN_FAILURES = 10
 def describe(found: Ingestion) -> str:
     """Where an ingestion is, in one line."""
     of_all = f"/{found.total:,}" if found.listing_complete else ""
-    parts = [f"{found.id} {found.status}: {found.done:,}{of_all} documents"]
+    parts = [f"{found.id} {found.status}: {found.done - found.cancelled:,}{of_all} documents"]
     parts += [f"{found.unchanged:,} unchanged"] if found.unchanged else []
     parts += [f"{found.failed:,} failed"] if found.failed else []
-    parts += [f"{found.chunks:,} chunks"]
+    parts += [f"{found.cancelled:,} cancelled"] if found.cancelled else []
+    deleted = found.raw["file_counts"].get("deleted")
+    parts += [f"{deleted:,} deleted"] if deleted else []
+    parts += [_chunks(found)]
     parts += [f"about {found.eta_s:,.0f} s left"] if found.eta_s is not None and not found.ended else []
     waiting = found.raw.get("waiting_for")
     parts += [f"waiting for the {waiting}"] if waiting else []
     if found.raw.get("dry_run") and found.raw.get("estimate_s") is not None:
         parts += [f"{found.tokens:,} tokens, about {found.raw['estimate_s']:,.0f} s to embed"]
     return ", ".join(parts)
+
+
+def beside(found: Ingestion) -> Beside:
+    """What its progress says besides documents. Only the server knows how far the pages under way are."""
+    counted = {"chunks": found.chunks, "embedded": found.embedded}
+    return Beside(_chunks(found), counted, None if found.ended else found.eta_s)
+
+
+def _chunks(found: Ingestion) -> str:
+    if found.raw.get("dry_run") or found.embedded >= found.chunks:
+        return f"{found.chunks:,} chunks"
+    return f"{found.embedded:,} of {found.chunks:,} chunks embedded"
 
 
 async def report(

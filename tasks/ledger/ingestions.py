@@ -114,6 +114,13 @@ class Page:
     embedded: int = 0
     embedding_tokens: int = 0
 
+    @property
+    def bytes_through(self) -> int:
+        """The share of its bytes that needs no model any more."""
+        if self.stage in (PageStage.READY, PageStage.LOADING):
+            return self.size_bytes
+        return self.size_bytes * min(self.embedded, self.chunks) // self.chunks if self.chunks else 0
+
 
 @dataclass(frozen=True, slots=True)
 class ClosedPage:
@@ -204,7 +211,17 @@ class Ingestion:
     def sample(self) -> Sample:
         """How far it is now."""
         at_ms = self.finished_ms or self.now_ms
-        return Sample(at_ms, self.counts.done, self.counts.chunks_loaded, self.counts.bytes_done)
+        return Sample(at_ms, self.counts.done, self.counts.chunks_loaded, self.bytes_through)
+
+    @property
+    def bytes_through(self) -> int:
+        """Bytes of the source that are done, and the share of those in flight that is embedded.
+
+        A page takes the model minutes where it is slow: counted only at their end, pages would say nothing meanwhile.
+        """
+        if self.status.terminal:
+            return self.counts.bytes_done
+        return self.counts.bytes_done + sum(page.bytes_through for page in self.pages.values())
 
     @property
     def finished_ms(self) -> int | None:
@@ -221,7 +238,7 @@ class Ingestion:
         if self.samples and not self.status.terminal:
             then = self.samples[0]
         seconds = (now.at_ms - then.at_ms) / 1000
-        if seconds <= 0 or now.documents <= 0:
+        if seconds <= 0 or (now.documents <= 0 and now.bytes <= 0):
             return None
         return Rate(
             (now.documents - then.documents) / seconds,
@@ -235,7 +252,7 @@ class Ingestion:
         rate = self.rate
         if rate is None or not self.listing_complete or self.status is not IngestionStatus.IN_PROGRESS:
             return None
-        left, speed = self.counts.bytes - self.counts.bytes_done, rate.bytes_per_s
+        left, speed = self.counts.bytes - self.bytes_through, rate.bytes_per_s
         if left <= 0 or speed <= 0:
             left, speed = self.counts.in_progress, rate.documents_per_s
         return left / speed if speed > 0 else None

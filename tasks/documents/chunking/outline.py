@@ -31,4 +31,18 @@ class Outline:
                 self._path.pop()
             self._path.append(heading)
             self._passed += 1
-        return tuple(" ".join(self._text[heading.start : heading.end].split()) for heading in self._path)
+        return tuple(_title(self._text[heading.start : heading.end], heading.level) for heading in self._path)
+
+
+def _title(text: str, level: int) -> str:
+    """A heading on one line, without the marks of Markdown: `#` as often as its level says, or a line below it."""
+    lines = text.splitlines()
+    below = lines[-1].strip() if len(lines) > 1 else ""
+    if below and set(below) in ({"="}, {"-"}):
+        lines.pop()
+    words = " ".join(lines).split()
+    if len(words) > 1 and words[0] == "#" * level:
+        words = words[1:]
+        if len(words) > 1 and not words[-1].strip("#"):
+            words.pop()
+    return " ".join(words)

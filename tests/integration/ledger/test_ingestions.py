@@ -21,6 +21,7 @@ from tasks.ledger.ingestion_operations import (
 )
 from tasks.ledger.ingestions import (
     ClosedPage,
+    Counts,
     Ingestion,
     IngestionStatus,
     NewIngestion,
@@ -176,6 +177,20 @@ def test_cancel_and_retry_only_where_they_make_sense(driver: Driver) -> None:
     refused = created(driver)
     move(driver, refused, to=S.FAILED, set={"error": '{"code":"a","message":"b"}'})
     assert driver.run(retry_ingestion(refused)) == (False, S.FAILED)
+
+
+def test_what_is_embedded_of_a_page_in_flight_counts_for_the_eta() -> None:
+    def at(now_ms: int, embedded: int, stage: PageStage = PageStage.EMBED) -> Ingestion:
+        page = Page(0, stage, "m", documents=10, size_bytes=800, chunks=40, embedded=embedded)
+        counts = Counts(documents=10, bytes=800)
+        return Ingestion(
+            "ing_1", "me", S.IN_PROGRESS, {}, 0, now_ms, counts, listing_complete=True, pages={0: page},
+            times={S.IN_PROGRESS: 0},
+        )  # fmt: skip
+
+    assert at(1000, 0).eta_s is None
+    assert at(1000, 10).eta_s == 3
+    assert at(2000, 40).bytes_through == at(2000, 0, PageStage.READY).bytes_through == 800
 
 
 def test_rate_and_eta(driver: Driver) -> None:

@@ -18,7 +18,8 @@ from embedq.outputfolder import OutputFolder
 from tests.unit.embedq.scripted import Answer, Asked, problem, scripted
 
 BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
-PART = {"name": "part-000000.parquet", "bytes": 4, "etag": "e"}
+PART_NAME = "part-000000.parquet"
+PART = {"name": PART_NAME, "bytes": 4, "etag": "e"}
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Server:
             return Answer(200, {"data": [{"id": "h/b.md", "last_error": error}]})
         if path.endswith("/output"):
             return Answer(200, {"data": [PART]})
-        if path.endswith(PART["name"]):
+        if path.endswith(PART_NAME):
             return Answer(200, b"PAR1")
         if asked.method == "POST":
             if self.refuses:
@@ -58,7 +59,7 @@ class Server:
             "id": "ing_1",
             "status": status,
             "file_counts": counts,
-            "chunks": {"total": 5, "tokens": 50},
+            "chunks": {"total": 5, "embedded": 5, "tokens": 50},
             "listing_complete": True,
         }
 
@@ -97,7 +98,7 @@ async def test_files_go_up_parts_come_down_and_uploads_go(
     assert asked["source"]["fields"] == {"text": ["body"]}
     assert asked["mode"] == "skip_unchanged"
     assert (server.held_at_start, server.files) == (2, {})
-    assert (tmp_path / "out" / PART["name"]).read_bytes() == b"PAR1"
+    assert (tmp_path / "out" / PART_NAME).read_bytes() == b"PAR1"
     assert asked["sink"]["dataset"] == json.loads((tmp_path / "out" / "_embedq.json").read_text())["dataset"]
     shown = capsys.readouterr()
     assert "ing_1 completed: 2/2 documents, 1 unchanged, 5 chunks" in shown.out

@@ -2,8 +2,9 @@
 
 import io
 import json
+from dataclasses import replace
 
-from embedq.progress import Lines, Sample, showing
+from embedq.progress import Beside, Lines, Sample, showing
 
 
 class Terminal(io.StringIO):
@@ -24,6 +25,21 @@ def test_without_a_total_there_is_no_end() -> None:
     sample = Sample("embedding", done=5, failed=0, total=None, rate=1)
     assert sample.eta_s is None
     assert sample.to_text() == "embedding 5, 1/s"
+
+
+def test_who_knows_better_says_when_the_end_is() -> None:
+    sample = Sample("documents", 5, 0, 100, 0.5, Beside("7 of 9 chunks embedded", {"chunks": 9, "embedded": 7}, 12))
+    assert sample.to_text() == "documents 5/100, 0.50/s, 7 of 9 chunks embedded, 12 s left"
+    assert json.loads(sample.to_json())["embedded"] == 7
+    unknown = replace(sample, also=Beside("", {}, None))
+    assert unknown.eta_s is None
+
+
+def test_a_terminal_shows_the_same() -> None:
+    stream = Terminal()
+    with showing("documents", 100, json_lines=False, stream=stream) as progress:
+        progress.update(5, also=Beside("7 of 9 chunks embedded", {}, 12))
+    assert "12 s left" in stream.getvalue()
 
 
 def test_before_the_first_result_there_is_no_end() -> None:

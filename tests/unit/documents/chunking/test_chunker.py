@@ -88,6 +88,24 @@ def test_a_chunk_within_a_section_has_its_headings() -> None:
     assert {chunk.headings for chunk in chunks} == {("Long title",)}
 
 
+@pytest.mark.parametrize(
+    ("level", "text", "title"),
+    [
+        (2, "## Two  words", "Two words"),
+        (1, " # Closed ##", "Closed"),
+        (1, "Underlined\n===", "Underlined"),
+        (2, "Underlined too\n---", "Underlined too"),
+        (2, "# of members", "# of members"),
+        (1, "#", "#"),
+        (2, "C #", "C #"),
+    ],
+)
+def test_headings_come_without_the_marks_of_markdown(level: int, text: str, title: str) -> None:
+    whole, blocks = document(("heading", level, text), ("paragraph", 0, "One two."))
+    (chunk,) = Chunker(WORDS, 30, "", ChunkSettings()).chunks(whole, blocks, ())
+    assert chunk.headings == (title,)
+
+
 @pytest.mark.parametrize("kind", ["code", "table"])
 def test_code_and_tables_are_cut_at_lines(kind: BlockKind) -> None:
     text, blocks = document((kind, 0, "a b. C d e\nf g h. I j\nk l m"))

@@ -1,0 +1,130 @@
+"""`embedq ingest` and `embedq search` as commands, against the real web tier and real workers."""
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import ApiProcess, Roles
+from tests.integration.client.conftest import TIMEOUT_S, Command
+
+REFUNDS = "Refunds take three days."
+WORDS = "one two three four five six seven eight nine ten "
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _documents_worker(server: tuple[Roles, ApiProcess]) -> Iterator[None]:
+    worker = server[0].documents()
+    yield
+    worker.stop()
+
+
+@pytest.fixture
+def handbook(command: Command) -> Path:
+    folder = command.folder / "handbook"
+    folder.mkdir()
+    (folder / "refunds.md").write_text(f"# Shop\n\n## Money\n\n{REFUNDS}\n")
+    (folder / "hours.txt").write_text("We open at nine.\n")
+    return folder
+
+
+def test_a_folder_goes_in_is_searched_and_costs_nothing_again(
+    command: Command, handbook: Path, api: ApiProcess
+) -> None:
+    first = command("ingest", "handbook", "--out", "out")
+    assert first.code == 0, first.err
+    assert first.lines[-1].endswith(" completed: 2/2 documents, 2 chunks")
+    assert "out holds 1 Parquet files, 1 of them new" in first.err
+
+    whole = f"# Shop\n\n## Money\n\n{REFUNDS}"
+    best = command("search", whole, "--in", "out", "-k", "1")
+    assert (best.code, best.err) == (0, "")
+    assert best.lines[0].startswith("1.0000  handbook/refunds.md > Shop  # Shop ## Money Refunds take")
+    (row,) = command("search", whole, "--in", "out", "-k", "1", "--json").json
+    assert (row["doc_id"], row["text"], row["chunk_index"]) == ("handbook/refunds.md", whole, 0)
+    assert "embedding" not in row
+    assert len(command("search", "x", "--in", "out").lines) == 2
+
+    again = command("ingest", "handbook", "--out", "out")
+    assert again.lines[-1].endswith(" completed: 2/2 documents, 2 unchanged, 0 chunks")
+    (handbook / "hours.txt").write_text("We open at ten.\n")
+    changed = command("ingest", "handbook", "--out", "out")
+    assert changed.lines[-1].endswith(" completed: 2/2 documents, 1 unchanged, 1 chunks")
+    assert {row["text"] for row in command("search", "x", "--in", "out", "--json").json} == {whole, "We open at ten."}
+    (handbook / "hours.txt").unlink()
+    synced = command("ingest", "handbook", "--out", "out", "--mode", "sync")
+    assert synced.lines[-1].endswith(" completed: 1/1 documents, 1 unchanged, 1 deleted, 0 chunks")
+    assert len(command("search", "x", "--in", "out").lines) == 1
+    with api.client() as client:
+        assert client.get("/v1/files").json()["data"] == []
+
+
+def test_a_document_that_fails_is_named_and_the_status_says_so_again(command: Command, handbook: Path) -> None:
+    (handbook / "book.bin").write_bytes(bytes(range(256)) * 4)
+    ran = command("ingest", "handbook", "--out", "out")
+    assert ran.code == 1
+    assert "handbook/book.bin failed: binary_file: " in ran.err
+    ingestion_id = ran.lines[-1].split()[0]
+    assert ran.lines[-1] == f"{ingestion_id} completed: 3/3 documents, 1 failed, 2 chunks"
+    looked = command("ingest", "--status", ingestion_id, "--out", "copy")
+    assert (looked.code, looked.lines) == (1, ran.lines)
+    assert "copy holds 1 Parquet files, 1 of them new" in looked.err
+    assert len(command("search", "x", "--in", "copy").lines) == 2
+    assert command("ingest", "--cancel", ingestion_id).code == 3
+
+
+def test_a_dry_run_counts(command: Command, handbook: Path) -> None:
+    ran = command("ingest", str(handbook), "--dry-run", "--json")
+    assert ran.code == 0, ran.err
+    (said,) = ran.json
+    assert (said["file_counts"]["total"], said["chunks"]["total"], said["chunks"]["loaded"]) == (2, 2, 0)
+    assert said["estimate_s"] >= 0
+    assert not (command.folder / "vectors").exists()
+
+
+def test_ctrl_c_detaches_and_cancel_ends_it(roles: Roles, tmp_path: Path) -> None:
+    roles.worker(fake_tokens_per_s=200, streams=1)
+    roles.documents()
+    api = roles.api()
+    api.wait_ready()
+    command = Command(api.base_url, tmp_path)
+    (tmp_path / "long.txt").write_text(WORDS * 2000)
+    with command.started("ingest", "long.txt", "--out", "out") as ingesting:
+        assert ingesting.stderr
+        started = threading.Timer(TIMEOUT_S, ingesting.kill)
+        started.start()
+        said = ""
+        for said in ingesting.stderr:
+            if "started ing_" in said:
+                break
+        started.cancel()
+        ingestion_id = said.split()[-1]
+        ingesting.send_signal(signal.SIGINT)
+        assert ingesting.wait(20) == 130
+        rest = ingesting.stderr.read()
+    assert f"{ingestion_id} goes on; look again with: embedq ingest --status {ingestion_id}" in rest
+    looked = command("ingest", "--status", ingestion_id)
+    assert looked.code == 0, looked.err
+    assert not looked.lines[0].split()[1].startswith(("completed", "failed", "cancelled"))
+    assert command("ingest", "--cancel", ingestion_id).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere"], 2, "nowhere does not exist"),
+        (["file:///etc/passwd"], 3, "EMBEDQ_INGEST_ROOTS"),
+        (["--status", "ing_nonsense"], 3, "ingestion_not_found"),
+        (["handbook", "--out", "postgresql:store/t"], 3, "EMBEDQ_SINKS"),
+        ([], 2, "name either sources"),
+    ],
+)
+def test_what_cannot_be_is_said(command: Command, handbook: Path, arguments: list[str], code: int, said: str) -> None:
+    ran = command("ingest", *arguments, "--json")
+    assert ran.code == code
+    assert said in json.loads(ran.err.splitlines()[-1])["message"] + json.loads(ran.err.splitlines()[-1])["code"]
+    assert ran.out == ""
+    assert handbook.exists()
