@@ -5,8 +5,8 @@ from typing import Any
 
 from api.services import Services
 from tasks.errors import InvalidValue, NotStored
-from tasks.ledger.dataset_operations import read_dataset
-from tasks.ledger.datasets import Catalog, Part, read_catalog
+from tasks.ledger.dataset_operations import move_dataset, read_dataset
+from tasks.ledger.datasets import Catalog, Part, newest_catalog, read_catalog
 from tasks.ledger.ingestions import Ingestion
 
 _ATTEMPTS = 3
@@ -35,9 +35,13 @@ async def read_output(services: Services, found: Ingestion) -> Catalog:
     dataset = dataset_of(found)
     for _ in range(_ATTEMPTS):
         pointer = await services.ledger.run(read_dataset(found.owner, dataset))
-        if pointer is None:
-            break
         storage = await services.storage.open()
+        if pointer is None:  # Redis may have lost it; the storage knows the newest that is whole
+            newest = await services.storage.run(newest_catalog, storage, found.owner, dataset)
+            if newest is None:
+                break
+            await services.ledger.run(move_dataset(found.owner, dataset, None, newest[0]))
+            continue  # another process may have been first
         try:
             return await services.storage.run(read_catalog, storage, pointer)
         except NotStored:

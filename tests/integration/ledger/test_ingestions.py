@@ -19,9 +19,9 @@ from tasks.ledger.ingestion_operations import (
     read_ingestion,
     retry_ingestion,
 )
+from tasks.ledger.ingestion_progress import Counts
 from tasks.ledger.ingestions import (
     ClosedPage,
-    Counts,
     Ingestion,
     IngestionStatus,
     NewIngestion,
