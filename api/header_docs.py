@@ -55,7 +55,10 @@ _RATE = {
 }
 
 _BY_STATUS: Mapping[str, Mapping[str, Header]] = {
-    "202": {"Location": _said("Path of the task.", required=True), **_OPEN},
+    "202": {
+        "Location": _said("Path of what was begun.", required=True),
+        "Retry-After": _said("Seconds, while open.", _SECONDS),
+    },
     "304": {"ETag": _said("Version of the task.", required=True)},
     "401": {"WWW-Authenticate": {"required": True, "schema": _TEXT}},
     "409": {
@@ -66,17 +69,20 @@ _BY_STATUS: Mapping[str, Mapping[str, Header]] = {
     "429": {"Retry-After": _RETRY_AFTER},
     "503": {"Retry-After": _RETRY_AFTER},
 }
+_PIECE: Mapping[str, Header] = {"Content-Range": _said("Which bytes, of how many.", required=True)}
 _BY_ANSWER: Mapping[str, Mapping[str, Header]] = {
     "POST /v1/embeddings 200": {
         "openai-processing-ms": _said("In the server.", {"type": "integer"}),
         **_RATE,
         **_APPLIED,
     },
-    "POST /v1/embeddings 202": _APPLIED,
+    "POST /v1/embeddings 202": {**_OPEN, **_APPLIED},
+    "POST /v1/tasks 202": _OPEN,
     "GET /v1/tasks/{task_id} 200": _OPEN,
     "POST /v1/tasks/{task_id}/cancel 200": _OPEN,
     "GET /v1/tasks/{task_id}/result 200": {"ETag": _ETAG},
-    "GET /v1/files/{file_id}/content 206": {"Content-Range": _said("Which bytes, of how many.", required=True)},
+    "GET /v1/files/{file_id}/content 206": _PIECE,
+    "GET /v1/ingestions/{ingestion_id}/output/{name} 206": _PIECE,
 }
 
 
