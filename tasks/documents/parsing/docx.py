@@ -62,7 +62,7 @@ def _xml(archive: Archive, name: str) -> "_Element | None":
     try:
         from lxml import etree  # noqa: PLC0415 - an extra
     except ImportError:
-        raise missing("python-docx") from None
+        raise missing("lxml") from None
     data = archive.part(name)
     if data is None:
         return None
