@@ -223,9 +223,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a list of batches never ends", "batch_create.lua", "if call('PTTL', name) < window + ttl then", "if false then"
     ),
-    Mutation("a page begins with its cursor", "batch_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
+    Mutation("a page begins with its cursor", "owned_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
     Mutation(
-        "a page of batches never says more", "batch_list.lua", "local more = #found > limit", "local more = false"
+        "a page of batches never says more", "owned_list.lua", "local more = #found > limit", "local more = false"
     ),
     Mutation("batches that are gone stay open", "batch_open.lua", "else call('SREM'", "else call('SISMEMBER'"),
     Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),

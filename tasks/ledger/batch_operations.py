@@ -86,11 +86,7 @@ def read_batches_later(batch_ids: Sequence[str]) -> Operation[Callable[[], list[
 
 def list_batches(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
     """Ids of an owner's batches, the newest first and older than `after`, and whether there are more."""
-
-    def read(reply: list[Any]) -> tuple[list[str], bool]:
-        return [name.decode() for name in reply[1]], bool(reply[0])
-
-    return Operation("batch_list", "", (owner, after or "", limit), read)
+    return Operation("owned_list", "", (owner, after or "", limit, "batch", "batches"), results.id_page)
 
 
 def move_batch(

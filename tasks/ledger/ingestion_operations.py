@@ -7,6 +7,7 @@ import orjson
 
 from tasks.errors import IdempotencyConflict
 from tasks.ledger import ingestion_replies as replies
+from tasks.ledger import results
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, NewIngestion, Page, PageStage, WaitingPage
 from tasks.ledger.operations import Argument, Operation
 
@@ -100,11 +101,7 @@ def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
 
 def list_ingestions(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
     """Ids of an owner's ingestions, the newest first and older than `after`, and whether there are more."""
-
-    def read(reply: list[list[bytes]]) -> tuple[list[str], bool]:
-        return [name.decode() for name in reply[1]], bool(reply[0])
-
-    return Operation("ingestion_list", "", (owner, after or "", limit), read)
+    return Operation("owned_list", "", (owner, after or "", limit, "ingestion", "ingestions"), results.id_page)
 
 
 def open_ingestions(limit: int) -> Operation[list[str]]:

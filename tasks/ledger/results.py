@@ -88,3 +88,8 @@ def split(
 
 def _optional(fields: Mapping[str, bytes], name: str) -> int | None:
     return int(fields[name]) if name in fields else None
+
+
+def id_page(reply: list[Any]) -> tuple[list[str], bool]:
+    """Of a list of ids: those of this page, and whether there are more."""
+    return [name.decode() for name in reply[1]], bool(reply[0])
