@@ -7,7 +7,7 @@ import orjson
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.outcomes import outcome_of
-from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.ledger.ingestion_operations import Move, move_ingestion
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, WaitingPage
 
@@ -22,7 +22,7 @@ def list_on(context: StepContext, ingestion: Ingestion) -> None:
         return
     if ingestion.list_state is None:
         if ingestion.waiting < MAX_WAITING:
-            submit(context, job(ingestion, "list", number, context.settings))
+            submit_job(context, ingestion, "list", number)
     elif ingestion.list_state.terminal:
         found = outcome_of(context, ingestion, "list", number)
         if isinstance(found, dict) and "gone" in found:

@@ -7,7 +7,7 @@ from tasks.documents.context import StepContext
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.pages import affordable
-from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.ledger.ingestion_operations import Move, move_ingestion
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionFault, IngestionStatus, Page, PageStage
 
@@ -40,14 +40,14 @@ def load_on(context: StepContext, ingestion: Ingestion) -> None:
     )
     moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
     if moved:
-        submit(context, job(ingestion, "load", number, context.settings))
+        submit_job(context, ingestion, "load", number)
 
 
 def loaded(context: StepContext, ingestion: Ingestion) -> None:
     """Closes the pages of the load under way, if it has ended."""
     number = ingestion.load_number - 1
     if ingestion.load_state is None:
-        submit(context, job(ingestion, "load", number, context.settings))
+        submit_job(context, ingestion, "load", number)
         return
     if not ingestion.load_state.terminal:
         return

@@ -12,7 +12,7 @@ from tasks.documents.ingestions.listing import list_on
 from tasks.documents.ingestions.loading import load_on, loaded
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.pages import begin, step_page
-from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.documents.ingestions.tools import Tools
 from tasks.errors import EmbedqError, NotReady, Unavailable
 from tasks.ledger import ItemError, operations
@@ -125,7 +125,7 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
         message = "The source has no documents, so nothing was deleted. Look at its path, or delete the dataset."
         ending.stop(context, ingestion, IngestionFault("nothing_listed", message, "source"))
     elif ingestion.finish_state is None:
-        submit(context, job(ingestion, "finish", None, context.settings))
+        submit_job(context, ingestion, "finish")
     elif ingestion.finish_state.terminal:
         found = outcome_of(context, ingestion, "finish")
         if isinstance(found, ItemError):

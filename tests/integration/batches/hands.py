@@ -102,6 +102,13 @@ class Hands:
         self.clock_s += STEP_EVERY_S
         step_batches(self.step_context)
 
+    def round_trips(self) -> int:
+        """Takes one step; how often it asked the ledger."""
+        self.ledger.client.config_resetstat()
+        self.step()
+        stats = self.ledger.client.info("commandstats")
+        return sum(entry["calls"] for name, entry in stats.items() if name in {"cmdstat_evalsha", "cmdstat_eval"})
+
     def work_documents(self, limit: int = 100) -> int:
         """Runs what jobs are ready; their number."""
         claim = self.claim(DOCUMENTS, limit)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tasks.documents.ingestions.real_tools import TOOLS
 from tasks.documents.ingestions.steps import IngestionSteps
+from tasks.documents.stepper import STEP_EVERY_S
 from tasks.ledger import DOCUMENTS, Ledger
 from tasks.ledger.dataset_operations import read_dataset
 from tasks.ledger.datasets import read_catalog
@@ -36,7 +37,8 @@ class IngestionHands(Hands):
         write_model_files(self.storage, "r1", rules.tokenizer, Prompts(rules.prompts))
 
     def step(self) -> None:
-        """One step of the documents worker."""
+        """One step of the documents worker, half a second after the one before."""
+        self.clock_s += STEP_EVERY_S
         self.steps(self.step_context)
 
     def work(self) -> None:
