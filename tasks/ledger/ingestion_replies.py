@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from tasks.ledger import results
-from tasks.ledger.ingestion_progress import Counts, Sample
+from tasks.ledger.ingestion_progress import Counts, Sample, Setback
 from tasks.ledger.ingestions import (
     ClosedPage,
     Ingestion,
@@ -35,6 +35,9 @@ COUNTS = (
     "pages_parsed",
 )
 """Fields of `Counts`, each a field of the hash."""
+
+JOBS = ("list", "parse", "load", "finish")
+"""Kinds of jobs of an ingestion."""
 
 
 def page_text(page: Page) -> str:
@@ -71,6 +74,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         return None
     f = {name: value.decode() for name, value in results.pairs(flat).items()}
     status = IngestionStatus(f["status"])
+    setbacks = {job: _setback(f[setback_field(job)]) for job in JOBS if setback_field(job) in f}
     in_flight = {page.number: page for page in sorted(map(_page, pages), key=lambda page: page.number)}
     return Ingestion(
         id=ingestion_id,
@@ -96,7 +100,8 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         samples=tuple(_sample(f[name]) for name in ("s0", "s1") if name in f),
         times={s: int(f[f"t_{s}"]) for s in IngestionStatus if f"t_{s}" in f},
         error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,
-        waiting_for=f.get("waiting_for"),
+        waiting_for=f.get("waiting_for") or _waiting_for(status, setbacks),
+        setbacks=setbacks,
         estimate_s=float(f["estimate_s"]) if "estimate_s" in f else None,
         list_state=_state(list_state),
         load_state=_state(load_state),
@@ -108,6 +113,25 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
 def sample_text(sample: Sample) -> str:
     """As a field holds it."""
     return f"{sample.at_ms} {sample.documents} {sample.chunks} {sample.bytes}"
+
+
+def setback_field(job: str) -> str:
+    """Where the hash has the setback of a kind of job."""
+    return f"setback_{job}"
+
+
+def setback_text(setback: Setback) -> str:
+    """As a field holds it."""
+    return f"{setback.times} {setback.until_ms} {setback.what}"
+
+
+def _setback(text: str) -> Setback:
+    times, until_ms, what = text.split(" ")
+    return Setback(int(times), what, int(until_ms))
+
+
+def _waiting_for(status: IngestionStatus, setbacks: Mapping[str, Setback]) -> str | None:
+    return None if status.terminal else next((setback.what for setback in setbacks.values()), None)
 
 
 def _sample(text: str) -> Sample:

@@ -11,7 +11,7 @@ from typing import Any
 
 import uuid_utils
 
-from tasks.ledger.ingestion_progress import Counts, Rate, Sample
+from tasks.ledger.ingestion_progress import Counts, Rate, Sample, Setback
 from tasks.ledger.types import State
 
 FOLDER = "ingestions"
@@ -157,6 +157,7 @@ class Ingestion:
         samples: two earlier moments, the older one first.
         times: status -> when it was reached last.
         waiting_for: `model`, `sink` or `storage`, while it cannot go on without.
+        setbacks: `list`, `parse`, `load` or `finish` -> why such jobs wait; until one of them succeeds.
         estimate_s: of a dry run that has ended: how long the model would take, alone.
         list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
         expires_ms: when its record goes; None while it is open.
@@ -186,6 +187,7 @@ class Ingestion:
     times: Mapping[IngestionStatus, int] = field(default_factory=dict)
     error: IngestionFault | None = None
     waiting_for: str | None = None
+    setbacks: Mapping[str, Setback] = field(default_factory=dict)
     estimate_s: float | None = None
     list_state: State | None = None
     load_state: State | None = None

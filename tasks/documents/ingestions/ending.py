@@ -37,16 +37,19 @@ def completed(context: StepContext, ingestion: Ingestion, deleted: int) -> None:
         to=to,
         set=fields,
         add={"deleted": deleted},
-        unset=["waiting_for"],
     )
     context.ledger.run(move_ingestion(ingestion.id, move))
 
 
-def let_go(context: StepContext, ingestion: Ingestion) -> None:
-    """Ends every task but that of a load, and drops the pages that are in no load; then it is cancelled, or failed."""
+def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None:
+    """Ends every task but that of a load, and drops the pages that are in no load; then it is cancelled, or failed.
+
+    A load that has begun is let finish. One that found the sink away, or is nowhere, is given up: it may be away for
+    days. A worker that was taken for dead and loads all the same harms nobody: the sink has what it has.
+    """
     forget(context, ingestion, "list", ingestion.list_number)
-    forget(context, ingestion, "finish")
-    dropped = [page for page in ingestion.pages.values() if page.stage is not PageStage.LOADING]
+    loads = ingestion.load_state is not None
+    dropped = [page for page in ingestion.pages.values() if not (loads and page.stage is PageStage.LOADING)]
     for page in dropped:
         forget(context, ingestion, "parse", page.number)
         forget(context, ingestion, "embed", page.number)
@@ -62,8 +65,7 @@ def let_go(context: StepContext, ingestion: Ingestion) -> None:
             equal={name: getattr(ingestion.counts, name) for name in ("loaded", "unchanged", "failed")},
             stages={page.number: page.stage for page in dropped},
             drop=[page.number for page in dropped],
-            add={"cancelled": ingestion.counts.in_progress},
-            unset=["waiting_for"],
+            add={"cancelled": ingestion.counts.in_progress, "deleted": deleted},
         )
     context.ledger.run(move_ingestion(ingestion.id, move))
 

@@ -47,7 +47,8 @@ def loaded(context: StepContext, ingestion: Ingestion) -> None:
     """Closes the pages of the load under way, if it has ended."""
     number = ingestion.load_number - 1
     if ingestion.load_state is None:
-        submit_job(context, ingestion, "load", number)
+        if ingestion.status is IngestionStatus.IN_PROGRESS:
+            submit_job(context, ingestion, "load", number)
         return
     if not ingestion.load_state.terminal:
         return
@@ -101,7 +102,6 @@ def _close(context: StepContext, ingestion: Ingestion, outcomes: list[list[Any]]
             "chunks_loaded": 0 if ingestion.dry_run else chunks,
             "bytes_done": sum(page.size_bytes for page in pages),
         },
-        unset=["waiting_for"],
     )
     moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
     if moved:  # the task of the load itself is forgotten with the next one: whoever died here must find it

@@ -139,7 +139,11 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
 def _cancelling(context: StepContext, ingestion: Ingestion) -> None:
     if any(page.stage is PageStage.LOADING for page in ingestion.pages.values()):
         loaded(context, ingestion)
-    ending.let_go(context, ingestion)
+    if IngestionStatus.FINALIZING not in ingestion.times or ingestion.finish_state is None:
+        ending.let_go(context, ingestion)
+    elif ingestion.finish_state.terminal:  # what it deletes is let finish, as a load is
+        found = outcome_of(context, ingestion, "finish")
+        ending.let_go(context, ingestion, found.get("deleted", 0) if isinstance(found, dict) else 0)
 
 
 _STEPS: Mapping[IngestionStatus, Callable[[StepContext, Ingestion], None]] = {

@@ -22,8 +22,8 @@ _OPEN = [status for status in IngestionStatus if not status.terminal]
 
 def submit_job(context: StepContext, ingestion: Ingestion, name: str, number: int | None = None) -> None:
     """Submits a `list`, `parse`, `load` or `finish`, unless it is too early to ask for it again."""
-    task_id = ingestion.task_id(name, number)
-    if context.postponed.waits(task_id):
+    task_id, setback = ingestion.task_id(name, number), ingestion.setbacks.get(name)
+    if context.postponed.waits(task_id) or (setback and ingestion.now_ms < setback.until_ms):
         return
     call = JobCall(_KIND[name], job_id(ingestion, number))
     _submit_while(

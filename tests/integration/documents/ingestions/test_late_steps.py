@@ -22,11 +22,11 @@ def test_pages_that_wait_for_room_cost_nothing_until_there_may_be_some(
         return sum(page.stage is PageStage.EMBED and page.state is None for page in pages)
 
     hands.until(lambda: waiting() == 30, model=False)
-    hands.clock_s += 30
+    hands.wait(30)
     hands.step()
     assert len(hands.postponed) == 30, "one is in the queue, each of the others was refused"
     assert hands.round_trips() <= 3, "which are open, what they are, and a sample"
-    hands.clock_s += 30
+    hands.wait(30)
     assert hands.round_trips() >= 2 + 2 * 30, "each: what was found, and refused again"
     hands.work()
     assert (hands.ingestion(made).status, hands.ingestion(made).counts.loaded) == (S.COMPLETED, 31)
