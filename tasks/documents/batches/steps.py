@@ -11,37 +11,20 @@ import orjson
 from tasks.documents.batches import ending
 from tasks.documents.batches.submissions import embedding, job
 from tasks.documents.context import StepContext
+from tasks.documents.rounds import Round
 from tasks.documents.submitting import submit
-from tasks.errors import EmbedqError, StorageUnavailable
 from tasks.ledger import State, Submission, operations
 from tasks.ledger.batch_operations import move_batch, open_batches, read_batch, read_batches
 from tasks.ledger.batches import Batch, BatchFault, BatchStatus, Stage
 from tasks.ledger.committed import read_committed
 
 _BATCHES_AT_ONCE = 100
-_TIDYING = "tidying up"
 
 
 def step_batches(context: StepContext) -> None:
     """Takes one step with each of some open batches. Raises what the last one raised that could not take its step."""
-    raised: EmbedqError | None = None
     ids = context.ledger.run(open_batches(_BATCHES_AT_ONCE))
-    # What has ended is tidied up last: only that needs the storage, and others must not wait for one that is away.
-    batches = context.ledger.run(read_batches(ids))
-    for batch in sorted(batches, key=lambda each: each.status.terminal):
-        if context.stop():
-            return
-        if batch.status.terminal and context.postponed.waits(_TIDYING):
-            break
-        context.moved()
-        try:
-            step(context, batch)
-        except EmbedqError as error:
-            raised = error
-            if isinstance(error, StorageUnavailable):
-                context.postponed.refused(_TIDYING, error.retry_after_s)
-    if raised is not None:
-        raise raised
+    Round(context, read_batches, step).take(ids)
 
 
 def step(context: StepContext, batch: Batch) -> None:

@@ -4,6 +4,7 @@ import orjson
 
 from tasks.documents.batches.facts import DEFAULT_RATE
 from tasks.documents.context import StepContext
+from tasks.documents.ingestions.leftovers import remove_work
 from tasks.documents.ingestions.submissions import forget
 from tasks.ledger import ItemError, operations
 from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion
@@ -78,17 +79,5 @@ def tidy_up(context: StepContext, ingestion: Ingestion) -> None:
     forget(context, ingestion, "list", ingestion.list_number)
     forget(context, ingestion, "load", ingestion.load_number - 1)
     forget(context, ingestion, "finish")
-    _remove_work(context, ingestion)
+    remove_work(context.storage, ingestion)
     context.ledger.run(close_ingestion(ingestion.id))
-
-
-def _remove_work(context: StepContext, ingestion: Ingestion) -> None:
-    folder = f"{ingestion.folder}work/"
-    if ingestion.status is IngestionStatus.CANCELLED:
-        context.storage.delete(folder)
-        return
-    # Page by page: one that is tried again may have new ones already, and they are somebody's.
-    found = {int(stored.name.removeprefix(folder).partition("/")[0]) for stored in context.storage.stored(folder)}
-    for page in found:
-        if page < ingestion.next_page:
-            context.storage.delete(ingestion.page_folder(page))

@@ -14,6 +14,7 @@ from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.pages import begin, step_page
 from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.documents.ingestions.tools import Tools
+from tasks.documents.rounds import Round
 from tasks.errors import EmbedqError, NotReady, Unavailable
 from tasks.ledger import ItemError, operations
 from tasks.ledger.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
@@ -37,20 +38,9 @@ class IngestionSteps:
 
         Raises what the last one raised that could not take its step.
         """
-        raised: EmbedqError | None = None
-        soon = False
         ids = context.ledger.run(open_ingestions(_AT_ONCE))
-        for ingestion in context.ledger.run(read_ingestions(ids)) if ids else ():
-            if context.stop():
-                break
-            try:
-                self.step(context, ingestion)
-            except EmbedqError as error:
-                raised = error
-            soon = soon or any(page.stage is PageStage.EMBED for page in ingestion.pages.values())
-        if raised is not None:
-            raise raised
-        return soon
+        found = Round(context, read_ingestions, self.step).take(ids)
+        return any(page.stage is PageStage.EMBED for ingestion in found for page in ingestion.pages.values())
 
     def step(self, context: StepContext, ingestion: Ingestion) -> None:
         """Does what is to be done for an ingestion in its state, if anything."""
