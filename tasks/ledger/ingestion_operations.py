@@ -139,6 +139,7 @@ def retry_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus 
         unset=(
             *("listing_complete", "estimate_s", "s0", "s1", f"t_{IngestionStatus.FINALIZING}"),
             *map(replies.setback_field, replies.JOBS),
+            *map(replies.losses_field, replies.JOBS),
         ),
     )
     return move_ingestion(ingestion_id, move)

@@ -53,6 +53,7 @@ def page_text(page: Page) -> str:
         "chunks": page.chunks,
         "fault": page.fault,
         "load": page.load,
+        "losses": page.losses or None,
     }
     return orjson.dumps({name: value for name, value in known.items() if value not in {None, ""}}).decode()
 
@@ -102,6 +103,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,
         waiting_for=f.get("waiting_for") or _waiting_for(status, setbacks),
         setbacks=setbacks,
+        losses={job: int(f[losses_field(job)]) for job in JOBS if losses_field(job) in f},
         estimate_s=float(f["estimate_s"]) if "estimate_s" in f else None,
         list_state=_state(list_state),
         load_state=_state(load_state),
@@ -118,6 +120,11 @@ def sample_text(sample: Sample) -> str:
 def setback_field(job: str) -> str:
     """Where the hash has the setback of a kind of job."""
     return f"setback_{job}"
+
+
+def losses_field(job: str) -> str:
+    """Where the hash has how often in a row a kind of job was given up because its workers died."""
+    return f"losses_{job}"
 
 
 def setback_text(setback: Setback) -> str:
@@ -159,6 +166,7 @@ def _page(row: Sequence[Any]) -> Page:
         chunks=known.get("chunks", 0),
         fault=tuple(known["fault"]) if "fault" in known else None,
         load=known.get("load"),
+        losses=known.get("losses", 0),
         state=_state(state),
         embedded=int(done) if embeds else 0,
         embedding_tokens=int(tokens) if embeds else 0,

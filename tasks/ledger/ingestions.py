@@ -96,6 +96,7 @@ class Page:
         source, index: stored names of its chunks as rows; "" when there are none.
         fault: code and message, when PARSE failed as a whole.
         load: number of the LOAD job that it is in.
+        losses: how often PARSE was given up because its workers died.
         embedded, embedding_tokens: of its embed task so far.
     """
 
@@ -110,6 +111,7 @@ class Page:
     chunks: int = 0
     fault: tuple[str, str] | None = None
     load: int | None = None
+    losses: int = 0
     state: State | None = None
     embedded: int = 0
     embedding_tokens: int = 0
@@ -156,8 +158,9 @@ class Ingestion:
         loaded_ms: when a load ended last.
         samples: two earlier moments, the older one first.
         times: status -> when it was reached last.
-        waiting_for: `model`, `sink` or `storage`, while it cannot go on without.
+        waiting_for: `model`, `sink`, `storage` or `worker`, while it cannot go on without.
         setbacks: `list`, `parse`, `load` or `finish` -> why such jobs wait; until one of them succeeds.
+        losses: the same -> how often in a row one was given up because its workers died; a page counts its own.
         estimate_s: of a dry run that has ended: how long the model would take, alone.
         list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
         expires_ms: when its record goes; None while it is open.
@@ -188,6 +191,7 @@ class Ingestion:
     error: IngestionFault | None = None
     waiting_for: str | None = None
     setbacks: Mapping[str, Setback] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict)
     estimate_s: float | None = None
     list_state: State | None = None
     load_state: State | None = None

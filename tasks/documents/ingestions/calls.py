@@ -1,5 +1,6 @@
 """What the jobs of an ingestion are called with, and how one that waits for something says so."""
 
+import dataclasses
 import logging
 from collections.abc import Callable
 
@@ -7,7 +8,7 @@ from tasks.documents.context import JobContext
 from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
 from tasks.ledger.ingestion_operations import Move, move_ingestion, read_ingestion
 from tasks.ledger.ingestion_progress import Setback
-from tasks.ledger.ingestion_replies import setback_field, setback_text
+from tasks.ledger.ingestion_replies import losses_field, setback_field, setback_text
 from tasks.ledger.ingestions import Ingestion, IngestionStatus
 
 _log = logging.getLogger(__name__)
@@ -50,8 +51,15 @@ def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callab
         _put_off(context, ingestion, name, error)
         return GONE
     if name in ingestion.setbacks:
-        context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, unset=[setback_field(name)])))
+        context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, unset=[setback_field(name), losses_field(name)])))
     return outcome
+
+
+def after(ingestion: Ingestion, name: str, what: str) -> Setback:
+    """The setback of a kind of job that has failed once more for `what`, at the moment of `ingestion`."""
+    before = ingestion.setbacks[name].times if name in ingestion.setbacks else 0
+    pause_s = min(2.0**before, LONGEST_PAUSE_S)
+    return Setback(before + 1, what, ingestion.now_ms + round(pause_s * 1000))
 
 
 def _put_off(context: JobContext, ingestion: Ingestion, name: str, error: Unavailable) -> None:
@@ -60,7 +68,5 @@ def _put_off(context: JobContext, ingestion: Ingestion, name: str, error: Unavai
     now = context.ledger.run(read_ingestion(ingestion.id))
     if now is None:
         return
-    before = ingestion.setbacks[name].times if name in ingestion.setbacks else 0
-    pause_s = min(2.0**before, LONGEST_PAUSE_S)
-    setback = Setback(before + 1, what, now.now_ms + round(pause_s * 1000))
+    setback = after(dataclasses.replace(ingestion, now_ms=now.now_ms), name, what)
     context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, set={setback_field(name): setback_text(setback)})))

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending
+from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.ledger.ingestion_operations import Move, move_ingestion
@@ -29,7 +29,7 @@ def list_on(context: StepContext, ingestion: Ingestion) -> None:
             forget(context, ingestion, "list", number)  # it ran before its ingestion was as it is now: once more
         elif isinstance(found, dict):
             _take_in(context, ingestion, found)
-        elif found is not None:
+        elif found is not None and not deaths.again(context, ingestion, "list", number, found):
             ending.stop(context, ingestion, ending.fault_of(found))
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending
+from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.pages import affordable
 from tasks.documents.ingestions.submissions import forget, submit_job
@@ -57,7 +57,7 @@ def loaded(context: StepContext, ingestion: Ingestion) -> None:
         forget(context, ingestion, "load", number)
     elif isinstance(found, dict):
         _close(context, ingestion, found["pages"])
-    elif found is not None:
+    elif found is not None and not deaths.again(context, ingestion, "load", number, found):
         _give_up(context, ingestion, ending.fault_of(found))
 
 

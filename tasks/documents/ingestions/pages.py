@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending
+from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.submissions import forget, submit_embedding, submit_job
 from tasks.errors import SinkDimensionMismatch, SinkRefused
@@ -78,7 +78,7 @@ def _parse(context: StepContext, ingestion: Ingestion, page: Page) -> None:
             forget(context, ingestion, "parse", page.number)  # it ran before the page was as it is now: once more
         elif isinstance(found, ItemError) and found.code in _SINK_REFUSES:
             ending.stop(context, ingestion, ending.fault_of(found))
-        elif found is not None:
+        elif found is not None and not deaths.page_again(context, ingestion, page, found):
             _parsed(context, ingestion, page, found)
 
 

@@ -7,7 +7,7 @@ ingestion's, a move names what it expects, and what is tidied up is looked for a
 from collections.abc import Callable, Mapping
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending, pipeline
+from tasks.documents.ingestions import deaths, ending, pipeline
 from tasks.documents.ingestions.listing import list_on
 from tasks.documents.ingestions.loading import load_on, loaded
 from tasks.documents.ingestions.outcomes import outcome_of
@@ -119,7 +119,8 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
     elif ingestion.finish_state.terminal:
         found = outcome_of(context, ingestion, "finish")
         if isinstance(found, ItemError):
-            ending.stop(context, ingestion, ending.fault_of(found))
+            if not deaths.again(context, ingestion, "finish", None, found):
+                ending.stop(context, ingestion, ending.fault_of(found))
         elif found is not None and "gone" in found:
             forget(context, ingestion, "finish")
         elif found is not None:

@@ -39,7 +39,7 @@ def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, An
 class Hands:
     """One Redis, one storage. `bad` maps texts to errors; rows with them fail. Those with `deadly` ones kill.
 
-    `ran`: how often each job was begun, by kind and id.
+    `ran`: how often each job was begun, by kind and id; those in `deadly_jobs` kill too.
     """
 
     def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
@@ -48,6 +48,7 @@ class Hands:
         self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
         self.bad: dict[str, RowError] = {}
         self.deadly: set[str] = set()
+        self.deadly_jobs: set[str] = set()
         self.claims = 0
         self.ran: Counter[str] = Counter()
         self.clock_s = 0.0
@@ -120,6 +121,9 @@ class Hands:
         for unit in claim.units:
             call = JobCall.of_payload(unit.payload)
             self.ran[f"{call.kind} {call.id}"] += 1
+            if f"{call.kind} {call.id}" in self.deadly_jobs:
+                self.ledger.run(operations.lose(DOCUMENTS, claim.token))
+                break
             context = JobContext(self.ledger, self.storage, self.settings, claim.token, self.progress, lambda: False)
             try:
                 finished = Finished(unit=unit, vectors=JOBS[call.kind](context, call.id), tokens=0)
