@@ -11,6 +11,12 @@ from tasks.ledger import results
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, NewIngestion, Page, PageStage, WaitingPage
 from tasks.ledger.operations import Argument, Operation
 
+_OF_A_TRY = (
+    *("estimate_s", "s0", "s1", f"t_{IngestionStatus.FINALIZING}"),
+    *map(replies.setback_field, replies.JOBS),
+    *map(replies.losses_field, replies.JOBS),
+)
+"""Fields that another try begins without."""
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
@@ -126,6 +132,21 @@ def cancel_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus
     return move_ingestion(ingestion_id, Move(only_from=_RUNNING, to=IngestionStatus.CANCELLING))
 
 
+def resume_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
+    """Goes on with one that has failed through no fault of its request. The reply is that of `move_ingestion`.
+
+    What failed of it before can be tried again at its end.
+    """
+    move = Move(
+        only_from=(IngestionStatus.FAILED,),
+        equal={"resumable": "1"},
+        to=IngestionStatus.IN_PROGRESS,
+        set={"cancelled": 0},
+        unset=("resumable", "error", *_OF_A_TRY),
+    )
+    return move_ingestion(ingestion_id, move)
+
+
 def retry_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
     """Begins again with the failed documents of one that has ended by itself, under the same id and pipeline.
 
@@ -136,11 +157,7 @@ def retry_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus 
         equal={"error": ""},
         to=IngestionStatus.IN_PROGRESS,
         set={"cursor": orjson.dumps({"retry": 0}).decode()},
-        unset=(
-            *("listing_complete", "estimate_s", "s0", "s1", f"t_{IngestionStatus.FINALIZING}"),
-            *map(replies.setback_field, replies.JOBS),
-            *map(replies.losses_field, replies.JOBS),
-        ),
+        unset=("listing_complete", *_OF_A_TRY),
     )
     return move_ingestion(ingestion_id, move)
 

@@ -54,8 +54,9 @@ def page_text(page: Page) -> str:
         "fault": page.fault,
         "load": page.load,
         "losses": page.losses or None,
+        "cut": page.cut if any(page.cut) else None,
     }
-    return orjson.dumps({name: value for name, value in known.items() if value not in {None, ""}}).decode()
+    return orjson.dumps({name: value for name, value in known.items() if value is not None and value != ""}).decode()
 
 
 def closed_text(page: ClosedPage) -> str:
@@ -109,6 +110,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         load_state=_state(load_state),
         finish_state=_state(finish_state),
         expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
+        resumable=f.get("resumable") == "1",
     )
 
 
@@ -167,6 +169,7 @@ def _page(row: Sequence[Any]) -> Page:
         fault=tuple(known["fault"]) if "fault" in known else None,
         load=known.get("load"),
         losses=known.get("losses", 0),
+        cut=tuple(known.get("cut", (0, 0))),
         state=_state(state),
         embedded=int(done) if embeds else 0,
         embedding_tokens=int(tokens) if embeds else 0,

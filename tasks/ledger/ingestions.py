@@ -97,6 +97,7 @@ class Page:
         fault: code and message, when PARSE failed as a whole.
         load: number of the LOAD job that it is in.
         losses: how often PARSE was given up because its workers died.
+        cut: chunks and their tokens, as PARSE has added them to the counts.
         embedded, embedding_tokens: of its embed task so far.
     """
 
@@ -112,9 +113,24 @@ class Page:
     fault: tuple[str, str] | None = None
     load: int | None = None
     losses: int = 0
+    cut: tuple[int, int] = (0, 0)
     state: State | None = None
     embedded: int = 0
     embedding_tokens: int = 0
+
+    @property
+    def undone(self) -> dict[str, int]:
+        """What is to be added to the counts when the page goes back to where it was listed."""
+        if self.stage is PageStage.PARSE:
+            return {}
+        embedded = self.chunks if self.stage is not PageStage.EMBED else 0
+        chunks, tokens = self.cut
+        return {"chunks": -chunks, "chunk_tokens": -tokens, "pages_parsed": -1, "chunks_embedded": -embedded}
+
+    @property
+    def waiting(self) -> WaitingPage:
+        """As it was before it was begun."""
+        return WaitingPage(self.number, self.manifest.rpartition(".")[2], self.documents, self.size_bytes)
 
     @property
     def bytes_through(self) -> int:
@@ -164,6 +180,7 @@ class Ingestion:
         estimate_s: of a dry run that has ended: how long the model would take, alone.
         list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
         expires_ms: when its record goes; None while it is open.
+        resumable: it has failed through no fault of its request, and can go on where it was: its pages wait.
     """
 
     id: str
@@ -197,6 +214,7 @@ class Ingestion:
     load_state: State | None = None
     finish_state: State | None = None
     expires_ms: int | None = None
+    resumable: bool = False
 
     @property
     def model(self) -> str:

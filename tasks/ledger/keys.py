@@ -72,7 +72,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  `losses_{job}`: how often in a row their workers died. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
                                  `{id}-finish`
-    R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its end
+    R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its
+                                 end, unless it is resumable: it failed through no fault of its request
     R:ingestion-pages:{id}    hash   page -> JSON: pages in flight; deleted when its traces are removed
     R:ingestion-closed:{id}   hash   page -> JSON [stored, loaded, unchanged, failed]: pages that are done
     R:ingestion-alias:{owner}:{name}  string  "ingestion digest": a repetition of a request finds its ingestion

@@ -1,5 +1,9 @@
 """How an ingestion ends: by itself, cancelled, or because it cannot go on; and what is left of it removed."""
 
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
 import orjson
 
 from tasks.documents.batches.facts import DEFAULT_RATE
@@ -8,8 +12,10 @@ from tasks.documents.ingestions.leftovers import remove_work
 from tasks.documents.ingestions.submissions import forget
 from tasks.ledger import ItemError, operations
 from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion
-from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
+from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, Page, PageStage
 
+_OURS = {"worker_lost", "not_stored", "internal_error"}
+"""Faults of the installation, not of the request."""
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
@@ -47,7 +53,10 @@ def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None
 
     A load that has begun is let finish. One that found the sink away, or is nowhere, is given up: it may be away for
     days. A worker that was taken for dead and loads all the same harms nobody: the sink has what it has.
+
+    One that fails through no fault of its request keeps its pages: they wait, and it can go on with them.
     """
+    resumable = ingestion.error is not None and ingestion.error.code in _OURS and ingestion.revision is not None
     forget(context, ingestion, "list", ingestion.list_number)
     loads = ingestion.load_state is not None
     dropped = [page for page in ingestion.pages.values() if not (loads and page.stage is PageStage.LOADING)]
@@ -56,19 +65,31 @@ def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None
         forget(context, ingestion, "embed", page.number)
     cancelling = [IngestionStatus.CANCELLING]
     if len(dropped) < len(ingestion.pages):
-        stages = {page.number: page.stage for page in dropped}
-        move = Move(cancelling, stages=stages, drop=[page.number for page in dropped])
+        move = _dropping(Move(cancelling), dropped, resumable=resumable)
     else:
         # All at once: nobody else may have closed a page in the meantime, or its documents would count twice.
         move = Move(
             cancelling,
             to=IngestionStatus.FAILED if ingestion.error else IngestionStatus.CANCELLED,
             equal={name: getattr(ingestion.counts, name) for name in ("loaded", "unchanged", "failed")},
-            stages={page.number: page.stage for page in dropped},
-            drop=[page.number for page in dropped],
+            set={"resumable": "1"} if resumable else {},
             add={"cancelled": ingestion.counts.in_progress, "deleted": deleted},
         )
+        move = _dropping(move, dropped, resumable=resumable)
     context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def _dropping(move: Move, pages: Sequence[Page], *, resumable: bool) -> Move:
+    add = Counter(move.add)
+    for page in pages if resumable else ():
+        add.update(page.undone)
+    return dataclasses.replace(
+        move,
+        stages={page.number: page.stage for page in pages},
+        drop=[page.number for page in pages],
+        wait=[page.waiting for page in pages] if resumable else (),
+        add=add,
+    )
 
 
 def tidy_up(context: StepContext, ingestion: Ingestion) -> None:

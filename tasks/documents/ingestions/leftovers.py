@@ -32,8 +32,10 @@ def sweep_ingestions(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE
 
 
 def remove_work(storage: Storage, ingestion: Ingestion) -> None:
-    """Removes the work of one that has ended; what was begun since it was read, by another try, stays."""
+    """Removes the work of one that has ended for good; what was begun since it was read, by another try, stays."""
     folder = f"{ingestion.folder}work/"
+    if ingestion.resumable:
+        return
     if ingestion.status is IngestionStatus.CANCELLED:  # nobody tries it again
         storage.delete(folder)
         return

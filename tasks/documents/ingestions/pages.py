@@ -94,6 +94,7 @@ def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[
             source=found["source"],
             index=found["index"],
             chunks=found["rows"],
+            cut=(found["chunks"], found["tokens"]),
         )
         add = {"chunks": found["chunks"], "chunk_tokens": found["tokens"]}
     move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE}, put=[after], add=add | {"pages_parsed": 1})
@@ -110,8 +111,8 @@ def _embed(context: StepContext, ingestion: Ingestion, page: Page) -> None:
         if isinstance(found, dict) and "gone" not in found:
             submit_embedding(context, ingestion, page, found)
         else:  # Redis has lost it, by whatever hand
-            again = dataclasses.replace(page, stage=PageStage.PARSE, parsed="", source="", index="", chunks=0)
-            move = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED}, put=[again])
+            again = Page(page.number, PageStage.PARSE, page.manifest, page.documents, page.size_bytes)
+            move = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED}, put=[again], add=page.undone)
             context.ledger.run(move_ingestion(ingestion.id, move))
     elif page.state.terminal:
         move = Move(
