@@ -7,25 +7,17 @@ import pytest
 
 from tasks.documents.ingestions.leftovers import sweep_ingestions
 from tasks.ledger import operations
-from tasks.ledger.ingestion_operations import cancel_ingestion, open_ingestions, retry_ingestion
+from tasks.ledger.ingestion_operations import cancel_ingestion, retry_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
 from tasks.ledger.ingestions import IngestionStatus, PageStage
 from tasks.ledger.parts import RowError
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import MODEL
-from tests.integration.documents.ingestions.hands import IngestionHands
+from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
 LONG = " ".join(f"word{n}" for n in range(700))
 JSONL = b"".join(b'{"id": "d%d", "text": "text number %d", "year": %d}\n' % (n, n, n) for n in range(30))
-
-
-def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
-    hands.step()
-    assert hands.ingestion(ingestion_id).pages == {}
-    assert list(hands.storage.stored(f"ingestions/{ingestion_id}/work")) == []
-    assert hands.ledger.run(open_ingestions(10)) == []
-    assert hands.open_tasks() == []
 
 
 def test_records_become_rows(hands: IngestionHands) -> None:
