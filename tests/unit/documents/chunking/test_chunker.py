@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, Chunker
+from tasks.documents.chunking.outline import MAX_TITLE_CHARS
 from tasks.documents.chunking.split import Splitter
 from tasks.documents.chunking.structure import Piece, pieces
 from tasks.documents.chunking.tokens import TokenCounter
@@ -86,6 +87,13 @@ def test_a_chunk_within_a_section_has_its_headings() -> None:
     chunks = list(Chunker(WORDS, 12, "", ChunkSettings()).chunks(text, blocks, ()))
     assert len(chunks) == 2
     assert {chunk.headings for chunk in chunks} == {("Long title",)}
+
+
+def test_a_heading_without_end_is_not_written_beside_each_chunk() -> None:
+    text, blocks = document(("heading", 1, "# " + "word " * 10_000), ("paragraph", 0, "text " * 1000))
+    chunks = list(Chunker(WORDS, 50, "", ChunkSettings()).chunks(text, blocks, ()))
+    assert {len(chunk.headings[0]) for chunk in chunks} == {MAX_TITLE_CHARS - 1}
+    assert chunks[-1].headings[0].startswith("word word")
 
 
 @pytest.mark.parametrize(
