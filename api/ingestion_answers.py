@@ -33,7 +33,7 @@ class SourceShown(BaseModel):
 
     type: Literal["files", "urls", "documents"]
     count: int
-    urls: list[str] | None = None
+    urls: list[str] | None = Field(None, description="The first 10 of them.")
     fields: dict[str, Any] | None = None
     format: str | None = None
     records: bool | None = None

@@ -186,14 +186,12 @@ async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> 
 
 async def _create(services: Services, asked: Asked) -> str:
     """Stores what was asked for; the id of the ingestion, which may be that of an earlier request with the same key."""
-    if asked.documents is None:
-        return await services.ledger.run(create_ingestion(asked.ingestion))
-    # Before the record: whoever works on it finds the documents there.
+    # Before the record: whoever works on it finds the list there.
     storage = await services.storage.open()
-    await services.storage.run(storage.write, asked.inline, asked.documents)
+    await services.storage.run(storage.write, asked.stored, asked.listed)
     ingestion_id = await services.ledger.run(create_ingestion(asked.ingestion))
     if ingestion_id != asked.ingestion.id:
-        await services.storage.delete(asked.inline)
+        await services.storage.delete(asked.stored)
     return ingestion_id
 
 

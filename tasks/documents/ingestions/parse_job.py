@@ -13,6 +13,7 @@ from tasks.documents.ingestions.chunk_rows import ChunkRows
 from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest
 from tasks.documents.ingestions.pipeline import row_options
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
+from tasks.documents.parsing.builder import check_chars
 from tasks.documents.parsing.types import Parsed
 from tasks.documents.sinks.types import Receipt
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
@@ -115,6 +116,7 @@ class Documents:
 
     def _parsed(self, fetched: Fetched) -> Parsed:
         if fetched.text is not None:
+            check_chars(len(fetched.text))  # cutting takes time and memory by the character, of whatever it is
             return Parsed(fetched.text)
         return self.parser.parse(fetched.data or b"", fetched.ref.name)
 
