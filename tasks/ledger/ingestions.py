@@ -13,6 +13,7 @@ import uuid_utils
 
 from tasks.ledger.ingestion_progress import Counts, Rate, Sample, Setback
 from tasks.ledger.types import State
+from tasks.ledger.waiting_pages import WaitingPage
 
 FOLDER = "ingestions"
 """Where everything of theirs is in the storage."""
@@ -63,26 +64,6 @@ class NewIngestion:
     spec: Mapping[str, Any]
     ttl_ms: int
     key: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingPage:
-    """A page that was listed and not begun; `fence` is that of its manifest."""
-
-    number: int
-    fence: str
-    documents: int
-    size_bytes: int
-
-    def to_text(self) -> str:
-        """As it stands in the list of waiting pages."""
-        return f"{self.number} {self.fence} {self.documents} {self.size_bytes}"
-
-    @classmethod
-    def from_text(cls, text: str) -> "WaitingPage":
-        """Inverse of `to_text`."""
-        number, fence, documents, size_bytes = text.split(" ")
-        return cls(int(number), fence, int(documents), int(size_bytes))
 
 
 @dataclass(frozen=True, slots=True)
