@@ -274,11 +274,12 @@ class Ingestion:
         """What became of a page's documents."""
         return f"{self.folder}documents/{page:08d}.{fence}.jsonl"
 
-    def task_id(self, kind: str, number: int | None = None) -> str:
-        """The ledger's task for a job of this ingestion: `parse` or `embed` of a page, a `list`, a `load`, `finish`."""
-        if kind in {"parse", "embed"}:
-            return f"{self.id}-{number}-{kind}"
-        return f"{self.id}-{kind}" if number is None else f"{self.id}-{kind}-{number}"
+    def task_id(self, kind: str, number: int) -> str:
+        """The ledger's task for a job of this ingestion: `parse` or `embed` of a page, `list`, `load`, `finish`.
+
+        `finish` has the number of the next listing, which no other try has.
+        """
+        return f"{self.id}-{number}-{kind}" if kind in {"parse", "embed"} else f"{self.id}-{kind}-{number}"
 
 
 def new_ingestion_id() -> str:
