@@ -3,9 +3,11 @@
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
+import pyarrow as pa
+
 from tasks.documents.sinks.parquet.dataset import new_fence
 from tasks.documents.sinks.parquet.files import reading_parquet, writing_parquet
-from tasks.documents.sinks.parquet.receipts import ids, read_receipts, receipts_table, without, write_receipts
+from tasks.documents.sinks.parquet.receipts import read_receipts, receipts_table, without, write_receipts
 from tasks.documents.sinks.parquet.rows import DICTIONARY, RowWriter, row_schema
 from tasks.documents.sinks.types import LoadDocument, Receipt, Stamp
 from tasks.errors import EmbedqError
@@ -68,9 +70,9 @@ class Parts:
         write_receipts(self._storage, receipts, kept)
         return Part(NEW, stored if rows else "", receipts, rows, kept.num_rows, size_bytes)
 
-    def ids(self, part: Part) -> Iterable[str]:
+    def receipts(self, part: Part) -> pa.Table:
         """Of its documents; raises like `Storage.read`."""
-        return ids(read_receipts(self._storage, part.receipts))
+        return read_receipts(self._storage, part.receipts)
 
     def _copy(
         self, part: Part, stored: str, document_ids: Collection[str], progress: Callable[[], None]

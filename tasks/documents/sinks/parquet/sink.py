@@ -8,8 +8,9 @@ has changed is done anew.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tasks.documents.sinks.parquet.dataset import Dataset, Version
-from tasks.documents.sinks.parquet.index import ReceiptIndex, index_of, key_of
+from tasks.documents.sinks.parquet.index import ReceiptIndex, index_of
 from tasks.documents.sinks.parquet.part import Parts
+from tasks.documents.sinks.parquet.seen import Seen
 from tasks.documents.sinks.pieces import pieces
 from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Stamp
 from tasks.documents.sinks.verdict import Arrivals, Verdict, judge
@@ -70,19 +71,18 @@ class ParquetSink:
     def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
         """See `Sink.keep_only`."""
         copies = _Copies(self._parts, progress)
-        with self._index.seeing(seen(), progress) as unseen:
-            while True:
-                present = self._dataset.present()
-                parts: list[Part] = []
-                deleted = 0
-                for part in present.catalog.parts:
-                    keys = unseen.of(present.catalog, part, stamp.ingestion)
-                    doomed = [i for i in self._parts.ids(part) if key_of(i) in keys] if keys else []
-                    parts += copies.without(part, doomed)
-                    deleted += len(doomed)
-                    progress()
-                if not deleted or self._dataset.move(present, parts, present.catalog.dimension):
-                    return deleted
+        known = Seen(seen(), progress)
+        while True:
+            present = self._dataset.present()
+            parts: list[Part] = []
+            deleted = 0
+            for part in present.catalog.parts:
+                doomed = known.missing(self._parts.receipts(part), stamp.ingestion)
+                parts += copies.without(part, doomed)
+                deleted += len(doomed)
+                progress()
+            if not deleted or self._dataset.move(present, parts, present.catalog.dimension):
+                return deleted
 
     def close(self) -> None:
         """Nothing: receipts stay in this process for the next sink on the same dataset."""
