@@ -8,6 +8,8 @@ has changed is done anew. Then some small parts become one, if there are many (`
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
+
 from tasks.documents.sinks.parquet.dataset import Dataset, Version
 from tasks.documents.sinks.parquet.index import ReceiptIndex, index_of
 from tasks.documents.sinks.parquet.merging import to_merge
@@ -145,8 +147,8 @@ class ParquetSink:
             others = [part for part in present.catalog.parts if part not in small]
             if not self._dataset.move(present, [*others, merged], present.catalog.dimension):
                 self._parts.discard(merged)
-        except (Unavailable, NotStored) as error:
-            _log.warning("small parts of a dataset stay as they are for now: %s", error.detail)
+        except (Unavailable, NotStored, pa.ArrowException, OSError) as error:  # the latter: a part is damaged
+            _log.warning("small parts of the dataset %s stay as they are: %s", self._dataset.folder, error)
 
 
 class _Copies:

@@ -9,6 +9,7 @@ import pytest
 
 from tasks.documents.sinks.parquet.merging import BESIDE
 from tasks.documents.sinks.parquet.sink import ParquetSink
+from tasks.documents.sinks.types import LoadOutcome
 from tasks.errors import StorageUnavailable
 from tasks.ledger.datasets import Catalog, dataset_folder
 from tasks.ledger.executor import Ledger
@@ -97,6 +98,15 @@ def test_whenever_a_writer_dies_a_load_and_its_merge_are_whole(
     # Each writes a part, its receipts and a catalog, with two moments to die at each.
     assert deaths["loading"] >= 5
     assert deaths["merging"] >= 5
+
+
+def test_a_damaged_part_stops_merges_and_no_load(sink: ParquetSink, storage: Storage, ledger: Ledger) -> None:
+    for name in NAMES[:-1]:
+        load(sink, document(name))
+    storage.write(now(storage, ledger).parts[0].stored, b"damaged")
+
+    assert load(sink, document(NAMES[-1])) == {NAMES[-1]: [LoadOutcome.LOADED]}
+    assert len(now(storage, ledger).parts) == len(NAMES)
 
 
 def test_a_load_that_comes_in_between_keeps_its_documents(
