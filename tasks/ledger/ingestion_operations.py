@@ -8,8 +8,9 @@ import orjson
 from tasks.errors import IdempotencyConflict
 from tasks.ledger import ingestion_replies as replies
 from tasks.ledger import results
-from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, NewIngestion, Page, PageStage, WaitingPage
+from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, NewIngestion, Page, PageStage
 from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.waiting_pages import WaitingPage
 
 _OF_A_TRY = (
     *("estimate_s", "s0", "s1", f"t_{IngestionStatus.FINALIZING}"),

@@ -14,9 +14,9 @@ from tasks.ledger.ingestions import (
     IngestionStatus,
     Page,
     PageStage,
-    WaitingPage,
 )
 from tasks.ledger.types import State
+from tasks.ledger.waiting_pages import WaitingPage
 
 COUNTS = (
     "documents",

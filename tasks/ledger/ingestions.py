@@ -13,6 +13,7 @@ import uuid_utils
 
 from tasks.ledger.ingestion_progress import Counts, Rate, Sample, Setback
 from tasks.ledger.types import State
+from tasks.ledger.waiting_pages import WaitingPage
 
 FOLDER = "ingestions"
 """Where everything of theirs is in the storage."""
@@ -64,26 +65,6 @@ class NewIngestion:
     spec: Mapping[str, Any]
     ttl_ms: int
     key: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingPage:
-    """A page that was listed and not begun; `fence` is that of its manifest."""
-
-    number: int
-    fence: str
-    documents: int
-    size_bytes: int
-
-    def to_text(self) -> str:
-        """As it stands in the list of waiting pages."""
-        return f"{self.number} {self.fence} {self.documents} {self.size_bytes}"
-
-    @classmethod
-    def from_text(cls, text: str) -> "WaitingPage":
-        """Inverse of `to_text`."""
-        number, fence, documents, size_bytes = text.split(" ")
-        return cls(int(number), fence, int(documents), int(size_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +275,12 @@ class Ingestion:
         """What became of a page's documents."""
         return f"{self.folder}documents/{page:08d}.{fence}.jsonl"
 
-    def task_id(self, kind: str, number: int | None = None) -> str:
-        """The ledger's task for a job of this ingestion: `parse` or `embed` of a page, a `list`, a `load`, `finish`."""
-        if kind in {"parse", "embed"}:
-            return f"{self.id}-{number}-{kind}"
-        return f"{self.id}-{kind}" if number is None else f"{self.id}-{kind}-{number}"
+    def task_id(self, kind: str, number: int) -> str:
+        """The ledger's task for a job of this ingestion: `parse` or `embed` of a page, `list`, `load`, `finish`.
+
+        `finish` has the number of the next listing, which no other try has.
+        """
+        return f"{self.id}-{number}-{kind}" if kind in {"parse", "embed"} else f"{self.id}-{kind}-{number}"
 
 
 def new_ingestion_id() -> str:

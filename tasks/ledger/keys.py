@@ -71,7 +71,7 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  "times until what" while such jobs wait for something that is away,
                                  `losses_{job}`: how often in a row their workers died. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
-                                 `{id}-finish`
+                                 `{id}-finish-{n}`
     R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its
                                  end, unless it is resumable: it failed through no fault of its request
     R:ingestion-pages:{id}    hash   page -> JSON: pages in flight; deleted when its traces are removed

@@ -22,9 +22,9 @@ _OPEN = [status for status in IngestionStatus if not status.terminal]
 _NAMES: dict[type[Unavailable], str] = {SinkUnavailable: "sink", StorageUnavailable: "storage", NotReady: "model"}
 
 
-def job_id(ingestion: Ingestion, number: int | None = None) -> str:
+def job_id(ingestion: Ingestion, number: int) -> str:
     """For a job about a page, a listing or a load with this number."""
-    return ingestion.id if number is None else f"{ingestion.id}/{number}"
+    return f"{ingestion.id}/{number}"
 
 
 def find(context: JobContext, job: str) -> tuple[Ingestion | None, int]:

@@ -20,7 +20,7 @@ _LOST = "worker_lost"
 _GOING_ON = (IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
-def again(context: StepContext, ingestion: Ingestion, name: str, number: int | None, found: object) -> bool:
+def again(context: StepContext, ingestion: Ingestion, name: str, number: int, found: object) -> bool:
     """Whether a `list`, `load` or `finish` that ended with `found` is tried again, after a pause."""
     losses = ingestion.losses.get(name, 0)
     if not _lost(found) or losses >= MAX_LOSSES or ingestion.status not in _GOING_ON:

@@ -10,12 +10,13 @@ from tasks.documents.batches.facts import DEFAULT_RATE
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.leftovers import remove_work
 from tasks.documents.ingestions.submissions import forget
-from tasks.ledger import ItemError, operations
+from tasks.ledger import DOCUMENTS, ItemError, operations
 from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion
 from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, Page, PageStage
 
 _OURS = {"worker_lost", "not_stored", "internal_error"}
 """Faults of the installation, not of the request."""
+_FORGET_AT_ONCE = 1000
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
@@ -94,11 +95,17 @@ def _dropping(move: Move, pages: Sequence[Page], *, resumable: bool) -> Move:
 
 def tidy_up(context: StepContext, ingestion: Ingestion) -> None:
     """Removes what only a running ingestion needs: its tasks, its chunks, its parts."""
-    for page in ingestion.pages.values():
-        forget(context, ingestion, "parse", page.number)
-        forget(context, ingestion, "embed", page.number)
-    forget(context, ingestion, "list", ingestion.list_number)
-    forget(context, ingestion, "load", ingestion.load_number - 1)
-    forget(context, ingestion, "finish")
+    # All that there can be: whoever died between a move and what it makes superfluous has left some.
+    tries = range(ingestion.list_number + 1)
+    jobs = {"parse": range(ingestion.next_page), "load": range(ingestion.load_number), "list": tries, "finish": tries}
+    for name, numbers in jobs.items():
+        _forget_all(context, DOCUMENTS, [ingestion.task_id(name, number) for number in numbers])
+    _forget_all(context, ingestion.model, [ingestion.task_id("embed", page) for page in range(ingestion.next_page)])
     remove_work(context.storage, ingestion)
     context.ledger.run(close_ingestion(ingestion.id))
+
+
+def _forget_all(context: StepContext, model: str, task_ids: Sequence[str]) -> None:
+    for first in range(0, len(task_ids), _FORGET_AT_ONCE):
+        context.moved()
+        context.ledger.run(operations.forget_all(model, task_ids[first : first + _FORGET_AT_ONCE]))

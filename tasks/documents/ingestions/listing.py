@@ -9,7 +9,8 @@ from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.ledger.ingestion_operations import Move, move_ingestion
-from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, WaitingPage
+from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus
+from tasks.ledger.waiting_pages import WaitingPage
 
 MAX_WAITING = 20_000
 """Pages that are listed and not begun. Totals are known early, and Redis holds 30 bytes for each."""

@@ -33,7 +33,7 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
     many chunks were loaded.
 
     Raises:
-        SinkRefused, NotStored: the ingestion cannot go on.
+        SinkRefused, ModelChanged, NotStored: the ingestion cannot go on.
         RedisUnavailable: it cannot be done now.
     """
     ingestion, number = find(context, job)

@@ -7,10 +7,11 @@ from tasks.documents.context import StepContext
 from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.submissions import forget, submit_embedding, submit_job
-from tasks.errors import SinkDimensionMismatch, SinkRefused
+from tasks.errors import ModelChanged, SinkDimensionMismatch, SinkRefused
 from tasks.ledger import ItemError
 from tasks.ledger.ingestion_operations import Move, move_ingestion
-from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage, WaitingPage
+from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage
+from tasks.ledger.waiting_pages import WaitingPage
 
 WORKED_ON = 8
 """Pages of one ingestion that are parsed or embedded at the same time."""
@@ -18,8 +19,8 @@ IN_FLIGHT = 64
 """Pages that are begun and not closed: those of little text wait for each other, so that they are loaded together."""
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
-_SINK_REFUSES = {SinkRefused.code, SinkDimensionMismatch.code}
-"""Asked for its receipts: no other page would fare better."""
+_FOR_ALL = {SinkRefused.code, SinkDimensionMismatch.code, ModelChanged.code}
+"""What PARSE meets before it looks at a document: no other page would fare better."""
 
 
 def begin(context: StepContext, ingestion: Ingestion) -> None:
@@ -76,7 +77,7 @@ def _parse(context: StepContext, ingestion: Ingestion, page: Page) -> None:
         found = outcome_of(context, ingestion, "parse", page.number)
         if isinstance(found, dict) and "gone" in found:
             forget(context, ingestion, "parse", page.number)  # it ran before the page was as it is now: once more
-        elif isinstance(found, ItemError) and found.code in _SINK_REFUSES:
+        elif isinstance(found, ItemError) and found.code in _FOR_ALL:
             ending.stop(context, ingestion, ending.fault_of(found))
         elif found is not None and not deaths.page_again(context, ingestion, page, found):
             _parsed(context, ingestion, page, found)

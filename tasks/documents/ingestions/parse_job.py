@@ -11,13 +11,13 @@ from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.chunk_rows import ChunkRows
 from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest
-from tasks.documents.ingestions.pipeline import row_options
+from tasks.documents.ingestions.pipeline import require_revision, row_options
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.builder import check_chars
 from tasks.documents.parsing.types import Parsed
 from tasks.documents.sinks.types import Receipt
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
-from tasks.errors import ModelChanged, NotReady, SourceFailed
+from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
 from tasks.ledger.ingestions import Ingestion, Page, PageStage
 
@@ -51,8 +51,7 @@ def _parse(context: JobContext, ingestion: Ingestion, page: Page, tools: Tools) 
     overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
     if overview is None or overview.entry is None:
         raise NotReady("No worker has loaded this model yet.")
-    if overview.entry.revision != ingestion.revision:
-        raise ModelChanged("The model was replaced while this ingestion ran. Start it again: all is done anew.")
+    require_revision(ingestion, overview.entry.revision)
     entries = list(read_manifest(context.storage, page.manifest))
     cuts = tools.chunker(context, ingestion, overview.entry)
     receipts = _receipts(context, ingestion, entries, tools)

@@ -88,7 +88,6 @@ def _in_progress(context: StepContext, ingestion: Ingestion) -> None:
     list_on(context, ingestion)
     _sample(context, ingestion)
     if ingestion.listing_complete and not ingestion.waiting and not ingestion.pages:
-        forget(context, ingestion, "finish")  # of an earlier end, if this is another try
         move = Move(
             [IngestionStatus.IN_PROGRESS],
             to=IngestionStatus.FINALIZING,
@@ -115,14 +114,14 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
         message = "The source has no documents, so nothing was deleted. Look at its path, or delete the dataset."
         ending.stop(context, ingestion, IngestionFault("nothing_listed", message, "source"))
     elif ingestion.finish_state is None:
-        submit_job(context, ingestion, "finish")
+        submit_job(context, ingestion, "finish", ingestion.list_number)
     elif ingestion.finish_state.terminal:
-        found = outcome_of(context, ingestion, "finish")
+        found = outcome_of(context, ingestion, "finish", ingestion.list_number)
         if isinstance(found, ItemError):
-            if not deaths.again(context, ingestion, "finish", None, found):
+            if not deaths.again(context, ingestion, "finish", ingestion.list_number, found):
                 ending.stop(context, ingestion, ending.fault_of(found))
         elif found is not None and "gone" in found:
-            forget(context, ingestion, "finish")
+            forget(context, ingestion, "finish", ingestion.list_number)
         elif found is not None:
             ending.completed(context, ingestion, found.get("deleted", 0))
 
@@ -133,7 +132,7 @@ def _cancelling(context: StepContext, ingestion: Ingestion) -> None:
     if IngestionStatus.FINALIZING not in ingestion.times or ingestion.finish_state is None:
         ending.let_go(context, ingestion)
     elif ingestion.finish_state.terminal:  # what it deletes is let finish, as a load is
-        found = outcome_of(context, ingestion, "finish")
+        found = outcome_of(context, ingestion, "finish", ingestion.list_number)
         ending.let_go(context, ingestion, found.get("deleted", 0) if isinstance(found, dict) else 0)
 
 

@@ -20,7 +20,7 @@ _LANE = {"list": Lane.BULK, "parse": Lane.BULK, "load": Lane.ONLINE, "finish": L
 _OPEN = [status for status in IngestionStatus if not status.terminal]
 
 
-def submit_job(context: StepContext, ingestion: Ingestion, name: str, number: int | None = None) -> None:
+def submit_job(context: StepContext, ingestion: Ingestion, name: str, number: int) -> None:
     """Submits a `list`, `parse`, `load` or `finish`, unless it is too early to ask for it again."""
     task_id, setback = ingestion.task_id(name, number), ingestion.setbacks.get(name)
     if context.postponed.waits(task_id) or (setback and ingestion.now_ms < setback.until_ms):
@@ -47,7 +47,7 @@ def submit_embedding(context: StepContext, ingestion: Ingestion, page: Page, fou
     _submit_while(context, ingestion, task, Move([IngestionStatus.IN_PROGRESS], stages={page.number: PageStage.EMBED}))
 
 
-def forget(context: StepContext, ingestion: Ingestion, name: str, number: int | None = None) -> None:
+def forget(context: StepContext, ingestion: Ingestion, name: str, number: int) -> None:
     """Ends a task and removes every trace of it, if there is one."""
     model = ingestion.model if name == "embed" else DOCUMENTS
     context.ledger.run(operations.forget(model, ingestion.task_id(name, number)))

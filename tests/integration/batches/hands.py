@@ -142,6 +142,8 @@ class Hands:
     def work_model(self, limit: int = 1000) -> int:
         """Encodes what units are ready; their number."""
         claim = self.claim(MODEL, limit)
+        registered = self.ledger.run(operations.overview(MODEL))[MODEL].entry
+        assert registered is not None
         for unit in claim.units:
             reference = UnitReference.of_payload(unit.payload)
             assert reference is not None
@@ -153,7 +155,7 @@ class Hands:
             outcomes = [self._encode(body) for body in bodies]
             name = f"{part_name(reference, claim.token)}{unit.first}"
             with self.storage.writing(name) as file:
-                part = PartWriter(name, file.write).add(outcomes)
+                part = PartWriter(name, file.write, registered.revision).add(outcomes)
             failed = sum(outcome.error is not None for outcome in outcomes)
             tokens = sum(outcome.tokens for outcome in outcomes)
             done = Finished(unit=unit, vectors=part.to_json(), tokens=tokens, failed_in_part=failed)

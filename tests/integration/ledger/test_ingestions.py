@@ -28,10 +28,10 @@ from tasks.ledger.ingestions import (
     NewIngestion,
     Page,
     PageStage,
-    WaitingPage,
     is_ingestion_id,
     new_ingestion_id,
 )
+from tasks.ledger.waiting_pages import WaitingPage
 from tests.integration.ledger.driver import Driver
 
 HOUR_MS = 3_600_000

@@ -157,15 +157,25 @@ def test_a_listing_with_a_hole_deletes_nothing(hands: IngestionHands) -> None:
     assert set(hands.loaded()) == {"a", "b"}
 
 
-def test_another_revision_of_the_model_does_not_go_under_the_old_name(hands: IngestionHands) -> None:
-    made = hands.texts({"a": "first"})
+@pytest.mark.parametrize("stage", [None, PageStage.EMBED])
+def test_another_revision_of_the_model_does_not_go_under_the_old_name(
+    hands: IngestionHands, stage: PageStage | None
+) -> None:
+    made = hands.texts({"a": "first", "b": LONG})
     hands.step()
+    if stage is not None:
+        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [stage], model=False)
+        hands.work_model(limit=1)
     entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
     assert entry is not None
     hands.ledger.run(operations.register(MODEL, replace(entry, revision="r2")))
     hands.work()
-    assert hands.outcomes(made)["a"].code == "model_changed"
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.counts.cancelled) == (S.FAILED, 2)
+    assert ingestion.error is not None
+    assert ingestion.error.code == "model_changed"
     assert hands.loaded() == {}
+    nothing_is_left(hands, made)
 
 
 def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
