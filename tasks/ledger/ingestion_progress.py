@@ -43,7 +43,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How far an ingestion was at a moment."""
+    """How far an ingestion was at a moment: `chunks` that are embedded, in a dry run those that are cut."""
 
     at_ms: int
     documents: int
