@@ -10,6 +10,7 @@ from typing import Any
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
 from embedq.cli.output import Output
 from embedq.cli.report import beside, report
+from embedq.cli.wording import in_options
 from embedq.errors import EmbedqClientError, RefusedError
 from embedq.inflight import in_order
 from embedq.ingestion import FailedDocument, Ingestion
@@ -70,8 +71,8 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
             plan.folder.claim()
         try:
             started = await server.start({**plan.body, "source": {**source, **fields}, "sink": plan.sink.body})
-        except RefusedError:
-            raise
+        except RefusedError as error:
+            raise in_options(error) from None
         except EmbedqClientError:
             uploads.needed = True  # it may have been accepted, and only the answer was lost
             raise
@@ -81,11 +82,21 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
             output.result(started.id, started.raw)
             return OK
         ended = await watch(server, started.id, output)
+        kept = await _worth_another_try(server, ended)
+        uploads.ids = [file_id for file_id in uploads.ids if file_id not in kept]
         uploads.needed = False
         if plan.folder:
             await follow(server, ended.id, plan.folder, plan.sink.shown, output)
         await report(server, ended, output, not_sent=uploads.not_sent)
     return OK if ended.succeeded and not uploads.not_sent else SOME_FAILED
+
+
+async def _worth_another_try(server: Ingestions, ended: Ingestion) -> set[str]:
+    """Uploads that `--retry` would read again: of documents that failed, but not for what is in them."""
+    if not ended.failed or ended.error is not None or ended.status == "cancelled":
+        return set()
+    async with aclosing(server.failed(ended.id)) as failed:
+        return {document.file_id async for document in failed if document.through_no_fault_of_its_own}
 
 
 async def watch(server: Ingestions, ingestion_id: str, output: Output) -> Ingestion:
@@ -126,7 +137,7 @@ async def _uploads(server: Ingestions) -> AsyncIterator[Uploads]:
 
 async def _delete(server: Ingestions, ids: Sequence[str]) -> None:
     async def delete(file_id: str) -> None:
-        # The server forgets it in 30 days; whatever else happened is what the user should read.
+        # The server forgets it in a week; whatever else happened is what the user should read.
         with suppress(EmbedqClientError):
             await server.delete_upload(file_id)
 

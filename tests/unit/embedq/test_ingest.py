@@ -28,6 +28,8 @@ class Server:
 
     failed: int = 0
     refuses: str = ""
+    stage: str = "parsing"
+    message: str = "Run OCR first."
     files: dict[str, bytes] = field(default_factory=dict)
     started: list[Any] = field(default_factory=list)
     held_at_start: int = 0
@@ -39,15 +41,14 @@ class Server:
         if path == "/v1/files":
             return self._upload(asked)
         if path.endswith("/documents"):
-            error = {"code": "no_text", "message": "Run OCR first."}
-            return Answer(200, {"data": [{"id": "h/b.md", "last_error": error}]})
+            return self._documents("after=0-0" in asked.target)
         if path.endswith("/output"):
             return Answer(200, {"data": [PART]})
         if path.endswith(PART_NAME):
             return Answer(200, b"PAR1")
         if asked.method == "POST":
             if self.refuses:
-                return problem(400, self.refuses)
+                return problem(400, self.refuses, self.message)
             self.started.append(asked.json())
             self.held_at_start = len(self.files)
             return Answer(202, self.ingestion("queued"))
@@ -62,6 +63,17 @@ class Server:
             "chunks": {"total": 5, "embedded": 5, "tokens": 50},
             "listing_complete": True,
         }
+
+    def _documents(self, second: bool) -> Answer:
+        if not second:  # as for an ingestion of many pages, of which the first ones hold nothing that failed
+            return Answer(200, {"data": [], "last_id": "0-0", "has_more": True})
+        failed = {
+            "id": "h/b.md",
+            "source_uri": "file:file-2/b.md",
+            "stage": self.stage,
+            "last_error": {"code": "no_text", "message": self.message},
+        }
+        return Answer(200, {"data": [failed], "last_id": "1-0", "has_more": False})
 
     def _upload(self, asked: Asked) -> Answer:
         if b"unwanted" in asked.body:
@@ -109,6 +121,31 @@ async def test_failed_documents_are_named_and_the_exit_code_says_so(
 ) -> None:
     assert await run(Server(failed=1), tmp_path / "out", handbook) == SOME_FAILED
     assert "h/b.md failed: no_text: Run OCR first." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("stage", "left"), [("parsing", []), ("embedding", ["file-2"]), ("loading", ["file-2"])])
+async def test_what_may_do_better_another_time_stays_for_it(
+    tmp_path: Path, handbook: Path, stage: str, left: list[str]
+) -> None:
+    server = Server(failed=1, stage=stage)
+    assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
+    assert list(server.files) == left
+
+
+async def test_an_upload_ends_some_day_whoever_is_killed(tmp_path: Path, handbook: Path) -> None:
+    server = Server()
+    await run(server, tmp_path / "out", handbook, detach=True)
+    for sent in server.files.values():
+        assert b'name="expires_after[seconds]"\r\n\r\n604800\r\n' in sent
+
+
+async def test_fields_are_named_as_options(tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = "Name it in source.fields.text. Rename source.fields.id2."
+    await run(Server(failed=1, message=message), tmp_path / "out", handbook)
+    assert "h/b.md failed: no_text: Name it in --text-field. Rename source.fields.id2." in capsys.readouterr().err
+    message = "chunking.static.max_chunk_size_tokens must be 16, chunk_overlap_tokens 8."
+    with pytest.raises(RefusedError, match=r"^--chunk-tokens must be 16, --overlap 8\.$"):
+        await run(Server(refuses="invalid_value", message=message), tmp_path / "out", handbook)
 
 
 async def test_a_file_that_cannot_be_sent_stops_no_other(
