@@ -64,11 +64,12 @@ class Plan:
 
 async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
     """Does all of it; the exit code."""
+    files = _local(plan)
+    if plan.folder:
+        plan.folder.claim()  # first: that nothing can be written there should not be said after an hour of uploading
     async with _uploads(server) as uploads:
-        source = await _source(server, plan, uploads, output)
+        source = await _sent(server, plan, files, uploads, output) if files else {"urls": plan.sources}
         fields = {"fields": plan.fields} if plan.fields else {}
-        if plan.folder:
-            plan.folder.claim()
         try:
             started = await server.start({**plan.body, "source": {**source, **fields}, "sink": plan.sink.body})
         except RefusedError as error:
@@ -146,13 +147,18 @@ async def _delete(server: Ingestions, ids: Sequence[str]) -> None:
             pass
 
 
-async def _source(server: Ingestions, plan: Plan, uploads: Uploads, output: Output) -> dict[str, Any]:
+def _local(plan: Plan) -> list[LocalFile]:
+    """The files to be sent; [] where the server reads URLs."""
     remote = [source for source in plan.sources if "://" in source]
     if remote and len(remote) < len(plan.sources):
         raise UsageError("local files and URLs cannot be mixed in one ingestion; run the command for each kind")
-    if remote:
-        return {"urls": remote}
-    files = local_files(Path(source) for source in plan.sources)
+    return [] if remote else local_files(Path(source) for source in plan.sources)
+
+
+async def _sent(
+    server: Ingestions, plan: Plan, files: Sequence[LocalFile], uploads: Uploads, output: Output
+) -> dict[str, Any]:
+    """Uploads the files; the source for the request."""
     with showing("uploading", len(files), json_lines=output.json_lines) as progress:
 
         async def send(file: LocalFile) -> None:
@@ -180,6 +186,9 @@ async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:
         if error.code not in _OF_ONE_FILE:
             raise
         uploads.not_sent.append(FailedDocument(file.id, error.code, error.message))
+    except OSError as error:
+        message = f"The file cannot be read: {error.strerror or error}."
+        uploads.not_sent.append(FailedDocument(file.id, "unreadable", message))
     else:
         uploads.ids.append(file_id)
         uploads.documents.append({"id": file_id, "document_id": file.id})

@@ -10,7 +10,7 @@ import pytest
 
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
 from embedq.cli.ingest import sink_of
-from embedq.cli.ingesting import Plan, Sink, ingest
+from embedq.cli.ingesting import UPLOADS, Plan, Sink, ingest
 from embedq.cli.output import Output
 from embedq.errors import RefusedError
 from embedq.ingestions import Ingestions
@@ -24,7 +24,7 @@ PART = {"name": PART_NAME, "bytes": 4, "etag": "e"}
 
 @dataclass
 class Server:
-    """Answers like the real one; `files` are the uploads it holds."""
+    """Answers like the real one; `files` are the uploads it holds. `removes` goes away when the first upload comes."""
 
     failed: int = 0
     refuses: str = ""
@@ -33,6 +33,8 @@ class Server:
     files: dict[str, bytes] = field(default_factory=dict)
     started: list[Any] = field(default_factory=list)
     held_at_start: int = 0
+    sent: int = 0
+    removes: Path | None = None
 
     def __call__(self, asked: Asked) -> Answer:  # noqa: PLR0911 - a route each
         path = asked.target.partition("?")[0]
@@ -76,6 +78,9 @@ class Server:
         return Answer(200, {"data": [failed], "last_id": "1-0", "has_more": False})
 
     def _upload(self, asked: Asked) -> Answer:
+        self.sent += 1
+        if self.removes:
+            self.removes.unlink(missing_ok=True)
         if b"unwanted" in asked.body:
             return problem(413, "file_too_large", "The file is too large.")
         file_id = f"file-{len(self.files) + 1}"
@@ -162,6 +167,18 @@ async def test_a_file_that_cannot_be_sent_stops_no_other(
     assert "2 not sent" in said.out
 
 
+async def test_a_file_that_cannot_be_read_stops_no_other(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(UPLOADS):
+        (handbook / f"c{number}.md").write_text("text")
+    server = Server(removes=handbook / f"c{UPLOADS - 1}.md")
+    assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
+    assert len(server.started[0]["source"]["files"]) == UPLOADS + 1
+    last = f"h/c{UPLOADS - 1}.md failed: unreadable: The file cannot be read: No such file or directory."
+    assert last in capsys.readouterr().err
+
+
 async def test_sync_does_not_begin_without_all_files(tmp_path: Path, handbook: Path) -> None:
     (handbook / "large.md").write_text("unwanted")
     server = Server()
@@ -189,6 +206,13 @@ async def test_detached_it_prints_the_id_and_leaves_the_uploads(
 async def test_a_dry_run_makes_no_folder(tmp_path: Path, handbook: Path) -> None:
     assert await run(Server(), tmp_path / "out", handbook, body=BODY | {"dry_run": True}) == OK
     assert not (tmp_path / "out").exists()
+
+
+async def test_a_folder_that_cannot_be_made_is_said_before_anything_is_sent(handbook: Path) -> None:
+    server = Server()
+    with pytest.raises(OSError, match="/proc/nothing"):
+        await run(server, Path("/proc/nothing/out"), handbook)
+    assert server.sent == 0
 
 
 async def test_urls_are_read_by_the_server(tmp_path: Path, handbook: Path) -> None:
