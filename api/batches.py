@@ -1,20 +1,20 @@
-"""Batches for routes: made from a body, found for their owner, rendered."""
+"""Batches for routes: made from a body, rendered."""
 
 from hashlib import sha256
 from typing import Any
 
 import orjson
-from starlette.requests import Request
 
 from api.batch_schemas import BatchBody
 from api.body import parse_object
-from api.services import Services
+from api.owned import Kind
 from api.validation import checked
 from tasks.errors import BatchUnknown, InvalidValue
-from tasks.ledger.batch_operations import read_batch
+from tasks.ledger.batch_operations import list_batches, read_batch
 from tasks.ledger.batches import ENDPOINT, Batch, BatchAdmission, BatchStatus, NewBatch, is_batch_id, new_batch_id
 from worker_config.settings import Settings
 
+BATCHES = Kind("batch", is_batch_id, read_batch, list_batches, BatchUnknown, "POST /v1/batches")
 _MAX_KEY_CHARS = 255
 _DIGEST_CHARS = 32
 
@@ -46,21 +46,6 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
 def admission(settings: Settings) -> BatchAdmission:
     """What must hold for another batch to be taken."""
     return BatchAdmission(settings.max_open_batches, settings.max_redis_memory_percent)
-
-
-async def own_batch(services: Services, request: Request, batch_id: str) -> Batch:
-    """The batch, if it belongs to the caller.
-
-    Raises:
-        BatchUnknown: there is none, or it is somebody else's.
-        Unauthenticated: nobody known calls.
-    """
-    owner = services.owner(request)
-    # Redis need not be asked for what cannot be an id of ours.
-    batch = await services.ledger.run(read_batch(batch_id)) if is_batch_id(batch_id) else None
-    if batch is None or batch.owner != owner:
-        raise BatchUnknown("No batch found with this id. Use the id from the answer to POST /v1/batches.", param="id")
-    return batch
 
 
 def batch_json(batch: Batch) -> dict[str, Any]:

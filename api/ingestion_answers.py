@@ -43,7 +43,7 @@ class Rate(BaseModel):
     """Of the last half minute or so; of the whole once it has ended."""
 
     documents_per_s: float
-    chunks_per_s: float
+    chunks_per_s: float = Field(description="Embedded; in a dry run, cut.")
 
 
 class Ingestion(BaseModel):

@@ -1,4 +1,4 @@
-"""Ingestions for routes: made from a body, found for their owner, rendered."""
+"""Ingestions for routes: made from a body, rendered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,19 +6,21 @@ from hashlib import sha256
 from typing import Any
 
 import orjson
-from starlette.requests import Request
 
 from api.body import parse_object
 from api.ingestion_checks import check_body, require_known_fields
 from api.ingestion_schemas import IngestionBody, Source
+from api.owned import Kind
 from api.registry import Registry
-from api.services import Services
 from api.validation import check_options, checked
 from tasks.errors import IngestionUnknown, InvalidValue
-from tasks.ledger.ingestion_operations import read_ingestion
+from tasks.ledger.ingestion_operations import list_ingestions, read_ingestion
 from tasks.ledger.ingestions import FOLDER, Ingestion, NewIngestion, is_ingestion_id, new_ingestion_id
 from worker_config.settings import Settings
 
+INGESTIONS = Kind(
+    "ingestion", is_ingestion_id, read_ingestion, list_ingestions, IngestionUnknown, "POST /v1/ingestions"
+)
 _MAX_KEY_CHARS = 255
 _DIGEST_CHARS = 32
 _KINDS = ("files", "urls", "documents")
@@ -70,23 +72,6 @@ def asked_for(body: bytes, *, owner: str, idempotency_key: str | None, settings:
         stored,
         orjson.dumps(_listed(parsed.source)[1]),
     )
-
-
-async def own_ingestion(services: Services, request: Request, ingestion_id: str) -> Ingestion:
-    """The ingestion, if it belongs to the caller.
-
-    Raises:
-        IngestionUnknown: there is none, or it is somebody else's.
-        Unauthenticated: nobody known calls.
-    """
-    owner = services.owner(request)
-    # Redis need not be asked for what cannot be an id of ours.
-    found = await services.ledger.run(read_ingestion(ingestion_id)) if is_ingestion_id(ingestion_id) else None
-    if found is None or found.owner != owner:
-        raise IngestionUnknown(
-            "No ingestion found with this id. Use the id from the answer to POST /v1/ingestions.", param="id"
-        )
-    return found
 
 
 def ingestion_json(found: Ingestion) -> dict[str, Any]:

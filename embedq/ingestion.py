@@ -18,6 +18,7 @@ class Ingestion:
         unchanged: of those, how many were there already.
         cancelled: of those, how many were left when it was cancelled.
         chunks: cut so far; `embedded` of them have their vectors.
+        chunks_per_s: embedded in a second, lately; 0 while that is unknown.
         eta_s: seconds to the end as the server estimates it; None while it cannot.
         error: why it failed as a whole: (code, message).
         raw: the whole JSON object of the server.
@@ -36,6 +37,7 @@ class Ingestion:
     listing_complete: bool
     eta_s: float | None
     error: tuple[str, str] | None
+    chunks_per_s: float = 0.0
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -71,17 +73,42 @@ class Ingestion:
             listing_complete=raw["listing_complete"],
             eta_s=raw.get("eta_s"),
             error=(error["code"], error["message"]) if error else None,
+            chunks_per_s=(raw.get("rate") or {}).get("chunks_per_s", 0.0),
             raw=raw,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class FailedDocument:
-    """A document that is not in, and why. `code` is stable."""
+    """A document that is not in, and why.
+
+    Attributes:
+        code: stable.
+        stage: where it failed, as the server says; "" for one that failed on this side.
+        file_id: of the upload that it came from; "" if it came from elsewhere.
+    """
 
     id: str
     code: str
     message: str
+    stage: str = ""
+    file_id: str = ""
+
+    @property
+    def through_no_fault_of_its_own(self) -> bool:
+        """Whether the same bytes may do better another time."""
+        return self.stage in {"embedding", "loading"}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """From the server's JSON.
+
+        Raises:
+            KeyError, TypeError: it is something else.
+        """
+        uri, error = str(raw["source_uri"]), raw["last_error"]
+        file_id = uri.removeprefix("file:").partition("/")[0] if uri.startswith("file:file-") else ""
+        return cls(raw["id"], error["code"], error["message"], raw["stage"] or "", file_id)
 
 
 @dataclass(frozen=True, slots=True)

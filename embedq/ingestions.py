@@ -1,7 +1,7 @@
 """The server's calls for bulk ingestion: upload, start, look, download."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from json import JSONDecodeError
 from pathlib import Path
@@ -15,8 +15,8 @@ from embedq.errors import NotFoundError, unexpected
 from embedq.ingestion import FailedDocument, Ingestion, Part, parts_of
 from embedq.transport import Call, RetryListener, Transport
 
-KEPT_S = 2_592_000
-"""Uploads are deleted by the server after so long (30 days, its maximum), should nobody do it before."""
+KEPT_S = 7 * 86_400
+"""Uploads are deleted by the server after so long, should nobody do it before: whoever sent them may be killed."""
 _UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, JSONDecodeError)
 
 
@@ -44,7 +44,7 @@ class Ingestions:
         await self._transport.aclose()
 
     async def upload(self, path: Path, name: str) -> str:
-        """Sends a file; its id. The server deletes it after 30 days."""
+        """Sends a file; its id. The server deletes it after `KEPT_S`."""
         form = {
             "purpose": "user_data",
             "expires_after[anchor]": "created_at",
@@ -78,17 +78,21 @@ class Ingestions:
         """Tries its failed documents again."""
         return _ingestion(await self._call(Call("POST", _path(ingestion_id, "/retry"))))
 
-    async def failed(self, ingestion_id: str, limit: int) -> Sequence[FailedDocument]:
-        """The first of its failed documents."""
-        params = {"filter": "failed", "limit": str(limit)}
-        response = await self._call(Call("GET", _path(ingestion_id, "/documents"), params=params))
-        try:
-            return [
-                FailedDocument(found["id"], found["last_error"]["code"], found["last_error"]["message"])
-                for found in response.json()["data"]
-            ]
-        except _UNREADABLE as error:
-            raise unexpected(response, "a list of documents") from error
+    async def failed(self, ingestion_id: str) -> AsyncGenerator[FailedDocument, None]:
+        """Its failed documents, in the order of the source."""
+        params = {"filter": "failed", "limit": "100"}
+        more = True
+        while more:  # a page may be empty, and others behind it not
+            response = await self._call(Call("GET", _path(ingestion_id, "/documents"), params=params))
+            try:
+                page = response.json()
+                found = [FailedDocument.from_json(document) for document in page["data"]]
+                more = bool(page["has_more"])
+                params["after"] = str(page["last_id"])
+            except _UNREADABLE as error:
+                raise unexpected(response, "a list of documents") from error
+            for document in found:
+                yield document
 
     async def output(self, ingestion_id: str) -> Sequence[Part]:
         """The parts of its dataset as it is now."""

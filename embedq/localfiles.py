@@ -22,7 +22,8 @@ class LocalFile:
 def local_files(sources: Iterable[Path]) -> list[LocalFile]:
     """All files of the sources in order, folders walked to the bottom.
 
-    Names that begin with a dot, links to folders and what is no regular file are passed over inside of folders.
+    A file that is named twice comes once. Names that begin with a dot, links to folders and what is no regular file
+    are passed over inside of folders.
 
     Raises:
         BadSourceError: a source cannot be read, two documents have the same id, or there are
@@ -32,7 +33,7 @@ def local_files(sources: Iterable[Path]) -> list[LocalFile]:
     for source in sources:
         for file in _files(source):
             earlier = found.setdefault(file.id, file)
-            if earlier is not file:
+            if earlier.path != file.path:
                 raise BadSourceError(f"{earlier.path} and {file.path} would both be the document {file.id!r}")
     if not found:
         raise BadSourceError("there are no files to ingest; names that begin with a dot are passed over")
@@ -47,7 +48,9 @@ def _files(source: Path) -> Iterator[LocalFile]:
         for path in _walk(top):
             yield _file(path, top.parent)
     else:
-        raise BadSourceError(f"{source} does not exist, or is neither a file nor a folder")
+        pattern = any(letter in str(source) for letter in "*?[")
+        hint = "; a pattern is for what the server itself reads, as in 'file:///srv/docs/**'" if pattern else ""
+        raise BadSourceError(f"{source} does not exist, or is neither a file nor a folder{hint}")
 
 
 def _walk(folder: Path) -> Iterator[Path]:

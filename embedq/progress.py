@@ -17,13 +17,13 @@ class Beside:
     """What is known besides the count.
 
     Attributes:
-        text: for people.
+        text: for people; it takes the place of the count's own rate.
         fields: for programs.
         eta_s: seconds to the end, by somebody who knows better than the count; None: nobody knows.
     """
 
     text: str
-    fields: Mapping[str, int]
+    fields: Mapping[str, float]
     eta_s: float | None
 
 
@@ -65,8 +65,7 @@ class Sample:
         """One line for people."""
         share = f"{self.done:,}" if self.total is None else f"{self.done:,}/{self.total:,}"
         parts = [f"{self.label} {share}"]
-        parts += [shown_rate(self.rate)] if self.rate else []
-        parts += [self.also.text] if self.also else []
+        parts += [self.also.text] if self.also else [shown_rate(self.rate)] if self.rate else []
         parts += [f"{self.failed:,} failed"] if self.failed else []
         parts += [f"{self.eta_s:,.0f} s left"] if self.eta_s else []
         return ", ".join(parts)

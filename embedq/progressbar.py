@@ -29,7 +29,7 @@ class Bar:
             self._task,
             completed=done,
             # rich's own speed is that of the last updates, which for tasks of 2,048 texts says nothing.
-            rate=shown_rate(rate) if rate else "",
+            rate=shown_rate(rate) if rate and not also else "",
             also=also.text if also else "",
             left=_left(also),
             failed=f"{failed:,} failed" if failed else "",

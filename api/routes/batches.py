@@ -1,7 +1,6 @@
 """OpenAI's batches: many requests in one file, answered in files."""
 
 import asyncio
-from collections.abc import Sequence
 
 import orjson
 from starlette.requests import Request
@@ -9,16 +8,17 @@ from starlette.responses import Response
 
 from api.answers import Batch, BatchList
 from api.batch_schemas import BatchBody
-from api.batches import admission, batch_json, new_batch, own_batch
+from api.batches import BATCHES, admission, batch_json, new_batch
 from api.body import read_body
 from api.direct import direct_router
 from api.openapi import json_body, paging
-from api.page import DEFAULT_LIMIT, MAX_LIMIT, page_limit
+from api.owned import list_body, own, own_ids
+from api.page import DEFAULT_LIMIT, MAX_LIMIT
 from api.services import Services
-from tasks.errors import BatchEnded, BatchUnknown
+from tasks.errors import BatchEnded
 from tasks.ledger import batches
-from tasks.ledger.batch_operations import create_batch, list_batches, move_batch, read_batches_later
-from tasks.ledger.batches import BatchStatus, is_batch_id
+from tasks.ledger.batch_operations import create_batch, move_batch, read_batches_later
+from tasks.ledger.batches import BatchStatus
 
 router = direct_router(tag="batches")
 
@@ -51,7 +51,7 @@ async def create(request: Request) -> Response:
     body = await read_body(request, services.settings.max_body_bytes)
     asked = new_batch(body, owner=owner, idempotency_key=key, settings=services.settings)
     batch_id = await services.ledger.run(create_batch(asked, admission(services.settings)))
-    return _answer(await own_batch(services, request, batch_id))
+    return _answer(await own(services, request, BATCHES, batch_id))
 
 
 @router.get("/v1/batches", responses={200: {"model": BatchList}}, openapi_extra=_PAGE)
@@ -61,27 +61,11 @@ async def create(request: Request) -> Response:
 async def list_own(request: Request) -> Response:
     """The caller's batches, the newest first."""
     services = Services.of(request)
-    owner = services.owner(request)
-    after = request.query_params.get("after") or None
-    if after is not None and not is_batch_id(after):
-        raise BatchUnknown("No batch found with the id in `after`.", param="after")
-    limit = page_limit(request.query_params.get("limit", ""))
-    ids, more = await services.ledger.run(list_batches(owner, after=after, limit=limit))
+    ids, more = await own_ids(services, request, BATCHES)
     if not ids:
-        return _json(_page([], more=more))
+        return _json(list_body([], more=more))
     later = await services.ledger.run(read_batches_later(ids), timeout_s=_LIST_TIMEOUT_S)
-    return _json(await asyncio.to_thread(lambda: _page(later(), more=more)))
-
-
-def _page(found: Sequence[batches.Batch], *, more: bool) -> bytes:
-    page = {
-        "object": "list",
-        "data": [batch_json(batch) for batch in found],
-        "first_id": found[0].id if found else None,
-        "last_id": found[-1].id if found else None,
-        "has_more": more,
-    }
-    return orjson.dumps(page)
+    return _json(await asyncio.to_thread(lambda: list_body([batch_json(batch) for batch in later()], more=more)))
 
 
 @router.get("/v1/batches/{batch_id}", responses={200: {"model": Batch}})
@@ -90,7 +74,7 @@ def _page(found: Sequence[batches.Batch], *, more: bool) -> bytes:
 @router.get("/batches/{batch_id}/", include_in_schema=False)
 async def read(request: Request, batch_id: str) -> Response:
     """A batch as it is now."""
-    return _answer(await own_batch(Services.of(request), request, batch_id))
+    return _answer(await own(Services.of(request), request, BATCHES, batch_id))
 
 
 @router.post("/v1/batches/{batch_id}/cancel", responses={200: {"model": Batch}})
@@ -100,12 +84,12 @@ async def read(request: Request, batch_id: str) -> Response:
 async def cancel(request: Request, batch_id: str) -> Response:
     """Asks for the end of a batch; what was finished will be in its files. Cancelling twice is fine."""
     services = Services.of(request)
-    await own_batch(services, request, batch_id)
+    await own(services, request, BATCHES, batch_id)
     move = move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)
     _, status = await services.ledger.run(move)
     if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
         raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
-    return _answer(await own_batch(services, request, batch_id))
+    return _answer(await own(services, request, BATCHES, batch_id))
 
 
 def _answer(batch: batches.Batch) -> Response:

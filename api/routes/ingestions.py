@@ -13,23 +13,23 @@ from api.ingestion_answers import Ingestion, IngestionDocumentList, IngestionLis
 from api.ingestion_documents import FILTERS, DocumentQuery, read_documents
 from api.ingestion_output import output_json, part_tag, read_output
 from api.ingestion_schemas import IngestionBody
-from api.ingestions import Asked, asked_for, ingestion_json, own_ingestion
+from api.ingestions import INGESTIONS, Asked, asked_for, ingestion_json
 from api.offload import offload
 from api.openapi import json_body, paging
-from api.page import DEFAULT_LIMIT, MAX_LIMIT, page_limit
+from api.owned import list_body, own, own_ids
+from api.page import DEFAULT_LIMIT, MAX_LIMIT
 from api.services import Services
-from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, NotStored
+from tasks.errors import FileUnknown, IngestionEnded, NotStored
 from tasks.ledger import ingestions
 from tasks.ledger.file_operations import read_files
 from tasks.ledger.ingestion_operations import (
     cancel_ingestion,
     create_ingestion,
-    list_ingestions,
     read_ingestions,
     resume_ingestion,
     retry_ingestion,
 )
-from tasks.ledger.ingestions import IngestionStatus, is_ingestion_id
+from tasks.ledger.ingestions import IngestionStatus
 
 router = direct_router(tag="ingestions", prefix="/v1/ingestions")
 
@@ -69,7 +69,7 @@ async def create(request: Request) -> Response:
     )
     await _require_files(services, owner, asked.files)
     ingestion_id = await _create(services, asked)
-    found = await own_ingestion(services, request, ingestion_id)
+    found = await own(services, request, INGESTIONS, ingestion_id)
     headers = {"location": f"/v1/ingestions/{found.id}", "retry-after": "1"}
     return Response(orjson.dumps(ingestion_json(found)), 202, headers | _NO_STORE, _JSON)
 
@@ -79,34 +79,23 @@ async def create(request: Request) -> Response:
 async def list_own(request: Request) -> Response:
     """The caller's ingestions, the newest first."""
     services = Services.of(request)
-    owner = services.owner(request)
-    after = request.query_params.get("after") or None
-    if after is not None and not is_ingestion_id(after):
-        raise IngestionUnknown("No ingestion found with the id in `after`.", param="after")
-    limit = page_limit(request.query_params.get("limit", ""))
-    ids, more = await services.ledger.run(list_ingestions(owner, after=after, limit=limit))
+    ids, more = await own_ids(services, request, INGESTIONS)
     found = await services.ledger.run(read_ingestions(ids), timeout_s=_LIST_TIMEOUT_S) if ids else []
-    page = {
-        "object": "list",
-        "data": [ingestion_json(one) for one in found],
-        "first_id": found[0].id if found else None,
-        "last_id": found[-1].id if found else None,
-        "has_more": more,
-    }
-    return Response(orjson.dumps(page), headers=_NO_STORE, media_type=_JSON)
+    page = list_body([ingestion_json(one) for one in found], more=more)
+    return Response(page, headers=_NO_STORE, media_type=_JSON)
 
 
 @router.get("/{ingestion_id}", responses={200: {"model": Ingestion}})
 async def read(request: Request, ingestion_id: str) -> Response:
     """An ingestion as it is now."""
-    return _answer(await own_ingestion(Services.of(request), request, ingestion_id))
+    return _answer(await own(Services.of(request), request, INGESTIONS, ingestion_id))
 
 
 @router.get("/{ingestion_id}/documents", responses={200: {"model": IngestionDocumentList}}, openapi_extra=_DOCUMENTS)
 async def documents(request: Request, ingestion_id: str) -> Response:
     """Its documents and what became of them, in the order of the source."""
     services = Services.of(request)
-    found = await own_ingestion(services, request, ingestion_id)
+    found = await own(services, request, INGESTIONS, ingestion_id)
     page = await read_documents(services, found, DocumentQuery.of(request.query_params))
     answer = {"object": "list", "data": page.documents, "last_id": page.until, "has_more": page.more}
     return Response(orjson.dumps(answer), headers=_NO_STORE, media_type=_JSON)
@@ -116,7 +105,7 @@ async def documents(request: Request, ingestion_id: str) -> Response:
 async def output(request: Request, ingestion_id: str) -> Response:
     """The Parquet files of its dataset, as the dataset is now."""
     services = Services.of(request)
-    found = await own_ingestion(services, request, ingestion_id)
+    found = await own(services, request, INGESTIONS, ingestion_id)
     listed = output_json(found, await read_output(services, found))
     return Response(orjson.dumps(listed), headers=_NO_STORE, media_type=_JSON)
 
@@ -129,7 +118,7 @@ async def output(request: Request, ingestion_id: str) -> Response:
 async def part(request: Request, ingestion_id: str, name: str) -> Response:
     """One Parquet file; with `Range`, some of its bytes."""
     services = Services.of(request)
-    found = await own_ingestion(services, request, ingestion_id)
+    found = await own(services, request, INGESTIONS, ingestion_id)
     wanted = (await read_output(services, found)).find(name)
     gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
     if wanted is None:
@@ -152,11 +141,11 @@ async def part(request: Request, ingestion_id: str, name: str) -> Response:
 async def cancel(request: Request, ingestion_id: str) -> Response:
     """Asks for its end; what is loaded stays. Cancelling twice is fine."""
     services = Services.of(request)
-    await own_ingestion(services, request, ingestion_id)
+    await own(services, request, INGESTIONS, ingestion_id)
     _, status = await services.ledger.run(cancel_ingestion(ingestion_id))
     if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
         raise IngestionEnded(f"Cannot cancel an ingestion with status '{status}'.")
-    return _answer(await own_ingestion(services, request, ingestion_id))
+    return _answer(await own(services, request, INGESTIONS, ingestion_id))
 
 
 @router.post("/{ingestion_id}/retry", responses={200: {"model": Ingestion}})
@@ -164,7 +153,7 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
 async def retry(request: Request, ingestion_id: str) -> Response:
     """Tries the failed documents of one that has ended again, under the same id; or goes on with one that could not."""
     services = Services.of(request)
-    found = await own_ingestion(services, request, ingestion_id)
+    found = await own(services, request, INGESTIONS, ingestion_id)
     if found.status.terminal and not found.counts.failed and not found.resumable:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
     again = resume_ingestion if found.resumable else retry_ingestion
@@ -172,7 +161,7 @@ async def retry(request: Request, ingestion_id: str) -> Response:
     if not moved and status is not None:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
         raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.")
-    return _answer(await own_ingestion(services, request, ingestion_id))
+    return _answer(await own(services, request, INGESTIONS, ingestion_id))
 
 
 async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> None:

@@ -152,6 +152,8 @@ async def _look(args: argparse.Namespace, output: Output) -> int:
         if not found.ended:
             output.result(describe(found), found.raw)
             return OK
+        if args.retry and not args.out and found.raw["sink"]["type"] == "parquet":
+            output.note(f"to fetch its files: embedq ingest --status {found.id} --out DIR", id=found.id)
         await report(server, found, output)
         return OK if found.succeeded or args.cancel else SOME_FAILED
 

@@ -10,6 +10,7 @@ from typing import Any
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
 from embedq.cli.output import Output
 from embedq.cli.report import beside, report
+from embedq.cli.wording import in_options
 from embedq.errors import EmbedqClientError, RefusedError
 from embedq.inflight import in_order
 from embedq.ingestion import FailedDocument, Ingestion
@@ -63,15 +64,16 @@ class Plan:
 
 async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
     """Does all of it; the exit code."""
+    files = _local(plan)
+    if plan.folder:
+        plan.folder.claim()  # first: that nothing can be written there should not be said after an hour of uploading
     async with _uploads(server) as uploads:
-        source = await _source(server, plan, uploads, output)
+        source = await _sent(server, plan, files, uploads, output) if files else {"urls": plan.sources}
         fields = {"fields": plan.fields} if plan.fields else {}
-        if plan.folder:
-            plan.folder.claim()
         try:
             started = await server.start({**plan.body, "source": {**source, **fields}, "sink": plan.sink.body})
-        except RefusedError:
-            raise
+        except RefusedError as error:
+            raise in_options(error) from None
         except EmbedqClientError:
             uploads.needed = True  # it may have been accepted, and only the answer was lost
             raise
@@ -81,11 +83,21 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
             output.result(started.id, started.raw)
             return OK
         ended = await watch(server, started.id, output)
+        kept = await _worth_another_try(server, ended)
+        uploads.ids = [file_id for file_id in uploads.ids if file_id not in kept]
         uploads.needed = False
         if plan.folder:
             await follow(server, ended.id, plan.folder, plan.sink.shown, output)
         await report(server, ended, output, not_sent=uploads.not_sent)
     return OK if ended.succeeded and not uploads.not_sent else SOME_FAILED
+
+
+async def _worth_another_try(server: Ingestions, ended: Ingestion) -> set[str]:
+    """Uploads that `--retry` would read again: of documents that failed, but not for what is in them."""
+    if not ended.failed or ended.error is not None or ended.status == "cancelled":
+        return set()
+    async with aclosing(server.failed(ended.id)) as failed:
+        return {document.file_id async for document in failed if document.through_no_fault_of_its_own}
 
 
 async def watch(server: Ingestions, ingestion_id: str, output: Output) -> Ingestion:
@@ -126,7 +138,7 @@ async def _uploads(server: Ingestions) -> AsyncIterator[Uploads]:
 
 async def _delete(server: Ingestions, ids: Sequence[str]) -> None:
     async def delete(file_id: str) -> None:
-        # The server forgets it in 30 days; whatever else happened is what the user should read.
+        # The server forgets it in a week; whatever else happened is what the user should read.
         with suppress(EmbedqClientError):
             await server.delete_upload(file_id)
 
@@ -135,13 +147,18 @@ async def _delete(server: Ingestions, ids: Sequence[str]) -> None:
             pass
 
 
-async def _source(server: Ingestions, plan: Plan, uploads: Uploads, output: Output) -> dict[str, Any]:
+def _local(plan: Plan) -> list[LocalFile]:
+    """The files to be sent; [] where the server reads URLs."""
     remote = [source for source in plan.sources if "://" in source]
     if remote and len(remote) < len(plan.sources):
         raise UsageError("local files and URLs cannot be mixed in one ingestion; run the command for each kind")
-    if remote:
-        return {"urls": remote}
-    files = local_files(Path(source) for source in plan.sources)
+    return [] if remote else local_files(Path(source) for source in plan.sources)
+
+
+async def _sent(
+    server: Ingestions, plan: Plan, files: Sequence[LocalFile], uploads: Uploads, output: Output
+) -> dict[str, Any]:
+    """Uploads the files; the source for the request."""
     with showing("uploading", len(files), json_lines=output.json_lines) as progress:
 
         async def send(file: LocalFile) -> None:
@@ -169,6 +186,9 @@ async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:
         if error.code not in _OF_ONE_FILE:
             raise
         uploads.not_sent.append(FailedDocument(file.id, error.code, error.message))
+    except OSError as error:
+        message = f"The file cannot be read: {error.strerror or error}."
+        uploads.not_sent.append(FailedDocument(file.id, "unreadable", message))
     else:
         uploads.ids.append(file_id)
         uploads.documents.append({"id": file_id, "document_id": file.id})

@@ -1,11 +1,13 @@
 """What is said about an ingestion: one line of where it is, and at its end what became of the documents."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
 
 from embedq.cli.output import Output
+from embedq.cli.wording import as_options
 from embedq.ingestion import FailedDocument, Ingestion
 from embedq.ingestions import Ingestions
-from embedq.progress import Beside
+from embedq.progress import Beside, shown_rate
 
 SHOWN_FAILURES = 10
 
@@ -30,8 +32,9 @@ def describe(found: Ingestion) -> str:
 
 def beside(found: Ingestion) -> Beside:
     """What its progress says besides documents. Only the server knows how far the pages under way are."""
-    counted = {"chunks": found.chunks, "embedded": found.embedded}
-    return Beside(_chunks(found), counted, None if found.ended else found.eta_s)
+    counted = {"chunks": found.chunks, "embedded": found.embedded, "chunks_per_s": found.chunks_per_s}
+    rate = f" at {shown_rate(found.chunks_per_s)}" if found.chunks_per_s else ""
+    return Beside(_chunks(found) + rate, counted, None if found.ended else found.eta_s)
 
 
 def _chunks(found: Ingestion) -> str:
@@ -49,11 +52,14 @@ async def report(
     """
     failed = [*not_sent[:SHOWN_FAILURES]]
     if ended.failed and len(failed) < SHOWN_FAILURES:
-        failed += await server.failed(ended.id, SHOWN_FAILURES - len(failed))
+        async with aclosing(server.failed(ended.id)) as documents:
+            async for document in documents:
+                failed.append(document)
+                if len(failed) == SHOWN_FAILURES:
+                    break
     for document in failed:
-        output.note(
-            f"{document.id} failed: {document.code}: {document.message}", document=document.id, code=document.code
-        )
+        said = as_options(document.message)
+        output.note(f"{document.id} failed: {document.code}: {said}", document=document.id, code=document.code)
     more = ended.failed + len(not_sent) - len(failed)
     if more > 0:
         path = f"/v1/ingestions/{ended.id}/documents?filter=failed"
@@ -61,6 +67,6 @@ async def report(
     for warning in ended.raw.get("warnings") or ():
         output.note(str(warning))
     if ended.error:
-        output.note(f"it failed: {ended.error[0]}: {ended.error[1]}", code=ended.error[0])
+        output.note(f"it failed: {ended.error[0]}: {as_options(ended.error[1])}", code=ended.error[0])
     unsent = f", {len(not_sent):,} not sent" if not_sent else ""
     output.result(describe(ended) + unsent, {**ended.raw, "not_sent": len(not_sent)})

@@ -52,7 +52,7 @@ class Setback:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How far an ingestion was at a moment."""
+    """How far an ingestion was at a moment: `chunks` that are embedded, in a dry run those that are cut."""
 
     at_ms: int
     documents: int

@@ -217,7 +217,9 @@ class Ingestion:
     def sample(self) -> Sample:
         """How far it is now."""
         at_ms = self.finished_ms or self.now_ms
-        return Sample(at_ms, self.counts.done, self.counts.chunks_loaded, self.bytes_through)
+        # Not those loaded: a load comes once a minute or so, and until then the rate would say that nothing moves.
+        chunks = self.counts.chunks if self.dry_run else self.counts.chunks_embedded
+        return Sample(at_ms, self.counts.done, chunks, self.bytes_through)
 
     @property
     def bytes_through(self) -> int:
@@ -248,7 +250,7 @@ class Ingestion:
             return None
         return Rate(
             (now.documents - then.documents) / seconds,
-            (now.chunks - then.chunks) / seconds,
+            max(0, now.chunks - then.chunks) / seconds,  # a page that is lost is embedded anew
             (now.bytes - then.bytes) / seconds,
         )
 

@@ -209,12 +209,24 @@ def test_what_is_embedded_of_a_page_in_flight_counts_for_the_eta() -> None:
     assert at(2000, 40).bytes_through == at(2000, 0, PageStage.READY).bytes_through == 800
 
 
+@pytest.mark.parametrize(("spec", "chunks_per_s"), [({}, 10), ({"dry_run": True}, 40)])
+def test_chunks_count_for_the_rate_when_they_are_embedded_not_when_they_are_loaded(
+    spec: dict[str, Any], chunks_per_s: int
+) -> None:
+    counts = Counts(documents=10, bytes=800, chunks=40, chunks_embedded=10)
+    page = Page(0, PageStage.EMBED, "m", documents=10, size_bytes=800, chunks=40, embedded=10)
+    times = {S.IN_PROGRESS: 0}
+    ingestion = Ingestion("ing_1", "me", S.IN_PROGRESS, spec, 0, 1000, counts, True, pages={0: page}, times=times)
+    assert ingestion.rate is not None
+    assert ingestion.rate.chunks_per_s == chunks_per_s
+
+
 def test_rate_and_eta(driver: Driver) -> None:
     made = created(driver)
     move(driver, made, to=S.IN_PROGRESS, add={"documents": 100, "bytes": 1000})
     assert (read(driver, made).rate, read(driver, made).eta_s) == (None, None)
     move(driver, made, set={"s0": f"{driver.now_ms} 10 20 100", "listing_complete": "1"})
-    move(driver, made, add={"loaded": 25, "failed": 5, "chunks_loaded": 60, "bytes_done": 400})
+    move(driver, made, add={"loaded": 25, "failed": 5, "chunks_embedded": 60, "bytes_done": 400})
     driver.advance(10_000)
     ingestion = read(driver, made)
     rate = ingestion.rate

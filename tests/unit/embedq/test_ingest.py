@@ -10,7 +10,7 @@ import pytest
 
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
 from embedq.cli.ingest import sink_of
-from embedq.cli.ingesting import Plan, Sink, ingest
+from embedq.cli.ingesting import UPLOADS, Plan, Sink, ingest
 from embedq.cli.output import Output
 from embedq.errors import RefusedError
 from embedq.ingestions import Ingestions
@@ -24,13 +24,17 @@ PART = {"name": PART_NAME, "bytes": 4, "etag": "e"}
 
 @dataclass
 class Server:
-    """Answers like the real one; `files` are the uploads it holds."""
+    """Answers like the real one; `files` are the uploads it holds. `removes` goes away when the first upload comes."""
 
     failed: int = 0
     refuses: str = ""
+    stage: str = "parsing"
+    message: str = "Run OCR first."
     files: dict[str, bytes] = field(default_factory=dict)
     started: list[Any] = field(default_factory=list)
     held_at_start: int = 0
+    sent: int = 0
+    removes: Path | None = None
 
     def __call__(self, asked: Asked) -> Answer:  # noqa: PLR0911 - a route each
         path = asked.target.partition("?")[0]
@@ -39,15 +43,14 @@ class Server:
         if path == "/v1/files":
             return self._upload(asked)
         if path.endswith("/documents"):
-            error = {"code": "no_text", "message": "Run OCR first."}
-            return Answer(200, {"data": [{"id": "h/b.md", "last_error": error}]})
+            return self._documents("after=0-0" in asked.target)
         if path.endswith("/output"):
             return Answer(200, {"data": [PART]})
         if path.endswith(PART_NAME):
             return Answer(200, b"PAR1")
         if asked.method == "POST":
             if self.refuses:
-                return problem(400, self.refuses)
+                return problem(400, self.refuses, self.message)
             self.started.append(asked.json())
             self.held_at_start = len(self.files)
             return Answer(202, self.ingestion("queued"))
@@ -63,7 +66,21 @@ class Server:
             "listing_complete": True,
         }
 
+    def _documents(self, second: bool) -> Answer:
+        if not second:  # as for an ingestion of many pages, of which the first ones hold nothing that failed
+            return Answer(200, {"data": [], "last_id": "0-0", "has_more": True})
+        failed = {
+            "id": "h/b.md",
+            "source_uri": "file:file-2/b.md",
+            "stage": self.stage,
+            "last_error": {"code": "no_text", "message": self.message},
+        }
+        return Answer(200, {"data": [failed], "last_id": "1-0", "has_more": False})
+
     def _upload(self, asked: Asked) -> Answer:
+        self.sent += 1
+        if self.removes:
+            self.removes.unlink(missing_ok=True)
         if b"unwanted" in asked.body:
             return problem(413, "file_too_large", "The file is too large.")
         file_id = f"file-{len(self.files) + 1}"
@@ -111,6 +128,31 @@ async def test_failed_documents_are_named_and_the_exit_code_says_so(
     assert "h/b.md failed: no_text: Run OCR first." in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("stage", "left"), [("parsing", []), ("embedding", ["file-2"]), ("loading", ["file-2"])])
+async def test_what_may_do_better_another_time_stays_for_it(
+    tmp_path: Path, handbook: Path, stage: str, left: list[str]
+) -> None:
+    server = Server(failed=1, stage=stage)
+    assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
+    assert list(server.files) == left
+
+
+async def test_an_upload_ends_some_day_whoever_is_killed(tmp_path: Path, handbook: Path) -> None:
+    server = Server()
+    await run(server, tmp_path / "out", handbook, detach=True)
+    for sent in server.files.values():
+        assert b'name="expires_after[seconds]"\r\n\r\n604800\r\n' in sent
+
+
+async def test_fields_are_named_as_options(tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = "Name it in source.fields.text. Rename source.fields.id2."
+    await run(Server(failed=1, message=message), tmp_path / "out", handbook)
+    assert "h/b.md failed: no_text: Name it in --text-field. Rename source.fields.id2." in capsys.readouterr().err
+    message = "chunking.static.max_chunk_size_tokens must be 16, chunk_overlap_tokens 8."
+    with pytest.raises(RefusedError, match=r"^--chunk-tokens must be 16, --overlap 8\.$"):
+        await run(Server(refuses="invalid_value", message=message), tmp_path / "out", handbook)
+
+
 async def test_a_file_that_cannot_be_sent_stops_no_other(
     tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +165,18 @@ async def test_a_file_that_cannot_be_sent_stops_no_other(
     assert "h/empty.md failed: empty_document" in said.err
     assert "h/large.md failed: file_too_large" in said.err
     assert "2 not sent" in said.out
+
+
+async def test_a_file_that_cannot_be_read_stops_no_other(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(UPLOADS):
+        (handbook / f"c{number}.md").write_text("text")
+    server = Server(removes=handbook / f"c{UPLOADS - 1}.md")
+    assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
+    assert len(server.started[0]["source"]["files"]) == UPLOADS + 1
+    last = f"h/c{UPLOADS - 1}.md failed: unreadable: The file cannot be read: No such file or directory."
+    assert last in capsys.readouterr().err
 
 
 async def test_sync_does_not_begin_without_all_files(tmp_path: Path, handbook: Path) -> None:
@@ -152,6 +206,13 @@ async def test_detached_it_prints_the_id_and_leaves_the_uploads(
 async def test_a_dry_run_makes_no_folder(tmp_path: Path, handbook: Path) -> None:
     assert await run(Server(), tmp_path / "out", handbook, body=BODY | {"dry_run": True}) == OK
     assert not (tmp_path / "out").exists()
+
+
+async def test_a_folder_that_cannot_be_made_is_said_before_anything_is_sent(handbook: Path) -> None:
+    server = Server()
+    with pytest.raises(OSError, match="/proc/nothing"):
+        await run(server, Path("/proc/nothing/out"), handbook)
+    assert server.sent == 0
 
 
 async def test_urls_are_read_by_the_server(tmp_path: Path, handbook: Path) -> None:

@@ -46,6 +46,15 @@ def test_two_documents_of_one_name_are_refused(handbook: Path, tmp_path: Path) -
     assert len(local_files([handbook / "z.md", handbook])) == 3, "z.md and handbook/z.md are two"
 
 
+def test_a_file_that_is_named_twice_comes_once(handbook: Path) -> None:
+    assert local_files([handbook, handbook / "b" / ".."]) == local_files([handbook])
+
+
+def test_a_pattern_that_matches_nothing_here_may_be_meant_for_the_server(handbook: Path) -> None:
+    with pytest.raises(BadSourceError, match="file:///srv/docs/"):
+        local_files([handbook / "*.pdf"])
+
+
 @pytest.mark.parametrize("name", ["nowhere", "empty"])
 def test_nothing_to_ingest_is_said(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()

@@ -29,7 +29,7 @@ def test_without_a_total_there_is_no_end() -> None:
 
 def test_who_knows_better_says_when_the_end_is() -> None:
     sample = Sample("documents", 5, 0, 100, 0.5, Beside("7 of 9 chunks embedded", {"chunks": 9, "embedded": 7}, 12))
-    assert sample.to_text() == "documents 5/100, 0.50/s, 7 of 9 chunks embedded, 12 s left"
+    assert sample.to_text() == "documents 5/100, 7 of 9 chunks embedded, 12 s left"
     assert json.loads(sample.to_json())["embedded"] == 7
     unknown = replace(sample, also=Beside("", {}, None))
     assert unknown.eta_s is None

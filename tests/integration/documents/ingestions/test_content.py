@@ -1,0 +1,36 @@
+"""What makes a document another one, and how much of it there may be."""
+
+import pytest
+
+from tasks.documents.parsing import builder
+from tasks.ledger.ingestion_outcomes import DocumentStatus
+from tests.integration.documents.ingestions.hands import IngestionHands
+
+
+def test_a_record_has_no_more_text_than_a_file_may_have(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "MAX_TEXT_CHARS", 100)
+    made = hands.texts({"a": "x " * 51, "b": "x " * 50})
+    hands.work()
+    failed = hands.outcomes(made)["a"]
+    assert (failed.status, failed.stage, failed.code) == (DocumentStatus.FAILED, "parsing", "document_too_large")
+    assert set(hands.loaded()) == {"b"}
+
+
+def test_other_metadata_of_the_same_text_is_written(hands: IngestionHands) -> None:
+    def run(file: bytes, line: bytes, inline: str) -> int:
+        files = [
+            hands.file("a.txt", b"text"),
+            hands.file("b.jsonl", b'{"id": "b", "text": "text", "title": "%s"}' % line),
+        ]
+        listed = [{"id": files[0], "metadata": {"url": file.decode()}}, {"id": files[1]}]
+        sent = hands.ingest({"files": listed, "fields": {"metadata": ["title"]}})
+        hands.documents([{"id": "c", "text": "text", "metadata": {"team": inline}}])
+        hands.work()
+        return hands.ingestion(sent).counts.unchanged
+
+    assert run(b"one", b"one", "one") == 0
+    assert run(b"one", b"one", "one") == 2
+    assert run(b"two", b"one", "one") == 1
+    assert run(b"two", b"two", "two") == 1
+    kept = {row["doc_id"]: row["metadata"] for row in hands.rows()}
+    assert kept == {"a.txt": '{"url":"two"}', "b": '{"title":"two"}', "c": '{"team":"two"}'}
