@@ -33,7 +33,7 @@ class SourceShown(BaseModel):
 
     type: Literal["files", "urls", "documents"]
     count: int
-    urls: list[str] | None = None
+    urls: list[str] | None = Field(None, description="The first 10 of them.")
     fields: dict[str, Any] | None = None
     format: str | None = None
     records: bool | None = None
@@ -71,7 +71,7 @@ class Ingestion(BaseModel):
     eta_s: float | None = Field(description="Seconds to the end; null while that is unknown.")
     estimate_s: float | None = Field(description="Of a dry run: how long the model would take.")
     error: Reason | None
-    waiting_for: str | None = Field(description="model, sink or storage, while it cannot go on without.")
+    waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
 
 
 class IngestionList(BaseModel):

@@ -1,5 +1,6 @@
 """Ingestions for routes: made from a body, found for their owner, rendered."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -9,7 +10,7 @@ from starlette.requests import Request
 
 from api.body import parse_object
 from api.ingestion_checks import check_body, require_known_fields
-from api.ingestion_schemas import IngestionBody
+from api.ingestion_schemas import IngestionBody, Source
 from api.registry import Registry
 from api.services import Services
 from api.validation import check_options, checked
@@ -20,6 +21,8 @@ from worker_config.settings import Settings
 
 _MAX_KEY_CHARS = 255
 _DIGEST_CHARS = 32
+_KINDS = ("files", "urls", "documents")
+_URLS_SHOWN = 10
 _OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata")
 
 
@@ -29,13 +32,13 @@ class Asked:
 
     Attributes:
         files: ids of uploads that it names.
-        documents: those in the request as a JSON list, to be stored under `inline`; None: there are none.
+        listed: the files, URLs or documents as a JSON list, to be stored under `stored`.
     """
 
     ingestion: NewIngestion
-    files: list[str]
-    inline: str = ""
-    documents: bytes | None = None
+    files: Sequence[str]
+    stored: str
+    listed: bytes
 
 
 def asked_for(body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings, registry: Registry) -> Asked:
@@ -53,20 +56,19 @@ def asked_for(body: bytes, *, owner: str, idempotency_key: str | None, settings:
     check_body(parsed, settings, entry.max_tokens if entry else None)
     check_options(parsed, model, registry)
     ingestion_id = new_ingestion_id()
-    documents = parsed.source.documents
-    inline = f"{FOLDER}/{ingestion_id}/inline.json" if documents is not None else ""
-    spec = _spec(parsed, model) | ({"inline": inline} if inline else {})
+    place = "inline" if parsed.source.documents is not None else "listed"
+    stored = f"{FOLDER}/{ingestion_id}/{place}.json"
     return Asked(
         NewIngestion(
             id=ingestion_id,
             owner=owner,
-            spec=spec,
+            spec=_spec(parsed, model) | {place: stored},
             ttl_ms=round(settings.batch_ttl_s * 1000),
             key=_key(idempotency_key, body),
         ),
         [file.id for file in parsed.source.files or ()],
-        inline,
-        None if documents is None else orjson.dumps([one.model_dump(exclude_none=True) for one in documents]),
+        stored,
+        orjson.dumps(_listed(parsed.source)[1]),
     )
 
 
@@ -100,7 +102,7 @@ def ingestion_json(found: Ingestion) -> dict[str, Any]:
         "finished_at": _seconds(found.finished_ms),
         "expires_at": _seconds(found.expires_ms),
         "model": found.model,
-        "source": _source(spec["source"]),
+        "source": _source(spec),
         "chunking": spec["chunking"],
         "sink": spec["sink"],
         "mode": spec["mode"],
@@ -132,18 +134,26 @@ def ingestion_json(found: Ingestion) -> dict[str, Any]:
     }
 
 
-def _source(source: dict[str, Any]) -> dict[str, Any]:
-    # Ten thousand ids of files would be sent again with every poll.
-    kind = next(name for name in ("files", "urls", "documents") if source.get(name) is not None)
-    listed = source[kind]
-    said = {name: source[name] for name in ("urls", "fields", "format", "records") if source.get(name) is not None}
-    return {"type": kind, "count": listed if isinstance(listed, int) else len(listed), **said}
+def _source(spec: Mapping[str, Any]) -> dict[str, Any]:
+    source = spec["source"]
+    kind = next(name for name in _KINDS if source.get(name) is not None)
+    said = {name: source[name] for name in ("fields", "format", "records") if source.get(name) is not None}
+    shown = {"urls": spec["urls_shown"]} if "urls_shown" in spec else {}
+    return {"type": kind, "count": source[kind], **shown, **said}
+
+
+def _listed(source: Source) -> tuple[str, list[Any]]:
+    """Which kind of source it is, and the list of what it names as JSON."""
+    if source.urls is not None:
+        return "urls", source.urls
+    kind, models = ("files", source.files) if source.files is not None else ("documents", source.documents)
+    return kind, [one.model_dump(exclude_none=True) for one in models or ()]
 
 
 def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
-    source = body.source.model_dump(exclude_none=True, exclude={"documents"})
-    if body.source.documents is not None:
-        source["documents"] = len(body.source.documents)
+    kind, listed = _listed(body.source)
+    # Every step and every poll reads the spec: ten thousand ids of files have no place in it.
+    source = body.source.model_dump(exclude_none=True, exclude={*_KINDS}) | {kind: len(listed)}
     if body.source.fields and body.source.fields.metadata == ["*"]:
         source["fields"]["metadata"] = "*"
     options = {name: value for name in _OPTIONS if (value := getattr(body, name)) is not None}
@@ -155,6 +165,7 @@ def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
         "model": model,
         "normalize": body.normalize,
         **({"dry_run": True} if body.dry_run else {}),
+        **({"urls_shown": listed[:_URLS_SHOWN]} if kind == "urls" else {}),
         **options,
     }
 

@@ -26,6 +26,7 @@ from tasks.ledger.ingestion_operations import (
     create_ingestion,
     list_ingestions,
     read_ingestions,
+    resume_ingestion,
     retry_ingestion,
 )
 from tasks.ledger.ingestions import IngestionStatus, is_ingestion_id
@@ -161,12 +162,13 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
 @router.post("/{ingestion_id}/retry", responses={200: {"model": Ingestion}})
 @router.post("/{ingestion_id}/retry/", include_in_schema=False)
 async def retry(request: Request, ingestion_id: str) -> Response:
-    """Tries the failed documents of one that has ended again, under the same id."""
+    """Tries the failed documents of one that has ended again, under the same id; or goes on with one that could not."""
     services = Services.of(request)
     found = await own_ingestion(services, request, ingestion_id)
-    if found.status.terminal and not found.counts.failed:
+    if found.status.terminal and not found.counts.failed and not found.resumable:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
-    moved, status = await services.ledger.run(retry_ingestion(ingestion_id))
+    again = resume_ingestion if found.resumable else retry_ingestion
+    moved, status = await services.ledger.run(again(ingestion_id))
     if not moved and status is not None:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
         raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.")
@@ -184,14 +186,12 @@ async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> 
 
 async def _create(services: Services, asked: Asked) -> str:
     """Stores what was asked for; the id of the ingestion, which may be that of an earlier request with the same key."""
-    if asked.documents is None:
-        return await services.ledger.run(create_ingestion(asked.ingestion))
-    # Before the record: whoever works on it finds the documents there.
+    # Before the record: whoever works on it finds the list there.
     storage = await services.storage.open()
-    await services.storage.run(storage.write, asked.inline, asked.documents)
+    await services.storage.run(storage.write, asked.stored, asked.listed)
     ingestion_id = await services.ledger.run(create_ingestion(asked.ingestion))
     if ingestion_id != asked.ingestion.id:
-        await services.storage.delete(asked.inline)
+        await services.storage.delete(asked.stored)
     return ingestion_id
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import uuid_utils
 
-from tasks.ledger.ingestion_progress import Counts, Rate, Sample
+from tasks.ledger.ingestion_progress import Counts, Rate, Sample, Setback
 from tasks.ledger.types import State
 
 FOLDER = "ingestions"
@@ -51,9 +51,10 @@ class NewIngestion:
     """An ingestion as it is created.
 
     Attributes:
-        spec: what was asked for, JSON: `source`, `inline` (stored name of the source's `documents`, which are not in
-            the spec itself), `chunking`, `sink`, `mode`, `model` (served name), and where they were given `dimensions`,
-            `normalize`, `prompt_name`, `input_type`, `dry_run`, `metadata`.
+        spec: what was asked for, JSON: `source`, `inline` or `listed` (stored name of the source's `documents`, or of
+            its `files` or `urls`: every step reads the spec, so it holds no more than their number), `chunking`,
+            `sink`, `mode`, `model` (served name), and where they were given `urls_shown`, `dimensions`, `normalize`,
+            `prompt_name`, `input_type`, `dry_run`, `metadata`.
         ttl_ms: how long its record and its documents' outcomes are kept after its end.
         key: (name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for.
     """
@@ -96,6 +97,8 @@ class Page:
         source, index: stored names of its chunks as rows; "" when there are none.
         fault: code and message, when PARSE failed as a whole.
         load: number of the LOAD job that it is in.
+        losses: how often PARSE was given up because its workers died.
+        cut: chunks and their tokens, as PARSE has added them to the counts.
         embedded, embedding_tokens: of its embed task so far.
     """
 
@@ -110,9 +113,25 @@ class Page:
     chunks: int = 0
     fault: tuple[str, str] | None = None
     load: int | None = None
+    losses: int = 0
+    cut: tuple[int, int] = (0, 0)
     state: State | None = None
     embedded: int = 0
     embedding_tokens: int = 0
+
+    @property
+    def undone(self) -> dict[str, int]:
+        """What is to be added to the counts when the page goes back to where it was listed."""
+        if self.stage is PageStage.PARSE:
+            return {}
+        embedded = self.chunks if self.stage is not PageStage.EMBED else 0
+        chunks, tokens = self.cut
+        return {"chunks": -chunks, "chunk_tokens": -tokens, "pages_parsed": -1, "chunks_embedded": -embedded}
+
+    @property
+    def waiting(self) -> WaitingPage:
+        """As it was before it was begun."""
+        return WaitingPage(self.number, self.manifest.rpartition(".")[2], self.documents, self.size_bytes)
 
     @property
     def bytes_through(self) -> int:
@@ -156,10 +175,13 @@ class Ingestion:
         loaded_ms: when a load ended last.
         samples: two earlier moments, the older one first.
         times: status -> when it was reached last.
-        waiting_for: `model`, `sink` or `storage`, while it cannot go on without.
+        waiting_for: `model`, `sink`, `storage` or `worker`, while it cannot go on without.
+        setbacks: `list`, `parse`, `load` or `finish` -> why such jobs wait; until one of them succeeds.
+        losses: the same -> how often in a row one was given up because its workers died; a page counts its own.
         estimate_s: of a dry run that has ended: how long the model would take, alone.
         list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
         expires_ms: when its record goes; None while it is open.
+        resumable: it has failed through no fault of its request, and can go on where it was: its pages wait.
     """
 
     id: str
@@ -186,11 +208,14 @@ class Ingestion:
     times: Mapping[IngestionStatus, int] = field(default_factory=dict)
     error: IngestionFault | None = None
     waiting_for: str | None = None
+    setbacks: Mapping[str, Setback] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict)
     estimate_s: float | None = None
     list_state: State | None = None
     load_state: State | None = None
     finish_state: State | None = None
     expires_ms: int | None = None
+    resumable: bool = False
 
     @property
     def model(self) -> str:

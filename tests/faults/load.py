@@ -11,6 +11,10 @@ import httpx
 
 from tests.harness import ApiProcess, wait_until
 
+_QUICK_S = 0.004
+_SLOW_S = 0.05
+"""Between two texts while nothing waits for them: what is being started again has the processor to itself."""
+
 
 class Load:
     """Submits texts until it is told to stop; afterwards `accepted` maps task ids to texts.
@@ -19,19 +23,24 @@ class Load:
     cannot double it. Use as a context manager.
     """
 
-    def __init__(self, api: ApiProcess, *, name: str, pause_s: float = 0.004) -> None:
+    def __init__(self, api: ApiProcess, *, name: str) -> None:
         self._api = api
         self._name = name
-        self._pause_s = pause_s
+        self._wanted = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.accepted: dict[str, str] = {}
         self.retries = 0
 
+    def more(self, texts: int) -> None:
+        """Returns when so many more are accepted."""
+        goal = self._wanted = len(self.accepted) + texts
+        wait_until(lambda: len(self.accepted) >= goal, timeout_s=60, message=f"{goal} accepted texts")
+
     def _run(self) -> None:
         number = 0
         with self._api.client() as http:
-            while not self._stopping.wait(self._pause_s):
+            while not self._stopping.wait(_QUICK_S if len(self.accepted) < self._wanted else _SLOW_S):
                 self._submit(http, f"{self._name} text number {number} of the load")
                 number += 1
 

@@ -17,6 +17,9 @@ from tasks.errors import InvalidValue
 
 MAX_AUTO_TOKENS = 8192
 """Of a chunk of a model without a maximum."""
+MAX_COUNTED_CHARS = 2**20
+"""A longer text, if it is not to be cut, counts as longer than any window: to know better takes 100 bytes of memory for
+each of its characters."""
 _SMALL_CHARS_PER_TOKEN = 3
 """A text with no more is probably a single chunk."""
 _FIRST_CHARS_PER_TOKEN = 16
@@ -99,13 +102,13 @@ class Chunker:
 
     def _tokens_up_to_window(self, text: str) -> int:
         """Tokens of a text; of one above the window, some number above it, without reading all of a long one."""
-        size = _FIRST_CHARS_PER_TOKEN * self._window
-        while size < len(text):
+        size, above = _FIRST_CHARS_PER_TOKEN * self._window, 2 * self._window
+        while size < min(len(text), MAX_COUNTED_CHARS):
             # The end may be in the middle of a word: what is well above the window there is so with any end.
-            if self._counter.count(text[:size]) > 2 * self._window:
-                return 2 * self._window
+            if self._counter.count(text[:size]) > above:
+                return above
             size *= 4
-        return self._counter.count(text)
+        return self._counter.count(text) if len(text) <= MAX_COUNTED_CHARS else above
 
 
 def _kept(text: str) -> tuple[int, int]:

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 from tasks.documents.parsing.types import Block
 
+MAX_TITLE_CHARS = 500
+"""Of a heading as it stands beside each chunk of its section: a page without line breaks may pass for one."""
+
 
 class Outline:
     """Answers for places in the order of the text."""
@@ -14,7 +17,7 @@ class Outline:
         self._headings = [block for block in blocks if block.kind == "heading"]
         self._pages = pages
         self._passed = 0
-        self._path: list[Block] = []
+        self._path: list[tuple[int, str]] = []
 
     def page(self, place: int) -> int | None:
         """The page on which a place is, from 1; None without pages."""
@@ -27,11 +30,11 @@ class Outline:
         """
         while self._passed < len(self._headings) and self._headings[self._passed].start <= place:
             heading = self._headings[self._passed]
-            while self._path and self._path[-1].level >= heading.level:
+            while self._path and self._path[-1][0] >= heading.level:
                 self._path.pop()
-            self._path.append(heading)
+            self._path.append((heading.level, _title(self._text[heading.start : heading.end], heading.level)))
             self._passed += 1
-        return tuple(_title(self._text[heading.start : heading.end], heading.level) for heading in self._path)
+        return tuple(title for _, title in self._path)
 
 
 def _title(text: str, level: int) -> str:
@@ -45,4 +48,4 @@ def _title(text: str, level: int) -> str:
         words = words[1:]
         if len(words) > 1 and not words[-1].strip("#"):
             words.pop()
-    return " ".join(words)
+    return " ".join(words)[:MAX_TITLE_CHARS].rstrip()

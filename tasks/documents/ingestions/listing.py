@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending
+from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
-from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.ledger.ingestion_operations import Move, move_ingestion
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, WaitingPage
 
@@ -22,14 +22,14 @@ def list_on(context: StepContext, ingestion: Ingestion) -> None:
         return
     if ingestion.list_state is None:
         if ingestion.waiting < MAX_WAITING:
-            submit(context, job(ingestion, "list", number, context.settings))
+            submit_job(context, ingestion, "list", number)
     elif ingestion.list_state.terminal:
         found = outcome_of(context, ingestion, "list", number)
         if isinstance(found, dict) and "gone" in found:
             forget(context, ingestion, "list", number)  # it ran before its ingestion was as it is now: once more
         elif isinstance(found, dict):
             _take_in(context, ingestion, found)
-        elif found is not None:
+        elif found is not None and not deaths.again(context, ingestion, "list", number, found):
             ending.stop(context, ingestion, ending.fault_of(found))
 
 

@@ -30,6 +30,7 @@ def _source(context: JobContext, ingestion: Ingestion) -> Source:
         storage=context.storage,
         files=OwnedFiles(context.ledger, ingestion.owner),
         inline=ingestion.spec.get("inline"),
+        listed=ingestion.spec.get("listed"),
         roots=context.settings.ingest_roots,
         limits=SourceLimits(context.settings.ingest_max_document_bytes),
         progress=context.progress,

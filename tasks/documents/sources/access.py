@@ -34,6 +34,7 @@ class SourceAccess:
     Attributes:
         files: the owner's uploads that the request names, by id; one that is not here is gone.
         inline: name in the storage of the request's `documents`, a JSON list.
+        listed: likewise of its `files` or `urls`, where the request itself holds only their number.
         roots: folders and URL prefixes that may be read.
         progress: to be called once a second or so; whatever it raises passes.
     """
@@ -41,6 +42,7 @@ class SourceAccess:
     storage: Storage
     files: Mapping[str, StoredFile] = field(default_factory=dict)
     inline: str | None = None
+    listed: str | None = None
     roots: Sequence[str] = ()
     limits: SourceLimits = SourceLimits()
     progress: Callable[[], None] = _nothing

@@ -1,6 +1,6 @@
 """From a request's `source` to what lists and reads it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tasks.documents.sources.access import SourceAccess
@@ -11,6 +11,7 @@ from tasks.documents.sources.inline import Inline
 from tasks.documents.sources.jsonl_records import JsonLines
 from tasks.documents.sources.parquet_records import Parquet
 from tasks.documents.sources.records import RecordFormat
+from tasks.documents.sources.stored_list import StoredList
 from tasks.documents.sources.types import Source
 from tasks.documents.sources.uploads import Uploads
 from tasks.documents.sources.urls import Urls
@@ -35,11 +36,18 @@ def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
     fields = FieldMap.of(spec.get("fields") or {})
     if spec.get("documents") is not None:
         return Inline(access)
-    if spec.get("files"):
-        return FileSource(Uploads(spec["files"], access), _formats(spec, fields, access), fields, *_bounds(access))
-    if spec.get("urls"):
-        return FileSource(Urls(spec["urls"], access), _formats(spec, fields, access), fields, *_bounds(access))
+    if files := _named(spec, "files", access):
+        return FileSource(Uploads(files, access), _formats(spec, fields, access), fields, *_bounds(access))
+    if urls := _named(spec, "urls", access):
+        return FileSource(Urls(urls, access), _formats(spec, fields, access), fields, *_bounds(access))
     raise SourceFailed("Name `files`, `urls` or `documents`.", param="source")
+
+
+def _named(spec: Mapping[str, Any], kind: str, access: SourceAccess) -> Sequence[Any] | None:
+    found: Sequence[Any] | int | None = spec.get(kind)
+    if isinstance(found, int):
+        return StoredList(access.storage, access.listed or "missing", found, f"source.{kind}")
+    return found
 
 
 def _formats(spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess) -> Callable[[str], RecordFormat | None]:

@@ -1,4 +1,4 @@
-"""Folders, of this machine or of a bucket, in the form that a walk needs."""
+"""Folders in the form that a walk needs: those of this machine, and the names of any in order."""
 
 import errno
 import heapq
@@ -8,11 +8,10 @@ import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from tasks.documents.faults import DocumentFailed
 from tasks.documents.sources.content import failed_to_read, outside
-from tasks.documents.sources.remote import answered
 from tasks.documents.sources.roots import is_within
 
 WINDOW = 16_384
@@ -31,8 +30,12 @@ class Child:
 class Tree(Protocol):
     """Folders with files. Paths are relative to nothing: they are the tree's own."""
 
-    def children(self, folder: str) -> Iterable[Child]:
-        """In any order. Raises `DocumentFailed`."""
+    def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
+        """The first children of a folder behind a name, in their order and without hidden ones.
+
+        Raises:
+            DocumentFailed: it is gone, or may not be read.
+        """
 
     def size_bytes(self, path: str, child: Child) -> int | None:
         """Of a file; None: neither file nor folder. Raises `DocumentFailed`."""
@@ -50,14 +53,9 @@ class LocalTree:
     def __init__(self, real_roots: Sequence[str]) -> None:
         self._real_roots = real_roots
 
-    def children(self, folder: str) -> Iterator[Child]:
-        """See `Tree`."""
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    yield Child(f"{entry.name}/" if _is_folder(entry) else entry.name)
-        except OSError as error:
-            raise failed_to_read(error) from None
+    def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
+        """See `Tree`. Memory is for `number` names, however many there are."""
+        return smallest(number, _entries(folder), behind, progress)
 
     def size_bytes(self, path: str, child: Child) -> int | None:  # noqa: ARG002 - another tree's listing has it
         """See `Tree`."""
@@ -89,44 +87,10 @@ class LocalTree:
         return "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else None  # noqa: PTH112, PTH113
 
 
-class RemoteTree:
-    """Prefixes of a bucket, which count as folders."""
-
-    def __init__(self, files: Any) -> None:
-        self._files = files
-
-    def children(self, folder: str) -> Iterator[Child]:
-        """See `Tree`."""
-        for info in answered(lambda: self._files.ls(folder, detail=True)):
-            name = str(info["name"]).rstrip("/").rpartition("/")[2]
-            if info.get("type") == "directory":
-                yield Child(f"{name}/")
-            elif str(info["name"]).strip("/") != folder.strip("/"):  # the folder's own marker
-                yield Child(name, info.get("size"))
-
-    def size_bytes(self, path: str, child: Child) -> int | None:  # noqa: ARG002 - the listing has said it
-        """See `Tree`."""
-        return child.size_bytes or 0
-
-    def real(self, path: str) -> str:
-        """See `Tree`."""
-        return path
-
-    def kind(self, path: str) -> str | None:
-        """See `Tree`."""
-        try:
-            found = answered(lambda: self._files.info(path)).get("type")
-        except DocumentFailed as failed:
-            if failed.error.code == "gone":
-                return None
-            raise
-        return "folder" if found == "directory" else "file"
-
-
 class SortedNames:
     """Children of folders in order, with a bounded memory.
 
-    A folder of a million is listed once for each `WINDOW` of them, not for each page: the windows last used stay, also
+    A folder of a million is asked once for each `WINDOW` of them, not for each page: the windows last used stay, also
     for the next job in this process. A window belongs to one listing, so that no later one sees what is old.
     """
 
@@ -152,7 +116,7 @@ class SortedNames:
                 if start < len(window) or len(window) < WINDOW:
                     self._windows.move_to_end((of, where, first))
                     return window, start
-        window = heapq.nsmallest(WINDOW, _behind_name(tree.children(folder), name, progress), key=_name)
+        window = tree.first(WINDOW, folder, name, progress)
         self._windows[(listing, folder, name)] = window
         while len(self._windows) > _WINDOWS_KEPT:
             self._windows.popitem(last=False)
@@ -168,8 +132,27 @@ def circle() -> DocumentFailed:
     return DocumentFailed("symlink_loop", "The link leads to a folder that it lies in. It was not followed.", "listing")
 
 
-def _name(child: Child) -> str:
-    return child.name
+def smallest(number: int, children: Iterable[Child], behind: str, progress: Callable[[], None]) -> list[Child]:
+    """The first of them behind a name, out of any order."""
+    return heapq.nsmallest(number, shown(children, behind, progress), key=lambda child: child.name)
+
+
+def shown(children: Iterable[Child], behind: str, progress: Callable[[], None]) -> Iterator[Child]:
+    """Those behind a name that are not hidden."""
+    for number, child in enumerate(children):
+        if number % WINDOW == 0:
+            progress()
+        if child.name > behind and not child.name.startswith("."):
+            yield child
+
+
+def _entries(folder: str) -> Iterator[Child]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                yield Child(f"{entry.name}/" if _is_folder(entry) else entry.name)
+    except OSError as error:
+        raise failed_to_read(error) from None
 
 
 def _behind(window: Sequence[Child], name: str) -> int:
@@ -178,14 +161,6 @@ def _behind(window: Sequence[Child], name: str) -> int:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if window[middle].name <= name else (low, middle)
     return low
-
-
-def _behind_name(children: Iterable[Child], name: str, progress: Callable[[], None]) -> Iterator[Child]:
-    for number, child in enumerate(children):
-        if number % WINDOW == 0:
-            progress()
-        if child.name > name and not child.name.startswith("."):
-            yield child
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -11,6 +11,7 @@ from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import Content, LocalContent, RemoteContent, outside
 from tasks.documents.sources.entries import Entry
 from tasks.documents.sources.remote import open_remote
+from tasks.documents.sources.remote_trees import remote_tree
 from tasks.documents.sources.roots import (
     Glob,
     Matcher,
@@ -21,7 +22,7 @@ from tasks.documents.sources.roots import (
     real_roots,
     split_url,
 )
-from tasks.documents.sources.trees import LocalTree, RemoteTree, Tree
+from tasks.documents.sources.trees import LocalTree, Tree
 from tasks.documents.sources.walk import Found, Walk
 from tasks.errors import SourceFailed
 
@@ -108,7 +109,7 @@ class Urls:
     def _tree(self, scheme: str) -> Tree:
         if scheme not in self._trees:
             roots = real_roots(self._access.roots)
-            self._trees[scheme] = LocalTree(roots) if scheme == "file" else RemoteTree(self._driver(scheme))
+            self._trees[scheme] = LocalTree(roots) if scheme == "file" else remote_tree(self._driver(scheme))
         return self._trees[scheme]
 
     def _driver(self, scheme: str) -> Any:

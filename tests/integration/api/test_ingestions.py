@@ -81,6 +81,20 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
     assert "Some text." not in json.dumps(dict(kept.spec)), "texts do not belong into Redis"
 
 
+def test_long_lists_stay_out_of_what_every_step_reads(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
+    file_id = upload_with(client)().json()["id"]
+    files = [{"id": file_id, "document_id": f"{n}", "metadata": {"team": "sales"}} for n in range(10_000)]
+    urls = [f"/srv/docs/{n}/**" for n in range(1000)]
+    for kind, asked in (("files", files), ("urls", urls)):
+        made = create(client, source={kind: asked})
+        assert made["source"]["count"] == len(asked)
+        kept = ledger.run(read_ingestion(made["id"]))
+        assert kept is not None
+        assert len(json.dumps(dict(kept.spec))) < 1000
+        assert json.loads(storage.read(kept.spec["listed"])) == asked
+    assert made["source"]["urls"] == urls[:10]
+
+
 def of_source(**source: Any) -> dict[str, Any]:
     return {"source": source}
 
@@ -192,7 +206,7 @@ def test_fields_reach_the_ledger_as_they_were_meant(client: httpx.Client, ledger
     }
     kept = ledger.run(read_ingestion(made["id"]))
     assert kept is not None
-    assert kept.spec["source"] == {"urls": ["/srv/docs/a.csv"], "fields": fields, "format": "csv"}
+    assert kept.spec["source"] == {"urls": 1, "fields": fields, "format": "csv"}
     assert kept.spec["input_type"] == "document"
 
 
@@ -241,6 +255,12 @@ def test_cancel_and_retry(client: httpx.Client, ledger: Ledger) -> None:
     assert (late.status_code, late.headers["x-should-retry"]) == (409, "false")
     again = client.post(f"/v1/ingestions/{other}/retry")
     assert (again.status_code, again.json()["status"]) == (200, "in_progress")
+
+    lost = create(client)["id"]
+    fault = {"error": '{"code":"worker_lost","message":"No."}', "resumable": "1"}
+    move(ledger, lost, to=IngestionStatus.FAILED, set=fault, add={"documents": 2, "cancelled": 2})
+    resumed = client.post(f"/v1/ingestions/{lost}/retry").json()
+    assert (resumed["status"], resumed["error"], resumed["file_counts"]["in_progress"]) == ("in_progress", None, 2)
 
     clean = create(client)["id"]
     move(ledger, clean, to=IngestionStatus.COMPLETED, add={"documents": 1, "loaded": 1})

@@ -6,26 +6,19 @@ import numpy as np
 import pytest
 
 from tasks.documents.ingestions.leftovers import sweep_ingestions
+from tasks.documents.parsing import builder
 from tasks.ledger import operations
-from tasks.ledger.ingestion_operations import cancel_ingestion, open_ingestions, retry_ingestion
+from tasks.ledger.ingestion_operations import cancel_ingestion, retry_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
 from tasks.ledger.ingestions import IngestionStatus, PageStage
 from tasks.ledger.parts import RowError
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import MODEL
-from tests.integration.documents.ingestions.hands import IngestionHands
+from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
 LONG = " ".join(f"word{n}" for n in range(700))
 JSONL = b"".join(b'{"id": "d%d", "text": "text number %d", "year": %d}\n' % (n, n, n) for n in range(30))
-
-
-def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
-    hands.step()
-    assert hands.ingestion(ingestion_id).pages == {}
-    assert list(hands.storage.stored(f"ingestions/{ingestion_id}/work")) == []
-    assert hands.ledger.run(open_ingestions(10)) == []
-    assert hands.open_tasks() == []
 
 
 def test_records_become_rows(hands: IngestionHands) -> None:
@@ -71,6 +64,15 @@ def test_files_of_every_kind_and_a_bad_one(hands: IngestionHands) -> None:
     nothing_is_left(hands, made)
 
 
+def test_a_record_has_no_more_text_than_a_file_may_have(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "MAX_TEXT_CHARS", 100)
+    made = hands.texts({"a": "x " * 51, "b": "x " * 50})
+    hands.work()
+    failed = hands.outcomes(made)["a"]
+    assert (failed.status, failed.stage, failed.code) == (DocumentStatus.FAILED, "parsing", "document_too_large")
+    assert set(hands.loaded()) == {"b"}
+
+
 def test_the_second_run_does_nothing_and_a_changed_document_alone_is_done_again(hands: IngestionHands) -> None:
     hands.texts({"a": "first", "b": "second", "c": LONG})
     hands.work()
@@ -85,6 +87,26 @@ def test_the_second_run_does_nothing_and_a_changed_document_alone_is_done_again(
     counts = hands.ingestion(changed).counts
     assert (counts.unchanged, counts.loaded, counts.chunks) == (1, 2, 2)
     assert hands.loaded() == {"a": "first", "b": "other", "c": "short now"}
+
+
+def test_other_metadata_of_the_same_text_is_written(hands: IngestionHands) -> None:
+    def run(file: bytes, line: bytes, inline: str) -> int:
+        files = [
+            hands.file("a.txt", b"text"),
+            hands.file("b.jsonl", b'{"id": "b", "text": "text", "title": "%s"}' % line),
+        ]
+        listed = [{"id": files[0], "metadata": {"url": file.decode()}}, {"id": files[1]}]
+        sent = hands.ingest({"files": listed, "fields": {"metadata": ["title"]}})
+        hands.documents([{"id": "c", "text": "text", "metadata": {"team": inline}}])
+        hands.work()
+        return hands.ingestion(sent).counts.unchanged
+
+    assert run(b"one", b"one", "one") == 0
+    assert run(b"one", b"one", "one") == 2
+    assert run(b"two", b"one", "one") == 1
+    assert run(b"two", b"two", "two") == 1
+    kept = {row["doc_id"]: row["metadata"] for row in hands.rows()}
+    assert kept == {"a.txt": '{"url":"two"}', "b": '{"title":"two"}', "c": '{"team":"two"}'}
 
 
 def test_another_chunk_size_does_everything_again(hands: IngestionHands) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, Chunker
+from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, Chunker
+from tasks.documents.chunking.outline import MAX_TITLE_CHARS
 from tasks.documents.chunking.split import Splitter
 from tasks.documents.chunking.structure import Piece, pieces
 from tasks.documents.chunking.tokens import TokenCounter
@@ -88,6 +89,13 @@ def test_a_chunk_within_a_section_has_its_headings() -> None:
     assert {chunk.headings for chunk in chunks} == {("Long title",)}
 
 
+def test_a_heading_without_end_is_not_written_beside_each_chunk() -> None:
+    text, blocks = document(("heading", 1, "# " + "word " * 10_000), ("paragraph", 0, "text " * 1000))
+    chunks = list(Chunker(WORDS, 50, "", ChunkSettings()).chunks(text, blocks, ()))
+    assert {len(chunk.headings[0]) for chunk in chunks} == {MAX_TITLE_CHARS - 1}
+    assert chunks[-1].headings[0].startswith("word word")
+
+
 @pytest.mark.parametrize(
     ("level", "text", "title"),
     [
@@ -163,6 +171,12 @@ def test_a_long_text_is_read_little_by_little() -> None:
 
     next(Splitter(text, counted(), TokenCounter(WORDS), 100, 0).cuts())
     assert 0 < read < 1000
+
+
+@pytest.mark.parametrize(("chars", "truncated"), [(MAX_COUNTED_CHARS, False), (MAX_COUNTED_CHARS + 1, True)])
+def test_a_text_without_end_is_not_tokenized_to_be_counted(chars: int, *, truncated: bool) -> None:
+    [chunk] = Chunker(WORDS, 10, "", ChunkSettings("none")).chunks("x" * chars, (), ())
+    assert (chunk.truncated, chunk.token_count) == (truncated, 10 if truncated else 3)
 
 
 @pytest.mark.parametrize("unit", ["x", "ก", "我", "\u0301", "😀", "\0", ".", "'", "\n.", "x ", "\x0c"])

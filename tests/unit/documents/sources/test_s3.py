@@ -1,0 +1,68 @@
+"""Buckets of S3, over a socket: every object once, and a prefix of many keys a page at a time."""
+
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.asyn import sync_wrapper
+
+from tasks.documents.sources import page, remote_trees, trees
+from tasks.documents.sources.access import SourceAccess
+from tasks.documents.sources.registry import open_source
+from tasks.errors import SourceFailed
+from tasks.ledger.storage import Storage
+from tests.s3_server import S3Server
+from tests.unit.documents.sources.reading import documents
+
+
+@pytest.fixture
+def s3_root(s3: S3Server) -> str:
+    """The URL of a new bucket; drivers of earlier servers are forgotten."""
+    fsspec.filesystem("s3").clear_instance_cache()
+    return s3.bucket()
+
+
+def s3_access(root: str) -> SourceAccess:
+    return SourceAccess(Storage.open("memory://unused"), roots=[root])
+
+
+@pytest.mark.parametrize(("window", "keys", "files"), [(1, 1, 1), (2, 3, 2), (3, 1, 5), (100, 100, 100)])
+def test_every_object_comes_once_whatever_the_sizes_of_pages(
+    s3_root: str, monkeypatch: pytest.MonkeyPatch, window: int, keys: int, files: int
+) -> None:
+    monkeypatch.setattr(trees, "WINDOW", window)
+    monkeypatch.setattr(remote_trees, "KEYS", keys)
+    monkeypatch.setattr(page, "PAGE_FILES", files)
+    names = ["a.md", "a/b.md", "a/c/d.md", "a/é.md", "a b.md", "a+b.md", "b.md", "c/.hidden", "c/x.md", "日/本.md"]
+    fsspec.filesystem("s3").pipe({f"{s3_root}/in/{name}": name.encode() for name in names})
+    fsspec.filesystem("s3").touch(f"{s3_root}/in/c/")
+    found = [ref.id for ref in documents({"urls": [f"{s3_root}/in/**"]}, s3_access(s3_root))]
+    assert sorted(found) == sorted(name for name in names if name != "c/.hidden")
+
+
+def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "WINDOW", 40)
+    monkeypatch.setattr(remote_trees, "KEYS", 20)
+    monkeypatch.setattr(page, "PAGE_FILES", 10)
+    fsspec.filesystem("s3").pipe({f"{s3_root}/{n:03}.txt": b"x" for n in range(100)})
+    answers: list[int] = []
+    driver = type(fsspec.filesystem("s3"))
+    call = driver._call_s3
+
+    async def noted(self: Any, method: str, *arguments: Any, **named: Any) -> Any:
+        answer = await call(self, method, *arguments, **named)
+        if method.startswith("list_objects"):
+            answers.append(len(answer.get("Contents", ())))
+        return answer
+
+    monkeypatch.setattr(driver, "_call_s3", noted)
+    monkeypatch.setattr(driver, "call_s3", sync_wrapper(noted))
+    assert len(documents({"urls": [f"{s3_root}/**"]}, s3_access(s3_root))) == 100
+    assert max(answers) == 20
+    assert sum(answers) == 100, "no window begins at the beginning again"
+
+
+def test_what_is_not_on_s3_is_said(s3_root: str) -> None:
+    for path in ("nothing", "nothing/**"):
+        with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
+            open_source({"urls": [f"{s3_root}/{path}"]}, s3_access(s3_root)).page(None)
