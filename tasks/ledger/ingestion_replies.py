@@ -100,6 +100,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         litter=tuple(int(page) for page in f.get("litter", "").split()),
         loaded_ms=int(f["loaded_ms"]) if "loaded_ms" in f else None,
         samples=tuple(_sample(f[name]) for name in ("s0", "s1") if name in f),
+        base=_sample(f["base"]) if "base" in f else None,
         times={s: int(f[f"t_{s}"]) for s in IngestionStatus if f"t_{s}" in f},
         error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,
         waiting_for=f.get("waiting_for") or _waiting_for(status, setbacks),

@@ -155,6 +155,7 @@ class Ingestion:
         litter: numbers of the pages that the last load closed and whose stored objects are still there.
         loaded_ms: when a load ended last.
         samples: two earlier moments, the older one first.
+        base: the moment at which this try began.
         times: status -> when it was reached last.
         waiting_for: `model`, `sink`, `storage` or `worker`, while it cannot go on without.
         setbacks: `list`, `parse`, `load` or `finish` -> why such jobs wait; until one of them succeeds.
@@ -186,6 +187,7 @@ class Ingestion:
     litter: Sequence[int] = ()
     loaded_ms: int | None = None
     samples: Sequence[Sample] = ()
+    base: Sample | None = None
     times: Mapping[IngestionStatus, int] = field(default_factory=dict)
     error: IngestionFault | None = None
     waiting_for: str | None = None
@@ -245,6 +247,8 @@ class Ingestion:
         now, then = self.sample, Sample(began, 0, 0, 0)
         if self.samples and not self.status.terminal:
             then = self.samples[0]
+        elif self.base is not None:
+            then = self.base
         seconds = (now.at_ms - then.at_ms) / 1000
         if seconds <= 0 or (now.documents <= 0 and now.bytes <= 0):
             return None

@@ -42,6 +42,7 @@ def _take_in(context: StepContext, ingestion: Ingestion, found: dict[str, Any]) 
     closed = [ClosedPage(*page) for page in found.get("closed", ())]
     listed = sum(page.documents for page in pages)
     retries = listed if "closed" in found else 0  # they have been counted, and as failed
+    chunks, tokens = found.get("chunks", 0), found.get("tokens", 0)
     cursor = {"cursor": orjson.dumps(found["cursor"]).decode()} if found["cursor"] is not None else {}
     move = Move(
         only_from=[IngestionStatus.IN_PROGRESS],
@@ -51,10 +52,13 @@ def _take_in(context: StepContext, ingestion: Ingestion, found: dict[str, Any]) 
             "next_page": ingestion.next_page + len(pages),
             **(cursor or {"listing_complete": "1"}),
         },
-        unset=() if cursor else ["cursor"],
+        unset=[*(() if cursor else ["cursor"]), *(("s0", "s1") if retries else ())],
         add={
             "documents": listed - retries,
             "failed": -retries,
+            "chunks": -chunks,
+            "chunks_embedded": -chunks,
+            "chunk_tokens": -tokens,
             "bytes": sum(page.size_bytes for page in pages),
         },
         wait=pages,

@@ -101,7 +101,7 @@ def _sample(context: StepContext, ingestion: Ingestion) -> None:
     if last is not None and ingestion.now_ms - last.at_ms < _SAMPLE_EVERY_MS:
         return
     now = sample_text(ingestion.sample)
-    older = {"s0": sample_text(last)} if last else {}
+    older = {"s0": sample_text(last)} if last else {"base": now}
     move = Move([IngestionStatus.IN_PROGRESS], set=older | {"s1": now})
     context.ledger.run(move_ingestion(ingestion.id, move))
 

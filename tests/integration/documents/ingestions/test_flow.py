@@ -7,7 +7,7 @@ import pytest
 
 from tasks.documents.ingestions.leftovers import sweep_ingestions
 from tasks.ledger import operations
-from tasks.ledger.ingestion_operations import cancel_ingestion, retry_ingestion
+from tasks.ledger.ingestion_operations import cancel_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
 from tasks.ledger.ingestions import IngestionStatus, PageStage
 from tasks.ledger.parts import RowError
@@ -160,36 +160,6 @@ def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
     assert hands.rows() == []
     assert {each.status for each in hands.outcomes(made).values()} == {DocumentStatus.COUNTED}
     nothing_is_left(hands, made)
-
-
-def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
-    made = hands.texts({"a": "first", "b": "bad", "c": "third"})
-    hands.work()
-    assert (hands.ingestion(made).counts.loaded, hands.ingestion(made).counts.failed) == (2, 1)
-    failed = hands.outcomes(made)["b"]
-    assert (failed.status, failed.stage, failed.code) == (DocumentStatus.FAILED, "embedding", "encoding_failed")
-    nothing_is_left(hands, made)
-
-    hands.bad.clear()
-    assert hands.ledger.run(retry_ingestion(made)) == (True, S.IN_PROGRESS)
-    hands.work()
-    counts = hands.ingestion(made).counts
-    assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 3, 3, 0)
-    assert hands.outcomes(made)["b"].status is DocumentStatus.LOADED
-    assert set(hands.loaded()) == {"a", "b", "c"}
-    nothing_is_left(hands, made)
-
-
-def test_what_fails_again_is_tried_once(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
-    made = hands.texts({"a": "first", "b": "bad"})
-    hands.work()
-    hands.ledger.run(retry_ingestion(made))
-    hands.work()
-    counts = hands.ingestion(made).counts
-    assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 2, 1, 1)
-    assert hands.outcomes(made)["b"].code == "encoding_failed"
 
 
 def test_all_failed_is_failed(hands: IngestionHands) -> None:
