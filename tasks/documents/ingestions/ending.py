@@ -10,12 +10,13 @@ from tasks.documents.batches.facts import DEFAULT_RATE
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.leftovers import remove_work
 from tasks.documents.ingestions.submissions import forget
+from tasks.errors import SinkRefused
 from tasks.ledger import DOCUMENTS, ItemError, operations
 from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion
 from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, Page, PageStage
 
-_OURS = {"worker_lost", "not_stored", "internal_error"}
-"""Faults of the installation, not of the request."""
+_OURS = {"worker_lost", "not_stored", "internal_error", SinkRefused.code}
+"""Faults of the installation, not of the request: somebody mends them, and it goes on."""
 _FORGET_AT_ONCE = 1000
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 

@@ -1,5 +1,6 @@
 """The job that puts the vectors of several pages into the sink, and writes down what became of each document."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -117,5 +118,5 @@ class OutcomeWriter:
         if said is LoadOutcome.DUPLICATE:
             return document.outcome(DocumentStatus.FAILED, _DUPLICATE)
         if said is LoadOutcome.SUPERSEDED:  # the newer version stays as it is
-            return document.outcome(DocumentStatus.UNCHANGED)
+            return dataclasses.replace(document, note="superseded").outcome(DocumentStatus.UNCHANGED)
         return document.outcome(DocumentStatus.LOADED)

@@ -62,17 +62,17 @@ class FileSource:
         return page.listed(None)
 
     def _list_file(self, page: Page, entry: Entry) -> None:
-        error = entry.error
+        if entry.error is not None:
+            page.add_fault(entry.id, entry.uri, entry.error, entry.size_bytes or 0)
+            return
         limit = self._limits.max_document_bytes
-        if error is None and (entry.size_bytes or 0) > limit:
-            error = _too_large(limit)
-        if error is not None:
-            page.add_fault(entry.id, entry.uri, error, entry.size_bytes or 0)
+        if (entry.size_bytes or 0) > limit:
+            page.add_failed(entry.id, entry.uri, _too_large(limit), entry.size_bytes or 0)
             return
         try:
             metadata = as_json(entry.metadata) if entry.metadata else {}
         except DocumentFailed as failed:
-            page.add_fault(entry.id, entry.uri, failed.error, entry.size_bytes or 0)
+            page.add_failed(entry.id, entry.uri, failed.error, entry.size_bytes or 0)
             return
         ref = DocumentRef(entry.id, entry.uri, entry.name, entry.size_bytes, {"at": entry.place}, metadata)
         page.add_file(ref)
@@ -103,12 +103,16 @@ class FileSource:
             return
         try:
             document_id = self._fields.id_of(record.fields) or document_id
+        except DocumentFailed as failed:
+            page.add_fault(document_id, uri, failed.error, record.source_bytes)
+            return
+        try:
             self._fields.text_of(record.fields)
             metadata = self._fields.metadata_of(record.fields)
             if entry.metadata:
                 metadata = {**as_json(entry.metadata), **metadata}
         except DocumentFailed as failed:
-            page.add_fault(document_id, uri, failed.error, record.source_bytes)
+            page.add_failed(document_id, uri, failed.error, record.source_bytes)
             return
         place = {"at": entry.place, "in": entry.name, "version": version, "record": record.place}
         page.add_record(DocumentRef(document_id, uri, "", record.size_bytes, place, metadata), record.source_bytes)

@@ -54,10 +54,14 @@ class Inline:
         try:
             document_id = _FIELDS.id_of(document) or document_id
             uri = f"inline:{document_id}"
+        except DocumentFailed as failed:
+            page.add_fault(document_id, uri, failed.error)
+            return
+        try:
             size_bytes = len(_FIELDS.text_of(document).encode())
             metadata = _FIELDS.metadata_of(document)
         except DocumentFailed as failed:
-            page.add_fault(document_id, uri, failed.error)
+            page.add_failed(document_id, uri, failed.error)
             return
         page.add_record(DocumentRef(document_id, uri, "", size_bytes, {"number": number}, metadata), size_bytes)
 

@@ -55,25 +55,32 @@ class Page:
         self._add(ref, source_bytes)
 
     def add_fault(self, document_id: str, uri: str, error: DocumentError, source_bytes: int = 0) -> None:
-        """Notes what could not become a document."""
-        self._size_bytes += source_bytes
-        shown = document_id.encode(errors="replace")[:MAX_ID_BYTES].decode(errors="ignore").replace("\0", "")
-        self._faults.append(ListedFault(shown or "?", uri, replace(error, stage="listing")))
+        """Notes that something could not be listed: nobody knows which documents it holds, so none has vanished."""
+        self._note(document_id, uri, replace(error, stage="listing"), source_bytes)
+
+    def add_failed(self, document_id: str, uri: str, error: DocumentError, source_bytes: int = 0) -> None:
+        """Notes a document that is there, under its own id, and cannot be read."""
+        self._note(document_id, uri, replace(error, stage="reading"), source_bytes)
 
     def listed(self, cursor: Mapping[str, Any] | None) -> Listed:
         """The page as it is."""
         return Listed(list(self._documents.values()), self._faults, cursor, self._size_bytes)
 
+    def _note(self, document_id: str, uri: str, error: DocumentError, source_bytes: int) -> None:
+        self._size_bytes += source_bytes
+        shown = document_id.encode(errors="replace")[:MAX_ID_BYTES].decode(errors="ignore").replace("\0", "")
+        self._faults.append(ListedFault(shown or "?", uri, error))
+
     def _add(self, ref: DocumentRef, source_bytes: int) -> None:
         try:
             require_id(ref.id)
-        except DocumentFailed as failed:
-            self.add_fault(ref.id, ref.uri, failed.error, source_bytes)
+        except DocumentFailed as failed:  # no document can have it, so none of a sink is this one
+            self.add_failed(ref.id, ref.uri, failed.error, source_bytes)
             return
         if ref.id in self._documents:
             message = "Another document has this id. Give each its own, with source.fields.id or document_id."
-            error = DocumentError("duplicate_document_id", message, "listing")
-            self.add_fault(ref.id, ref.uri, error, source_bytes)
+            error = DocumentError("duplicate_document_id", message, "reading")
+            self.add_failed(ref.id, ref.uri, error, source_bytes)
             return
         self._size_bytes += source_bytes
         self._documents[ref.id] = ref

@@ -127,6 +127,22 @@ def test_a_listing_with_a_hole_deletes_nothing(hands: IngestionHands) -> None:
     assert set(hands.loaded()) == {"a", "b"}
 
 
+def test_a_document_that_cannot_be_read_is_no_hole_in_the_listing(hands: IngestionHands) -> None:
+    hands.texts({"a": "first", "b": "second", "c": "third"})
+    hands.work()
+    lines = [
+        b'{"id": "a", "text": "first"}',
+        b'{"id": "b", "text": " "}',
+        b'{"id": "a", "text": "again"}',
+        b'{"id": "d", "text": "x", "metadata": {"page": "\\u0000"}}',
+    ]
+    sync = hands.ingest({"files": [hands.file("books.jsonl", b"\n".join(lines))]}, mode="sync")
+    hands.work()
+    ingestion = hands.ingestion(sync)
+    assert (ingestion.status, ingestion.counts.failed, ingestion.counts.deleted) == (S.COMPLETED, 3, 1)
+    assert set(hands.loaded()) == {"a", "b"}  # of b the earlier version, which is better than none
+
+
 @pytest.mark.parametrize("stage", [None, PageStage.EMBED])
 def test_another_revision_of_the_model_does_not_go_under_the_old_name(
     hands: IngestionHands, stage: PageStage | None

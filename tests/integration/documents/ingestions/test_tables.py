@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.ledger import Ledger
-from tasks.ledger.ingestion_operations import cancel_ingestion
+from tasks.ledger.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.ledger.ingestions import IngestionStatus
 from tests.integration.api.ledger_worker import vector
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
@@ -47,6 +47,29 @@ def test_a_database_that_this_server_no_longer_knows(hands: IngestionHands) -> N
     assert ingestion.status is IngestionStatus.FAILED
     assert ingestion.error is not None
     assert "EMBEDQ_SINKS" in ingestion.error.message
+
+
+@pytest.mark.parametrize("mode", ["skip_unchanged", "upsert"])
+def test_after_a_refusal_is_mended_it_goes_on_where_it_was(
+    hands: IngestionHands, postgres: PgServer, database: str, mode: str
+) -> None:
+    postgres.execute("CREATE TABLE docs (somebody_elses int)", database)
+    made = hands.texts({"a": "first", "b": "second"}, sink=SINK, mode=mode)
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert ingestion.error is not None
+    assert (ingestion.status, ingestion.error.code, ingestion.resumable) == (
+        IngestionStatus.FAILED,
+        "sink_refused",
+        True,
+    )
+
+    postgres.execute("DROP TABLE docs", database)
+    assert hands.ledger.run(resume_ingestion(made)) == (True, IngestionStatus.IN_PROGRESS)
+    hands.work()
+    assert (hands.ingestion(made).status, hands.ingestion(made).counts.loaded) == (IngestionStatus.COMPLETED, 2)
+    assert len(postgres.execute(QUERY, database)) == 2
+    nothing_is_left(hands, made)
 
 
 def test_a_database_that_dies_is_waited_for_and_the_last_job_can_be_cancelled(
