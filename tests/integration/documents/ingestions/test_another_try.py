@@ -57,6 +57,21 @@ def test_sync_within_another_try_knows_the_documents_of_the_first_one(hands: Ing
     nothing_is_left(hands, sync)
 
 
+def test_what_a_newer_ingestion_has_loaded_meanwhile_stays_and_is_said(hands: IngestionHands) -> None:
+    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    made = hands.texts({"a": "bad"})
+    hands.work()
+    hands.texts({"a": "newer"})
+    hands.work()
+
+    hands.bad.clear()
+    hands.ledger.run(retry_ingestion(made))
+    hands.work()
+    outcome = hands.outcomes(made)["a"]
+    assert (outcome.status, outcome.code) == (DocumentStatus.UNCHANGED, "superseded")
+    assert hands.loaded() == {"a": "newer"}
+
+
 def test_what_fails_again_is_tried_once(hands: IngestionHands) -> None:
     hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
     made = hands.texts({"a": "first", "b": "bad"})
