@@ -71,7 +71,7 @@ class Ingestion(BaseModel):
     eta_s: float | None = Field(description="Seconds to the end; null while that is unknown.")
     estimate_s: float | None = Field(description="Of a dry run: how long the model would take.")
     error: Reason | None
-    waiting_for: str | None = Field(description="model, sink or storage, while it cannot go on without.")
+    waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
 
 
 class IngestionList(BaseModel):

@@ -11,18 +11,20 @@ from typing import Any
 
 from bench.load.limit import measure_limit
 from bench.load.run import CHECKOUT, generator_name
-from bench.report import document, machine, plot, table
+from bench.report import document, machine, plot, table, timeline
 from bench.report.results import Results
+from bench.scenarios import million
 from bench.servers.model_settings import chosen
 from bench.servers.others import peer
 from bench.sizes import NORMAL, QUICK
-from bench.suite import QUICK_SERVERS, SCENARIOS, SERVERS, Options, Suite
+from bench.suite import LONG, QUICK_SERVERS, SCENARIOS, SERVERS, Options, Suite
 from worker_config.settings import CONFIGURATION_EXIT_CODE, DEFAULT_MODEL, SettingsError, load_settings
 
 _RESULTS = CHECKOUT / "bench" / "results"
 _DOCUMENT = CHECKOUT / "docs" / "performance.md"
 _INTERRUPTED = 128 + signal.SIGINT
 _PLOT = CHECKOUT / "docs" / "performance.svg"
+_TIMELINE = CHECKOUT / "docs" / "ingestion.svg"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if parsed.write_docs:
             return _write_docs(Results.load(parsed.write_docs))
+        if parsed.write_timeline:
+            return _write_timeline(Results.load(parsed.write_timeline))
         options = _options(parsed)
     except (SettingsError, document.NoSectionError, plot.NoPlotError, OSError) as error:
         print(error, file=sys.stderr)
@@ -59,6 +63,15 @@ def _write_docs(results: Results) -> int:
     return 0
 
 
+def _write_timeline(results: Results) -> int:
+    samples = results.series.get(million.SERIES)
+    if not samples:
+        raise plot.NoPlotError(f"These results are not of the scenario {million.SERIES}.")
+    timeline.draw(samples, _TIMELINE)
+    print(f"{_TIMELINE} is new", file=sys.stderr)
+    return 0
+
+
 def _header(options: Options) -> dict[str, Any]:
     limit = measure_limit(options.sizes.warm_s)
     generator = f"{generator_name()}, {limit.rate_per_s:,.0f} requests/s against a server that does nothing"
@@ -77,11 +90,13 @@ def _options(parsed: argparse.Namespace) -> Options:
     sizes = QUICK if parsed.quick else NORMAL
     if parsed.rows:
         sizes = dataclasses.replace(sizes, ledger_rows=tuple(parsed.rows))
+    if parsed.documents:
+        sizes = dataclasses.replace(sizes, ingest_documents=parsed.documents)
     return Options(
         sizes=sizes,
         rounds=parsed.repeat or (1 if parsed.quick else 3),
         servers=parsed.servers or _default_servers(parsed),
-        scenarios=parsed.only or list(SCENARIOS),
+        scenarios=parsed.only or [name for name in SCENARIOS if name not in LONG],
         settings=settings,
         memory_settings=settings if parsed.memory_model == "real" else {**settings, "compute": "fake"},
         peer=peer(parsed.url, parsed.model) if parsed.url else None,
@@ -117,8 +132,12 @@ def _parser() -> argparse.ArgumentParser:
         "--memory-model", choices=("fake", "real"), default="fake", help="whose memory is watched (default: fake)"
     )
     parser.add_argument("--rows", nargs="+", type=int, metavar="N", help="sizes of the jobs for the ledger")
+    parser.add_argument("--documents", type=int, metavar="N", help="number of documents of ingest-million")
     parser.add_argument("--out", type=Path, help="JSON file (default: in bench/results, named by the time)")
     parser.add_argument("--write-docs", type=Path, metavar="RESULTS", help="fill docs/performance.md and its plot")
+    parser.add_argument(
+        "--write-timeline", type=Path, metavar="RESULTS", help="draw docs/ingestion.svg (ingest-million)"
+    )
     return parser
 
 

@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.quality.datasets import BadDataError, Pairs, Retrieval, read_folder
+from bench.quality.ingested import ingested
 from bench.quality.published import published
-from bench.quality.scores import score_pairs, score_retrieval
+from bench.quality.scores import document_vectors, query_vectors, score_pairs, score_retrieval
 from bench.servers.model_settings import chosen
 from bench.servers.product import product
 from embedq import EmbeddingService
 from embedq.errors import EmbedqClientError
+from embedq.ingestions import Ingestions
 from worker_config.settings import CONFIGURATION_EXIT_CODE, SettingsError, load_settings
 
 
@@ -50,26 +52,29 @@ def _server_url() -> Iterator[str]:
 async def _evaluate(
     url: str, pairs: Sequence[Pairs], retrieval: Sequence[Retrieval], options: argparse.Namespace
 ) -> bool:
-    async with EmbeddingService(url, timeout_s=3600) as service:
+    async with EmbeddingService(url, timeout_s=3600) as service, Ingestions(url, timeout_s=3600) as server:
         model = (await service.get_model_info())["model_name"]
         print(f"{model} at {url}\n")
-        print(f"| {'data':16} | {'metric':18} | score   | published | difference | verdict |")
-        print(f"| {'---':16} | {'---':18} | ------: | --------: | ---------: | ------- |")
+        print(f"| {'data':17} | {'metric':18} | score   | published | difference | verdict |")
+        print(f"| {'---':17} | {'---':18} | ------: | --------: | ---------: | ------- |")
         verdicts = [_print(model, data.name, await score_pairs(service, data)) for data in pairs]
         for data in retrieval:
-            scores = await score_retrieval(
-                service, data, query_prompt=options.query_prompt, document_prompt=options.document_prompt
-            )
-            verdicts.append(_print(model, data.name, scores))
+            queries = await query_vectors(service, data, options.query_prompt)
+            vectors = await document_vectors(service, data, options.document_prompt)
+            verdicts.append(_print(model, data.name, score_retrieval(data, queries, vectors, list(data.documents))))
+            ids, vectors = await ingested(server, data, options.document_prompt)
+            scores = score_retrieval(data, queries, vectors, ids)
+            verdicts.append(_print(model, data.name, scores, way="ingested"))
     return all(verdicts)
 
 
-def _print(model: str, dataset: str, scores: Mapping[str, float]) -> bool:
-    """Whether every score that somebody has published was met."""
+def _print(model: str, dataset: str, scores: Mapping[str, float], way: str = "") -> bool:
+    """Whether every score that somebody has published was met. `way`: how the documents became vectors."""
     faithful = True
+    shown = f"{dataset}, {way}" if way else dataset
     for metric, score in scores.items():
         known = published(model, dataset, metric)
-        line = f"| {dataset:16} | {metric:18} | {score:.5f} |"
+        line = f"| {shown:17} | {metric:18} | {score:.5f} |"
         if known is None:
             print(f"{line} {'':9} | {'':10} | {'':7} |", flush=True)
             continue

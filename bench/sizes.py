@@ -19,6 +19,9 @@ class Sizes:
         batch_lines: of that batch; it must last longer than the queries.
         ledger_rows: sizes of the jobs that the ledger is tried with.
         memory_texts: memory is compared from the first count of texts to the second.
+        ingest_passages: of an ingestion beside the bare encoder; it should last half a minute.
+        ingest_documents: of the long ingestion.
+        ingest_sample_s: between two looks at it.
     """
 
     warm_s: float = 2.0
@@ -32,6 +35,9 @@ class Sizes:
     batch_lines: int = 20_000
     ledger_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     memory_texts: tuple[int, int] = (20_000, 200_000)
+    ingest_passages: int = 3_000
+    ingest_documents: int = 1_000_000
+    ingest_sample_s: float = 5.0
 
 
 NORMAL = Sizes()
@@ -47,4 +53,7 @@ QUICK = Sizes(
     batch_lines=4_000,
     ledger_rows=(2_000, 20_000),
     memory_texts=(4_000, 20_000),
+    ingest_passages=500,
+    ingest_documents=20_000,
+    ingest_sample_s=0.5,
 )

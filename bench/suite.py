@@ -22,7 +22,7 @@ from bench.load.run import LoadError
 from bench.load.wrk import WrkError
 from bench.report.results import Results
 from bench.report.table import REFERENCE
-from bench.scenarios import batch, bulk, ledger, memory, passages, queries, submissions
+from bench.scenarios import batch, bulk, ingestion, ledger, memory, million, passages, queries, submissions
 from bench.scenarios.observed import Observed
 from bench.scenarios.workload import Workload
 from bench.servers.bare import measure_bare
@@ -45,9 +45,12 @@ FOR_PRODUCT: Mapping[str, Scenario] = {
     "bulk": bulk.whole_task,
     "silence": queries.after_silence,
     "beside-batch": batch.queries_beside,
+    "ingest": ingestion.throughput,
 }
 ALONE = ("submit", "memory", "ledger")
-SCENARIOS = (*FOR_ALL, *FOR_PRODUCT, *ALONE)
+LONG = ("ingest-million",)
+"""Half an hour each: only when somebody asks for them."""
+SCENARIOS = (*FOR_ALL, *FOR_PRODUCT, *ALONE, *LONG)
 SERVERS = (BARE, PRODUCT, *DESIGNS)
 QUICK_SERVERS = (BARE, PRODUCT, REFERENCE)
 FAILURES = (AssertionError, LoadError, WrkError, EmbedqError, httpx.HTTPError, psutil.Error, redis.RedisError)
@@ -89,7 +92,7 @@ class Suite:
         """Everything."""
         for number in range(1, self._options.rounds + 1):
             self._round(f"round {number} of {self._options.rounds}")
-        once = {"memory": self._memory, "ledger": ledger.growing_jobs}
+        once = {"memory": self._memory, "ledger": ledger.growing_jobs, "ingest-million": million.ingest}
         for scenario, measure in once.items():
             self._apart(scenario, measure)
 
@@ -106,7 +109,9 @@ class Suite:
         self._apart("submit", submissions.accepted)
 
     def _bare(self) -> None:
-        found = measure_bare(self._options.sizes.load_s, self._options.settings)
+        sizes = self._options.sizes
+        ingested = sizes.ingest_passages if "ingest" in self._options.scenarios else 0
+        found = measure_bare(sizes.load_s, self._options.settings, ingested=ingested)
         self._results.header["encoder"] = ", ".join(str(value) for value in found["encoder"].values())
         self._results.add(BARE, Observed(found["figures"]))
 

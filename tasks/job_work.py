@@ -2,11 +2,11 @@
 
 import logging
 import time
-import traceback
 from collections.abc import Callable, Mapping
 
 from tasks.documents.context import JobContext
 from tasks.documents.jobs import PATIENT, Job, JobCall
+from tasks.documents.rounds import place_of
 from tasks.errors import EmbedqError, InternalError, Unavailable
 from tasks.ledger import Claim, ClaimedUnit, Finished, ItemError, Ledger
 from tasks.ledger.storage import Storage
@@ -66,7 +66,7 @@ class JobWork:
             self._settlement.give_back(claim, patient=True)
             self._pause()
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
-            _log.error("a job failed with %s at %s", type(error).__name__, _place(error))
+            _log.error("a job failed with %s at %s", type(error).__name__, place_of(error))
             self._settlement.lose(claim)
         finally:
             self._progress.drop(claim.token)
@@ -115,9 +115,3 @@ class JobWork:
 
 def _failed(unit: ClaimedUnit, error: EmbedqError) -> Finished:
     return Finished(unit=unit, vectors=b"", tokens=0, errors={unit.first: ItemError(error.code, error.detail)})
-
-
-def _place(error: Exception) -> str:
-    """Where it was raised. Its message may hold what somebody submitted."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"

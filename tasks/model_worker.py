@@ -67,7 +67,7 @@ class ModelWorker:
             worker_id,
             encoder,
             DrainLimits(settings.slice_s, self._lease_s, settings.unit_s),
-            store=RowStore(storage, encoder.info.prompts),
+            store=RowStore(storage, encoder.info.prompts, encoder.info.revision),
             budget=self._budget,
             cache=self._cache,
             send_bell=send_bell,

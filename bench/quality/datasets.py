@@ -27,9 +27,13 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """Documents, queries, and which documents answer which query: query id -> document id -> relevance."""
+    """Documents, queries, and which documents answer which query: query id -> document id -> relevance.
+
+    `corpus` is the file that the documents are from: JSON lines with `_id`, `title` and `text`.
+    """
 
     name: str
+    corpus: Path
     documents: dict[str, str]
     queries: dict[str, str]
     relevance: dict[str, dict[str, int]]
@@ -78,7 +82,7 @@ def read_retrieval(folder: Path) -> Retrieval:
         queries = {row["_id"]: row["text"] for row in _rows(folder, "queries") if row["_id"] in relevance}
     except (OSError, KeyError, ValueError) as error:
         raise BadDataError(f"{folder} is no BEIR data set: {error}") from None
-    return Retrieval(folder.name, documents, queries, relevance)
+    return Retrieval(folder.name, folder / "corpus.jsonl", documents, queries, relevance)
 
 
 def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:

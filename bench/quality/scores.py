@@ -23,14 +23,24 @@ async def score_pairs(service: EmbeddingService, pairs: Pairs) -> Mapping[str, f
     return {"Spearman of cosine": spearman(row_cosines(vectors[:half], vectors[half:]), pairs.scores)}
 
 
-async def score_retrieval(
-    service: EmbeddingService, data: Retrieval, *, query_prompt: str | None = None, document_prompt: str | None = None
-) -> Mapping[str, float]:
-    """By metric. Documents travel as bulk tasks, queries by a caller who waits."""
-    documents = await _bulk(service, list(data.documents.values()), document_prompt)
-    prompt = {} if query_prompt is None else {"prompt_name": query_prompt}
-    queries = np.array(await service.get_embeddings(list(data.queries.values()), **prompt), dtype=np.float32)  # type: ignore[arg-type]  # one of its keys
-    rankings = rank(_unit(queries), _unit(documents), list(data.queries), list(data.documents))
+async def document_vectors(service: EmbeddingService, data: Retrieval, prompt: str | None = None) -> Vectors:
+    """Of the documents, in order. They travel as bulk tasks."""
+    options = {} if prompt is None else {"prompt_name": prompt}
+    texts = list(data.documents.values())
+    pieces = [texts[start : start + _TEXTS_PER_TASK] for start in range(0, len(texts), _TEXTS_PER_TASK)]
+    tasks = [await service.submit(piece, lane="bulk", **options) for piece in pieces]  # type: ignore[arg-type]  # one of its keys
+    return np.concatenate([await service.result((await service.wait(task.id)).id) for task in tasks])
+
+
+async def query_vectors(service: EmbeddingService, data: Retrieval, prompt: str | None = None) -> Vectors:
+    """Of the queries, in order. They travel by a caller who waits."""
+    options = {} if prompt is None else {"prompt_name": prompt}
+    return np.array(await service.get_embeddings(list(data.queries.values()), **options), dtype=np.float32)  # type: ignore[arg-type]  # as above
+
+
+def score_retrieval(data: Retrieval, queries: Vectors, documents: Vectors, ids: Sequence[str]) -> Mapping[str, float]:
+    """By metric. `ids` are those of the documents, in the order of their vectors."""
+    rankings = rank(_unit(queries), _unit(documents), list(data.queries), ids)
     judged = [(ranking, data.relevance[query]) for query, ranking in zip(data.queries, rankings, strict=True)]
     return {
         "nDCG@10": _mean([ndcg(ranking, relevance, 10) for ranking, relevance in judged]),
@@ -52,13 +62,6 @@ def rank(
             ids = [document_ids[index] for index in found.tolist()]
             rankings.append([document_id for document_id in ids if document_id != query_id][:_DEPTH])
     return rankings
-
-
-async def _bulk(service: EmbeddingService, texts: Sequence[str], prompt: str | None) -> Vectors:
-    options = {} if prompt is None else {"prompt_name": prompt}
-    pieces = [texts[start : start + _TEXTS_PER_TASK] for start in range(0, len(texts), _TEXTS_PER_TASK)]
-    tasks = [await service.submit(piece, lane="bulk", **options) for piece in pieces]  # type: ignore[arg-type]  # as above
-    return np.concatenate([await service.result((await service.wait(task.id)).id) for task in tasks])
 
 
 def _unit(vectors: Vectors) -> Vectors:

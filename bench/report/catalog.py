@@ -20,11 +20,22 @@ _LEDGER = {
     "done_mib": ("Redis, all done", "MiB"),
 }
 
+_INGESTING = {
+    "api": "the API process",
+    "worker": "the worker's process with the model",
+    "worker_parent": "its parent",
+    "documents": "the documents worker's process with the jobs",
+    "documents_parent": "its parent",
+    "redis": "the Redis process",
+}
+
 FIGURES = (
     Figure("passages_per_s", "passages, 32 per request, 8 connections", "/s", more_is_better=True),
     Figure("health_p99_ms", "health check meanwhile, p99", "ms"),
     Figure("health_max_ms", "health check meanwhile, worst", "ms"),
     Figure("bulk_texts_per_s", "passages as a bulk task", "/s", more_is_better=True),
+    Figure("ingest_chunks_per_s", "passages as an ingestion, request to end", "/s", more_is_better=True),
+    Figure("ingest_embedding_per_s", "the same, first vector to last", "/s", more_is_better=True),
     Figure("queries_1_per_s", "queries, 1 connection", "/s", more_is_better=True),
     Figure("queries_1_p50_ms", "queries, 1 connection, p50", "ms"),
     Figure("queries_1_p99_ms", "queries, 1 connection, p99", "ms"),
@@ -49,6 +60,13 @@ FIGURES = (
     Figure("api_growth_percent", "growth of the API process over many texts", "%", more_is_better=None),
     Figure("worker_growth_percent", "growth of the worker over many texts", "%", more_is_better=None),
     Figure("start_s", "start to ready, whole stack", "s", more_is_better=None),
+    Figure("ingest_documents_per_s", "long ingestion, fake encoder", "/s", more_is_better=True),
+    Figure("ingest_end_of_start", "its speed, last third of the time over the first", "", more_is_better=None),
+    Figure("ingest_redis_used_mb", "memory used in Redis meanwhile, most", "MB", more_is_better=None),
+    *(
+        Figure(f"ingest_{role}_growth_percent", f"growth of {words} after the first third", "%", more_is_better=None)
+        for role, words in _INGESTING.items()
+    ),
 )
 
 

@@ -9,10 +9,11 @@ from bench.load.plan import LoadResult
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Figures by key (see `bench.report.catalog`), and what a reader must know about them."""
+    """Figures by key (see `bench.report.catalog`), what a reader must know of them, and samples over time by name."""
 
     values: Mapping[str, float]
     notes: Sequence[str] = field(default_factory=tuple)
+    series: Mapping[str, Sequence[Mapping[str, float]]] = field(default_factory=dict)
 
 
 def of_load(what: str, result: LoadResult, bodies: int, values: Mapping[str, float]) -> Observed:

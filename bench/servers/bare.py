@@ -1,6 +1,7 @@
 """The bare encoder, no server: what the model can do on this machine.
 
-`python -m bench.servers.bare SECONDS` prints JSON. The keys are those of the figures that it is the ceiling of.
+`python -m bench.servers.bare SECONDS PASSAGES` prints JSON. Its keys are those of the figures that it is the
+ceiling of.
 """
 
 import itertools
@@ -15,6 +16,8 @@ from typing import Any
 from bench import texts
 from bench.load.percentile import percentile
 from bench.load.run import CHECKOUT, LoadError
+from bench.scenarios import ingestion
+from tasks.documents.sinks.pieces import pieces
 from tasks.model.budget import default_budget
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
@@ -26,13 +29,15 @@ _PASSAGES_AT_ONCE = 128
 _QUERIES_AT_ONCE = 256
 
 
-def measure_bare(seconds: float, settings: Mapping[str, Any]) -> dict[str, Any]:
+def measure_bare(seconds: float, settings: Mapping[str, Any], *, ingested: int = 0) -> dict[str, Any]:
     """Runs this file in a process of its own; figures under `figures`, and what the encoder is.
+
+    `ingested`: so many of the passages that an ingestion gets are encoded too.
 
     Raises:
         LoadError: the model cannot be loaded.
     """
-    command = [sys.executable, "-m", "bench.servers.bare", str(seconds)]
+    command = [sys.executable, "-m", "bench.servers.bare", str(seconds), str(ingested)]
     environment = {**child_environment(**settings), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, cwd=CHECKOUT, env=environment, check=False)
     if done.returncode:
@@ -41,7 +46,7 @@ def measure_bare(seconds: float, settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _measure(seconds: float) -> dict[str, Any]:
+def _measure(seconds: float, ingested: int) -> dict[str, Any]:
     settings = load_settings()
     set_library_defaults(settings.threads)
     encoder = load(settings)
@@ -66,6 +71,9 @@ def _measure(seconds: float) -> dict[str, Any]:
         "queries_64_per_s": queries,
         "queries_1_p50_ms": _single_ms(run, seconds / 2),
     }
+    if ingested:
+        rate_of_chunks = _rate_of(run, ingestion.passages(ingested), encoder.streams)
+        figures |= {"ingest_chunks_per_s": rate_of_chunks, "ingest_embedding_per_s": rate_of_chunks}
     return {"figures": figures, "encoder": _describe(encoder)}
 
 
@@ -82,6 +90,15 @@ def _rate(
         if spent >= seconds:
             break
     return done / spent
+
+
+def _rate_of(run: Callable[[Sequence[str]], None], passages: Sequence[str], streams: int) -> float:
+    """Texts per second of all of these, by as many threads as the worker has."""
+    batches = list(pieces(passages, _PASSAGES_AT_ONCE))
+    began = time.perf_counter()
+    with ThreadPoolExecutor(streams) as threads:
+        list(threads.map(run, batches))
+    return len(passages) / (time.perf_counter() - began)
 
 
 def _single_ms(run: Callable[[Sequence[str]], None], seconds: float) -> float:
@@ -102,4 +119,4 @@ def _describe(encoder: Encoder) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_measure(float(sys.argv[1]))))
+    print(json.dumps(_measure(float(sys.argv[1]), int(sys.argv[2]))))

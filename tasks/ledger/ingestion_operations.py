@@ -8,10 +8,17 @@ import orjson
 from tasks.errors import IdempotencyConflict
 from tasks.ledger import ingestion_replies as replies
 from tasks.ledger import results
-from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, NewIngestion, Page, PageStage, WaitingPage
+from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, NewIngestion, Page, PageStage
 from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.waiting_pages import WaitingPage
 
-_RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS)
+_OF_A_TRY = (
+    *("estimate_s", "s0", "s1", f"t_{IngestionStatus.FINALIZING}"),
+    *map(replies.setback_field, replies.JOBS),
+    *map(replies.losses_field, replies.JOBS),
+)
+"""Fields that another try begins without."""
+_RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +129,23 @@ def move_ingestion(ingestion_id: str, move: Move) -> Operation[tuple[bool, Inges
 
 
 def cancel_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
-    """Lets nothing new begin; what is loaded, and what is being loaded, stays. The reply is that of `move_ingestion`.
-
-    One that is finalizing is past it: all of its documents are loaded.
-    """
+    """Lets nothing new begin; what is loaded stays, and what is being loaded. The reply is that of `move_ingestion`."""
     return move_ingestion(ingestion_id, Move(only_from=_RUNNING, to=IngestionStatus.CANCELLING))
+
+
+def resume_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
+    """Goes on with one that has failed through no fault of its request. The reply is that of `move_ingestion`.
+
+    What failed of it before can be tried again at its end.
+    """
+    move = Move(
+        only_from=(IngestionStatus.FAILED,),
+        equal={"resumable": "1"},
+        to=IngestionStatus.IN_PROGRESS,
+        set={"cancelled": 0},
+        unset=("resumable", "error", *_OF_A_TRY),
+    )
+    return move_ingestion(ingestion_id, move)
 
 
 def retry_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
@@ -139,7 +158,7 @@ def retry_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus 
         equal={"error": ""},
         to=IngestionStatus.IN_PROGRESS,
         set={"cursor": orjson.dumps({"retry": 0}).decode()},
-        unset=("listing_complete", "estimate_s", "s0", "s1"),
+        unset=("listing_complete", *_OF_A_TRY),
     )
     return move_ingestion(ingestion_id, move)
 

@@ -42,6 +42,15 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Setback:
+    """How often in a row a kind of job found something away, what, and until when none need be tried again."""
+
+    times: int
+    what: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """How far an ingestion was at a moment: `chunks` that are embedded, in a dry run those that are cut."""
 

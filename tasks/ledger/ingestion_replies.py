@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from tasks.ledger import results
-from tasks.ledger.ingestion_progress import Counts, Sample
+from tasks.ledger.ingestion_progress import Counts, Sample, Setback
 from tasks.ledger.ingestions import (
     ClosedPage,
     Ingestion,
@@ -14,9 +14,9 @@ from tasks.ledger.ingestions import (
     IngestionStatus,
     Page,
     PageStage,
-    WaitingPage,
 )
 from tasks.ledger.types import State
+from tasks.ledger.waiting_pages import WaitingPage
 
 COUNTS = (
     "documents",
@@ -36,6 +36,9 @@ COUNTS = (
 )
 """Fields of `Counts`, each a field of the hash."""
 
+JOBS = ("list", "parse", "load", "finish")
+"""Kinds of jobs of an ingestion."""
+
 
 def page_text(page: Page) -> str:
     """A page in flight as JSON. Scripts read `stage`."""
@@ -50,8 +53,10 @@ def page_text(page: Page) -> str:
         "chunks": page.chunks,
         "fault": page.fault,
         "load": page.load,
+        "losses": page.losses or None,
+        "cut": page.cut if any(page.cut) else None,
     }
-    return orjson.dumps({name: value for name, value in known.items() if value not in {None, ""}}).decode()
+    return orjson.dumps({name: value for name, value in known.items() if value is not None and value != ""}).decode()
 
 
 def closed_text(page: ClosedPage) -> str:
@@ -71,6 +76,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         return None
     f = {name: value.decode() for name, value in results.pairs(flat).items()}
     status = IngestionStatus(f["status"])
+    setbacks = {job: _setback(f[setback_field(job)]) for job in JOBS if setback_field(job) in f}
     in_flight = {page.number: page for page in sorted(map(_page, pages), key=lambda page: page.number)}
     return Ingestion(
         id=ingestion_id,
@@ -94,20 +100,48 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         litter=tuple(int(page) for page in f.get("litter", "").split()),
         loaded_ms=int(f["loaded_ms"]) if "loaded_ms" in f else None,
         samples=tuple(_sample(f[name]) for name in ("s0", "s1") if name in f),
+        base=_sample(f["base"]) if "base" in f else None,
         times={s: int(f[f"t_{s}"]) for s in IngestionStatus if f"t_{s}" in f},
         error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,
-        waiting_for=f.get("waiting_for"),
+        waiting_for=f.get("waiting_for") or _waiting_for(status, setbacks),
+        setbacks=setbacks,
+        losses={job: int(f[losses_field(job)]) for job in JOBS if losses_field(job) in f},
         estimate_s=float(f["estimate_s"]) if "estimate_s" in f else None,
         list_state=_state(list_state),
         load_state=_state(load_state),
         finish_state=_state(finish_state),
         expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
+        resumable=f.get("resumable") == "1",
     )
 
 
 def sample_text(sample: Sample) -> str:
     """As a field holds it."""
     return f"{sample.at_ms} {sample.documents} {sample.chunks} {sample.bytes}"
+
+
+def setback_field(job: str) -> str:
+    """Where the hash has the setback of a kind of job."""
+    return f"setback_{job}"
+
+
+def losses_field(job: str) -> str:
+    """Where the hash has how often in a row a kind of job was given up because its workers died."""
+    return f"losses_{job}"
+
+
+def setback_text(setback: Setback) -> str:
+    """As a field holds it."""
+    return f"{setback.times} {setback.until_ms} {setback.what}"
+
+
+def _setback(text: str) -> Setback:
+    times, until_ms, what = text.split(" ")
+    return Setback(int(times), what, int(until_ms))
+
+
+def _waiting_for(status: IngestionStatus, setbacks: Mapping[str, Setback]) -> str | None:
+    return None if status.terminal else next((setback.what for setback in setbacks.values()), None)
 
 
 def _sample(text: str) -> Sample:
@@ -135,6 +169,8 @@ def _page(row: Sequence[Any]) -> Page:
         chunks=known.get("chunks", 0),
         fault=tuple(known["fault"]) if "fault" in known else None,
         load=known.get("load"),
+        losses=known.get("losses", 0),
+        cut=tuple(known.get("cut", (0, 0))),
         state=_state(state),
         embedded=int(done) if embeds else 0,
         embedding_tokens=int(tokens) if embeds else 0,

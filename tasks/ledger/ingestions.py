@@ -11,8 +11,9 @@ from typing import Any
 
 import uuid_utils
 
-from tasks.ledger.ingestion_progress import Counts, Rate, Sample
+from tasks.ledger.ingestion_progress import Counts, Rate, Sample, Setback
 from tasks.ledger.types import State
+from tasks.ledger.waiting_pages import WaitingPage
 
 FOLDER = "ingestions"
 """Where everything of theirs is in the storage."""
@@ -67,26 +68,6 @@ class NewIngestion:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingPage:
-    """A page that was listed and not begun; `fence` is that of its manifest."""
-
-    number: int
-    fence: str
-    documents: int
-    size_bytes: int
-
-    def to_text(self) -> str:
-        """As it stands in the list of waiting pages."""
-        return f"{self.number} {self.fence} {self.documents} {self.size_bytes}"
-
-    @classmethod
-    def from_text(cls, text: str) -> "WaitingPage":
-        """Inverse of `to_text`."""
-        number, fence, documents, size_bytes = text.split(" ")
-        return cls(int(number), fence, int(documents), int(size_bytes))
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """A page in flight.
 
@@ -97,6 +78,8 @@ class Page:
         source, index: stored names of its chunks as rows; "" when there are none.
         fault: code and message, when PARSE failed as a whole.
         load: number of the LOAD job that it is in.
+        losses: how often PARSE was given up because its workers died.
+        cut: chunks and their tokens, as PARSE has added them to the counts.
         embedded, embedding_tokens: of its embed task so far.
     """
 
@@ -111,9 +94,25 @@ class Page:
     chunks: int = 0
     fault: tuple[str, str] | None = None
     load: int | None = None
+    losses: int = 0
+    cut: tuple[int, int] = (0, 0)
     state: State | None = None
     embedded: int = 0
     embedding_tokens: int = 0
+
+    @property
+    def undone(self) -> dict[str, int]:
+        """What is to be added to the counts when the page goes back to where it was listed."""
+        if self.stage is PageStage.PARSE:
+            return {}
+        embedded = self.chunks if self.stage is not PageStage.EMBED else 0
+        chunks, tokens = self.cut
+        return {"chunks": -chunks, "chunk_tokens": -tokens, "pages_parsed": -1, "chunks_embedded": -embedded}
+
+    @property
+    def waiting(self) -> WaitingPage:
+        """As it was before it was begun."""
+        return WaitingPage(self.number, self.manifest.rpartition(".")[2], self.documents, self.size_bytes)
 
     @property
     def bytes_through(self) -> int:
@@ -156,11 +155,15 @@ class Ingestion:
         litter: numbers of the pages that the last load closed and whose stored objects are still there.
         loaded_ms: when a load ended last.
         samples: two earlier moments, the older one first.
+        base: the moment at which this try began.
         times: status -> when it was reached last.
-        waiting_for: `model`, `sink` or `storage`, while it cannot go on without.
+        waiting_for: `model`, `sink`, `storage` or `worker`, while it cannot go on without.
+        setbacks: `list`, `parse`, `load` or `finish` -> why such jobs wait; until one of them succeeds.
+        losses: the same -> how often in a row one was given up because its workers died; a page counts its own.
         estimate_s: of a dry run that has ended: how long the model would take, alone.
         list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
         expires_ms: when its record goes; None while it is open.
+        resumable: it has failed through no fault of its request, and can go on where it was: its pages wait.
     """
 
     id: str
@@ -184,14 +187,18 @@ class Ingestion:
     litter: Sequence[int] = ()
     loaded_ms: int | None = None
     samples: Sequence[Sample] = ()
+    base: Sample | None = None
     times: Mapping[IngestionStatus, int] = field(default_factory=dict)
     error: IngestionFault | None = None
     waiting_for: str | None = None
+    setbacks: Mapping[str, Setback] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict)
     estimate_s: float | None = None
     list_state: State | None = None
     load_state: State | None = None
     finish_state: State | None = None
     expires_ms: int | None = None
+    resumable: bool = False
 
     @property
     def model(self) -> str:
@@ -240,6 +247,8 @@ class Ingestion:
         now, then = self.sample, Sample(began, 0, 0, 0)
         if self.samples and not self.status.terminal:
             then = self.samples[0]
+        elif self.base is not None:
+            then = self.base
         seconds = (now.at_ms - then.at_ms) / 1000
         if seconds <= 0 or (now.documents <= 0 and now.bytes <= 0):
             return None
@@ -272,11 +281,12 @@ class Ingestion:
         """What became of a page's documents."""
         return f"{self.folder}documents/{page:08d}.{fence}.jsonl"
 
-    def task_id(self, kind: str, number: int | None = None) -> str:
-        """The ledger's task for a job of this ingestion: `parse` or `embed` of a page, a `list`, a `load`, `finish`."""
-        if kind in {"parse", "embed"}:
-            return f"{self.id}-{number}-{kind}"
-        return f"{self.id}-{kind}" if number is None else f"{self.id}-{kind}-{number}"
+    def task_id(self, kind: str, number: int) -> str:
+        """The ledger's task for a job of this ingestion: `parse` or `embed` of a page, `list`, `load`, `finish`.
+
+        `finish` has the number of the next listing, which no other try has.
+        """
+        return f"{self.id}-{number}-{kind}" if kind in {"parse", "embed"} else f"{self.id}-{kind}-{number}"
 
 
 def new_ingestion_id() -> str:

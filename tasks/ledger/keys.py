@@ -67,10 +67,13 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
 
     R:ingestion:{id}     hash    owner, status, spec (JSON), `t_{status}` times; model revision, dimension, fingerprint,
                                  cursor and number of the next listing, numbers of the next page and load; counts
-                                 (documents, loaded, chunks, bytes, …), samples s0 and s1 for rates. Tasks:
+                                 (documents, loaded, chunks, bytes, …), samples base, s0, s1 for rates, `setback_{job}`:
+                                 "times until what" while such jobs wait for something that is away,
+                                 `losses_{job}`: how often in a row their workers died. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
-                                 `{id}-finish`
-    R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its end
+                                 `{id}-finish-{n}`
+    R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its
+                                 end, unless it is resumable: it failed through no fault of its request
     R:ingestion-pages:{id}    hash   page -> JSON: pages in flight; deleted when its traces are removed
     R:ingestion-closed:{id}   hash   page -> JSON [stored, loaded, unchanged, failed]: pages that are done
     R:ingestion-alias:{owner}:{name}  string  "ingestion digest": a repetition of a request finds its ingestion

@@ -139,6 +139,11 @@ def forget(model: str, task_id: str) -> Operation[bool]:
     return Operation("forget", model, (task_id,), bool)
 
 
+def forget_all(model: str, task_ids: Sequence[str]) -> Operation[int]:
+    """The same with several tasks of one model; how many there were."""
+    return Operation("forget", model, tuple(task_ids), int)
+
+
 def want(model: str, task_id: str, for_ms: int, *, shorten: bool) -> Operation[bool]:
     """Moves the latest moment at which anybody wants an open synchronous task to `for_ms` from now.
 

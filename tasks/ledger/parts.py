@@ -58,11 +58,15 @@ class RowOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PartReference:
-    """Where the rows of one committed unit are: `size` bytes of the object `part`, from byte `at` on."""
+    """Where the rows of one committed unit are: `size` bytes of the object `part`, from byte `at` on.
+
+    `revision`: of the model that made its vectors; "" when its worker did not say.
+    """
 
     part: str
     at: int
     size: int
+    revision: str = ""
 
     def to_json(self) -> bytes:
         """As committed."""
@@ -82,8 +86,9 @@ def part_name(reference: UnitReference, token: str) -> str:
 class PartWriter:
     """Writes a part: `with storage.writing(name) as file: part = PartWriter(name, file.write)`."""
 
-    def __init__(self, name: str, write: Callable[[bytes], object]) -> None:
+    def __init__(self, name: str, write: Callable[[bytes], object], revision: str = "") -> None:
         self._name = name
+        self._revision = revision
         self._write = write
         self._size = 0
 
@@ -94,7 +99,7 @@ class PartWriter:
             for piece in _pieces(row):
                 self._write(piece)
                 self._size += len(piece)
-        return PartReference(self._name, at, self._size - at)
+        return PartReference(self._name, at, self._size - at, self._revision)
 
 
 def read_part(storage: Storage, reference: PartReference) -> list[RowOutcome]:

@@ -103,7 +103,7 @@ def _quiet_transformers() -> Iterator[None]:
     from transformers.utils import logging  # noqa: PLC0415 - see CompiledTransformer.__call__
 
     before = logging.get_verbosity()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ def load_torch_model(settings: Settings, device: str) -> Any:
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - as above
     from transformers.utils import logging  # noqa: PLC0415 - as above
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # a bar in a log is a hundred lines of noise
+    logging.disable_progress_bar()  # a bar in a log is a hundred lines of noise
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     model = SentenceTransformer(

@@ -1,14 +1,19 @@
-"""Load for fault tests: single-text tasks over HTTP from a thread, each repeated until it is accepted."""
+"""Clients for fault tests, in threads: one submits texts, one looks at ingestions; both whoever answers."""
 
 import threading
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 
-from tests.harness import ApiProcess
+from tests.harness import ApiProcess, wait_until
+
+_QUICK_S = 0.004
+_SLOW_S = 0.05
+"""Between two texts while nothing waits for them: what is being started again has the processor to itself."""
 
 
 class Load:
@@ -18,19 +23,24 @@ class Load:
     cannot double it. Use as a context manager.
     """
 
-    def __init__(self, api: ApiProcess, *, name: str, pause_s: float = 0.004) -> None:
+    def __init__(self, api: ApiProcess, *, name: str) -> None:
         self._api = api
         self._name = name
-        self._pause_s = pause_s
+        self._wanted = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.accepted: dict[str, str] = {}
         self.retries = 0
 
+    def more(self, texts: int) -> None:
+        """Returns when so many more are accepted."""
+        goal = self._wanted = len(self.accepted) + texts
+        wait_until(lambda: len(self.accepted) >= goal, timeout_s=60, message=f"{goal} accepted texts")
+
     def _run(self) -> None:
         number = 0
         with self._api.client() as http:
-            while not self._stopping.wait(self._pause_s):
+            while not self._stopping.wait(_QUICK_S if len(self.accepted) < self._wanted else _SLOW_S):
                 self._submit(http, f"{self._name} text number {number} of the load")
                 number += 1
 
@@ -58,3 +68,61 @@ class Load:
     ) -> None:
         self._stopping.set()
         self._thread.join()
+
+
+class Watch:
+    """Looks at ingestions over HTTP all the time, from a thread, whoever answers. A context manager.
+
+    Attributes:
+        answers, failures: looks that got one, and that got none.
+    """
+
+    def __init__(self, api: ApiProcess, ids: Sequence[str], *, pause_s: float = 0.2) -> None:
+        self._api = api
+        self._seen: dict[str, Mapping[str, Any]] = {each: {} for each in ids}
+        self._backwards: list[str] = []
+        self._pause_s = pause_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.answers = self.failures = 0
+
+    def ended(self, *, timeout_s: float) -> list[Mapping[str, Any]]:
+        """The ingestions, once each of them has ended. Fails when one of them ever seemed to go back."""
+        wait_until(
+            lambda: all(seen.get("finished_at") for seen in self._seen.values()),
+            timeout_s=timeout_s,
+            message="the end of the ingestions",
+        )
+        assert not self._backwards
+        return list(self._seen.values())
+
+    def _run(self) -> None:
+        with self._api.client() as http:
+            while not self._stopping.wait(self._pause_s):
+                for ingestion_id in self._seen:
+                    self._look(http, ingestion_id)
+
+    def _look(self, http: httpx.Client, ingestion_id: str) -> None:
+        try:
+            found = http.get(f"/v1/ingestions/{ingestion_id}").raise_for_status().json()
+        except httpx.HTTPError:
+            self.failures += 1
+            return
+        self.answers += 1
+        before, self._seen[ingestion_id] = self._seen[ingestion_id], found
+        if before and (_done(found) < _done(before) or before["finished_at"]) and found != before:
+            self._backwards.append(f"{before} became {found}")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+def _done(ingestion: Mapping[str, Any]) -> tuple[int, int]:
+    return ingestion["file_counts"]["completed"], ingestion["chunks"]["loaded"]

@@ -137,5 +137,5 @@ def test_a_claim_waits_for_one_attempt_whatever_its_units() -> None:
         )
         for n in range(10)
     ]
-    assert list(RowStore(away, []).read(units)) == []
+    assert list(RowStore(away, [], "r1").read(units)) == []
     assert away.asked == 1

@@ -4,7 +4,6 @@ Everything here may be done twice, at the same time, by workers that die in betw
 batch's, a move names the states it may start from, and what is tidied up is looked for again until it is gone.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 
 import orjson
@@ -12,37 +11,20 @@ import orjson
 from tasks.documents.batches import ending
 from tasks.documents.batches.submissions import embedding, job
 from tasks.documents.context import StepContext
-from tasks.errors import BacklogFull, EmbedqError, StorageFull, StorageUnavailable
+from tasks.documents.rounds import Round
+from tasks.documents.submitting import submit
 from tasks.ledger import State, Submission, operations
 from tasks.ledger.batch_operations import move_batch, open_batches, read_batch, read_batches
 from tasks.ledger.batches import Batch, BatchFault, BatchStatus, Stage
 from tasks.ledger.committed import read_committed
 
 _BATCHES_AT_ONCE = 100
-_TIDYING = "tidying up"
-_log = logging.getLogger(__name__)
 
 
 def step_batches(context: StepContext) -> None:
     """Takes one step with each of some open batches. Raises what the last one raised that could not take its step."""
-    raised: EmbedqError | None = None
     ids = context.ledger.run(open_batches(_BATCHES_AT_ONCE))
-    # What has ended is tidied up last: only that needs the storage, and others must not wait for one that is away.
-    batches = context.ledger.run(read_batches(ids))
-    for batch in sorted(batches, key=lambda each: each.status.terminal):
-        if context.stop():
-            return
-        if batch.status.terminal and context.postponed.waits(_TIDYING):
-            break
-        context.moved()
-        try:
-            step(context, batch)
-        except EmbedqError as error:
-            raised = error
-            if isinstance(error, StorageUnavailable):
-                context.postponed.refused(_TIDYING, error.retry_after_s)
-    if raised is not None:
-        raise raised
+    Round(context, read_batches, step).take(ids)
 
 
 def step(context: StepContext, batch: Batch) -> None:
@@ -74,7 +56,7 @@ def _validated(context: StepContext, batch: Batch) -> None:
         ending.failed(context, batch, [BatchFault(**fault) for fault in found["errors"]])
         return
     task = embedding(batch, found, context.settings)
-    if not _submit(context, task):
+    if not submit(context, task):
         return
     fields = {"model": found["model"], "total": found["lines"]}
     moved, status = context.ledger.run(
@@ -131,7 +113,7 @@ def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:
     if context.postponed.waits(batch.task_id(stage)):
         return
     task = job(batch, stage, context.settings)
-    if _submit(context, task):
+    if submit(context, task):
         now = context.ledger.run(read_batch(batch.id))
         _forget_if_ended(context, task, now.status if now else None)
 
@@ -140,19 +122,6 @@ def _forget_if_ended(context: StepContext, task: Submission, status: BatchStatus
     if status is None or status.terminal:
         # It ended, and was tidied up, after it had been read: nobody else would end this task.
         context.ledger.run(operations.forget(task.model, task.task_id))
-
-
-def _submit(context: StepContext, task: Submission) -> bool:
-    """Stores a task; False when there is no room for it now: a step tries again when there may be some."""
-    try:
-        reply = context.ledger.run(operations.submit(task))
-    except (BacklogFull, StorageFull) as error:
-        _log.info("%s waits: %s", task.task_id, error.code)
-        context.postponed.refused(task.task_id, error.retry_after_s)
-        return False
-    if reply.ring:
-        context.ring(task.model)
-    return True
 
 
 _STEPS: Mapping[BatchStatus, Callable[[StepContext, Batch], None]] = {

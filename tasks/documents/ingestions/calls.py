@@ -1,23 +1,30 @@
 """What the jobs of an ingestion are called with, and how one that waits for something says so."""
 
-import contextlib
-from collections.abc import Iterator
+import dataclasses
+import logging
+from collections.abc import Callable
 
 from tasks.documents.context import JobContext
-from tasks.errors import EmbedqError, NotReady, SinkUnavailable, StorageUnavailable, Unavailable
+from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
 from tasks.ledger.ingestion_operations import Move, move_ingestion, read_ingestion
+from tasks.ledger.ingestion_progress import Setback
+from tasks.ledger.ingestion_replies import losses_field, setback_field, setback_text
 from tasks.ledger.ingestions import Ingestion, IngestionStatus
 
+_log = logging.getLogger(__name__)
+
 GONE = b'{"gone":true}'
-"""The outcome of a job that came too late: its ingestion has ended, or another run was faster."""
+"""The outcome of a job that did nothing: its ingestion has ended, another run was faster, or something is away."""
+LONGEST_PAUSE_S = 60.0
+"""Between two jobs of a kind while something is away; the first pause is a second, each further one twice as long."""
 
 _OPEN = [status for status in IngestionStatus if not status.terminal]
 _NAMES: dict[type[Unavailable], str] = {SinkUnavailable: "sink", StorageUnavailable: "storage", NotReady: "model"}
 
 
-def job_id(ingestion: Ingestion, number: int | None = None) -> str:
+def job_id(ingestion: Ingestion, number: int) -> str:
     """For a job about a page, a listing or a load with this number."""
-    return ingestion.id if number is None else f"{ingestion.id}/{number}"
+    return f"{ingestion.id}/{number}"
 
 
 def find(context: JobContext, job: str) -> tuple[Ingestion | None, int]:
@@ -27,15 +34,39 @@ def find(context: JobContext, job: str) -> tuple[Ingestion | None, int]:
     return (None if ingestion is None or ingestion.status.terminal else ingestion), int(number or 0)
 
 
-@contextlib.contextmanager
-def saying_what_it_waits_for(context: JobContext, ingestion: Ingestion) -> Iterator[None]:
-    """Notes in the ingestion what is away, when the block finds something away, and takes it back when not."""
+def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callable[[], bytes]) -> bytes:
+    """The outcome of a `list`, `parse`, `load` or `finish`; `GONE` where something that it needs is away.
+
+    The ingestion then says what is away, and until when no such job need be tried again: it would only take the turns
+    of others.
+
+    Raises:
+        RedisUnavailable: nobody can be told.
+    """
     try:
-        yield
-    except Unavailable as error:
-        what = next((name for kind, name in _NAMES.items() if isinstance(error, kind)), error.code)
-        with contextlib.suppress(EmbedqError):
-            context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, set={"waiting_for": what})))
+        outcome = work()
+    except RedisUnavailable:
         raise
-    if ingestion.waiting_for is not None:
-        context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, unset=["waiting_for"])))
+    except Unavailable as error:
+        _put_off(context, ingestion, name, error)
+        return GONE
+    if name in ingestion.setbacks:
+        context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, unset=[setback_field(name), losses_field(name)])))
+    return outcome
+
+
+def after(ingestion: Ingestion, name: str, what: str) -> Setback:
+    """The setback of a kind of job that has failed once more for `what`, at the moment of `ingestion`."""
+    before = ingestion.setbacks[name].times if name in ingestion.setbacks else 0
+    pause_s = min(2.0**before, LONGEST_PAUSE_S)
+    return Setback(before + 1, what, ingestion.now_ms + round(pause_s * 1000))
+
+
+def _put_off(context: JobContext, ingestion: Ingestion, name: str, error: Unavailable) -> None:
+    what = next((known for kind, known in _NAMES.items() if isinstance(error, kind)), error.code)
+    _log.warning("%s of %s waits: %s", name, ingestion.id, error.code)
+    now = context.ledger.run(read_ingestion(ingestion.id))
+    if now is None:
+        return
+    setback = after(dataclasses.replace(ingestion, now_ms=now.now_ms), name, what)
+    context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, set={setback_field(name): setback_text(setback)})))

@@ -1,14 +1,22 @@
 """How an ingestion ends: by itself, cancelled, or because it cannot go on; and what is left of it removed."""
 
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
 import orjson
 
 from tasks.documents.batches.facts import DEFAULT_RATE
 from tasks.documents.context import StepContext
+from tasks.documents.ingestions.leftovers import remove_work
 from tasks.documents.ingestions.submissions import forget
-from tasks.ledger import ItemError, operations
+from tasks.ledger import DOCUMENTS, ItemError, operations
 from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion
-from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
+from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, Page, PageStage
 
+_OURS = {"worker_lost", "not_stored", "internal_error"}
+"""Faults of the installation, not of the request."""
+_FORGET_AT_ONCE = 1000
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
@@ -37,56 +45,67 @@ def completed(context: StepContext, ingestion: Ingestion, deleted: int) -> None:
         to=to,
         set=fields,
         add={"deleted": deleted},
-        unset=["waiting_for"],
     )
     context.ledger.run(move_ingestion(ingestion.id, move))
 
 
-def let_go(context: StepContext, ingestion: Ingestion) -> None:
-    """Ends every task but that of a load, and drops the pages that are in no load; then it is cancelled, or failed."""
+def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None:
+    """Ends every task but that of a load, and drops the pages that are in no load; then it is cancelled, or failed.
+
+    A load that has begun is let finish. One that found the sink away, or is nowhere, is given up: it may be away for
+    days. A worker that was taken for dead and loads all the same harms nobody: the sink has what it has.
+
+    One that fails through no fault of its request keeps its pages: they wait, and it can go on with them.
+    """
+    resumable = ingestion.error is not None and ingestion.error.code in _OURS and ingestion.revision is not None
     forget(context, ingestion, "list", ingestion.list_number)
-    forget(context, ingestion, "finish")
-    dropped = [page for page in ingestion.pages.values() if page.stage is not PageStage.LOADING]
+    loads = ingestion.load_state is not None
+    dropped = [page for page in ingestion.pages.values() if not (loads and page.stage is PageStage.LOADING)]
     for page in dropped:
         forget(context, ingestion, "parse", page.number)
         forget(context, ingestion, "embed", page.number)
     cancelling = [IngestionStatus.CANCELLING]
     if len(dropped) < len(ingestion.pages):
-        stages = {page.number: page.stage for page in dropped}
-        move = Move(cancelling, stages=stages, drop=[page.number for page in dropped])
+        move = _dropping(Move(cancelling), dropped, resumable=resumable)
     else:
         # All at once: nobody else may have closed a page in the meantime, or its documents would count twice.
         move = Move(
             cancelling,
             to=IngestionStatus.FAILED if ingestion.error else IngestionStatus.CANCELLED,
             equal={name: getattr(ingestion.counts, name) for name in ("loaded", "unchanged", "failed")},
-            stages={page.number: page.stage for page in dropped},
-            drop=[page.number for page in dropped],
-            add={"cancelled": ingestion.counts.in_progress},
-            unset=["waiting_for"],
+            set={"resumable": "1"} if resumable else {},
+            add={"cancelled": ingestion.counts.in_progress, "deleted": deleted},
         )
+        move = _dropping(move, dropped, resumable=resumable)
     context.ledger.run(move_ingestion(ingestion.id, move))
+
+
+def _dropping(move: Move, pages: Sequence[Page], *, resumable: bool) -> Move:
+    add = Counter(move.add)
+    for page in pages if resumable else ():
+        add.update(page.undone)
+    return dataclasses.replace(
+        move,
+        stages={page.number: page.stage for page in pages},
+        drop=[page.number for page in pages],
+        wait=[page.waiting for page in pages] if resumable else (),
+        add=add,
+    )
 
 
 def tidy_up(context: StepContext, ingestion: Ingestion) -> None:
     """Removes what only a running ingestion needs: its tasks, its chunks, its parts."""
-    for page in ingestion.pages.values():
-        forget(context, ingestion, "parse", page.number)
-        forget(context, ingestion, "embed", page.number)
-    forget(context, ingestion, "list", ingestion.list_number)
-    forget(context, ingestion, "load", ingestion.load_number - 1)
-    forget(context, ingestion, "finish")
-    _remove_work(context, ingestion)
+    # All that there can be: whoever died between a move and what it makes superfluous has left some.
+    tries = range(ingestion.list_number + 1)
+    jobs = {"parse": range(ingestion.next_page), "load": range(ingestion.load_number), "list": tries, "finish": tries}
+    for name, numbers in jobs.items():
+        _forget_all(context, DOCUMENTS, [ingestion.task_id(name, number) for number in numbers])
+    _forget_all(context, ingestion.model, [ingestion.task_id("embed", page) for page in range(ingestion.next_page)])
+    remove_work(context.storage, ingestion)
     context.ledger.run(close_ingestion(ingestion.id))
 
 
-def _remove_work(context: StepContext, ingestion: Ingestion) -> None:
-    folder = f"{ingestion.folder}work/"
-    if ingestion.status is IngestionStatus.CANCELLED:
-        context.storage.delete(folder)
-        return
-    # Page by page: one that is tried again may have new ones already, and they are somebody's.
-    found = {int(stored.name.removeprefix(folder).partition("/")[0]) for stored in context.storage.stored(folder)}
-    for page in found:
-        if page < ingestion.next_page:
-            context.storage.delete(ingestion.page_folder(page))
+def _forget_all(context: StepContext, model: str, task_ids: Sequence[str]) -> None:
+    for first in range(0, len(task_ids), _FORGET_AT_ONCE):
+        context.moved()
+        context.ledger.run(operations.forget_all(model, task_ids[first : first + _FORGET_AT_ONCE]))

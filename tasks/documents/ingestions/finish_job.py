@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import orjson
 
 from tasks.documents.context import JobContext
-from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
+from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.pipeline import stamp
 from tasks.documents.ingestions.tools import Tools
 from tasks.errors import NotStored, SourceFailed
@@ -23,18 +23,21 @@ def finish_ingestion(context: JobContext, job: str, tools: Tools) -> bytes:
     Raises:
         SourceFailed: the listing left something out, so nobody knows what has vanished. Nothing was deleted.
         SinkRefused, NotStored: it cannot be done.
-        Unavailable: the sink or the storage is away.
+        RedisUnavailable: it cannot be done now.
     """
     ingestion, _ = find(context, job)
     if ingestion is None or ingestion.status is not IngestionStatus.FINALIZING:
         return GONE
-    with saying_what_it_waits_for(context, ingestion):
-        _require_whole_listing(context, ingestion)
-        sink = tools.sink(context, ingestion)
-        try:
-            deleted = sink.keep_only(lambda: _seen(context, ingestion), stamp(ingestion), context.progress)
-        finally:
-            sink.close()
+    return patiently(context, ingestion, "finish", lambda: _finish(context, ingestion, tools))
+
+
+def _finish(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
+    _require_whole_listing(context, ingestion)
+    sink = tools.sink(context, ingestion)
+    try:
+        deleted = sink.keep_only(lambda: _seen(context, ingestion), stamp(ingestion), context.progress)
+    finally:
+        sink.close()
     return orjson.dumps({"deleted": deleted})
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tasks.ledger import Ledger
 from tasks.ledger.ingestion_operations import read_ingestion
-from tasks.ledger.ingestions import FOLDER
+from tasks.ledger.ingestions import FOLDER, Ingestion, IngestionStatus
 from tasks.ledger.storage import Storage
 from tasks.ledger.sweep import SPARE_S
 
@@ -24,11 +24,25 @@ def sweep_ingestions(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE
         if ingestion is None:
             storage.delete(f"{FOLDER}/{ingestion_id}/")
         elif ingestion.status.terminal and works:
-            storage.delete(f"{ingestion.folder}work/")
+            remove_work(storage, ingestion)
         else:
             continue
         removed += 1
     return removed
+
+
+def remove_work(storage: Storage, ingestion: Ingestion) -> None:
+    """Removes the work of one that has ended for good; what was begun since it was read, by another try, stays."""
+    folder = f"{ingestion.folder}work/"
+    if ingestion.resumable:
+        return
+    if ingestion.status is IngestionStatus.CANCELLED:  # nobody tries it again
+        storage.delete(folder)
+        return
+    found = {int(stored.name.removeprefix(folder).partition("/")[0]) for stored in storage.stored(folder)}
+    for page in found:
+        if page < ingestion.next_page:
+            storage.delete(ingestion.page_folder(page))
 
 
 def _old(storage: Storage, limit_ms: float) -> Iterator[tuple[str, bool]]:

@@ -7,7 +7,7 @@ from itertools import chain
 import orjson
 
 from tasks.documents.context import JobContext
-from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
+from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.manifest import write_manifest
 from tasks.documents.ingestions.relist import relist
 from tasks.documents.ingestions.tools import Tools
@@ -27,18 +27,17 @@ def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
 
     Raises:
         SourceFailed: it can never be listed.
-        Unavailable: it cannot be listed now.
+        RedisUnavailable: it cannot be listed now.
     """
     ingestion, number = find(context, job)
     if ingestion is None or ingestion.list_number != number:
         return GONE
-    with saying_what_it_waits_for(context, ingestion):
-        if ingestion.cursor is not None and "retry" in ingestion.cursor:
-            return relist(context, ingestion)
-        return _list(context, ingestion, tools)
+    return patiently(context, ingestion, "list", lambda: _list(context, ingestion, tools))
 
 
 def _list(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
+    if ingestion.cursor is not None and "retry" in ingestion.cursor:
+        return relist(context, ingestion)
     source = tools.source(context, ingestion)
     cursor = ingestion.cursor
     pages: list[list[int]] = []

@@ -5,11 +5,12 @@ from typing import Any
 import orjson
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending
+from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
-from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.ledger.ingestion_operations import Move, move_ingestion
-from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, WaitingPage
+from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus
+from tasks.ledger.waiting_pages import WaitingPage
 
 MAX_WAITING = 20_000
 """Pages that are listed and not begun. Totals are known early, and Redis holds 30 bytes for each."""
@@ -22,14 +23,14 @@ def list_on(context: StepContext, ingestion: Ingestion) -> None:
         return
     if ingestion.list_state is None:
         if ingestion.waiting < MAX_WAITING:
-            submit(context, job(ingestion, "list", number, context.settings))
+            submit_job(context, ingestion, "list", number)
     elif ingestion.list_state.terminal:
         found = outcome_of(context, ingestion, "list", number)
         if isinstance(found, dict) and "gone" in found:
             forget(context, ingestion, "list", number)  # it ran before its ingestion was as it is now: once more
         elif isinstance(found, dict):
             _take_in(context, ingestion, found)
-        elif found is not None:
+        elif found is not None and not deaths.again(context, ingestion, "list", number, found):
             ending.stop(context, ingestion, ending.fault_of(found))
 
 
@@ -41,6 +42,7 @@ def _take_in(context: StepContext, ingestion: Ingestion, found: dict[str, Any]) 
     closed = [ClosedPage(*page) for page in found.get("closed", ())]
     listed = sum(page.documents for page in pages)
     retries = listed if "closed" in found else 0  # they have been counted, and as failed
+    chunks, tokens = found.get("chunks", 0), found.get("tokens", 0)
     cursor = {"cursor": orjson.dumps(found["cursor"]).decode()} if found["cursor"] is not None else {}
     move = Move(
         only_from=[IngestionStatus.IN_PROGRESS],
@@ -50,10 +52,13 @@ def _take_in(context: StepContext, ingestion: Ingestion, found: dict[str, Any]) 
             "next_page": ingestion.next_page + len(pages),
             **(cursor or {"listing_complete": "1"}),
         },
-        unset=() if cursor else ["cursor"],
+        unset=[*(() if cursor else ["cursor"]), *(("s0", "s1") if retries else ())],
         add={
             "documents": listed - retries,
             "failed": -retries,
+            "chunks": -chunks,
+            "chunks_embedded": -chunks,
+            "chunk_tokens": -tokens,
             "bytes": sum(page.size_bytes for page in pages),
         },
         wait=pages,

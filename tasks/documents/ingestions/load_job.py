@@ -8,7 +8,7 @@ import orjson
 
 from tasks.documents.context import JobContext
 from tasks.documents.faults import DocumentError
-from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
+from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest, read_parsed
 from tasks.documents.ingestions.page_vectors import Loading
 from tasks.documents.ingestions.pipeline import stamp
@@ -16,7 +16,7 @@ from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sinks.types import LoadOutcome
 from tasks.documents.sources.types import ListedFault
 from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus
-from tasks.ledger.ingestions import Ingestion, Page, PageStage
+from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage
 
 _DUPLICATE = DocumentError(
     "duplicate_document_id",
@@ -33,22 +33,25 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
     many chunks were loaded.
 
     Raises:
-        SinkRefused, NotStored: the ingestion cannot go on.
-        Unavailable: the sink or the storage is away.
+        SinkRefused, ModelChanged, NotStored: the ingestion cannot go on.
+        RedisUnavailable: it cannot be done now.
     """
     ingestion, number = find(context, job)
     pages = [page for page in ingestion.pages.values() if page.load == number] if ingestion else []
     pages = [page for page in pages if page.stage is PageStage.LOADING]
-    if ingestion is None or not pages:
+    if ingestion is None or not pages or ingestion.status is IngestionStatus.CANCELLING:
         return GONE
-    with saying_what_it_waits_for(context, ingestion):
-        for litter in ingestion.litter:  # of the load before: nothing needs it any more, also when this runs again
-            context.progress()
-            context.storage.delete(ingestion.page_folder(litter))
-        loading = Loading(context, ingestion, pages)
-        outcomes = _loaded(context, ingestion, loading, tools)
-        writer = OutcomeWriter(context, ingestion, outcomes, loading.failures)
-        return orjson.dumps({"pages": [writer.write(page) for page in pages]})
+    return patiently(context, ingestion, "load", lambda: _load(context, ingestion, pages, tools))
+
+
+def _load(context: JobContext, ingestion: Ingestion, pages: list[Page], tools: Tools) -> bytes:
+    for litter in ingestion.litter:  # of the load before: nothing needs it any more, also when this runs again
+        context.progress()
+        context.storage.delete(ingestion.page_folder(litter))
+    loading = Loading(context, ingestion, pages)
+    outcomes = _loaded(context, ingestion, loading, tools)
+    writer = OutcomeWriter(context, ingestion, outcomes, loading.failures)
+    return orjson.dumps({"pages": [writer.write(page) for page in pages]})
 
 
 def _loaded(context: JobContext, ingestion: Ingestion, loading: Loading, tools: Tools) -> Outcomes:

@@ -4,10 +4,10 @@ import dataclasses
 from typing import Any
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending
+from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.pages import affordable
-from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.ledger.ingestion_operations import Move, move_ingestion
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionFault, IngestionStatus, Page, PageStage
 
@@ -40,14 +40,15 @@ def load_on(context: StepContext, ingestion: Ingestion) -> None:
     )
     moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
     if moved:
-        submit(context, job(ingestion, "load", number, context.settings))
+        submit_job(context, ingestion, "load", number)
 
 
 def loaded(context: StepContext, ingestion: Ingestion) -> None:
     """Closes the pages of the load under way, if it has ended."""
     number = ingestion.load_number - 1
     if ingestion.load_state is None:
-        submit(context, job(ingestion, "load", number, context.settings))
+        if ingestion.status is IngestionStatus.IN_PROGRESS:
+            submit_job(context, ingestion, "load", number)
         return
     if not ingestion.load_state.terminal:
         return
@@ -56,7 +57,7 @@ def loaded(context: StepContext, ingestion: Ingestion) -> None:
         forget(context, ingestion, "load", number)
     elif isinstance(found, dict):
         _close(context, ingestion, found["pages"])
-    elif found is not None:
+    elif found is not None and not deaths.again(context, ingestion, "load", number, found):
         _give_up(context, ingestion, ending.fault_of(found))
 
 
@@ -101,7 +102,6 @@ def _close(context: StepContext, ingestion: Ingestion, outcomes: list[list[Any]]
             "chunks_loaded": 0 if ingestion.dry_run else chunks,
             "bytes_done": sum(page.size_bytes for page in pages),
         },
-        unset=["waiting_for"],
     )
     moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
     if moved:  # the task of the load itself is forgotten with the next one: whoever died here must find it

@@ -10,12 +10,13 @@ from tasks.documents.embedded_rows import EmbeddedRow, EmbeddedRows
 from tasks.documents.faults import DocumentError
 from tasks.documents.ingestions.chunk_rows import chunk_of
 from tasks.documents.ingestions.manifest import ParsedDocument, read_parsed
+from tasks.documents.ingestions.pipeline import require_revision
 from tasks.documents.sinks.types import LoadDocument
 from tasks.errors import NotStored
 from tasks.ledger import ItemError
-from tasks.ledger.committed import read_committed
+from tasks.ledger.committed import Committed, read_committed
 from tasks.ledger.ingestions import Ingestion, Page
-from tasks.ledger.parts import RowError, RowOutcome
+from tasks.ledger.parts import PartReference, RowError, RowOutcome
 
 _LEFT_OVER = ItemError("not_embedded", "The document's chunks were not turned into vectors. Try it again.")
 
@@ -43,11 +44,13 @@ class Loading:
         """Every document all of whose chunks are vectors, in order.
 
         Raises:
+            ModelChanged: another revision than the one that its receipts would name made some of the vectors.
             NotStored: chunks or vectors are gone.
             Unavailable: they cannot be read now.
         """
-        for page in self._pages:
-            rows = iter(self._rows(page))
+        embedded = [self._embedded(page) for page in self._pages]
+        for page, committed in zip(self._pages, embedded, strict=True):
+            rows = iter(self._rows(page, committed))
             for at, document in enumerate(read_parsed(self._context.storage, page.parsed)):
                 if document.status != "chunked":
                     continue
@@ -57,11 +60,16 @@ class Loading:
                 else:
                     yield loaded
 
-    def _rows(self, page: Page) -> EmbeddedRows:
-        task_id = self._ingestion.task_id("embed", page.number)
-        embedded = self._context.ledger.run(read_committed(task_id))
+    def _embedded(self, page: Page) -> Committed:
+        embedded = self._context.ledger.run(read_committed(self._ingestion.task_id("embed", page.number)))
         if embedded is None:
             raise NotStored("What came of the chunks is no longer there.")
+        for revision in {PartReference.from_json(unit.data).revision for unit in embedded.units}:
+            if revision:
+                require_revision(self._ingestion, revision)
+        return embedded
+
+    def _rows(self, page: Page, embedded: Committed) -> EmbeddedRows:
         return EmbeddedRows(
             self._context.storage, page.source, page.index, page.chunks, embedded, _LEFT_OVER, self._context.progress
         )

@@ -4,13 +4,14 @@ import dataclasses
 from typing import Any
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending
+from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.outcomes import outcome_of
-from tasks.documents.ingestions.submissions import embedding, forget, job, submit
-from tasks.errors import SinkDimensionMismatch, SinkRefused
+from tasks.documents.ingestions.submissions import forget, submit_embedding, submit_job
+from tasks.errors import ModelChanged, SinkDimensionMismatch, SinkRefused
 from tasks.ledger import ItemError
 from tasks.ledger.ingestion_operations import Move, move_ingestion
-from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage, WaitingPage
+from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage
+from tasks.ledger.waiting_pages import WaitingPage
 
 WORKED_ON = 8
 """Pages of one ingestion that are parsed or embedded at the same time."""
@@ -18,8 +19,8 @@ IN_FLIGHT = 64
 """Pages that are begun and not closed: those of little text wait for each other, so that they are loaded together."""
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
-_SINK_REFUSES = {SinkRefused.code, SinkDimensionMismatch.code}
-"""Asked for its receipts: no other page would fare better."""
+_FOR_ALL = {SinkRefused.code, SinkDimensionMismatch.code, ModelChanged.code}
+"""What PARSE meets before it looks at a document: no other page would fare better."""
 
 
 def begin(context: StepContext, ingestion: Ingestion) -> None:
@@ -35,7 +36,7 @@ def begin(context: StepContext, ingestion: Ingestion) -> None:
     moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
     if moved:
         for page in pages:
-            submit(context, job(ingestion, "parse", page.number, context.settings))
+            submit_job(context, ingestion, "parse", page.number)
 
 
 def step_page(context: StepContext, ingestion: Ingestion, page: Page) -> None:
@@ -71,14 +72,14 @@ def _expected(ingestion: Ingestion, documents: int) -> int:
 
 def _parse(context: StepContext, ingestion: Ingestion, page: Page) -> None:
     if page.state is None:
-        submit(context, job(ingestion, "parse", page.number, context.settings))
+        submit_job(context, ingestion, "parse", page.number)
     elif page.state.terminal:
         found = outcome_of(context, ingestion, "parse", page.number)
         if isinstance(found, dict) and "gone" in found:
             forget(context, ingestion, "parse", page.number)  # it ran before the page was as it is now: once more
-        elif isinstance(found, ItemError) and found.code in _SINK_REFUSES:
+        elif isinstance(found, ItemError) and found.code in _FOR_ALL:
             ending.stop(context, ingestion, ending.fault_of(found))
-        elif found is not None:
+        elif found is not None and not deaths.page_again(context, ingestion, page, found):
             _parsed(context, ingestion, page, found)
 
 
@@ -94,31 +95,25 @@ def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[
             source=found["source"],
             index=found["index"],
             chunks=found["rows"],
+            cut=(found["chunks"], found["tokens"]),
         )
         add = {"chunks": found["chunks"], "chunk_tokens": found["tokens"]}
     move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE}, put=[after], add=add | {"pages_parsed": 1})
     moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
     if moved and after.stage is PageStage.EMBED and isinstance(found, dict):
-        _submit_embedding(context, ingestion, after, found)
-
-
-def _submit_embedding(context: StepContext, ingestion: Ingestion, page: Page, found: dict[str, Any]) -> None:
-    if not submit(context, embedding(ingestion, page, found, context.settings)):
-        return
-    still = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED})
-    if not context.ledger.run(move_ingestion(ingestion.id, still))[0]:
-        # It was cancelled, and tidied up, meanwhile: nobody else would end this task.
-        forget(context, ingestion, "embed", page.number)
+        submit_embedding(context, ingestion, after, found)
 
 
 def _embed(context: StepContext, ingestion: Ingestion, page: Page) -> None:
     if page.state is None:
+        if context.postponed.waits(ingestion.task_id("embed", page.number)):
+            return  # the submission names every chunk of the page: reading and building it is not for nothing
         found = outcome_of(context, ingestion, "parse", page.number)
         if isinstance(found, dict) and "gone" not in found:
-            _submit_embedding(context, ingestion, page, found)
+            submit_embedding(context, ingestion, page, found)
         else:  # Redis has lost it, by whatever hand
-            again = dataclasses.replace(page, stage=PageStage.PARSE, parsed="", source="", index="", chunks=0)
-            move = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED}, put=[again])
+            again = Page(page.number, PageStage.PARSE, page.manifest, page.documents, page.size_bytes)
+            move = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED}, put=[again], add=page.undone)
             context.ledger.run(move_ingestion(ingestion.id, move))
     elif page.state.terminal:
         move = Move(

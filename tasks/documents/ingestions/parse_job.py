@@ -8,16 +8,16 @@ import orjson
 from tasks.documents.batches.facts import unit_cost
 from tasks.documents.context import JobContext
 from tasks.documents.faults import DocumentError, DocumentFailed
-from tasks.documents.ingestions.calls import GONE, find, saying_what_it_waits_for
+from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.chunk_rows import ChunkRows
 from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest
-from tasks.documents.ingestions.pipeline import row_options
+from tasks.documents.ingestions.pipeline import require_revision, row_options
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.builder import check_chars
 from tasks.documents.parsing.types import Parsed
 from tasks.documents.sinks.types import Receipt
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
-from tasks.errors import ModelChanged, NotReady, SourceFailed
+from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
 from tasks.ledger.ingestions import Ingestion, Page, PageStage
 
@@ -38,24 +38,26 @@ def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
     Raises:
         ModelChanged: workers serve another revision than the one that its receipts would name.
         NotStored: its manifest is gone.
-        Unavailable: something that it needs is away.
+        RedisUnavailable: it cannot be done now.
     """
     ingestion, number = find(context, job)
     page = ingestion.pages.get(number) if ingestion else None
     if ingestion is None or page is None or page.stage is not PageStage.PARSE:
         return GONE
-    with saying_what_it_waits_for(context, ingestion):
-        overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
-        if overview is None or overview.entry is None:
-            raise NotReady("No worker has loaded this model yet.")
-        if overview.entry.revision != ingestion.revision:
-            raise ModelChanged("The model was replaced while this ingestion ran. Start it again: all is done anew.")
-        entries = list(read_manifest(context.storage, page.manifest))
-        cuts = tools.chunker(context, ingestion, overview.entry)
-        receipts = _receipts(context, ingestion, entries, tools)
-        with tools.parser(context) as parser:
-            documents = Documents(context, ingestion, page, receipts, parser, cuts)
-            return _write(documents, entries, tools, overview.entry, overview)
+    return patiently(context, ingestion, "parse", lambda: _parse(context, ingestion, page, tools))
+
+
+def _parse(context: JobContext, ingestion: Ingestion, page: Page, tools: Tools) -> bytes:
+    overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
+    if overview is None or overview.entry is None:
+        raise NotReady("No worker has loaded this model yet.")
+    require_revision(ingestion, overview.entry.revision)
+    entries = list(read_manifest(context.storage, page.manifest))
+    cuts = tools.chunker(context, ingestion, overview.entry)
+    receipts = _receipts(context, ingestion, entries, tools)
+    with tools.parser(context) as parser:
+        documents = Documents(context, ingestion, page, receipts, parser, cuts)
+        return _write(documents, entries, tools, overview.entry, overview)
 
 
 @dataclass(frozen=True, slots=True)

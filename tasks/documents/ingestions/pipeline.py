@@ -8,7 +8,7 @@ import orjson
 
 from tasks.documents.chunking.types import CHUNKER_VERSION, ChunkSettings
 from tasks.documents.sinks.types import Stamp
-from tasks.errors import InvalidValue
+from tasks.errors import InvalidValue, ModelChanged
 from tasks.ledger import ModelEntry
 from tasks.ledger.ingestions import Ingestion
 from tasks.ledger.input_type import prompt_for
@@ -71,6 +71,16 @@ def row_options(spec: Mapping[str, Any], entry: ModelEntry) -> dict[str, Any]:
     known = {"prompt_name": prompt_name(spec, entry), "dimensions": spec.get("dimensions")}
     options: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
     return options if spec.get("normalize") is not False else options | {"normalize": False}
+
+
+def require_revision(ingestion: Ingestion, revision: str) -> None:
+    """Receipts name the revision with which an ingestion began.
+
+    Raises:
+        ModelChanged: this is another one.
+    """
+    if revision != ingestion.revision:
+        raise ModelChanged("The model was replaced while this ingestion ran. Start it again: all is done anew.")
 
 
 def stamp(ingestion: Ingestion) -> Stamp:

@@ -19,6 +19,7 @@ _PAGES = 16
 def relist(context: JobContext, ingestion: Ingestion) -> bytes:
     """The outcome of a listing as JSON, see `list_page`, with `closed`: pages as they are without what is tried again.
 
+    `chunks` and `tokens` were counted of that and will be counted once more.
     What was no document to begin with stays where it is.
 
     Raises:
@@ -31,19 +32,23 @@ def relist(context: JobContext, ingestion: Ingestion) -> bytes:
     until: int = ingestion.cursor.get("until", ingestion.next_page)
     pages: list[list[int]] = []
     closed: list[list[Any]] = []
+    chunks = tokens = 0
     seen = context.ledger.run(read_closed(ingestion.id, first, min(_LOOK, until - first)))
     failing = [page for page in seen if page.failed]
     for page in failing[:_PAGES]:
         context.progress()
-        refs = [DocumentRef.from_json(each.ref) for each in _again(context, page) if each.ref is not None]
+        tried = _again(context, page)
+        refs = [DocumentRef.from_json(each.ref) for each in tried if each.ref is not None]
         if not refs:
             continue
+        chunks, tokens = chunks + sum(each.chunks for each in tried), tokens + sum(each.tokens for each in tried)
         name = ingestion.manifest_name(ingestion.next_page + len(pages), context.fence)
         pages.append([write_manifest(context.storage, name, iter(refs)), 0])
         closed.append(_rewritten(context, ingestion, page, len(refs)))
     then = failing[_PAGES].number if len(failing) > _PAGES else first + _LOOK
     cursor = {"retry": then, "until": until} if then < until else None
-    return orjson.dumps({"fence": context.fence, "pages": pages, "closed": closed, "cursor": cursor})
+    counted = {"chunks": chunks, "tokens": tokens}
+    return orjson.dumps({"fence": context.fence, "pages": pages, "closed": closed, "cursor": cursor, **counted})
 
 
 def _again(context: JobContext, page: ClosedPage) -> list[DocumentOutcome]:

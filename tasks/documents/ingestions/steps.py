@@ -7,13 +7,14 @@ ingestion's, a move names what it expects, and what is tidied up is looked for a
 from collections.abc import Callable, Mapping
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending, pipeline
+from tasks.documents.ingestions import deaths, ending, pipeline
 from tasks.documents.ingestions.listing import list_on
 from tasks.documents.ingestions.loading import load_on, loaded
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.pages import begin, step_page
-from tasks.documents.ingestions.submissions import forget, job, submit
+from tasks.documents.ingestions.submissions import forget, submit_job
 from tasks.documents.ingestions.tools import Tools
+from tasks.documents.rounds import Round
 from tasks.errors import EmbedqError, NotReady, Unavailable
 from tasks.ledger import ItemError, operations
 from tasks.ledger.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
@@ -37,20 +38,9 @@ class IngestionSteps:
 
         Raises what the last one raised that could not take its step.
         """
-        raised: EmbedqError | None = None
-        soon = False
         ids = context.ledger.run(open_ingestions(_AT_ONCE))
-        for ingestion in context.ledger.run(read_ingestions(ids)) if ids else ():
-            if context.stop():
-                break
-            try:
-                self.step(context, ingestion)
-            except EmbedqError as error:
-                raised = error
-            soon = soon or any(page.stage is PageStage.EMBED for page in ingestion.pages.values())
-        if raised is not None:
-            raise raised
-        return soon
+        found = Round(context, read_ingestions, self.step).take(ids)
+        return any(page.stage is PageStage.EMBED for ingestion in found for page in ingestion.pages.values())
 
     def step(self, context: StepContext, ingestion: Ingestion) -> None:
         """Does what is to be done for an ingestion in its state, if anything."""
@@ -98,7 +88,6 @@ def _in_progress(context: StepContext, ingestion: Ingestion) -> None:
     list_on(context, ingestion)
     _sample(context, ingestion)
     if ingestion.listing_complete and not ingestion.waiting and not ingestion.pages:
-        forget(context, ingestion, "finish")  # of an earlier end, if this is another try
         move = Move(
             [IngestionStatus.IN_PROGRESS],
             to=IngestionStatus.FINALIZING,
@@ -112,7 +101,7 @@ def _sample(context: StepContext, ingestion: Ingestion) -> None:
     if last is not None and ingestion.now_ms - last.at_ms < _SAMPLE_EVERY_MS:
         return
     now = sample_text(ingestion.sample)
-    older = {"s0": sample_text(last)} if last else {}
+    older = {"s0": sample_text(last)} if last else {"base": now}
     move = Move([IngestionStatus.IN_PROGRESS], set=older | {"s1": now})
     context.ledger.run(move_ingestion(ingestion.id, move))
 
@@ -125,13 +114,14 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
         message = "The source has no documents, so nothing was deleted. Look at its path, or delete the dataset."
         ending.stop(context, ingestion, IngestionFault("nothing_listed", message, "source"))
     elif ingestion.finish_state is None:
-        submit(context, job(ingestion, "finish", None, context.settings))
+        submit_job(context, ingestion, "finish", ingestion.list_number)
     elif ingestion.finish_state.terminal:
-        found = outcome_of(context, ingestion, "finish")
+        found = outcome_of(context, ingestion, "finish", ingestion.list_number)
         if isinstance(found, ItemError):
-            ending.stop(context, ingestion, ending.fault_of(found))
+            if not deaths.again(context, ingestion, "finish", ingestion.list_number, found):
+                ending.stop(context, ingestion, ending.fault_of(found))
         elif found is not None and "gone" in found:
-            forget(context, ingestion, "finish")
+            forget(context, ingestion, "finish", ingestion.list_number)
         elif found is not None:
             ending.completed(context, ingestion, found.get("deleted", 0))
 
@@ -139,7 +129,11 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
 def _cancelling(context: StepContext, ingestion: Ingestion) -> None:
     if any(page.stage is PageStage.LOADING for page in ingestion.pages.values()):
         loaded(context, ingestion)
-    ending.let_go(context, ingestion)
+    if IngestionStatus.FINALIZING not in ingestion.times or ingestion.finish_state is None:
+        ending.let_go(context, ingestion)
+    elif ingestion.finish_state.terminal:  # what it deletes is let finish, as a load is
+        found = outcome_of(context, ingestion, "finish", ingestion.list_number)
+        ending.let_go(context, ingestion, found.get("deleted", 0) if isinstance(found, dict) else 0)
 
 
 _STEPS: Mapping[IngestionStatus, Callable[[StepContext, Ingestion], None]] = {

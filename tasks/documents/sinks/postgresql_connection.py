@@ -1,42 +1,24 @@
 """A connection to PostgreSQL for synchronous callers: its own event loop, its errors in the words of this project."""
 
 import asyncio
-import ssl
 import struct
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncpg
 import numpy as np
 import numpy.typing as npt
 
-from tasks.errors import SinkRefused, SinkUnavailable
+from tasks.documents.sinks.postgresql_errors import opening, translated
 
 T = TypeVar("T")
 
 CONNECT_S = 5.0
 COMMAND_S = 120.0
-"""Of one command, such as the copy of a load, and of waiting for another writer."""
+"""Of one command. Whoever uses a connection keeps each of them small: one that lasts longer is repeated for ever."""
 _PROGRESS_S = 0.5
 _CLOSE_S = 2.0
-
-# Beginnings of SQLSTATE: what passes by itself or by what an operator does to the server, not to this job.
-_PASSING = (
-    "08",  # connection
-    "25006",  # a standby that has not taken over yet
-    "40",  # deadlock, serialization
-    "53",  # disk full, out of memory, too many connections
-    "55P03",  # the lock was not to be had
-    "57",  # shut down, restarted, cancelled
-    "58030",  # input or output error
-)
-_REASONS = {
-    "28": "refuses the user or the password",
-    "3D": "has no such database",
-    "3F": "has no such schema",
-    "42501": "does not allow its user to do this; grant CREATE on the schema, or make its user the tables' owner",
-}
 
 
 class Connection:
@@ -58,11 +40,11 @@ class Connection:
 
         Raises:
             SinkUnavailable: the server is down or full. The transaction had no effect, or it is not known to have.
-            SinkRefused: the server will never do it.
+            SinkRefused: the server will never do it, or its URL is wrong.
         """
         if self._loop is None:
             self._loop = asyncio.Runner()
-        with self._translated():
+        with translated(self._name):
             return self._loop.run(self._watched(work, progress))
 
     def close(self) -> None:
@@ -88,10 +70,11 @@ class Connection:
 
     async def _transaction(self, work: Callable[[Any], Awaitable[T]]) -> T:
         if self._connection is None or self._connection.is_closed():
-            # Poolers between here and the server mix up prepared statements.
-            self._connection = await asyncpg.connect(
-                self._url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=0
-            )
+            with opening(self._name, self._url):
+                # Poolers between here and the server mix up prepared statements.
+                self._connection = await asyncpg.connect(
+                    self._url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=0
+                )
         async with self._connection.transaction():
             return await work(self._connection)
 
@@ -99,27 +82,6 @@ class Connection:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except asyncpg.PostgresError as error:
-            state = str(getattr(error, "sqlstate", None) or "")
-            if state.startswith(_PASSING):
-                raise self._unavailable(f"reports {type(error).__name__} ({state})") from error
-            reason = next((text for code, text in _REASONS.items() if state.startswith(code)), None)
-            # Never the server's own text: it may quote values of a row.
-            what = reason or f"refuses with {type(error).__name__} ({state})"
-            raise SinkRefused(f"The database of sink {self._name!r} {what}.", param="sink.name") from None
-        except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError, ssl.SSLError) as error:
-            raise self._unavailable("does not answer") from error
-
-    def _unavailable(self, what: str) -> SinkUnavailable:
-        return SinkUnavailable(
-            f"The database of sink {self._name!r} {what}. Nothing of this load is visible; it is tried again.",
-            retry_after_s=10,
-        )
 
 
 async def know_vectors(connection: Any) -> None:

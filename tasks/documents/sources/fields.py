@@ -12,6 +12,8 @@ from tasks.documents.sources.types import MAX_ID_BYTES
 _IDS = ("id", "_id", "doc_id")
 _TEXTS = ("text", "content", "body")
 _METADATA = "metadata"
+_MAX_METADATA_BYTES = 64 * 1024
+"""Of one document, as JSON: it is stored with each of its chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,12 @@ def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
         data = orjson.dumps(metadata, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except (TypeError, ValueError):
         raise _failed("invalid_metadata", "The metadata holds a value that cannot be written as JSON.") from None
+    if len(data) > _MAX_METADATA_BYTES:
+        message = (
+            f"The metadata has {len(data):,} bytes; at most {_MAX_METADATA_BYTES:,} are possible, as each chunk of the "
+            "document gets a copy. Name fewer fields in source.fields.metadata."
+        )
+        raise _failed("invalid_metadata", message)
     if b"\\u0000" in data:
         raise _failed("invalid_metadata", "The metadata holds a NUL character. Remove it.")
     parsed: dict[str, Any] = orjson.loads(data)

@@ -4,6 +4,7 @@ import codecs
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tasks.documents.faults import DocumentFailed
 from tasks.documents.sources.content import Content, pieces
 
 _WIDE = ("utf-16", "utf-32")
@@ -37,7 +38,11 @@ def byte_lines(content: Content, first: int, max_bytes: int, progress: Callable[
 def text_lines(
     content: Content, first: int, encoding: str, max_bytes: int, progress: Callable[[], None]
 ) -> Iterator[tuple[str | None, int]]:
-    """The same, decoded, each with its size in bytes. What is wrong in the encoding becomes a lone surrogate."""
+    """The same, decoded, each with its size in bytes. What is wrong in the encoding becomes a lone surrogate.
+
+    Raises:
+        DocumentFailed: it begins like UTF-16 or UTF-32, and goes on as something else.
+    """
     if not encoding.startswith(_WIDE):
         # In every other encoding that is taken the byte 10 is a line break and nothing else.
         for found in byte_lines(content, first, max_bytes, progress):
@@ -47,7 +52,11 @@ def text_lines(
     held = ""
     size = 0
     for piece in pieces(content, first, progress):
-        *ended, rest = decoder.decode(piece).split("\n")
+        try:
+            *ended, rest = decoder.decode(piece).split("\n")
+        except UnicodeDecodeError:
+            message = f"The file is not valid {encoding.upper()}, as which it begins. Save it as UTF-8."
+            raise DocumentFailed("invalid_encoding", message, "reading") from None
         for end in ended:
             line = f"{end}\n"
             size += _size(line, encoding)

@@ -1,6 +1,7 @@
 """Other places than this machine, through fsspec's drivers."""
 
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import fsspec
@@ -38,7 +39,7 @@ def answered(ask: Callable[[], _T]) -> _T:
     """What a driver gives.
 
     Raises:
-        DocumentFailed: the object is not there, or may not be read.
+        DocumentFailed: the object is not there, may not be read, or is refused whenever it is asked for.
         StorageUnavailable: anything else; drivers raise what they like.
     """
     try:
@@ -51,6 +52,19 @@ def answered(ask: Callable[[], _T]) -> _T:
         message = "The server may not read this file: its credentials are not allowed to."
         raise DocumentFailed("unreadable", message, "reading") from None
     except Exception as error:
+        if _for_good(error):
+            message = (
+                f"The source refuses this file ({type(error.__cause__ or error).__name__}). Look at its encryption."
+            )
+            raise DocumentFailed("unreadable", message, "reading") from None
         # Its text may name keys and hosts, so only its kind is passed on.
         message = f"The source does not answer ({type(error).__name__})."
         raise StorageUnavailable(message, retry_after_s=10) from error
+
+
+def _for_good(error: Exception) -> bool:
+    """Whether an object store has called the request wrong: that of an object with a key of somebody else's, say."""
+    response = getattr(error.__cause__ or error, "response", None)
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) if isinstance(response, dict) else 0
+    again = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+    return HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in again

@@ -80,14 +80,20 @@ def is_within(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def common_base(bases: Sequence[str]) -> str:
-    """The longest folder that all have in common; without a slash at its end, "" for none."""
-    shared = []
-    for parts in zip(*(base.split("/") for base in bases), strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return "/".join(shared)
+def document_id(scheme: str, path: str, roots: Sequence[str]) -> str:
+    """A file's path from the root that it lies in, whose own name comes first; its URL where two roots have that name.
+
+    What else is asked for decides nothing: with one more URL the same file would be another document, and in twice.
+    """
+    tops = [(root_scheme, top.rstrip("/")) for root_scheme, top in map(split_url, roots)]
+    around = [top for root_scheme, top in tops if root_scheme == scheme and path.startswith(f"{top}/")]
+    if not around:
+        return f"{scheme}://{path}"
+    root = min(around, key=len)
+    name = root.rpartition("/")[2]
+    if any(top.rpartition("/")[2] == name and (root_scheme, top) != (scheme, root) for root_scheme, top in tops):
+        return f"{scheme}://{path}"
+    return f"{name}{path[len(root) :]}".lstrip("/")
 
 
 class Matcher:

@@ -15,7 +15,7 @@ from tasks.documents.sources.remote_trees import remote_tree
 from tasks.documents.sources.roots import (
     Glob,
     Matcher,
-    common_base,
+    document_id,
     is_allowed,
     is_encodable,
     parse_glob,
@@ -28,7 +28,7 @@ from tasks.errors import SourceFailed
 
 
 class Urls:
-    """`{"urls": [globs]}`. Ids are paths behind the folder that all of the globs have in common.
+    """`{"urls": [globs]}`. Ids are paths from the root that the server may read.
 
     A file that several globs match comes once, with the first of them.
     """
@@ -42,10 +42,6 @@ class Urls:
     @cached_property
     def _resolved(self) -> list[Glob]:
         return [self._resolve(glob, number) for number, glob in enumerate(self._globs)]
-
-    @cached_property
-    def _base(self) -> str:
-        return common_base([_url(glob.scheme, glob.base) for glob in self._resolved])
 
     def after(self, key: Any) -> Iterator[Entry]:
         """See `Entries`; the key is the glob's number, the path behind its base, and a name of this listing."""
@@ -75,13 +71,13 @@ class Urls:
 
     def _entry(self, key: Any, glob: Glob, found: Found) -> Entry:
         url = _joined(_url(glob.scheme, glob.base), found.path)
-        document_id = url.removeprefix(self._base).lstrip("/") if self._base else url
+        known_as = document_id(*split_url(url), self._access.roots)
         error = found.error
         if not is_encodable(url):
-            document_id, url = _shown(document_id), _shown(url)
+            known_as, url = _shown(known_as), _shown(url)
             error = DocumentError("invalid_name", "The file's name is not UTF-8. Rename the file.", "listing")
         name = found.path.rpartition("/")[2]
-        return Entry(key, document_id, url, name, found.size_bytes, {"url": url}, error=error)
+        return Entry(key, known_as, url, name, found.size_bytes, {"url": url}, error=error)
 
     def _came_earlier(self, number: int, found: Found) -> bool:
         glob = self._resolved[number]

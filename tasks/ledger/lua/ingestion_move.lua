@@ -31,8 +31,7 @@ local function fits()
 end
 
 local function keep(alias_at)           -- open again
-  call('PERSIST', key)
-  call('PERSIST', closed)
+  for _, name in ipairs({key, closed, waiting}) do call('PERSIST', name) end
   if alias_at then call('PERSIST', alias_at) end
   call('PERSIST', R .. ':ingestions:' .. f[3])
   call('SADD', R .. ':ingesting:' .. f[3], id)
@@ -42,7 +41,7 @@ local function let_go(alias_at)         -- its list lives as long as the one tha
   call('PEXPIRE', key, f[2])
   call('PEXPIRE', closed, f[2])
   call('PEXPIRE', pages, f[2])
-  call('DEL', waiting)
+  if call('HGET', key, 'resumable') then call('PEXPIRE', waiting, f[2]) else call('DEL', waiting) end
   if alias_at then call('PEXPIRE', alias_at, f[2]) end
   call('SREM', R .. ':ingesting:' .. f[3], id)
   if call('EXISTS', R .. ':ingesting:' .. f[3]) == 0 then call('PEXPIRE', R .. ':ingestions:' .. f[3], f[2]) end

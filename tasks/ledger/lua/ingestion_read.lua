@@ -10,7 +10,7 @@ for i = FIRST + 1, #ARGV do
   local n = call('HMGET', key, 'list_number', 'load_number')
   local row = {call('HGETALL', key), NOW, call('PTTL', key), call('LLEN', waiting),
     call('LRANGE', waiting, 0, NEXT - 1), state(id .. '-list-' .. (n[1] or 0)),
-    state(id .. '-load-' .. int((n[2] or 0) - 1)), state(id .. '-finish')}
+    state(id .. '-load-' .. int((n[2] or 0) - 1)), state(id .. '-finish-' .. (n[1] or 0))}
   local flat = call('HGETALL', R .. ':ingestion-pages:' .. id)
   for p = 1, #flat, 2 do
     local stage, task = cjson.decode(flat[p + 1]).stage, nil

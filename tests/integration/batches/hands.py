@@ -1,6 +1,7 @@
 """Both workers of a batch by hand, in the test's process: real ledger, real storage, real jobs, predictable vectors."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tasks.documents.context import JobContext, StepContext
 from tasks.documents.jobs import JOBS, JobCall
 from tasks.documents.postponed import Postponed
 from tasks.documents.stepper import STEP_EVERY_S
-from tasks.errors import EmbedqError
+from tasks.errors import EmbedqError, Unavailable
 from tasks.ledger import DOCUMENTS, Claim, Finished, ItemError, Ledger, operations
 from tasks.ledger.batch_operations import create_batch, open_batches, read_batch
 from tasks.ledger.batches import Batch, BatchStatus, NewBatch, new_batch_id
@@ -36,7 +37,10 @@ def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, An
 
 
 class Hands:
-    """One Redis, one storage. `bad` maps texts to errors; rows with them fail. Those with `deadly` ones kill."""
+    """One Redis, one storage. `bad` maps texts to errors; rows with them fail. Those with `deadly` ones kill.
+
+    `ran`: how often each job was begun, by kind and id; those in `deadly_jobs` kill too.
+    """
 
     def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
         self.ledger = ledger
@@ -44,7 +48,9 @@ class Hands:
         self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
         self.bad: dict[str, RowError] = {}
         self.deadly: set[str] = set()
+        self.deadly_jobs: set[str] = set()
         self.claims = 0
+        self.ran: Counter[str] = Counter()
         self.clock_s = 0.0
         self.postponed = Postponed(lambda: self.clock_s)
         ledger.run(operations.register(MODEL, entry(MODEL)))
@@ -102,23 +108,42 @@ class Hands:
         self.clock_s += STEP_EVERY_S
         step_batches(self.step_context)
 
+    def round_trips(self) -> int:
+        """Takes one step; how often it asked the ledger."""
+        self.ledger.client.config_resetstat()
+        self.step()
+        stats = self.ledger.client.info("commandstats")
+        return sum(entry["calls"] for name, entry in stats.items() if name in {"cmdstat_evalsha", "cmdstat_eval"})
+
     def work_documents(self, limit: int = 100) -> int:
         """Runs what jobs are ready; their number."""
         claim = self.claim(DOCUMENTS, limit)
         for unit in claim.units:
             call = JobCall.of_payload(unit.payload)
-            context = JobContext(self.ledger, self.storage, self.settings, claim.token, lambda: None, lambda: False)
+            self.ran[f"{call.kind} {call.id}"] += 1
+            if f"{call.kind} {call.id}" in self.deadly_jobs:
+                self.ledger.run(operations.lose(DOCUMENTS, claim.token))
+                break
+            context = JobContext(self.ledger, self.storage, self.settings, claim.token, self.progress, lambda: False)
             try:
                 finished = Finished(unit=unit, vectors=JOBS[call.kind](context, call.id), tokens=0)
+            except Unavailable:
+                self.ledger.run(operations.release(DOCUMENTS, claim.token))
+                break
             except EmbedqError as error:
                 failure = {unit.first: ItemError(error.code, error.detail)}
                 finished = Finished(unit=unit, vectors=b"", tokens=0, errors=failure)
             self.ledger.run(operations.commit(DOCUMENTS, claim.token, [finished]))
         return len(claim.units)
 
+    def progress(self) -> None:
+        """Called by jobs while they work."""
+
     def work_model(self, limit: int = 1000) -> int:
         """Encodes what units are ready; their number."""
         claim = self.claim(MODEL, limit)
+        registered = self.ledger.run(operations.overview(MODEL))[MODEL].entry
+        assert registered is not None
         for unit in claim.units:
             reference = UnitReference.of_payload(unit.payload)
             assert reference is not None
@@ -130,7 +155,7 @@ class Hands:
             outcomes = [self._encode(body) for body in bodies]
             name = f"{part_name(reference, claim.token)}{unit.first}"
             with self.storage.writing(name) as file:
-                part = PartWriter(name, file.write).add(outcomes)
+                part = PartWriter(name, file.write, registered.revision).add(outcomes)
             failed = sum(outcome.error is not None for outcome in outcomes)
             tokens = sum(outcome.tokens for outcome in outcomes)
             done = Finished(unit=unit, vectors=part.to_json(), tokens=tokens, failed_in_part=failed)
@@ -144,13 +169,14 @@ class Hands:
             self.step()
             idle = 0 if self.work_documents() + self.work_model() else idle + 1
 
-    def until(self, condition: Callable[[], object], *, model: bool = True) -> None:
+    def until(self, condition: Callable[[], object], *, model: bool = True, documents: bool = True) -> None:
         """Steps and works until something is so."""
         for _ in range(50):
             if condition():
                 return
             self.step()
-            self.work_documents()
+            if documents:
+                self.work_documents()
             if model:
                 self.work_model()
         raise AssertionError("it never came to this")

@@ -94,9 +94,9 @@ def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(hands
     hands.work_documents()
     hands.step()
     assert len(hands.postponed) == len(waiting), "each was refused"
-    assert _round_trips(hands) == 2, "which are open, and what they are"
+    assert hands.round_trips() == 2, "which are open, and what they are"
     hands.clock_s += 1
-    assert _round_trips(hands) == 2 + 2 * len(waiting), "each: what was found, and refused again"
+    assert hands.round_trips() == 2 + 2 * len(waiting), "each: what was found, and refused again"
     hands.work()
     assert {hands.batch(batch_id).status for batch_id in (first, *waiting)} == {BatchStatus.COMPLETED}
     assert len(hands.postponed) <= len(waiting)
@@ -142,10 +142,3 @@ def test_a_storage_that_is_away_is_asked_once_by_a_round_and_holds_up_no_other_b
     hands.step()
     left = hands.ledger.run(open_batches(100))
     assert set(left) == set(opened)
-
-
-def _round_trips(hands: Hands) -> int:
-    hands.ledger.client.config_resetstat()
-    hands.step()
-    stats = hands.ledger.client.info("commandstats")
-    return sum(entry["calls"] for name, entry in stats.items() if name in {"cmdstat_evalsha", "cmdstat_eval"})

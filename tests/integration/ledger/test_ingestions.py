@@ -17,6 +17,7 @@ from tasks.ledger.ingestion_operations import (
     open_ingestions,
     read_closed,
     read_ingestion,
+    resume_ingestion,
     retry_ingestion,
 )
 from tasks.ledger.ingestion_progress import Counts
@@ -27,10 +28,10 @@ from tasks.ledger.ingestions import (
     NewIngestion,
     Page,
     PageStage,
-    WaitingPage,
     is_ingestion_id,
     new_ingestion_id,
 )
+from tasks.ledger.waiting_pages import WaitingPage
 from tests.integration.ledger.driver import Driver
 
 HOUR_MS = 3_600_000
@@ -176,7 +177,22 @@ def test_cancel_and_retry_only_where_they_make_sense(driver: Driver) -> None:
     assert driver.run(retry_ingestion(made)) == (False, S.CANCELLED)
     refused = created(driver)
     move(driver, refused, to=S.FAILED, set={"error": '{"code":"a","message":"b"}'})
-    assert driver.run(retry_ingestion(refused)) == (False, S.FAILED)
+    assert driver.run(retry_ingestion(refused)) == driver.run(resume_ingestion(refused)) == (False, S.FAILED)
+
+
+def test_what_a_resumable_one_has_still_to_do_is_kept_as_long_as_itself(
+    driver: Driver, redis_client: redis.Redis
+) -> None:
+    made = created(driver)
+    move(driver, made, to=S.IN_PROGRESS, wait=WAITING)
+    move(driver, made, to=S.FAILED, set={"error": '{"code":"a","message":"b"}', "resumable": "1"})
+    driver.run(close_ingestion(made))
+    assert 0 < redis_client.pttl(f"eq:ingestion-waiting:{made}") <= HOUR_MS
+    assert driver.run(retry_ingestion(made)) == (False, S.FAILED)
+    assert driver.run(resume_ingestion(made)) == (True, S.IN_PROGRESS)
+    assert redis_client.pttl(f"eq:ingestion-waiting:{made}") == -1
+    ingestion = read(driver, made)
+    assert (list(ingestion.begin_next), ingestion.error, ingestion.resumable) == (WAITING, None, False)
 
 
 def test_what_is_embedded_of_a_page_in_flight_counts_for_the_eta() -> None:

@@ -68,7 +68,7 @@ def _save_transformer(folder: Path, *, causal: bool) -> None:
         single="[CLS] $A [SEP]", special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")]
     )
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _SPECIAL, strict=True))
-    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         padding_side="left" if causal else "right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],

@@ -58,8 +58,9 @@ def test_a_part_gives_back_what_each_unit_wrote(storage: Storage) -> None:
         [RowOutcome(rng.random((1, 5), dtype=np.float32), 4)],
     ]
     with storage.writing("batches/batch_1/parts/a") as file:
-        part = PartWriter("batches/batch_1/parts/a", file.write)
+        part = PartWriter("batches/batch_1/parts/a", file.write, "r1")
         references = [PartReference.from_json(part.add(rows).to_json()) for rows in units]
+    assert {reference.revision for reference in references} == {"r1"}
     for reference, rows in zip(references, units, strict=True):
         for found, row in zip(read_part(storage, reference), rows, strict=True):
             assert np.array_equal(found.vectors, row.vectors)

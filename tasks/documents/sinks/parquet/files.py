@@ -52,6 +52,29 @@ class TableWriter:
             self.rows += table.num_rows
 
 
+class Gathering:
+    """Appends tables of any size, as row groups of at least `rows` rows or `size_bytes` bytes but for the last one."""
+
+    def __init__(self, writer: TableWriter, rows: int, size_bytes: int) -> None:
+        self._writer = writer
+        self._rows = rows
+        self._size_bytes = size_bytes
+        self._held: list[pa.Table] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Appends a table; raises like `TableWriter.write`."""
+        self._held.append(table)
+        rows = sum(held.num_rows for held in self._held)
+        if rows >= self._rows or sum(held.nbytes for held in self._held) >= self._size_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is held; to be called at the end."""
+        if self._held:
+            self._writer.write(pa.concat_tables(self._held))
+        self._held = []
+
+
 @contextmanager
 def writing_parquet(
     storage: Storage, name: str, schema: pa.Schema, dictionary: list[str]

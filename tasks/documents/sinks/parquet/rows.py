@@ -92,7 +92,7 @@ class RowWriter:
 
     def _pieces(self, document: LoadDocument) -> Iterator[tuple[int, int]]:
         """Ranges of chunks, each of which still fits into the group at hand."""
-        row_bytes = 4 * self._stamp.dimension
+        row_bytes = 4 * self._stamp.dimension + len(_metadata(document))
         first = size = 0
         for i, chunk in enumerate(document.chunks):
             size += row_bytes + len(chunk.text)
@@ -107,6 +107,7 @@ class RowWriter:
         chunks = document.chunks[first:last]
         n = len(chunks)
         fingerprint = self._stamp.fingerprint
+        metadata = _metadata(document)
         columns: dict[str, list[Any]] = {
             "doc_id": [document.id] * n,
             "chunk_id": [chunk_id(document.id, fingerprint, c.index) for c in chunks],
@@ -120,11 +121,15 @@ class RowWriter:
             "truncated": [c.truncated for c in chunks],
             "source_uri": [document.uri] * n,
             "content_hash": [document.content_hash] * n,
-            "metadata": [orjson.dumps(dict(document.metadata)).decode()] * n,
+            "metadata": [metadata] * n,
         }
         group = self._group
         for name, values in columns.items():
             group.columns.setdefault(name, []).extend(values)
         group.vectors.append(document.vectors[first:last])
         group.rows += n
-        group.size_bytes += sum(len(c.text) for c in chunks) + 4 * self._stamp.dimension * n
+        group.size_bytes += sum(len(c.text) for c in chunks) + (4 * self._stamp.dimension + len(metadata)) * n
+
+
+def _metadata(document: LoadDocument) -> str:
+    return orjson.dumps(dict(document.metadata)).decode()

@@ -2,18 +2,23 @@
 
 A load writes a new part, copies of the parts from which documents are replaced, and a catalog, all of which nobody sees
 until Redis moves the dataset from the version that they were made for. If somebody else was first, only what the other
-has changed is done anew.
+has changed is done anew. Then some small parts become one, if there are many (`merging`).
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
+
 from tasks.documents.sinks.parquet.dataset import Dataset, Version
-from tasks.documents.sinks.parquet.index import ReceiptIndex, index_of, key_of
+from tasks.documents.sinks.parquet.index import ReceiptIndex, index_of
+from tasks.documents.sinks.parquet.merging import to_merge
 from tasks.documents.sinks.parquet.part import Parts
+from tasks.documents.sinks.parquet.seen import Seen
 from tasks.documents.sinks.pieces import pieces
 from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Stamp
 from tasks.documents.sinks.verdict import Arrivals, Verdict, judge
-from tasks.errors import NotStored, SinkDimensionMismatch
+from tasks.errors import NotStored, SinkDimensionMismatch, Unavailable
 from tasks.ledger.datasets import Catalog, Part
 from tasks.ledger.executor import Ledger
 from tasks.ledger.storage import Storage
@@ -21,6 +26,8 @@ from tasks.ledger.storage import Storage
 _AT_ONCE = 256
 """Documents whose receipts are looked up together."""
 _TRIES = 5
+
+_log = logging.getLogger(__name__)
 
 
 class ParquetSink:
@@ -65,24 +72,25 @@ class ParquetSink:
             _require_dimension(present.catalog, stamp)
             if any(part.receipts == new.receipts for part in present.catalog.parts):
                 break  # it had succeeded, and only the answer was lost
+        self._merge(progress)
         return arrivals.outcomes
 
     def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
         """See `Sink.keep_only`."""
         copies = _Copies(self._parts, progress)
-        with self._index.seeing(seen(), progress) as unseen:
-            while True:
-                present = self._dataset.present()
-                parts: list[Part] = []
-                deleted = 0
-                for part in present.catalog.parts:
-                    keys = unseen.of(present.catalog, part, stamp.ingestion)
-                    doomed = [i for i in self._parts.ids(part) if key_of(i) in keys] if keys else []
-                    parts += copies.without(part, doomed)
-                    deleted += len(doomed)
-                    progress()
-                if not deleted or self._dataset.move(present, parts, present.catalog.dimension):
-                    return deleted
+        known = Seen(seen(), progress)
+        while True:
+            present = self._dataset.present()
+            parts: list[Part] = []
+            deleted = 0
+            for part in present.catalog.parts:
+                doomed = known.missing(self._parts.receipts(part), stamp.ingestion)
+                parts += copies.without(part, doomed)
+                deleted += len(doomed)
+                progress()
+            if not deleted or self._dataset.move(present, parts, present.catalog.dimension):
+                self._merge(progress)
+                return deleted
 
     def close(self) -> None:
         """Nothing: receipts stay in this process for the next sink on the same dataset."""
@@ -127,6 +135,20 @@ class ParquetSink:
         for document_id, verdict in late.items():
             arrivals.drop(document_id, verdict)
         return True
+
+    def _merge(self, progress: Callable[[], None]) -> None:
+        """Makes one part of some small ones, if there are many. What fails or comes too late is a later load's."""
+        try:
+            present = self._dataset.present()
+            small = to_merge(present.catalog.parts)
+            if not small:
+                return
+            merged = self._parts.merged(small, progress)
+            others = [part for part in present.catalog.parts if part not in small]
+            if not self._dataset.move(present, [*others, merged], present.catalog.dimension):
+                self._parts.discard(merged)
+        except (Unavailable, NotStored, pa.ArrowException, OSError) as error:  # the latter: a part is damaged
+            _log.warning("small parts of the dataset %s stay as they are: %s", self._dataset.folder, error)
 
 
 class _Copies:

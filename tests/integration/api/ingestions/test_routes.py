@@ -234,6 +234,12 @@ def test_cancel_and_retry(client: httpx.Client, ledger: Ledger) -> None:
     again = client.post(f"/v1/ingestions/{other}/retry")
     assert (again.status_code, again.json()["status"]) == (200, "in_progress")
 
+    lost = create(client)["id"]
+    fault = {"error": '{"code":"worker_lost","message":"No."}', "resumable": "1"}
+    move(ledger, lost, to=IngestionStatus.FAILED, set=fault, add={"documents": 2, "cancelled": 2})
+    resumed = client.post(f"/v1/ingestions/{lost}/retry").json()
+    assert (resumed["status"], resumed["error"], resumed["file_counts"]["in_progress"]) == ("in_progress", None, 2)
+
     clean = create(client)["id"]
     move(ledger, clean, to=IngestionStatus.COMPLETED, add={"documents": 1, "loaded": 1})
     assert "nothing to try again" in client.post(f"/v1/ingestions/{clean}/retry").json()["error"]["message"]

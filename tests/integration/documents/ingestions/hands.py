@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 
 from tasks.documents.ingestions.real_tools import TOOLS
 from tasks.documents.ingestions.steps import IngestionSteps
+from tasks.documents.stepper import STEP_EVERY_S
 from tasks.ledger import DOCUMENTS, Ledger
 from tasks.ledger.dataset_operations import read_dataset
 from tasks.ledger.datasets import read_catalog
 from tasks.ledger.file_operations import put_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
-from tasks.ledger.ingestion_operations import create_ingestion, read_closed, read_ingestion
+from tasks.ledger.ingestion_operations import create_ingestion, open_ingestions, read_closed, read_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentOutcome, read_outcomes
 from tasks.ledger.ingestions import Ingestion, NewIngestion, new_ingestion_id
 from tasks.ledger.model_files import Prompts, write_model_files
@@ -36,8 +37,14 @@ class IngestionHands(Hands):
         write_model_files(self.storage, "r1", rules.tokenizer, Prompts(rules.prompts))
 
     def step(self) -> None:
-        """One step of the documents worker."""
+        """One step of the documents worker, half a second after the one before."""
+        self.wait(STEP_EVERY_S)
         self.steps(self.step_context)
+
+    def wait(self, seconds: float) -> None:
+        """Lets time pass, for steps and for the ledger."""
+        self.clock_s += seconds
+        self.ledger.clock_offset_ms += round(seconds * 1000)
 
     def work(self) -> None:
         """Steps and works until nothing moves any more."""
@@ -117,3 +124,12 @@ class IngestionHands(Hands):
     def queues(self) -> tuple[str, str]:
         """Of the two workers."""
         return DOCUMENTS, MODEL
+
+
+def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
+    """Fails when an ended ingestion has left a task, an object of its work, or work for a step."""
+    hands.step()
+    assert hands.ingestion(ingestion_id).pages == {}
+    assert list(hands.storage.stored(f"ingestions/{ingestion_id}/work")) == []
+    assert hands.ledger.run(open_ingestions(10)) == []
+    assert hands.open_tasks() == []

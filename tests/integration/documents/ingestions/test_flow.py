@@ -7,25 +7,17 @@ import pytest
 
 from tasks.documents.ingestions.leftovers import sweep_ingestions
 from tasks.ledger import operations
-from tasks.ledger.ingestion_operations import cancel_ingestion, open_ingestions, retry_ingestion
+from tasks.ledger.ingestion_operations import cancel_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
 from tasks.ledger.ingestions import IngestionStatus, PageStage
 from tasks.ledger.parts import RowError
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import MODEL
-from tests.integration.documents.ingestions.hands import IngestionHands
+from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
 LONG = " ".join(f"word{n}" for n in range(700))
 JSONL = b"".join(b'{"id": "d%d", "text": "text number %d", "year": %d}\n' % (n, n, n) for n in range(30))
-
-
-def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
-    hands.step()
-    assert hands.ingestion(ingestion_id).pages == {}
-    assert list(hands.storage.stored(f"ingestions/{ingestion_id}/work")) == []
-    assert hands.ledger.run(open_ingestions(10)) == []
-    assert hands.open_tasks() == []
 
 
 def test_records_become_rows(hands: IngestionHands) -> None:
@@ -135,15 +127,25 @@ def test_a_listing_with_a_hole_deletes_nothing(hands: IngestionHands) -> None:
     assert set(hands.loaded()) == {"a", "b"}
 
 
-def test_another_revision_of_the_model_does_not_go_under_the_old_name(hands: IngestionHands) -> None:
-    made = hands.texts({"a": "first"})
+@pytest.mark.parametrize("stage", [None, PageStage.EMBED])
+def test_another_revision_of_the_model_does_not_go_under_the_old_name(
+    hands: IngestionHands, stage: PageStage | None
+) -> None:
+    made = hands.texts({"a": "first", "b": LONG})
     hands.step()
+    if stage is not None:
+        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [stage], model=False)
+        hands.work_model(limit=1)
     entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
     assert entry is not None
     hands.ledger.run(operations.register(MODEL, replace(entry, revision="r2")))
     hands.work()
-    assert hands.outcomes(made)["a"].code == "model_changed"
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.counts.cancelled) == (S.FAILED, 2)
+    assert ingestion.error is not None
+    assert ingestion.error.code == "model_changed"
     assert hands.loaded() == {}
+    nothing_is_left(hands, made)
 
 
 def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
@@ -158,36 +160,6 @@ def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
     assert hands.rows() == []
     assert {each.status for each in hands.outcomes(made).values()} == {DocumentStatus.COUNTED}
     nothing_is_left(hands, made)
-
-
-def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
-    made = hands.texts({"a": "first", "b": "bad", "c": "third"})
-    hands.work()
-    assert (hands.ingestion(made).counts.loaded, hands.ingestion(made).counts.failed) == (2, 1)
-    failed = hands.outcomes(made)["b"]
-    assert (failed.status, failed.stage, failed.code) == (DocumentStatus.FAILED, "embedding", "encoding_failed")
-    nothing_is_left(hands, made)
-
-    hands.bad.clear()
-    assert hands.ledger.run(retry_ingestion(made)) == (True, S.IN_PROGRESS)
-    hands.work()
-    counts = hands.ingestion(made).counts
-    assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 3, 3, 0)
-    assert hands.outcomes(made)["b"].status is DocumentStatus.LOADED
-    assert set(hands.loaded()) == {"a", "b", "c"}
-    nothing_is_left(hands, made)
-
-
-def test_what_fails_again_is_tried_once(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
-    made = hands.texts({"a": "first", "b": "bad"})
-    hands.work()
-    hands.ledger.run(retry_ingestion(made))
-    hands.work()
-    counts = hands.ingestion(made).counts
-    assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 2, 1, 1)
-    assert hands.outcomes(made)["b"].code == "encoding_failed"
 
 
 def test_all_failed_is_failed(hands: IngestionHands) -> None:

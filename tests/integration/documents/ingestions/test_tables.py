@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tasks.ledger import Ledger
+from tasks.ledger.ingestion_operations import cancel_ingestion
 from tasks.ledger.ingestions import IngestionStatus
 from tests.integration.api.ledger_worker import vector
-from tests.integration.documents.ingestions.hands import IngestionHands
+from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 from tests.pg_server import PgServer
 
 SINK = {"type": "postgresql", "name": "store", "table": "docs"}
@@ -46,3 +47,29 @@ def test_a_database_that_this_server_no_longer_knows(hands: IngestionHands) -> N
     assert ingestion.status is IngestionStatus.FAILED
     assert ingestion.error is not None
     assert "EMBEDQ_SINKS" in ingestion.error.message
+
+
+def test_a_database_that_dies_is_waited_for_and_the_last_job_can_be_cancelled(
+    hands: IngestionHands, postgres: PgServer
+) -> None:
+    hands.texts({"a": "first", "b": "second"}, sink=SINK)
+    hands.work()
+    sync = hands.texts({"a": "first"}, sink=SINK, mode="sync")
+    hands.until(lambda: hands.ingestion(sync).status is IngestionStatus.FINALIZING)
+    postgres.kill()
+    other = hands.texts({"c": "third"}, sink=SINK)
+    hands.until(lambda: hands.ingestion(sync).setbacks and hands.ingestion(other).setbacks)
+    assert hands.ingestion(sync).waiting_for == hands.ingestion(other).waiting_for == "sink"
+
+    assert hands.ledger.run(cancel_ingestion(sync)) == (True, IngestionStatus.CANCELLING)
+    for _ in range(4):
+        hands.step()
+        hands.work_documents()
+    cancelled = hands.ingestion(sync)
+    assert (cancelled.status, cancelled.counts.unchanged, cancelled.counts.deleted) == (IngestionStatus.CANCELLED, 1, 0)
+
+    postgres.start()
+    hands.wait(60)
+    hands.work()
+    assert (hands.ingestion(other).status, hands.ingestion(other).waiting_for) == (IngestionStatus.COMPLETED, None)
+    nothing_is_left(hands, sync)

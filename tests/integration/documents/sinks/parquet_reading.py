@@ -13,8 +13,8 @@ from tests.integration.documents.sinks.loads import Row
 OWNER, DATASET = "alice", "A.handbook"
 
 
-def present(storage: Storage, ledger: Ledger) -> Catalog | None:
-    pointer = ledger.run(read_dataset(OWNER, DATASET))
+def present(storage: Storage, ledger: Ledger, dataset: str = DATASET) -> Catalog | None:
+    pointer = ledger.run(read_dataset(OWNER, dataset))
     return read_catalog(storage, pointer) if pointer else None
 
 

@@ -13,7 +13,7 @@ import redis
 from tasks.documents.sinks.parquet import index
 from tasks.documents.sinks.parquet.dataset import Dataset
 from tasks.documents.sinks.parquet.garbage import sweep_datasets
-from tasks.documents.sinks.parquet.rows import GROUP_ROWS
+from tasks.documents.sinks.parquet.rows import GROUP_BYTES, GROUP_ROWS
 from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sinks.types import LoadOutcome
 from tasks.errors import NotStored, RedisUnavailable, StorageUnavailable
@@ -120,6 +120,18 @@ def test_row_groups_are_bounded(sink: ParquetSink, storage: Storage, ledger: Led
         for i in range(pq.read_metadata(file).num_row_groups)
     ]
     assert groups == [GROUP_ROWS, GROUP_ROWS, 10, 2]
+
+
+def test_a_row_group_is_bounded_by_its_metadata_too(
+    sink: ParquetSink, storage: Storage, ledger: Ledger, tmp_path: Path
+) -> None:
+    load(sink, document("large", chunks=GROUP_ROWS, page_of_html="<" * 64_000))
+
+    catalog = present(storage, ledger)
+    assert catalog is not None
+    (file,) = download(storage, catalog, tmp_path / "out")
+    groups = pq.read_metadata(file)
+    assert groups.num_row_groups == -(-GROUP_ROWS * 64_000 // GROUP_BYTES)
 
 
 def test_a_replaced_part_can_be_read_for_a_while(sink: ParquetSink, storage: Storage, ledger: Ledger) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tasks.documents.sources import page, trees
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.registry import open_source
+from tasks.documents.sources.roots import document_id
 from tasks.errors import SourceFailed
 from tasks.ledger.storage import Storage
 from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, tree
@@ -24,7 +25,14 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ids(folder: Path, *urls: str) -> list[str]:
-    return [ref.id for ref in documents({"urls": [*urls]}, below(folder))]
+    """Without the name of the root."""
+    return [within(folder, ref.id) for ref in documents({"urls": [*urls]}, below(folder))]
+
+
+def within(folder: Path, document_id: str) -> str:
+    root, _, path = document_id.partition("/")
+    assert root == folder.name
+    return path
 
 
 FILES = ("b.md", "a/z.md", "a/b/c.txt", "a.md", "a/b.md", ".hidden.md", ".git/config", "c/d/e/f.md", "z.txt")
@@ -38,13 +46,13 @@ FILES = ("b.md", "a/z.md", "a/b/c.txt", "a.md", "a/b.md", ".hidden.md", ".git/co
         ("*.md", ["a.md", "b.md"]),
         ("*/*.md", ["a/b.md", "a/z.md"]),
         ("[ab].md", ["a.md", "b.md"]),
-        ("a/**/*.txt", ["b/c.txt"]),
+        ("a/**/*.txt", ["a/b/c.txt"]),
         ("?/**", ["a/b.md", "a/b/c.txt", "a/z.md", "c/d/e/f.md"]),
         ("**/d/**", ["c/d/e/f.md"]),
         ("", ["a.md", "a/b.md", "a/b/c.txt", "a/z.md", "b.md", "c/d/e/f.md", "z.txt"]),
-        ("a", ["b.md", "b/c.txt", "z.md"]),
-        ("a/", ["b.md", "b/c.txt", "z.md"]),
-        ("a/z.md", ["z.md"]),
+        ("a", ["a/b.md", "a/b/c.txt", "a/z.md"]),
+        ("a/", ["a/b.md", "a/b/c.txt", "a/z.md"]),
+        ("a/z.md", ["a/z.md"]),
         ("*.pdf", []),
     ],
 )
@@ -55,13 +63,36 @@ def test_globs(tmp_path: Path, glob: str, expected: list[str]) -> None:
     assert sorted(ids(tmp_path, f"file://{tmp_path}/{glob}")) == expected
 
 
-def test_several_globs_share_what_they_have_in_common_and_a_file_comes_once(tmp_path: Path) -> None:
+def test_a_file_that_several_globs_match_comes_once(tmp_path: Path) -> None:
     tree(tmp_path, "a/readme.md", "b/readme.md", "b/other.txt")
     assert ids(tmp_path, f"{tmp_path}/a/**", f"{tmp_path}/b/*.md", f"{tmp_path}/b/**") == [
         "a/readme.md",
         "b/readme.md",
         "b/other.txt",
     ]
+
+
+def test_an_id_does_not_depend_on_what_else_is_asked_for(tmp_path: Path) -> None:
+    tree(tmp_path, "a/readme.md", "b/readme.md")
+    alone = ids(tmp_path, f"{tmp_path}/a")
+    assert alone == ["a/readme.md"]
+    assert ids(tmp_path, f"{tmp_path}/b", f"{tmp_path}/a") == ["b/readme.md", *alone]
+    assert ids(tmp_path, f"{tmp_path}/a/readme.md") == alone
+
+
+@pytest.mark.parametrize(
+    ("roots", "expected"),
+    [
+        (["/data/docs"], "docs/a/b.md"),
+        (["/data/docs/"], "docs/a/b.md"),
+        (["/data/docs", "/srv", "/data/docs/a"], "docs/a/b.md"),
+        (["/data/docs", "/srv/docs"], "file:///data/docs/a/b.md"),
+        (["/data/docs", "s3://docs"], "file:///data/docs/a/b.md"),
+        (["/"], "data/docs/a/b.md"),
+    ],
+)
+def test_ids_of_two_roots_never_meet(roots: list[str], expected: str) -> None:
+    assert document_id("file", "/data/docs/a/b.md", roots) == expected
 
 
 def test_files_are_read_as_they_are(tmp_path: Path) -> None:
@@ -88,7 +119,7 @@ def test_every_file_comes_once_whatever_the_sizes_of_pages_and_windows(
         patch.setattr(trees, "WINDOW", window)
         found = pages({"urls": [f"{folder}/**"]}, below(folder))
     assert all(len(one.documents) <= files for one in found)
-    listed = [ref.id for one in found for ref in one.documents]
+    listed = [within(folder, ref.id) for one in found for ref in one.documents]
     assert len(listed) == len(made)
     assert set(listed) == made
 
@@ -131,7 +162,7 @@ def test_a_large_file_is_a_page_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "c").write_bytes(b"x" * 11)
     tree(tmp_path, "d", "e")
     found = pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path))
-    assert [[ref.id for ref in one.documents] for one in found] == [["a", "b"], ["c"], ["d", "e"]]
+    assert [[within(tmp_path, ref.id) for ref in one.documents] for one in found] == [["a", "b"], ["c"], ["d", "e"]]
     assert [one.size_bytes for one in found] == [2, 11, 2]
 
 
@@ -176,8 +207,8 @@ def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> N
     (root / "a" / "around").symlink_to(root)
     (root / "self").symlink_to(root / "self")
     spec = {"urls": [f"{root}/**"]}
-    assert [ref.id for ref in documents(spec, below(root))] == ["a/a.md", "file.md", "in/a.md"]
-    assert codes(spec, below(root)) == {
+    assert [within(root, ref.id) for ref in documents(spec, below(root))] == ["a/a.md", "file.md", "in/a.md"]
+    assert {within(root, name): code for name, code in codes(spec, below(root)).items()} == {
         "out/": "outside_roots",
         "out.md": "outside_roots",
         "out-nothing.md": "outside_roots",
@@ -214,14 +245,15 @@ def test_a_name_that_is_not_utf8_is_a_fault_and_others_go_on(tmp_path: Path, mon
     tree(tmp_path, "a.md", "z.md")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/m\xff.md")).write_text("x")
     spec = {"urls": [f"{tmp_path}/**"]}
-    assert [ref.id for ref in documents(spec, below(tmp_path))] == ["a.md", "z.md"]
-    assert codes(spec, below(tmp_path)) == {"m?.md": "invalid_name"}
+    assert [within(tmp_path, ref.id) for ref in documents(spec, below(tmp_path))] == ["a.md", "z.md"]
+    assert codes(spec, below(tmp_path)) == {f"{tmp_path.name}/m?.md": "invalid_name"}
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_bytes(b"x" * 5000)
     tree(tmp_path, "small.txt")
-    assert codes({"urls": [f"{tmp_path}/**"]}, below(tmp_path, limit=4999)) == {"large.txt": "document_too_large"}
+    found = codes({"urls": [f"{tmp_path}/**"]}, below(tmp_path, limit=4999))
+    assert found == {f"{tmp_path.name}/large.txt": "document_too_large"}
 
 
 def test_what_happens_between_listing_and_reading(tmp_path: Path) -> None:
@@ -237,7 +269,7 @@ def test_what_happens_between_listing_and_reading(tmp_path: Path) -> None:
     (root / "moved.md").symlink_to(tmp_path / "secret.md")
     (root / "folder.md").unlink()
     (root / "folder.md").mkdir()
-    found = {one.ref.id: one.error.code if one.error else one.data for one in source.read(refs)}
+    found = {within(root, one.ref.id): one.error.code if one.error else one.data for one in source.read(refs)}
     assert found == {
         "gone.md": "gone",
         "grown.md": "document_too_large",
@@ -255,7 +287,7 @@ def test_what_may_not_be_read_is_a_fault(tmp_path: Path) -> None:
     spec = {"urls": [f"{tmp_path}/**"]}
     try:
         assert codes(spec, below(tmp_path)) == {"closed/": "unreadable"}
-        assert [one.ref.id for one in contents(spec, below(tmp_path)) if one.error] == ["shut.md"]
+        assert [within(tmp_path, one.ref.id) for one in contents(spec, below(tmp_path)) if one.error] == ["shut.md"]
     finally:
         (tmp_path / "closed").chmod(0o700)
 

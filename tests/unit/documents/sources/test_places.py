@@ -9,14 +9,41 @@ from typing import Any
 import fsspec
 import orjson
 import pytest
+from botocore.exceptions import ClientError
+from s3fs.errors import translate_boto_error
 
+from tasks.documents.faults import DocumentFailed
 from tasks.documents.sources import page, trees
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.registry import open_source
+from tasks.documents.sources.remote import answered
 from tasks.documents.sources.types import DocumentRef
 from tasks.errors import SourceFailed, StorageUnavailable
 from tasks.ledger.storage import Storage
 from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, texts, tree, uploaded
+
+# ---- drivers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("400", 400, DocumentFailed),  # encrypted with a key of the customer's own
+        ("KMS.DisabledException", 400, DocumentFailed),
+        ("SlowDown", 503, StorageUnavailable),
+        ("RequestTimeout", 408, StorageUnavailable),
+        ("InternalError", 500, StorageUnavailable),
+    ],
+)
+def test_what_a_bucket_will_never_give_does_not_hold_up_the_rest(code: str, status: int, kind: type[Exception]) -> None:
+    def ask() -> None:
+        said = {"Error": {"Code": code, "Message": "a-secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise translate_boto_error(ClientError(said, "HeadObject"))
+
+    with pytest.raises(kind) as raised:
+        answered(ask)
+    assert "a-secret" not in str(raised.value)
+
 
 # ---- uploads ---------------------------------------------------------------------------------------------------------
 
@@ -60,7 +87,7 @@ def test_stored_urls_are_held_to_the_roots_like_others(tmp_path: Path) -> None:
     root = tree(tmp_path / "root", "a.md")
     access = replace(below(root), storage=uploaded(tmp_path).storage, listed="urls.json")
     access.storage.write("urls.json", orjson.dumps([f"{root}/**"]))
-    assert [ref.id for ref in documents({"urls": 1}, access)] == ["a.md"]
+    assert [ref.id for ref in documents({"urls": 1}, access)] == ["root/a.md"]
     access.storage.write("urls.json", orjson.dumps([f"{root}/**", "/etc/**"]))
     with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS") as refused:
         documents({"urls": 2}, access)
@@ -149,9 +176,9 @@ def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(
     path.write_text('{"text":"another one"}\n{"text":"two"}\n')
     assert [one.error and one.error.code for one in open_source(spec, access).read(first.documents)] == ["changed"]
     second = open_source(spec, access).page(first.cursor)
-    assert [(fault.id, fault.error.code) for fault in second.faults] == [("a.jsonl", "changed")]
+    assert [(fault.id, fault.error.code) for fault in second.faults] == [(f"{tmp_path.name}/a.jsonl", "changed")]
     third = open_source(spec, access).page(second.cursor)
-    assert [ref.id for ref in third.documents] == ["b.jsonl#1"]
+    assert [ref.id for ref in third.documents] == [f"{tmp_path.name}/b.jsonl#1"]
 
 
 def test_a_record_file_that_vanishes_between_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +189,7 @@ def test_a_record_file_that_vanishes_between_pages(tmp_path: Path, monkeypatch: 
     first = open_source(spec, access).page(None)
     (tmp_path / "a.csv").unlink()
     second = open_source(spec, access).page(first.cursor)
-    assert [(fault.id, fault.error.code) for fault in second.faults] == [("a.csv", "gone")]
+    assert [(fault.id, fault.error.code) for fault in second.faults] == [(f"{tmp_path.name}/a.csv", "gone")]
     assert second.cursor is None
 
 
@@ -194,7 +221,7 @@ def remote(name: str) -> SourceAccess:
         ("in/**", ["a.md", "a/b.jsonl#1", "a/b.jsonl#2", "c/d/e.txt"]),
         ("in", ["a.md", "a/b.jsonl#1", "a/b.jsonl#2", "c/d/e.txt"]),
         ("in/*", ["a.md"]),
-        ("in/c/d/e.txt", ["e.txt"]),
+        ("in/c/d/e.txt", ["c/d/e.txt"]),
         ("in/**/*.txt", ["c/d/e.txt"]),
     ],
 )
@@ -203,7 +230,7 @@ def test_globs_in_a_bucket(bucket: str, monkeypatch: pytest.MonkeyPatch, glob: s
     monkeypatch.setattr(page, "PAGE_FILES", 1)
     monkeypatch.setattr(trees, "WINDOW", 1)
     spec = {"urls": [f"memory://{bucket}/{glob}"]}
-    assert [ref.id for ref in documents(spec, remote(bucket))] == expected
+    assert [ref.id for ref in documents(spec, remote(bucket))] == [f"in/{name}" for name in expected]
 
 
 def test_a_bucket_is_read(bucket: str) -> None:

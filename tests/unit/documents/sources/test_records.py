@@ -191,6 +191,14 @@ BAD_LINES = [
 ]
 
 
+def test_metadata_is_bounded_as_each_chunk_gets_a_copy(tmp_path: Path) -> None:
+    lines = [{"id": n, "text": "x", "page": "<" * size} for n, size in enumerate((65_000, 65_600))]
+    access = uploaded(tmp_path, a_jsonl=b"\n".join(map(orjson.dumps, lines)))
+    spec = files("a_jsonl") | {"fields": {"metadata": "*"}}
+    assert texts(spec, access) == {"0": "x"}
+    assert codes(spec, access) == {"1": "invalid_metadata"}
+
+
 @pytest.mark.parametrize(("line", "code"), BAD_LINES)
 @pytest.mark.parametrize("piece", [7, 100_000])
 def test_a_bad_line_is_named_and_its_neighbours_stay(

@@ -52,6 +52,7 @@ def test_a_quote_that_is_never_closed_costs_one_row(tmp_path: Path) -> None:
         (b"1,first text\n2,second\n", "missing_field"),
         (b"id,text,text\n1,a,b\n", "invalid_header"),
         (b'id,"text\n1,a', "malformed_record"),
+        (b"\xff\xfe\0\0id,text\n1,a\n", "invalid_encoding"),  # begins like UTF-32
     ],
 )
 def test_a_table_without_a_usable_header_is_one_fault_and_others_go_on(tmp_path: Path, data: bytes, code: str) -> None:

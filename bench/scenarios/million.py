@@ -1,0 +1,153 @@
+"""A very long ingestion of very small documents: does memory stay where it is, and the speed?"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+import redis
+
+from bench import texts
+from bench.scenarios import ingesting
+from bench.scenarios.observed import Observed
+from bench.servers.product import product
+from bench.sizes import Sizes
+from stack.redis_server import default_maxmemory_bytes
+from tests.harness import RedisServer, wait_until
+
+SERIES = "ingest-million"
+_TEXTS_AT_ONCE = 10_000
+_MB = 1e6
+_START_TIMEOUT_S = 60.0
+Sample = dict[str, float]
+
+
+def ingest(folder: Path, sizes: Sizes) -> Observed:
+    """Samples over time of one file's way into a Parquet dataset, with the fake encoder, and what they say."""
+    server = RedisServer(folder / "redis", unix_socket=True, maxmemory_bytes=default_maxmemory_bytes())
+    source = ingesting.records_file(folder / "million.jsonl", _texts(sizes.ingest_documents))
+    refusals: list[str] = []
+    settings = {"compute": "fake", "ingest_roots": folder, "redis_url": server.url}
+    try:
+        server.start()
+        with (
+            product(folder, settings) as stack,
+            server.client() as store,
+            httpx.Client(base_url=stack.base_url, timeout=60) as client,
+        ):
+            processes = Processes({**stack.pids, "redis": server.pid})
+            ingestion_id = ingesting.start(client, source)
+            look = partial(_look, client, ingestion_id, refusals)
+            samples = list(_samples(look, store, processes, sizes.ingest_sample_s))
+            ingesting.require_completed(ingesting.read(client, ingestion_id))
+    finally:
+        server.stop()
+    found = observed(samples)
+    return Observed(found.values, [*found.notes, *refusals], found.series)
+
+
+def observed(samples: Sequence[Sample]) -> Observed:
+    """What samples of `documents` loaded, megabytes (`…_mb`) and processor seconds (`…_cpu_s`) over `seconds` say."""
+    last = samples[-1]
+    sizes = {key: [sample[key] for sample in samples] for key in last if key.endswith("_mb")}
+    values = {
+        "ingest_documents_per_s": last["documents"] / last["seconds"],
+        "ingest_redis_used_mb": max(sizes["redis_used_mb"]),
+    }
+    if start := _rate(samples, 0):  # a short one may have loaded nothing yet
+        values["ingest_end_of_start"] = _rate(samples, 2) / start
+    for key, found in sizes.items():
+        if key != "redis_used_mb":
+            values[f"ingest_{key.removesuffix('_mb')}_growth_percent"] = 100 * (max(found) / max(_first(found)) - 1)
+    notes = [_described(key.removesuffix("_mb"), found) for key, found in sizes.items()]
+    cost = ", ".join(
+        f"{key.removesuffix('_cpu_s')} {1e6 * last[key] / last['documents']:.0f}"
+        for key in last
+        if key.endswith("_cpu_s")
+    )
+    notes.append(f"ingestion of {last['documents']:,.0f} documents, processor time of each in us: {cost}")
+    return Observed(values, notes, {SERIES: samples})
+
+
+class Processes:
+    """The processes of a stack, by role; those of the documents worker one by one."""
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
+        parent = psutil.Process(pids["documents"])
+        (child,) = wait_until(parent.children, timeout_s=_START_TIMEOUT_S, message="the documents worker's own process")
+        self._known = {
+            **{role: psutil.Process(pid) for role, pid in pids.items() if role != "documents"},
+            "documents": child,
+            "documents_parent": parent,
+            "worker_parent": psutil.Process(pids["worker"]).parent(),
+        }
+
+    def sample(self) -> Sample:
+        """Resident megabytes and processor seconds of each; those of parsers, which come and go, together."""
+        found: Sample = {}
+        for role, process in self._known.items():
+            found[f"{role}_mb"] = process.memory_info().rss / _MB
+            times = process.cpu_times()
+            found[f"{role}_cpu_s"] = times.user + times.system
+        return found
+
+
+def _texts(count: int) -> Iterator[str]:
+    for first in range(0, count, _TEXTS_AT_ONCE):
+        yield from texts.queries(min(_TEXTS_AT_ONCE, count - first), first)
+
+
+def _look(client: httpx.Client, ingestion_id: str, refusals: list[str]) -> Mapping[str, Any] | None:
+    """The ingestion as it is now; None, and a note in `refusals`, when the API says that it cannot tell."""
+    answer = client.get(f"/ingestions/{ingestion_id}")
+    if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        refusals.append(f"the API answered 503: {answer.text}")
+        return None
+    found: Mapping[str, Any] = answer.raise_for_status().json()
+    return found
+
+
+def _samples(
+    look: Callable[[], Mapping[str, Any] | None], store: redis.Redis, processes: Processes, every_s: float
+) -> Iterator[Sample]:
+    began = time.monotonic()
+    start = processes.sample()
+    ended = False
+    while not ended:
+        if (ingestion := look()) is not None:
+            now = processes.sample()
+            spent = {key: value - start[key] for key, value in now.items() if key.endswith("_cpu_s")}
+            yield {
+                "seconds": time.monotonic() - began,
+                "documents": ingestion["file_counts"]["completed"],
+                **now,
+                **spent,
+                "redis_used_mb": float(store.info("memory")["used_memory"]) / _MB,
+            }
+            ended = ingestion["status"] in ingesting.ENDED
+        time.sleep(every_s)
+
+
+def _rate(samples: Sequence[Sample], third: int) -> float:
+    """Documents per second in one third of the time: 0, 1 or 2."""
+    seconds = samples[-1]["seconds"] / 3
+    first, last = (_documents_at(samples, at * seconds) for at in (third, third + 1))
+    return (last - first) / seconds
+
+
+def _documents_at(samples: Sequence[Sample], seconds: float) -> float:
+    """How many there were, or would have been if they came evenly between two samples."""
+    return float(np.interp(seconds, [each["seconds"] for each in samples], [each["documents"] for each in samples]))
+
+
+def _first(values: Sequence[float]) -> Sequence[float]:
+    """The first third of them."""
+    return values[: -(-len(values) // 3)]
+
+
+def _described(role: str, found: Sequence[float]) -> str:
+    return f"memory of {role}: at most {max(_first(found)):.0f} MB in the first third, {max(found):.0f} MB in all"

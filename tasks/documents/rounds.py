@@ -1,0 +1,101 @@
+"""One step with each of some batches or ingestions: what is wrong with one of them is nobody else's."""
+
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from tasks.documents.context import StepContext
+from tasks.errors import EmbedqError, StorageUnavailable
+from tasks.ledger.operations import Operation
+
+_TIDYING = "tidying up"
+_ODD_S = 30.0
+"""So long one that no step can make sense of is left alone: an operator may mend it, and it must not fill the log."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Status(Protocol):
+    @property
+    def terminal(self) -> bool: ...
+
+
+class Stepped(Protocol):
+    """What takes steps."""
+
+    @property
+    def id(self) -> str:
+        """Of it alone."""
+
+    @property
+    def status(self) -> _Status:
+        """Where it is."""
+
+
+T = TypeVar("T", bound=Stepped)
+
+
+@dataclass(frozen=True, slots=True)
+class Round(Generic[T]):
+    """One round.
+
+    Attributes:
+        read: those with these ids, without those that are gone.
+        step: with one of them.
+    """
+
+    context: StepContext
+    read: Callable[[Sequence[str]], Operation[list[T]]]
+    step: Callable[[StepContext, T], None]
+
+    def take(self, ids: Sequence[str]) -> list[T]:
+        """Takes one step with each, last with those that have ended; as they were before.
+
+        Raises what the last one raised that could not take its step. What nobody foresaw is logged instead.
+        """
+        raised: EmbedqError | None = None
+        # Only what has ended needs the storage, and others must not wait for one that is away.
+        found = sorted(self._read(ids), key=lambda each: each.status.terminal)
+        for each in found:
+            if self.context.stop():
+                break
+            if each.status.terminal and self.context.postponed.waits(_TIDYING):
+                break
+            self.context.moved()
+            try:
+                self.step(self.context, each)
+            except EmbedqError as error:
+                raised = error
+                if isinstance(error, StorageUnavailable):
+                    self.context.postponed.refused(_TIDYING, error.retry_after_s)
+            except Exception as error:  # noqa: BLE001 - of one of them: the others go on
+                self._leave_alone(each.id, error)
+        if raised is not None:
+            raise raised
+        return found
+
+    def _read(self, ids: Sequence[str]) -> list[T]:
+        ids = [each for each in ids if not self.context.postponed.waits(each)]
+        if not ids:
+            return []
+        try:
+            return self.context.ledger.run(self.read(ids))
+        except EmbedqError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one of them cannot be read
+            if len(ids) == 1:
+                self._leave_alone(ids[0], error)
+                return []
+        return [found for each in ids for found in self._read([each])]
+
+    def _leave_alone(self, odd: str, error: Exception) -> None:
+        _log.error("%s is left alone for a while: %s at %s", odd, type(error).__name__, place_of(error))
+        self.context.postponed.refused(odd, _ODD_S)
+
+
+def place_of(error: Exception) -> str:
+    """Where it was raised. Its message may hold what somebody submitted."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"

@@ -1,0 +1,149 @@
+"""How the tables of a PostgreSQL sink are made, and how it is seen that they are what they should be."""
+
+import re
+from typing import Any
+
+import asyncpg
+
+from tasks.documents.sinks.postgresql_table import COLUMNS, Table
+from tasks.errors import SinkDimensionMismatch, SinkRefused
+
+MAX_DIMENSION = 16_000
+"""Of pgvector's type `vector`."""
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
+"""As unavailable as a server that does not answer."""
+
+_TRIES = 5
+# What somebody meets who creates the same thing in the same moment; "IF NOT EXISTS" is no protection from it.
+_RACED = (
+    asyncpg.UniqueViolationError,
+    asyncpg.DuplicateTableError,
+    asyncpg.DuplicateObjectError,
+    asyncpg.DuplicateFunctionError,
+    asyncpg.InternalServerError,  # "tuple concurrently updated"
+)
+
+
+async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str) -> None:
+    """Creates what is not there; within a transaction, which should end soon then.
+
+    Raises:
+        SinkRefused: pgvector is not there and cannot be made, or what is there are other tables.
+        SinkDimensionMismatch: the table holds vectors of another dimension.
+    """
+    if dimension > MAX_DIMENSION:
+        raise SinkRefused(
+            f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}."
+        )
+    if await _exists(connection, table.rows) and await table_exists(connection, table):
+        await _require_dimension(connection, table, dimension)
+        return
+    await connection.execute(LOCK_TIMEOUT)
+    # One lock for all tables: the extension is the whole database's.
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('embedq:tables', 0))")
+    for left in reversed(range(_TRIES)):
+        try:
+            async with connection.transaction():  # within the other: what fails is undone, and the rest goes on
+                await _create(connection, table, dimension, sink)
+            break
+        except _RACED:  # by somebody who knows nothing of our lock
+            if not left:
+                raise
+
+
+async def table_exists(connection: Any, table: Table) -> bool:
+    """Whether something has been loaded before."""
+    return await _exists(connection, table.documents)
+
+
+async def _exists(connection: Any, name: str) -> bool:
+    return bool(await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name))
+
+
+async def _create(connection: Any, table: Table, dimension: int, sink: str) -> None:
+    await _ensure_extension(connection, sink)
+    if await _exists(connection, table.rows):
+        await _require_dimension(connection, table, dimension)
+    else:
+        await connection.execute(_rows_sql(table, dimension))
+    await connection.execute(_documents_sql(table))
+
+
+async def _ensure_extension(connection: Any, sink: str) -> None:
+    if await connection.fetchval("SELECT true FROM pg_extension WHERE extname = 'vector'"):
+        return
+    if not await connection.fetchval("SELECT true FROM pg_available_extensions WHERE name = 'vector'"):
+        raise SinkRefused(
+            f"The server of sink {sink!r} has no pgvector. Install it there "
+            "(Debian: apt install postgresql-NN-pgvector), then retry.",
+            param="sink.name",
+        )
+    allowed = await connection.fetchval("SELECT has_database_privilege(current_database(), 'CREATE')")
+    if not allowed:
+        raise SinkRefused(
+            f"The database of sink {sink!r} lacks the extension vector, and its user may not create it. "
+            "Have an administrator run: CREATE EXTENSION vector;",
+            param="sink.name",
+        )
+    await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+
+
+async def _require_dimension(connection: Any, table: Table, dimension: int) -> None:
+    kinds = await connection.fetch(
+        "SELECT attname, format_type(atttypid, atttypmod) AS kind FROM pg_attribute"
+        " WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
+        table.rows,
+    )
+    found = {row["attname"]: row["kind"] for row in kinds}
+    missing = [column for column in COLUMNS if column not in found]
+    if missing:
+        raise SinkRefused(
+            f"The table {table.rows} is there and is not one of embedq's: it lacks {', '.join(missing)}. "
+            "Name another table.",
+            param="sink.table",
+        )
+    held = re.search(r"vector\((\d+)\)$", found["embedding"])
+    if held is None or int(held[1]) != dimension:
+        what = f"vectors of {held[1]} dimensions" if held else f"{found['embedding']} as embedding"
+        raise SinkDimensionMismatch(
+            f"The table {table.rows} holds {what}, and this model makes {dimension}. "
+            "Name another table, or the model with which it was made.",
+            param="sink.table",
+        )
+
+
+def _rows_sql(table: Table, dimension: int) -> str:
+    return f"""
+        CREATE TABLE {table.rows} (
+            doc_id text COLLATE "C" NOT NULL,
+            chunk_id uuid PRIMARY KEY,
+            chunk_index integer NOT NULL,
+            text text NOT NULL,
+            start bigint NOT NULL,
+            "end" bigint NOT NULL,
+            page integer,
+            headings text[] NOT NULL,
+            token_count integer NOT NULL,
+            truncated boolean NOT NULL,
+            source_uri text NOT NULL,
+            content_hash text NOT NULL,
+            metadata jsonb NOT NULL,
+            embedding vector({dimension}) NOT NULL,
+            model text NOT NULL,
+            model_revision text NOT NULL
+        );
+        CREATE INDEX ON {table.rows} (doc_id);
+    """
+
+
+def _documents_sql(table: Table) -> str:
+    return f"""
+        CREATE TABLE IF NOT EXISTS {table.documents} (
+            doc_id text COLLATE "C" PRIMARY KEY,
+            content_hash text NOT NULL,
+            fingerprint text NOT NULL,
+            ingestion text COLLATE "C" NOT NULL,
+            page bigint NOT NULL,
+            chunks bigint NOT NULL
+        );
+    """

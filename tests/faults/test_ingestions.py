@@ -1,0 +1,190 @@
+"""Two ingestions while everything that works on them is killed, three times each: every chunk arrives, and once."""
+
+import io
+import os
+import random
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.ledger import DOCUMENTS
+from tasks.ledger.ingestion_operations import open_ingestions, read_ingestions
+from tasks.ledger.ingestions import Ingestion, IngestionStatus
+from tasks.model.encoding import encode
+from tasks.model.fake import FakeEncoder
+from tasks.model.types import TextItem
+from tests.bulk import Bulk
+from tests.faults.conftest import QUICK
+from tests.faults.load import Watch
+from tests.harness import RedisServer, Roles, WorkerProcess, wait_until
+from tests.ledger_client import LedgerClient
+from tests.pg_server import PgServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+SEED = 303
+"""Of the kills' order and moments. The API's are far apart: while it starts, the work goes on, and may not end."""
+NUMBER = 5_000
+KILLS = 3
+DIMENSION = 8
+SETTINGS: dict[str, Any] = QUICK | {
+    "fake_dimension": DIMENSION,
+    "fake_tokens_per_s": 3_000,
+    "streams": 1,
+    "unit_s": 0.05,  # what was in a claim whose worker died is tried again one by one
+    "ingest_credit_chunks": 512,  # so that documents are parsed and loaded from the first moment to the last
+}
+CHUNKING = {"type": "static", "static": {"max_chunk_size_tokens": 16, "chunk_overlap_tokens": 0}}
+SINKS = ({"type": "parquet", "dataset": "d"}, {"type": "postgresql", "name": "store", "table": "chunks"})
+ROWS = "SELECT doc_id, chunk_id::text, chunk_index, text, embedding::real[] AS embedding FROM chunks"
+
+
+def texts() -> dict[str, str]:
+    """Documents by id; every fiftieth has several chunks."""
+    return {f"d{n}.txt": " ".join(f"w{n}-{at}" for at in range(40 if n % 50 == 0 else 3)) for n in range(NUMBER)}
+
+
+class Victims:
+    """The processes, each of which can be killed while two ingestions are at work."""
+
+    def __init__(
+        self, bulk: Bulk, server: RedisServer, client: LedgerClient, watch: Watch, chance: random.Random
+    ) -> None:
+        self._bulk = bulk
+        self._watch = watch
+        self._server = server
+        self._ledger = client.ledger
+        self._queues = {"model": client, "documents": LedgerClient(client.ledger, DOCUMENTS)}
+        self._ways = {name: chance.sample(["parent", "child", "both"], KILLS) for name in self._queues}
+
+    def embedded(self) -> int:
+        """Chunks of the ingestion that is ahead which have a vector."""
+        found = self._open()
+        assert found, "the work ended before the last kill"
+        return max(each.counts.chunks_embedded for each in found)
+
+    def kill(self, name: str, *, after: int) -> None:
+        """Kills it in the middle of work, once the ingestion that is ahead is so far. It comes back when it can."""
+        wait_until(lambda: self.embedded() >= after, timeout_s=60, message=f"{after} vectors")
+        match name:
+            case "api":
+                seen = self._watch.answers
+                wait_until(lambda: self._watch.answers > seen, timeout_s=60, message="an answer of the API")
+                self._await_work()
+                self._bulk.api.kill()
+                self._bulk.api.launch()
+            case "redis":
+                self._await_work()
+                self._server.kill()
+                self._server.start()
+            case _:
+                self._kill_worker(self._bulk.model if name == "model" else self._bulk.documents, name)
+
+    def _await_work(self) -> None:
+        queues = self._queues.values()
+        wait_until(lambda: any(each.overview().leases for each in queues), timeout_s=60, message="work under way")
+        self._require_progress()
+
+    def _kill_worker(self, worker: WorkerProcess, queue: str) -> None:
+        worker.wait_ready()  # so that no claim is left of the one before it
+        wait_until(lambda: self._stands_at_work(worker, queue), timeout_s=60, message=f"{queue} at work")
+        self._require_progress()
+        way = self._ways[queue].pop()
+        child = worker.child_pid
+        if way != "child":
+            os.kill(worker.pid, signal.SIGKILL)
+        if way != "parent":
+            os.kill(child, signal.SIGKILL)
+        os.killpg(worker.pid, signal.SIGCONT)
+        if way != "child":
+            worker.wait()
+            worker.launch()
+
+    def _stands_at_work(self, worker: WorkerProcess, queue: str) -> bool:
+        """Whether it has a claim; if so all of it stands still, and cannot end the claim before the kill."""
+        if not self._queues[queue].overview().leases:
+            return False
+        os.killpg(worker.pid, signal.SIGSTOP)
+        if self._queues[queue].overview().leases:
+            return True
+        os.killpg(worker.pid, signal.SIGCONT)
+        return False
+
+    def _require_progress(self) -> None:
+        assert [each.status for each in self._open()] == [IngestionStatus.IN_PROGRESS] * len(SINKS)
+
+    def _open(self) -> list[Ingestion]:
+        ids = self._ledger.run(open_ingestions(9))
+        return self._ledger.run(read_ingestions(ids))
+
+
+def test_two_ingestions_survive_every_kill(
+    private_redis: RedisServer, private_roles: Roles, client: LedgerClient, postgres: PgServer, database: str
+) -> None:
+    documents = texts()
+    source = private_roles.folder / "source"
+    source.mkdir()
+    for name, text in documents.items():
+        (source / name).write_text(text)
+    places = {"ingest_roots": private_roles.folder, "sinks": f"store={postgres.url(database)}"}
+    chance = random.Random(SEED)  # noqa: S311 - the same kills every time
+    with Bulk(private_roles, **SETTINGS | places) as bulk:
+        asked = {"source": {"urls": [f"file://{source}/*.txt"]}, "chunking": CHUNKING}
+        with bulk.api.client() as http:
+            made = [http.post("/v1/ingestions", json={**asked, "sink": sink}).json()["id"] for sink in SINKS]
+        names = ["model", "documents", "api", "redis"] * KILLS
+        chance.shuffle(names)
+        points: list[int] = []
+        with Watch(bulk.api, made) as watch:
+            victims = Victims(bulk, private_redis, client, watch, chance)
+            for left, name in zip(range(len(names), 0, -1), names, strict=True):
+                # However long a restart takes here: what is left of the work is enough for the kills that are left.
+                share = chance.uniform(0, 0.8) / left
+                points.append(victims.embedded() + int(share * (NUMBER - victims.embedded())))
+                victims.kill(name, after=points[-1])
+            ended = watch.ended(timeout_s=120)
+        assert watch.failures >= KILLS, "nobody noticed that the API was away"
+        print(f"{names} at {points}; {client.counter('lost_leases')} leases lost")  # noqa: T201 - what was tried
+        wait_until(lambda: not client.ledger.run(open_ingestions(1)), message="tidied up")
+        parquet = list(parquet_rows(bulk, made[0]))
+    table: list[Mapping[str, Any]] = [dict(row) for row in postgres.execute(ROWS, database)]
+    for rows, ingestion in ((parquet, ended[0]), (table, ended[1])):
+        assert_whole(rows, documents)
+        assert_counted(ingestion, len(rows))
+    assert {row["chunk_id"] for row in parquet} == {row["chunk_id"] for row in table}
+    assert client.counter("committed_items") == len(parquet) + len(table), "a chunk was embedded twice"
+    assert not [*private_roles.folder.glob("storage/ingestions/*/work/*")]
+
+
+def parquet_rows(bulk: Bulk, ingestion_id: str) -> Iterator[Mapping[str, Any]]:
+    """All rows of an ingestion's dataset, as a user gets them."""
+    with bulk.api.client() as http:
+        for file in http.get(f"/v1/ingestions/{ingestion_id}/output").json()["data"]:
+            yield from pq.read_table(io.BytesIO(http.get(file["url"]).raise_for_status().content)).to_pylist()
+
+
+def assert_whole(rows: Sequence[Mapping[str, Any]], documents: Mapping[str, str]) -> None:
+    """Every chunk of every document, once, with its own vector."""
+    assert len({row["chunk_id"] for row in rows}) == len(rows)
+    ordered = sorted(rows, key=lambda row: (row["doc_id"], row["chunk_index"]))
+    found: dict[str, list[str]] = {}
+    for row in ordered:
+        found.setdefault(row["doc_id"], []).append(row["text"])
+        assert row["chunk_index"] == len(found[row["doc_id"]]) - 1
+    assert {name: " ".join(parts) for name, parts in found.items()} == documents
+    encoder = FakeEncoder(dimension=DIMENSION)
+    expected, _ = encode(encoder, [TextItem(row["text"]) for row in ordered], max_padded_tokens=2048)
+    vectors = np.array([row["embedding"] for row in ordered], np.float32)
+    np.testing.assert_array_equal(vectors, np.array([item.vector for item in expected]))
+
+
+def assert_counted(ingestion: Mapping[str, Any], rows: int) -> None:
+    assert ingestion["status"] == "completed", ingestion
+    counts = {name: number for name, number in ingestion["file_counts"].items() if number}
+    assert counts == {"total": NUMBER, "completed": NUMBER}
+    chunks = ingestion["chunks"]
+    assert chunks["total"] == chunks["embedded"] == chunks["loaded"] == rows

@@ -1,0 +1,68 @@
+"""Another try of an ingestion, with the documents that failed."""
+
+import pytest
+
+from tasks.ledger.ingestion_operations import retry_ingestion
+from tasks.ledger.ingestion_outcomes import DocumentStatus
+from tasks.ledger.ingestions import IngestionStatus
+from tasks.ledger.parts import RowError
+from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
+
+S = IngestionStatus
+
+
+def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: IngestionHands) -> None:
+    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    made = hands.texts({"a": "first", "b": "bad", "c": "third"})
+    hands.work()
+    assert (hands.ingestion(made).counts.loaded, hands.ingestion(made).counts.failed) == (2, 1)
+    failed = hands.outcomes(made)["b"]
+    assert (failed.status, failed.stage, failed.code) == (DocumentStatus.FAILED, "embedding", "encoding_failed")
+    nothing_is_left(hands, made)
+
+    hands.bad.clear()
+    assert hands.ledger.run(retry_ingestion(made)) == (True, S.IN_PROGRESS)
+    hands.work()
+    counts = hands.ingestion(made).counts
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 3, 3, 0)
+    assert counts.chunks == counts.chunks_embedded == counts.chunks_loaded == 3
+    assert counts.chunk_tokens == 3 * 3, "each one word between two special tokens"
+    assert ingestion.rate is not None
+    assert ingestion.finished_ms is not None
+    seconds = (ingestion.finished_ms - ingestion.times[S.IN_PROGRESS]) / 1000
+    assert ingestion.rate.documents_per_s * seconds == pytest.approx(1, abs=0.5), "of this try"
+    assert hands.outcomes(made)["b"].status is DocumentStatus.LOADED
+    assert set(hands.loaded()) == {"a", "b", "c"}
+    nothing_is_left(hands, made)
+
+
+def test_sync_within_another_try_knows_the_documents_of_the_first_one(hands: IngestionHands) -> None:
+    hands.texts({"b": "before", "old": "text"})
+    hands.work()
+    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    sync = hands.texts({"a": "first", "b": "bad"}, mode="sync")
+    hands.work()
+    assert hands.ingestion(sync).counts.deleted == 1
+    assert hands.loaded() == {"a": "first", "b": "before"}
+    hands.texts({"newer": "text"})
+    hands.work()
+
+    hands.bad.clear()
+    hands.ledger.run(retry_ingestion(sync))
+    hands.work()
+    ingestion = hands.ingestion(sync)
+    assert (ingestion.status, ingestion.counts.loaded, ingestion.counts.deleted) == (S.COMPLETED, 2, 1)
+    assert hands.loaded() == {"a": "first", "b": "bad", "newer": "text"}
+    nothing_is_left(hands, sync)
+
+
+def test_what_fails_again_is_tried_once(hands: IngestionHands) -> None:
+    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    made = hands.texts({"a": "first", "b": "bad"})
+    hands.work()
+    hands.ledger.run(retry_ingestion(made))
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 2, 1, 1)
+    assert hands.outcomes(made)["b"].code == "encoding_failed"

@@ -1,0 +1,77 @@
+"""Steps that find no room, and steps that believe in an older state: they harm nobody and cost little."""
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.ledger.ingestions import Ingestion, IngestionStatus, PageStage
+from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
+
+S = IngestionStatus
+
+
+def test_pages_that_wait_for_room_cost_nothing_until_there_may_be_some(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 1)
+    monkeypatch.setattr("tasks.documents.ingestions.pages.WORKED_ON", 31)
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
+    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(31))
+    made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
+
+    def waiting() -> int:
+        pages = hands.ingestion(made).pages.values()
+        return sum(page.stage is PageStage.EMBED and page.state is None for page in pages)
+
+    hands.until(lambda: waiting() == 30, model=False)
+    hands.wait(30)
+    hands.step()
+    assert len(hands.postponed) == 30, "one is in the queue, each of the others was refused"
+    assert hands.round_trips() <= 3, "which are open, what they are, and a sample"
+    hands.wait(30)
+    assert hands.round_trips() >= 2 + 2 * 30, "each: what was found, and refused again"
+    hands.work()
+    assert (hands.ingestion(made).status, hands.ingestion(made).counts.loaded) == (S.COMPLETED, 31)
+
+
+def test_every_step_may_be_taken_twice(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 2)
+    texts = {f"d{n}": f"text {n}" for n in range(6)}
+    lines = b"".join(b'{"id": "%s", "text": "%s"}\n' % (name.encode(), text.encode()) for name, text in texts.items())
+    hands.texts({"old": "text"})
+    hands.work()
+    made = hands.ingest({"files": [hands.file("a.jsonl", lines)]}, mode="sync")
+    seen: list[Ingestion] = []
+    for _ in range(14):
+        seen.append(hands.ingestion(made))
+        for old in seen:  # every state that any worker may still believe in
+            hands.steps.step(hands.step_context, old)
+        hands.work_documents()
+        hands.work_model(limit=1)
+    counts = hands.ingestion(made).counts
+    assert (counts.documents, counts.loaded, counts.deleted, counts.pages_parsed) == (6, 6, 1, 3)
+    assert counts.chunks == counts.chunks_embedded == counts.chunks_loaded == counts.tokens == 6
+    assert hands.loaded() == texts
+    hands.work()
+    nothing_is_left(hands, made)
+    for old in seen:  # now it is tidied up
+        hands.steps.step(hands.step_context, old)
+    nothing_is_left(hands, made)
+    assert (hands.work_documents(), hands.work_model()) == (0, 0)
+
+
+def test_what_died_between_two_moves_leaves_no_task_behind(hands: IngestionHands) -> None:
+    made = hands.texts({"a": "first"})
+    seen: list[Ingestion] = []
+    for _ in range(6):
+        hands.step()
+        seen.append(hands.ingestion(made))
+        hands.work_documents()
+        hands.work_model()
+    late = next(each for each in seen if any(page.stage is PageStage.PARSE for page in each.pages.values()))
+    without_task = {number: replace(page, state=None) for number, page in late.pages.items()}
+    hands.until(lambda: not hands.ingestion(made).pages)
+    hands.steps.step(hands.step_context, replace(late, pages=without_task))
+    assert any(name.endswith("-0-parse") for name in hands.open_tasks()), "of a page that is closed"
+    hands.work()
+    nothing_is_left(hands, made)
