@@ -22,6 +22,8 @@ from embedq.progress import showing
 UPLOADS = 8
 """Files sent at the same time."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _SLOWING = 0.2, 2.0, 1.25
+_LAST_ANSWER_S = 5.0
+"""How long an interrupted command waits for the answers to what it is sending."""
 _OF_ONE_FILE = {"invalid_file_format", "file_too_large"}
 """Refusals that concern the file alone: the others go on."""
 
@@ -181,7 +183,7 @@ async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:
         uploads.not_sent.append(FailedDocument(file.id, "empty_document", "The file is empty."))
         return
     try:
-        file_id = await server.upload(file.path, file.path.name.encode(errors="replace").decode())
+        file_id = await _uploaded(server, file, uploads)
     except RefusedError as error:
         if error.code not in _OF_ONE_FILE:
             raise
@@ -190,5 +192,18 @@ async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:
         message = f"The file cannot be read: {error.strerror or error}."
         uploads.not_sent.append(FailedDocument(file.id, "unreadable", message))
     else:
-        uploads.ids.append(file_id)
         uploads.documents.append({"id": file_id, "document_id": file.id})
+
+
+async def _uploaded(server: Ingestions, file: LocalFile, uploads: Uploads) -> str:
+    """The id of the upload, which is noted also where nobody waits for it any more: somebody has to delete it."""
+    sending = asyncio.create_task(server.upload(file.path, file.path.name.encode(errors="replace").decode()))
+    try:
+        file_id = await asyncio.shield(sending)
+    except asyncio.CancelledError:
+        # The server may have all of it and be about to answer.
+        with suppress(EmbedqClientError, OSError, asyncio.TimeoutError):
+            uploads.ids.append(await asyncio.wait_for(sending, _LAST_ANSWER_S))
+        raise
+    uploads.ids.append(file_id)
+    return file_id

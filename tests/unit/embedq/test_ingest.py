@@ -1,5 +1,6 @@
 """The course of `embedq ingest` against a server that plays its part from a script."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,10 @@ PART = {"name": PART_NAME, "bytes": 4, "etag": "e"}
 
 @dataclass
 class Server:
-    """Answers like the real one; `files` are the uploads it holds. `removes` goes away when the first upload comes."""
+    """Answers like the real one; `files` are the uploads it holds.
+
+    When the first upload comes, `removes` goes away and `interrupts` is cancelled.
+    """
 
     failed: int = 0
     refuses: str = ""
@@ -35,6 +39,7 @@ class Server:
     held_at_start: int = 0
     sent: int = 0
     removes: Path | None = None
+    interrupts: "asyncio.Task[int] | None" = None
 
     def __call__(self, asked: Asked) -> Answer:  # noqa: PLR0911 - a route each
         path = asked.target.partition("?")[0]
@@ -79,6 +84,8 @@ class Server:
 
     def _upload(self, asked: Asked) -> Answer:
         self.sent += 1
+        if self.interrupts:
+            self.interrupts.cancel()
         if self.removes:
             self.removes.unlink(missing_ok=True)
         if b"unwanted" in asked.body:
@@ -192,6 +199,14 @@ async def test_after_a_refusal_no_upload_is_left(tmp_path: Path, handbook: Path)
     with pytest.raises(RefusedError):
         await run(server, tmp_path / "out", handbook)
     assert server.files == {}
+
+
+async def test_interrupted_while_it_sends_it_leaves_no_upload(tmp_path: Path, handbook: Path) -> None:
+    server = Server()
+    server.interrupts = asyncio.create_task(run(server, tmp_path / "out", handbook))
+    with pytest.raises(asyncio.CancelledError):
+        await server.interrupts
+    assert (server.sent > 0, server.started, server.files) == (True, [], {})
 
 
 async def test_detached_it_prints_the_id_and_leaves_the_uploads(

@@ -20,7 +20,7 @@ from tasks.documents.sources.remote import answered
 from tasks.documents.sources.types import DocumentRef
 from tasks.errors import SourceFailed, StorageUnavailable
 from tasks.ledger.storage import Storage
-from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, texts, tree, uploaded
+from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, texts, uploaded
 
 # ---- drivers ---------------------------------------------------------------------------------------------------------
 
@@ -68,30 +68,6 @@ def test_documents_keep_the_ids_that_they_were_given(tmp_path: Path) -> None:
         ("folder/a.txt", "file:a_txt/a.txt", "a.txt"),
         ("b.txt", "file:b_txt/b.txt", "b.txt"),
     ]
-
-
-def test_a_stored_list_is_read_by_who_lists_and_by_nobody_else(tmp_path: Path) -> None:
-    access = replace(uploaded(tmp_path, a_txt=b"a", b_txt=b"b"), listed="ingestions/i/source.json")
-    access.storage.write("ingestions/i/source.json", orjson.dumps(["a_txt", {"id": "b_txt", "document_id": "x"}]))
-    spec = {"files": 2}
-    refs = documents(spec, access)
-    assert [ref.id for ref in refs] == ["a.txt", "x"]
-    access.storage.delete("ingestions/i/")
-    assert [one.data for one in open_source(spec, access).read(refs)] == [b"a", b"b"]
-    with pytest.raises(SourceFailed, match="no longer in the storage") as refused:
-        documents(spec, access)
-    assert refused.value.param == "source.files"
-
-
-def test_stored_urls_are_held_to_the_roots_like_others(tmp_path: Path) -> None:
-    root = tree(tmp_path / "root", "a.md")
-    access = replace(below(root), storage=uploaded(tmp_path).storage, listed="urls.json")
-    access.storage.write("urls.json", orjson.dumps([f"{root}/**"]))
-    assert [ref.id for ref in documents({"urls": 1}, access)] == ["root/a.md"]
-    access.storage.write("urls.json", orjson.dumps([f"{root}/**", "/etc/**"]))
-    with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS") as refused:
-        documents({"urls": 2}, access)
-    assert refused.value.param == "source.urls[1]"
 
 
 @pytest.mark.parametrize("spec", [{}, {"files": []}, {"urls": []}])

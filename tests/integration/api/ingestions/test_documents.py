@@ -1,8 +1,6 @@
 """The routes of an ingestion's documents and of its output."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -14,30 +12,7 @@ from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus
 from tasks.ledger.ingestions import ClosedPage, Page, PageStage
 from tasks.ledger.storage import Storage
-from tests.integration.api.ingestion_requests import create, move
-from tests.integration.api.served import ServedApp
-
-SINKS = "store=postgresql://me:secret-password@db/vectors"
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "storage"
-
-
-@pytest.fixture
-def storage(root: Path) -> Storage:
-    return Storage.open(str(root))
-
-
-@pytest.fixture
-def app(worker: object, serve: Callable[..., ServedApp], root: Path) -> ServedApp:
-    return serve(storage_url=str(root), sinks=SINKS)
-
-
-@pytest.fixture
-def ledger(redis_url: str) -> Ledger:
-    return Ledger.connect(redis_url)
+from tests.integration.api.ingestions.requests import create, move
 
 
 def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list[list[DocumentOutcome]]) -> None:

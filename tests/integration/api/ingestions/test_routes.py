@@ -13,31 +13,9 @@ from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.ingestions import IngestionStatus
 from tasks.ledger.storage import Storage
 from tests.integration.api.file_uploads import upload_with
-from tests.integration.api.ingestion_requests import GOOD, create, move
+from tests.integration.api.ingestions.requests import GOOD, create, move
 from tests.integration.api.served import ServedApp
 from tests.integration.api.test_auth import ANN, BOB, KEYS
-
-SINKS = "store=postgresql://me:secret-password@db/vectors"
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "storage"
-
-
-@pytest.fixture
-def storage(root: Path) -> Storage:
-    return Storage.open(str(root))
-
-
-@pytest.fixture
-def app(worker: object, serve: Callable[..., ServedApp], root: Path) -> ServedApp:
-    return serve(storage_url=str(root), ingest_roots="/srv/docs,s3://bucket/in", sinks=SINKS)
-
-
-@pytest.fixture
-def ledger(redis_url: str) -> Ledger:
-    return Ledger.connect(redis_url)
 
 
 def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
