@@ -58,6 +58,7 @@ ERRORS: Mapping[str, Kinds] = {
         errors.FileUnknown,
         errors.IdempotencyConflict,
         errors.SourceFailed,
+        errors.TooManyIngestions,
         errors.StorageFull,
         errors.StorageUnavailable,
         errors.DiskFull,

@@ -24,6 +24,7 @@
     │   ├── SinkRefused         400  a sink can never take what an ingestion makes
     │   │   └── SinkDimensionMismatch
     │   ├── TooManyBatches      429  when one has ended
+    │   ├── TooManyIngestions   429  when one has ended
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
@@ -311,6 +312,15 @@ class TooManyBatches(RequestError):
     code = "too_many_batches"
     type = "rate_limit_error"
     title = "Too many open batches"
+
+
+class TooManyIngestions(RequestError):
+    """The caller has as many open ingestions as it may. Nothing was stored."""
+
+    status = 429
+    code = "too_many_ingestions"
+    type = "rate_limit_error"
+    title = "Too many open ingestions"
 
 
 class InvalidFile(RequestError):

@@ -100,6 +100,8 @@ class Settings(BaseSettings):
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
 
     # Documents that are ingested
+    max_open_ingestions: int = Field(default=100, ge=1, le=1_000_000)
+    """Of one owner."""
     ingest_max_document_bytes: int = Field(default=100 * 2**20, ge=1024, le=2**31)
     """Of one file, or of one record in a file."""
     ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)

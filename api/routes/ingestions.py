@@ -19,7 +19,7 @@ from api.openapi import json_body, paging
 from api.owned import list_body, own, own_ids
 from api.page import DEFAULT_LIMIT, MAX_LIMIT
 from api.services import Services
-from tasks.errors import FileUnknown, IngestionEnded, NotStored
+from tasks.errors import FileUnknown, IngestionEnded, NotStored, RequestError
 from tasks.ledger import ingestions
 from tasks.ledger.file_operations import read_files
 from tasks.ledger.ingestion_operations import (
@@ -178,7 +178,12 @@ async def _create(services: Services, asked: Asked) -> str:
     # Before the record: whoever works on it finds the list there.
     storage = await services.storage.open()
     await services.storage.run(storage.write, asked.stored, asked.listed)
-    ingestion_id = await services.ledger.run(create_ingestion(asked.ingestion))
+    try:
+        max_open = services.settings.max_open_ingestions
+        ingestion_id = await services.ledger.run(create_ingestion(asked.ingestion, max_open=max_open))
+    except RequestError:
+        await services.storage.delete(asked.stored)
+        raise
     if ingestion_id != asked.ingestion.id:
         await services.storage.delete(asked.stored)
     return ingestion_id

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from tasks.errors import IdempotencyConflict
+from tasks.errors import IdempotencyConflict, TooManyIngestions
 from tasks.ledger import ingestion_replies as replies
 from tasks.ledger import results
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, NewIngestion, Page, PageStage
@@ -18,6 +18,7 @@ _OF_A_TRY = (
     *map(replies.losses_field, replies.JOBS),
 )
 """Fields that another try begins without."""
+_ROOM_AFTER_S = 60
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
@@ -70,11 +71,12 @@ class Move:
         )
 
 
-def create_ingestion(ingestion: NewIngestion) -> Operation[str]:
+def create_ingestion(ingestion: NewIngestion, *, max_open: int | None = None) -> Operation[str]:
     """Stores an ingestion, or finds the one that its key names; the id of either.
 
     Raises on reading:
         IdempotencyConflict: the key belongs to an ingestion of another request.
+        TooManyIngestions: `max_open` of its owner have not ended.
     """
     name, digest = ingestion.key or ("", "")
 
@@ -83,10 +85,24 @@ def create_ingestion(ingestion: NewIngestion) -> Operation[str]:
             raise IdempotencyConflict(
                 "This idempotency key was used for another ingestion. Use a new key for a new request."
             )
+        if reply[0] == b"full":
+            raise TooManyIngestions(
+                f"You have {int(reply[1]):,} ingestions that have not ended; {max_open or 0:,} are allowed at a time. "
+                "Wait for one to end, or cancel one.",
+                retry_after_s=_ROOM_AFTER_S,
+            )
         return reply[1].decode()
 
     fields: tuple[Argument, ...] = ("spec", orjson.dumps(dict(ingestion.spec)))
-    arguments = (ingestion.id, ingestion.owner, ingestion.ttl_ms, name, digest, *fields)
+    arguments = (
+        ingestion.id,
+        ingestion.owner,
+        ingestion.ttl_ms,
+        name,
+        digest,
+        -1 if max_open is None else max_open,
+        *fields,
+    )
     return Operation("ingestion_create", "", arguments, read)
 
 

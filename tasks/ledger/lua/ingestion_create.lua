@@ -1,6 +1,7 @@
 -- Stores an ingestion, or finds the one that its alias names. It has no TTL before it has ended.
--- own: id owner ttl_ms alias digest, then field value...   reply: {'ok' | 'joined', id} | {'conflict'}
-local id, owner, ttl, alias, digest = arg(1), arg(2), tonumber(arg(3)), arg(4), arg(5)
+-- own: id owner ttl_ms alias digest max_open, then field value...   (max_open -1: no limit)
+-- reply: {'ok' | 'joined', id} | {'conflict'} | {'full', open ones}
+local id, owner, ttl, alias, digest, max_open = arg(1), arg(2), tonumber(arg(3)), arg(4), arg(5), tonumber(arg(6))
 local key, list = R .. ':ingestion:' .. id, R .. ':ingestions:' .. owner
 local alias_at = R .. ':ingestion-alias:' .. owner .. ':' .. alias
 
@@ -13,12 +14,15 @@ if alias ~= '' then
 end
 if call('EXISTS', key) == 1 then return {'ok', id} end -- this very call, again
 
+local open = call('SCARD', R .. ':ingesting:' .. owner)
+if max_open >= 0 and open >= max_open then return {'full', open} end
+
 -- HSET first: Redis refuses it when memory is full, before anything has changed.
 local stored = redis.pcall('HSET', key, 'owner', owner, 'status', 'queued', 'created', int(NOW), 'ttl', int(ttl))
 if type(stored) == 'table' and stored.err then
   return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
 end
-for i = FIRST + 6, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+for i = FIRST + 7, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
 call('ZADD', list, 0, id)
 call('PERSIST', list)
 call('SADD', R .. ':ingesting:' .. owner, id)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from tasks.errors import IdempotencyConflict
+from tasks.errors import IdempotencyConflict, TooManyIngestions
 from tasks.ledger.ingestion_operations import (
     Move,
     cancel_ingestion,
@@ -70,6 +70,19 @@ def test_a_new_ingestion(driver: Driver) -> None:
     assert (ingestion.status, ingestion.spec, ingestion.model) == (S.QUEUED, SPEC, "org/model")
     assert (ingestion.counts.documents, ingestion.listing_complete, ingestion.expires_ms) == (0, False, None)
     assert driver.run(open_ingestions(10)) == [made]
+
+
+def test_an_owner_has_so_many_open_ingestions_at_a_time(driver: Driver) -> None:
+    first = driver.run(create_ingestion(new(key=("again", "digest")), max_open=2))
+    driver.run(create_ingestion(new(), max_open=2))
+    with pytest.raises(TooManyIngestions, match=r"2 ingestions .* 2 are allowed"):
+        driver.run(create_ingestion(new(), max_open=2))
+    assert len(driver.run(open_ingestions(10))) == 2
+    again = new(key=("again", "digest"))
+    assert driver.run(create_ingestion(again, max_open=2)) == first, "a repetition is no new one"
+    driver.run(create_ingestion(new("somebody"), max_open=2))
+    move(driver, first, to=S.CANCELLED)
+    driver.run(create_ingestion(new(), max_open=2))
 
 
 def test_a_key_finds_its_ingestion_and_refuses_another_request(driver: Driver) -> None:

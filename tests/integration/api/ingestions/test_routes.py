@@ -277,3 +277,18 @@ def test_nobody_sees_an_ingestion_of_somebody_else(serve: Callable[..., ServedAp
     form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
     file_id = client.post("/v1/files", data=form, files=file, headers=ANN).json()["id"]
     assert client.post("/v1/ingestions", json=of_source(files=[file_id]), headers=BOB).status_code == 404
+
+
+def test_too_many_open_ingestions_are_429_and_nothing_is_stored(
+    worker: object, serve: Callable[..., ServedApp], root: Path, storage: Storage
+) -> None:
+    client = serve(storage_url=str(root), max_open_ingestions=1).client
+    first = create(client)
+    before = sorted(stored.name for stored in storage.stored("ingestions/"))
+    answer = client.post("/v1/ingestions", json=GOOD)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (429, "too_many_ingestions", "rate_limit_error")
+    assert answer.headers["retry-after"] == "60"
+    assert "Wait for one to end, or cancel one" in error["message"]
+    assert [made["id"] for made in client.get("/v1/ingestions").json()["data"]] == [first["id"]]
+    assert sorted(stored.name for stored in storage.stored("ingestions/")) == before
