@@ -43,7 +43,6 @@ def ingest(folder: Path, sizes: Sizes) -> Observed:
             ingestion_id = ingesting.start(client, source)
             look = partial(_look, client, ingestion_id, refusals)
             samples = list(_samples(look, store, processes, sizes.ingest_sample_s))
-            ingesting.require_completed(ingesting.read(client, ingestion_id))
     finally:
         server.stop()
     found = observed(samples)
@@ -103,12 +102,15 @@ def _texts(count: int) -> Iterator[str]:
 
 def _look(client: httpx.Client, ingestion_id: str, refusals: list[str]) -> Mapping[str, Any] | None:
     """The ingestion as it is now; None, and a note in `refusals`, when the API says that it cannot tell."""
-    answer = client.get(f"/ingestions/{ingestion_id}")
-    if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-        refusals.append(f"the API answered 503: {answer.text}")
-        return None
-    found: Mapping[str, Any] = answer.raise_for_status().json()
-    return found
+    try:
+        return ingesting.read(client, ingestion_id)
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+            raise
+        refusals.append(f"the API answered 503: {error.response.text}")
+    except httpx.TimeoutException as error:
+        refusals.append(f"the API did not answer: {type(error).__name__}")
+    return None
 
 
 def _samples(
@@ -116,8 +118,7 @@ def _samples(
 ) -> Iterator[Sample]:
     began = time.monotonic()
     start = processes.sample()
-    ended = False
-    while not ended:
+    while True:
         if (ingestion := look()) is not None:
             now = processes.sample()
             spent = {key: value - start[key] for key, value in now.items() if key.endswith("_cpu_s")}
@@ -128,7 +129,9 @@ def _samples(
                 **spent,
                 "redis_used_mb": float(store.info("memory")["used_memory"]) / _MB,
             }
-            ended = ingestion["status"] in ingesting.ENDED
+            if ingestion["status"] in ingesting.ENDED:
+                ingesting.require_completed(ingestion)
+                return
         time.sleep(every_s)
 
 
