@@ -1,7 +1,7 @@
 """An ingestion over HTTP, for scenarios: it is started, and followed to its end."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def read(client: httpx.Client, ingestion_id: str) -> dict[str, Any]:
     return found
 
 
-def require_completed(ingestion: dict[str, Any]) -> dict[str, Any]:
+def require_completed(ingestion: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same ingestion, which has ended and of which nothing has failed."""
     assert (ingestion["status"], ingestion["file_counts"]["failed"]) == ("completed", 0), ingestion
     return ingestion
