@@ -72,6 +72,7 @@ class Ingestion(BaseModel):
     estimate_s: float | None = Field(description="Of a dry run: how long the model would take.")
     error: Reason | None
     waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
+    resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
 
 
 class IngestionList(BaseModel):

@@ -116,6 +116,7 @@ def ingestion_json(found: Ingestion) -> dict[str, Any]:
         "estimate_s": found.estimate_s,
         "error": {"code": found.error.code, "message": found.error.message} if found.error else None,
         "waiting_for": found.waiting_for,
+        "resumable": found.resumable,
     }
 
 

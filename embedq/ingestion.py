@@ -46,6 +46,11 @@ class Ingestion:
         return self.status in ENDED
 
     @property
+    def resumable(self) -> bool:
+        """Whether it has failed and `retry` goes on where it was."""
+        return bool(self.raw.get("resumable"))
+
+    @property
     def succeeded(self) -> bool:
         """Whether every document is in."""
         return self.status == "completed" and not self.failed
@@ -97,7 +102,7 @@ class FailedDocument:
     @property
     def through_no_fault_of_its_own(self) -> bool:
         """Whether the same bytes may do better another time."""
-        return self.stage in {"embedding", "loading"}
+        return self.stage in {"embedding", "loading"} or self.code in {"worker_lost", "not_stored", "internal_error"}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:

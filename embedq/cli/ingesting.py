@@ -85,9 +85,10 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
             output.result(started.id, started.raw)
             return OK
         ended = await watch(server, started.id, output)
-        kept = await _worth_another_try(server, ended)
-        uploads.ids = [file_id for file_id in uploads.ids if file_id not in kept]
-        uploads.needed = False
+        if not ended.resumable:
+            kept = await _worth_another_try(server, ended)
+            uploads.ids = [file_id for file_id in uploads.ids if file_id not in kept]
+            uploads.needed = False
         if plan.folder:
             await follow(server, ended.id, plan.folder, plan.sink.shown, output)
         await report(server, ended, output, not_sent=uploads.not_sent)

@@ -12,7 +12,7 @@ from tasks.documents.ingestions.leftovers import remove_work
 from tasks.documents.ingestions.submissions import forget
 from tasks.errors import SinkRefused
 from tasks.ledger import DOCUMENTS, ItemError, operations
-from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion
+from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
 from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, Page, PageStage
 
 _OURS = {"worker_lost", "not_stored", "internal_error", SinkRefused.code}
@@ -78,7 +78,9 @@ def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None
             add={"cancelled": ingestion.counts.in_progress, "deleted": deleted},
         )
         move = _dropping(move, dropped, resumable=resumable)
-    context.ledger.run(move_ingestion(ingestion.id, move))
+    moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
+    if moved and move.to is not None:  # what it came to is known, and whoever goes on needs another one
+        forget(context, ingestion, "finish", ingestion.list_number)
 
 
 def _dropping(move: Move, pages: Sequence[Page], *, resumable: bool) -> Move:
@@ -99,14 +101,20 @@ def tidy_up(context: StepContext, ingestion: Ingestion) -> None:
     # All that there can be: whoever died between a move and what it makes superfluous has left some.
     tries = range(ingestion.list_number + 1)
     jobs = {"parse": range(ingestion.next_page), "load": range(ingestion.load_number), "list": tries, "finish": tries}
-    for name, numbers in jobs.items():
-        _forget_all(context, DOCUMENTS, [ingestion.task_id(name, number) for number in numbers])
-    _forget_all(context, ingestion.model, [ingestion.task_id("embed", page) for page in range(ingestion.next_page)])
+    named = [(DOCUMENTS, [ingestion.task_id(name, number) for number in numbers]) for name, numbers in jobs.items()]
+    named.append((ingestion.model, [ingestion.task_id("embed", page) for page in range(ingestion.next_page)]))
+    if not all(_forget_all(context, ingestion, model, task_ids) for model, task_ids in named):
+        return
     remove_work(context.storage, ingestion)
     context.ledger.run(close_ingestion(ingestion.id))
 
 
-def _forget_all(context: StepContext, model: str, task_ids: Sequence[str]) -> None:
+def _forget_all(context: StepContext, ingestion: Ingestion, model: str, task_ids: Sequence[str]) -> bool:
+    """Whether the ingestion is still at its end: one that goes on meanwhile has tasks of the same names."""
     for first in range(0, len(task_ids), _FORGET_AT_ONCE):
         context.moved()
+        now = context.ledger.run(read_ingestion(ingestion.id))
+        if now is None or not now.status.terminal:
+            return False
         context.ledger.run(operations.forget_all(model, task_ids[first : first + _FORGET_AT_ONCE]))
+    return True

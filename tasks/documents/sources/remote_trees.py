@@ -71,11 +71,13 @@ class S3Tree(RemoteTree):
         if behind:
             # Behind a folder means behind all that is in it, or it would be listed again with the rest.
             asked["StartAfter"] = prefix + behind + (_LAST if behind.endswith("/") else "")
+        seen = bool(behind)
         while True:
             progress()
             answer = answered(lambda: self._files.call_s3("list_objects_v2", **asked, **self._files.req_kw))
             children = _children(answer, prefix)
-            if not children and not behind and not answer.get("KeyCount"):
+            seen = seen or bool(children or answer.get("KeyCount") or answer.get("IsTruncated"))
+            if not seen:
                 raise gone()
             yield from children
             if not answer.get("IsTruncated"):

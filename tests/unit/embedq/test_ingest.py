@@ -31,6 +31,7 @@ class Server:
     """
 
     failed: int = 0
+    resumable: bool = False
     refuses: str = ""
     stage: str = "parsing"
     message: str = "Run OCR first."
@@ -69,6 +70,7 @@ class Server:
             "file_counts": counts,
             "chunks": {"total": 5, "embedded": 5, "tokens": 50},
             "listing_complete": True,
+            "resumable": self.resumable,
         }
 
     def _documents(self, second: bool) -> Answer:
@@ -133,6 +135,15 @@ async def test_failed_documents_are_named_and_the_exit_code_says_so(
 ) -> None:
     assert await run(Server(failed=1), tmp_path / "out", handbook) == SOME_FAILED
     assert "h/b.md failed: no_text: Run OCR first." in capsys.readouterr().err
+
+
+async def test_uploads_of_what_can_go_on_stay_and_the_way_is_told(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Server(failed=1, resumable=True)
+    assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
+    assert list(server.files) == ["file-1", "file-2"]
+    assert "embedq ingest --retry ing_1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("stage", "left"), [("parsing", []), ("embedding", ["file-2"]), ("loading", ["file-2"])])

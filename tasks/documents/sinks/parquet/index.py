@@ -41,9 +41,9 @@ class ReceiptIndex:
     def __init__(self, storage: Storage) -> None:
         self._storage = weakref.proxy(storage)  # `index_of` forgets indexes of storages that nobody uses any more
         self._lock = threading.RLock()
-        self._runs = Runs(_RECORD, self._of_living_parts)
+        self._living = _Living()
+        self._runs = Runs(_RECORD, self._living)
         self._parts: list[str] = []  # names of receipts by the number of a record's part
-        self._living = np.zeros(0, np.bool_)  # of these, which are in the version at hand
         self._numbers: dict[str, int] = {}  # of the living
         self._documents = 0  # in the living
         self._stamps: dict[tuple[str, str], int] = {}
@@ -67,17 +67,13 @@ class ReceiptIndex:
                 found[document_ids[at]] = Found(receipt, self._parts[part])
             return found
 
-    def _of_living_parts(self, records: Records) -> npt.NDArray[np.bool_]:
-        living: npt.NDArray[np.bool_] = self._living[records["part"]]
-        return living
-
     def _sync(self, catalog: Catalog, progress: Callable[[], None]) -> None:
         wanted = {part.receipts: part for part in catalog.parts}
         if wanted.keys() == self._numbers.keys():
             return
         # The old ones first: a document may have moved from one part to another.
         for name in self._numbers.keys() - wanted.keys():
-            self._living[self._numbers.pop(name)] = False
+            self._living.parts[self._numbers.pop(name)] = False
         for name in wanted:
             if name not in self._numbers:
                 self._learn(name)
@@ -91,11 +87,11 @@ class ReceiptIndex:
         number = len(self._parts)
         records = self._records(table, number)
         self._parts.append(name)
-        self._living = np.append(self._living, True)
+        self._living.parts = np.append(self._living.parts, True)
         try:
             self._runs.add(keys_of(ids(table)), records)
         except BaseException:
-            self._living[number] = False  # some of it may be there: it is learned anew
+            self._living.parts[number] = False  # some of it may be there: it is learned anew
             raise
         self._numbers[name] = number
 
@@ -111,6 +107,20 @@ class ReceiptIndex:
         records["chunks"] = table["chunks"].to_numpy()
         records["content_hash"] = hashes
         return records
+
+
+class _Living:
+    """Which records are of parts in the version at hand; `parts` says it by number.
+
+    It knows no index: in a circle an index would keep its files open until all of the process's garbage is looked for.
+    """
+
+    def __init__(self) -> None:
+        self.parts = np.zeros(0, np.bool_)
+
+    def __call__(self, records: Records) -> npt.NDArray[np.bool_]:
+        living: npt.NDArray[np.bool_] = self.parts[records["part"]]
+        return living
 
 
 _indexes: "weakref.WeakKeyDictionary[Storage, dict[str, ReceiptIndex]]" = weakref.WeakKeyDictionary()

@@ -66,10 +66,6 @@ class Parts:
         receipts = pa.concat_tables([read_receipts(self._storage, part.receipts) for part in parts])
         return self._rewritten(parts, receipts, (), progress)
 
-    def discard(self, part: Part) -> None:
-        """Deletes a part that no version of the dataset has."""
-        self._delete(part.stored, part.receipts)
-
     def receipts(self, part: Part) -> pa.Table:
         """Of its documents; raises like `Storage.read`."""
         return read_receipts(self._storage, part.receipts)

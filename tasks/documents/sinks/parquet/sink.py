@@ -145,10 +145,11 @@ class ParquetSink:
                 return
             merged = self._parts.merged(small, progress)
             others = [part for part in present.catalog.parts if part not in small]
-            if not self._dataset.move(present, [*others, merged], present.catalog.dimension):
-                self._parts.discard(merged)
+            # When it came too late the part is left to the sweep: perhaps it came in time, only the answer was lost,
+            # and somebody has moved the dataset on since.
+            self._dataset.move(present, [*others, merged], present.catalog.dimension)
         except (Unavailable, NotStored, pa.ArrowException, OSError) as error:  # the latter: a part is damaged
-            _log.warning("small parts of the dataset %s stay as they are: %s", self._dataset.folder, error)
+            _log.warning("small parts of %s stay as they are: %s", self._dataset.folder, type(error).__name__)
 
 
 class _Copies:

@@ -51,6 +51,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
         "estimate_s": None,
         "error": None,
         "waiting_for": None,
+        "resumable": False,
     }
     assert client.get(f"/v1/ingestions/{made['id']}").json() == made
     kept = ledger.run(read_ingestion(made["id"]))

@@ -75,3 +75,14 @@ def test_what_died_between_two_moves_leaves_no_task_behind(hands: IngestionHands
     assert any(name.endswith("-0-parse") for name in hands.open_tasks()), "of a page that is closed"
     hands.work()
     nothing_is_left(hands, made)
+
+
+def test_a_late_end_takes_nothing_from_one_that_goes_on(hands: IngestionHands) -> None:
+    made = hands.texts({"a": "first"})
+    hands.until(lambda: [page.stage for page in hands.ingestion(made).pages.values()] == [PageStage.READY])
+    ended = replace(hands.ingestion(made), status=IngestionStatus.FAILED)  # as somebody saw it before it went on
+    hands.steps.step(hands.step_context, ended)
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.counts.loaded) == (IngestionStatus.COMPLETED, 1)
+    assert hands.loaded() == {"a": "first"}

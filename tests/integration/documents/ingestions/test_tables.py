@@ -68,6 +68,26 @@ def test_after_a_refusal_is_mended_it_goes_on_where_it_was(
     nothing_is_left(hands, made)
 
 
+def test_what_the_last_job_came_to_is_not_taken_for_that_of_the_next_one(
+    hands: IngestionHands, postgres: PgServer, database: str
+) -> None:
+    hands.texts({"a": "first", "b": "second"}, sink=SINK)
+    hands.work()
+    sync = hands.texts({"a": "first"}, sink=SINK, mode="sync")
+    hands.until(lambda: hands.ingestion(sync).status is IngestionStatus.FINALIZING)
+    postgres.execute("ALTER TABLE docs RENAME TO away", database)
+    postgres.execute("CREATE TABLE docs (somebody_elses int)", database)
+    hands.until(lambda: hands.ingestion(sync).status is IngestionStatus.FAILED)
+
+    postgres.execute("DROP TABLE docs", database)
+    postgres.execute("ALTER TABLE away RENAME TO docs", database)
+    assert hands.ledger.run(resume_ingestion(sync)) == (True, IngestionStatus.IN_PROGRESS)  # before it is tidied up
+    hands.work()
+    ingestion = hands.ingestion(sync)
+    assert (ingestion.status, ingestion.error, ingestion.counts.deleted) == (IngestionStatus.COMPLETED, None, 1)
+    nothing_is_left(hands, sync)
+
+
 def test_a_database_that_dies_is_waited_for_and_the_last_job_can_be_cancelled(
     hands: IngestionHands, postgres: PgServer
 ) -> None:

@@ -2,16 +2,17 @@
 
 from itertools import count
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.documents.sinks.parquet.dataset import Dataset
 from tasks.documents.sinks.parquet.merging import BESIDE
 from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sinks.types import LoadOutcome
 from tasks.errors import StorageUnavailable
-from tasks.ledger.datasets import Catalog, dataset_folder
+from tasks.ledger.datasets import Catalog
 from tasks.ledger.executor import Ledger
 from tasks.ledger.local_folder import LocalFolder
 from tasks.ledger.storage import Storage
@@ -127,8 +128,24 @@ def test_a_load_that_comes_in_between_keeps_its_documents(
     assert came
     expected = {name: ["one 0", "one 1"] for name in [*NAMES, "other"]} | {NAMES[0]: ["new 0", "new 1"]}
     assert texts(parquet.rows()) == expected
-    catalog = now(storage, ledger)
-    known = {name for part in catalog.parts for name in (part.stored, part.receipts)}
-    known |= {name for gone in catalog.retired for name in (gone.part.stored, gone.part.receipts)}
-    stored = {found.name for found in storage.stored(dataset_folder(OWNER, DATASET)) if "catalog" not in found.name}
-    assert stored <= known
+
+
+def test_a_merge_of_which_only_the_answer_was_lost_keeps_its_part(
+    sink: ParquetSink, parquet: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NAMES[:-1]:
+        load(sink, document(name))
+    real, moves = Dataset.move, count()
+
+    def lost(dataset: Dataset, *version: Any) -> bool:
+        moved = real(dataset, *version)
+        if next(moves) != 1:  # the first is that of the load
+            return moved
+        load(parquet.open(), document("other"), by=stamp(2))  # so that a repetition finds another version
+        return False
+
+    monkeypatch.setattr(Dataset, "move", lost)
+    load(sink, document(NAMES[-1]))
+
+    assert texts(parquet.rows()) == {name: ["one 0", "one 1"] for name in [*NAMES, "other"]}
+    assert parquet.open().known(NAMES).keys() == set(NAMES)

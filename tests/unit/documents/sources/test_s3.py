@@ -1,11 +1,12 @@
 """Buckets of S3, over a socket: every object once, and a prefix of many keys a page at a time."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
 from fsspec.asyn import sync_wrapper
 
+from tasks.documents.faults import DocumentFailed
 from tasks.documents.sources import page, remote_trees, trees
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.registry import open_source
@@ -39,6 +40,38 @@ def test_every_object_comes_once_whatever_the_sizes_of_pages(
     found = [ref.id for ref in documents({"urls": [f"{s3_root}/in/**"]}, s3_access(s3_root))]
     bucket = s3_root.rpartition("/")[2]
     assert sorted(found) == sorted(f"{bucket}/in/{name}" for name in names if name != "c/.hidden")
+
+
+class Answers:
+    """Of a bucket, one after the other."""
+
+    req_kw: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.left = list(answers)
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        bucket, _, key = path.partition("/")
+        return bucket, key, None
+
+    def call_s3(self, _name: str, **_asked: Any) -> dict[str, Any]:
+        return self.left.pop(0)
+
+
+EMPTY = {"KeyCount": 0, "IsTruncated": False}
+MORE = {"KeyCount": 0, "IsTruncated": True, "NextContinuationToken": "t"}
+ONE = {"KeyCount": 1, "IsTruncated": True, "NextContinuationToken": "t", "Contents": [{"Key": "in/a.md", "Size": 1}]}
+
+
+@pytest.mark.parametrize("answers", [(MORE, ONE, EMPTY), (ONE, EMPTY), (MORE, MORE, ONE, MORE, EMPTY)])
+def test_an_empty_answer_is_no_end_where_more_was_said_to_follow(answers: tuple[dict[str, Any], ...]) -> None:
+    found = remote_trees.S3Tree(Answers(*answers)).first(10, "bucket/in", "", lambda: None)
+    assert [child.name for child in found] == ["a.md"]
+
+
+def test_a_prefix_without_keys_is_gone() -> None:
+    with pytest.raises(DocumentFailed, match="gone"):
+        remote_trees.S3Tree(Answers(EMPTY)).first(10, "bucket/in", "", lambda: None)
 
 
 def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
