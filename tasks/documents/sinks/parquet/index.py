@@ -20,8 +20,9 @@ from tasks.documents.sinks.types import Receipt
 from tasks.ledger.datasets import Catalog
 from tasks.ledger.storage import Storage
 
-_MAX_INDEXES = 4
-"""Of one storage in one process: 104 bytes of the temporary folder for each document."""
+_MAX_INDEXES = 16
+"""Of one storage in one process: ingestions take turns by pages, and a dataset whose index was dropped is learned anew.
+Each costs 120 bytes of the temporary folder for each document, and some open files."""
 
 _HASH_CHARS = 64
 _RECORD = [("part", "u4"), ("stamp", "u4"), ("page", "i8"), ("chunks", "i8"), ("content_hash", f"S{_HASH_CHARS}")]
