@@ -16,7 +16,29 @@ _SLOW_S = 0.05
 """Between two texts while nothing waits for them: what is being started again has the processor to itself."""
 
 
-class Load:
+class _Client:
+    """Does `_run` in a thread until `_stopping` is set. A context manager."""
+
+    def __init__(self, api: ApiProcess) -> None:
+        self._api = api
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+class Load(_Client):
     """Submits texts until it is told to stop; afterwards `accepted` maps task ids to texts.
 
     Every submission carries an Idempotency-Key and is repeated with it until the answer is 202, so that a lost answer
@@ -24,11 +46,9 @@ class Load:
     """
 
     def __init__(self, api: ApiProcess, *, name: str) -> None:
-        self._api = api
+        super().__init__(api)
         self._name = name
         self._wanted = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.accepted: dict[str, str] = {}
         self.retries = 0
 
@@ -59,18 +79,8 @@ class Load:
             self.retries += 1
             self._stopping.wait(0.05)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-
-class Watch:
+class Watch(_Client):
     """Looks at ingestions over HTTP all the time, from a thread, whoever answers. A context manager.
 
     Attributes:
@@ -78,12 +88,10 @@ class Watch:
     """
 
     def __init__(self, api: ApiProcess, ids: Sequence[str], *, pause_s: float = 0.2) -> None:
-        self._api = api
+        super().__init__(api)
         self._seen: dict[str, Mapping[str, Any]] = {each: {} for each in ids}
         self._backwards: list[str] = []
         self._pause_s = pause_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.answers = self.failures = 0
 
     def ended(self, *, timeout_s: float) -> list[Mapping[str, Any]]:
@@ -112,16 +120,6 @@ class Watch:
         before, self._seen[ingestion_id] = self._seen[ingestion_id], found
         if before and (_done(found) < _done(before) or before["finished_at"]) and found != before:
             self._backwards.append(f"{before} became {found}")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join()
 
 
 def _done(ingestion: Mapping[str, Any]) -> tuple[int, int]:
