@@ -22,7 +22,7 @@ class Stepper(threading.Thread):
     """Takes all steps again and again until `finish`, whatever they raise.
 
     Args:
-        context: for the steps; `moved` in it becomes the stepper's own.
+        context: for the steps; `moved` and `again` in it become the stepper's own.
         steps: to be taken one after the other.
         every_s: pause between two rounds.
         name: of the thread.
@@ -34,7 +34,7 @@ class Stepper(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._moves = 0
         self._in_step = False
-        self._context = dataclasses.replace(context, moved=self._move)
+        self._context = dataclasses.replace(context, moved=self._move, again=self.nudge)
         self._steps = steps
         self._every_s = every_s
         self._done = threading.Event()

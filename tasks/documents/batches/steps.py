@@ -72,14 +72,11 @@ def _in_progress(context: StepContext, batch: Batch) -> None:
         _validated(context, batch)
     elif state.terminal:
         ends_as = BatchStatus.EXPIRED if state is State.EXPIRED else BatchStatus.COMPLETED
-        context.ledger.run(
-            move_batch(
-                batch.id,
-                BatchStatus.FINALIZING,
-                only_from=[BatchStatus.IN_PROGRESS],
-                fields={"ends_as": ends_as},
-            )
+        move = move_batch(
+            batch.id, BatchStatus.FINALIZING, only_from=[BatchStatus.IN_PROGRESS], fields={"ends_as": ends_as}
         )
+        if context.ledger.run(move)[0]:
+            context.again()
 
 
 def _finalizing(context: StepContext, batch: Batch) -> None:

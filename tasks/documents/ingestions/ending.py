@@ -9,6 +9,7 @@ import orjson
 from tasks.documents.batches.facts import DEFAULT_RATE
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.leftovers import remove_work
+from tasks.documents.ingestions.moving import move_on
 from tasks.documents.ingestions.submissions import forget
 from tasks.errors import SinkRefused
 from tasks.ledger import DOCUMENTS, ItemError, operations
@@ -30,7 +31,7 @@ def stop(context: StepContext, ingestion: Ingestion, fault: IngestionFault) -> N
     """The ingestion cannot go on. As when it is cancelled, what is being loaded is let finish."""
     error = orjson.dumps(fault).decode()
     move = Move(_RUNNING, to=IngestionStatus.CANCELLING, equal={"error": ""}, set={"error": error})
-    context.ledger.run(move_ingestion(ingestion.id, move))
+    move_on(context, ingestion, move)
 
 
 def completed(context: StepContext, ingestion: Ingestion, deleted: int) -> None:
@@ -47,7 +48,7 @@ def completed(context: StepContext, ingestion: Ingestion, deleted: int) -> None:
         set=fields,
         add={"deleted": deleted},
     )
-    context.ledger.run(move_ingestion(ingestion.id, move))
+    move_on(context, ingestion, move)
 
 
 def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None:
@@ -78,8 +79,9 @@ def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None
             add={"cancelled": ingestion.counts.in_progress, "deleted": deleted},
         )
         move = _dropping(move, dropped, resumable=resumable)
-    moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
-    if moved and move.to is not None:  # what it came to is known, and whoever goes on needs another one
+    if move.to is None:
+        context.ledger.run(move_ingestion(ingestion.id, move))
+    elif move_on(context, ingestion, move):  # what it came to is known, and whoever goes on needs another one
         forget(context, ingestion, "finish", ingestion.list_number)
 
 

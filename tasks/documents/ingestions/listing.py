@@ -6,9 +6,10 @@ import orjson
 
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions import deaths, ending
+from tasks.documents.ingestions.moving import move_on
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.submissions import forget, submit_job
-from tasks.ledger.ingestion_operations import Move, move_ingestion
+from tasks.ledger.ingestion_operations import Move
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus
 from tasks.ledger.waiting_pages import WaitingPage
 
@@ -64,6 +65,5 @@ def _take_in(context: StepContext, ingestion: Ingestion, found: dict[str, Any]) 
         wait=pages,
         close=closed,
     )
-    moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
-    if moved:
+    if move_on(context, ingestion, move):
         forget(context, ingestion, "list", ingestion.list_number)

@@ -5,6 +5,7 @@ from typing import Any
 
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions import deaths, ending
+from tasks.documents.ingestions.moving import move_on
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.pages import affordable
 from tasks.documents.ingestions.submissions import forget, submit_job
@@ -103,8 +104,8 @@ def _close(context: StepContext, ingestion: Ingestion, outcomes: list[list[Any]]
             "bytes_done": sum(page.size_bytes for page in pages),
         },
     )
-    moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
-    if moved:  # the task of the load itself is forgotten with the next one: whoever died here must find it
+    if move_on(context, ingestion, move):
+        # The task of the load itself is forgotten with the next one: whoever died here must find it.
         for page in pages:
             forget(context, ingestion, "parse", page.number)
             forget(context, ingestion, "embed", page.number)

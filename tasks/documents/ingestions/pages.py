@@ -5,6 +5,7 @@ from typing import Any
 
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions import deaths, ending
+from tasks.documents.ingestions.moving import move_on
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.submissions import forget, submit_embedding, submit_job
 from tasks.errors import ModelChanged, SinkDimensionMismatch, SinkRefused
@@ -99,8 +100,7 @@ def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[
         )
         add = {"chunks": found["chunks"], "chunk_tokens": found["tokens"]}
     move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE}, put=[after], add=add | {"pages_parsed": 1})
-    moved, _ = context.ledger.run(move_ingestion(ingestion.id, move))
-    if moved and after.stage is PageStage.EMBED and isinstance(found, dict):
+    if move_on(context, ingestion, move) and after.stage is PageStage.EMBED and isinstance(found, dict):
         submit_embedding(context, ingestion, after, found)
 
 
@@ -114,7 +114,7 @@ def _embed(context: StepContext, ingestion: Ingestion, page: Page) -> None:
         else:  # Redis has lost it, by whatever hand
             again = Page(page.number, PageStage.PARSE, page.manifest, page.documents, page.size_bytes)
             move = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED}, put=[again], add=page.undone)
-            context.ledger.run(move_ingestion(ingestion.id, move))
+            move_on(context, ingestion, move)
     elif page.state.terminal:
         move = Move(
             _IN_PROGRESS,
@@ -122,4 +122,4 @@ def _embed(context: StepContext, ingestion: Ingestion, page: Page) -> None:
             put=[dataclasses.replace(page, stage=PageStage.READY)],
             add={"chunks_embedded": page.embedded, "tokens": page.embedding_tokens},
         )
-        context.ledger.run(move_ingestion(ingestion.id, move))
+        move_on(context, ingestion, move)

@@ -10,6 +10,7 @@ from tasks.documents.context import StepContext
 from tasks.documents.ingestions import deaths, ending, pipeline
 from tasks.documents.ingestions.listing import list_on
 from tasks.documents.ingestions.loading import load_on, loaded
+from tasks.documents.ingestions.moving import move_on
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.pages import begin, step_page
 from tasks.documents.ingestions.submissions import forget, submit_job
@@ -71,7 +72,7 @@ def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
         ending.stop(context, ingestion, IngestionFault(error.code, error.detail, error.param))
     else:
         move = Move([IngestionStatus.QUEUED], to=IngestionStatus.IN_PROGRESS, set=fields, unset=["waiting_for"])
-        context.ledger.run(move_ingestion(ingestion.id, move))
+        move_on(context, ingestion, move)
 
 
 def _await_model(context: StepContext, ingestion: Ingestion) -> None:
@@ -93,7 +94,7 @@ def _in_progress(context: StepContext, ingestion: Ingestion) -> None:
             to=IngestionStatus.FINALIZING,
             equal={"listing_complete": "1", "next_page": ingestion.next_page},
         )
-        context.ledger.run(move_ingestion(ingestion.id, move))
+        move_on(context, ingestion, move)
 
 
 def _sample(context: StepContext, ingestion: Ingestion) -> None:

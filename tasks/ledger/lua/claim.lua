@@ -9,9 +9,16 @@ local MAX_SKIPPED = 64      -- expired tasks ended by one CLAIM
 
 call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
 -- Only a drain's first CLAIM clears the bell, or messages would pile up behind one busy worker; a later one makes it
--- young again.
+-- young again. Not each: beside bulk work a worker looks for urgent texts dozens of times a second, and every write is
+-- an fsync for which all others wait.
 if heard then call('HDEL', S, 'bell', 'rings')
-elseif call('HEXISTS', S, 'bell') == 1 then call('HSET', S, 'bell', int(NOW), 'rings', 1) end
+else
+  local bell = call('HMGET', S, 'bell', 'rings')
+  local at = tonumber(bell[1] or '')
+  if at and (NOW < at or NOW - at >= BELL_MS / 2 or bell[2] ~= '1') then
+    call('HSET', S, 'bell', int(NOW), 'rings', 1)
+  end
+end
 
 local out = {0, 0, 0, '', 0}
 local function hand_out(id, uid, u, payload, options)

@@ -39,7 +39,8 @@ def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, An
 class Hands:
     """One Redis, one storage. `bad` maps texts to errors; rows with them fail. Those with `deadly` ones kill.
 
-    `ran`: how often each job was begun, by kind and id; those in `deadly_jobs` kill too.
+    `ran`: how often each job was begun, by kind and id; those in `deadly_jobs` kill too. `asked_again`: how often steps
+    asked for the next round at once.
     """
 
     def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
@@ -53,6 +54,7 @@ class Hands:
         self.ran: Counter[str] = Counter()
         self.clock_s = 0.0
         self.postponed = Postponed(lambda: self.clock_s)
+        self.asked_again = 0
         ledger.run(operations.register(MODEL, entry(MODEL)))
 
     # ---- callers
@@ -101,12 +103,17 @@ class Hands:
     def step_context(self) -> StepContext:
         """What steps get."""
         stop, ring = (lambda: False), (lambda _: True)
-        return StepContext(self.ledger, self.storage, self.settings, ring, stop, postponed=self.postponed)
+        return StepContext(
+            self.ledger, self.storage, self.settings, ring, stop, again=self._again, postponed=self.postponed
+        )
 
     def step(self) -> None:
         """One step of the documents worker, half a second after the one before."""
         self.clock_s += STEP_EVERY_S
         step_batches(self.step_context)
+
+    def _again(self) -> None:
+        self.asked_again += 1
 
     def round_trips(self) -> int:
         """Takes one step; how often it asked the ledger."""

@@ -1,9 +1,14 @@
 """The stepper of a real documents worker outlives whatever its steps raise."""
 
+import threading
+
+from tasks.documents.context import StepContext
+from tasks.documents.stepper import Stepper
 from tasks.ledger import Ledger
 from tasks.ledger.storage import NotStored, Storage
 from tests.harness import RedisServer, Roles, wait_until
 from tests.integration.documents.conftest import TRIAL, DocumentsClient
+from worker_config.settings import load_settings
 
 
 def _taken(storage: Storage) -> int:
@@ -42,3 +47,21 @@ def test_a_step_that_hangs_loses_its_process_and_the_sweep_holds_up_nothing(role
     wait_until(lambda: "the work has stood still for too long" in worker.log(), message="the notice")
     wait_until(lambda: worker.child_pid != child, message="another process")
     wait_until(lambda: 0 < _taken(storage) < before + 2, message="its steps")
+
+
+def test_a_step_that_asks_for_it_is_taken_again_at_once(ledger: Ledger, storage: Storage) -> None:
+    taken, enough = [0], threading.Event()
+
+    def ask(context: StepContext) -> None:
+        taken[0] += 1
+        if taken[0] < 5:
+            context.again()
+        else:
+            enough.set()
+
+    context = StepContext(ledger, storage, load_settings(), ring=lambda _: True, stop=lambda: False)
+    stepper = Stepper(context, [ask], every_s=3600)
+    stepper.start()
+    assert enough.wait(30), f"taken {taken[0]} times"
+    stepper.finish()
+    assert taken[0] == 5

@@ -142,6 +142,23 @@ def test_only_the_first_claim_of_a_drain_clears_the_bell(driver: Driver) -> None
     assert driver.submit().ring
 
 
+def test_looking_for_urgent_work_beside_bulk_work_writes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
+    def written() -> int:
+        changes: int = redis_client.info("persistence")["rdb_changes_since_last_save"]
+        return changes
+
+    driver.submit((1, 10), (1, 10), lane=Lane.BULK)
+    driver.claim("w", heard=True, max_units=1)  # leaves one, and rings for it
+    before = written()
+    for _ in range(9):
+        driver.advance(50)
+        assert driver.claim("w", online_only=True).units == ()
+    assert written() == before
+    driver.advance(50)
+    driver.claim("w", online_only=True)  # the bell must not grow old: the worker is there
+    assert written() > before
+
+
 def test_a_bell_that_nobody_hears_is_rung_again_at_doubling_ages(driver: Driver) -> None:
     assert driver.submit().ring
     rung_after: list[int] = []

@@ -46,6 +46,19 @@ def test_a_long_document_becomes_chunks_that_cover_it(hands: IngestionHands) -> 
     assert hands.loaded() == {"long": LONG, "short": "one"}
 
 
+def test_no_step_is_left_to_the_clock(hands: IngestionHands) -> None:
+    made = hands.texts({f"d{n}": f"text {n}" for n in range(30)}, mode="sync")
+    for _ in range(100):
+        hands.asked_again = 0
+        soon = hands.steps(hands.step_context)
+        jobs = hands.work_documents()  # its end is told to the steps; that of the model's work is what `soon` is for
+        if hands.ingestion(made).status.terminal:
+            break
+        assert jobs or soon or hands.asked_again, f"{hands.ingestion(made)} waits for half a second"
+        hands.work_model()
+    assert hands.ingestion(made).status is S.COMPLETED
+
+
 def test_files_of_every_kind_and_a_bad_one(hands: IngestionHands) -> None:
     files = [
         hands.file("a.md", b"# Title\n\ntext"),
