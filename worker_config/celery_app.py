@@ -99,7 +99,7 @@ def make_celery(settings: Settings, *, models: tuple[str, ...] = (), limit_s: fl
         worker_redirect_stdouts=False,
         # A lost connection must not kill the child: its work is in the ledger, and a new child loads the model again.
         worker_cancel_long_running_tasks_on_connection_loss=False,
-        # Warm stop: the running slice is at most 2 s. Soft shutdown is a flat sleep in Celery 5.7.
+        # Warm stop: the running slice ends within a forward pass. Soft shutdown is a flat sleep in Celery 5.7.
         worker_soft_shutdown_timeout=0,
     )
     return app
