@@ -22,6 +22,7 @@ from tasks.progress import Progress
 from tasks.rate import Rate
 from tasks.row_store import RowStore
 from tasks.settlement import Settlement
+from tasks.urgency import Urgency
 from tasks.wakeup import Wakeup
 from tasks.work import Work
 
@@ -71,7 +72,7 @@ class Streams:
     ) -> None:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
         self._budget = budget
-        self._store, self._cache = store, cache
+        self._store, self._cache, self._urgency = store, cache, Urgency()
         self._settlement = Settlement(ledger, model, patience_s=limits.lease_s, stop=self._stop)
         self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
@@ -92,6 +93,7 @@ class Streams:
             progress=progress,
             passes=self._passes,
             cache=self._cache,
+            urgency=self._urgency,
             broken=self._broken,
             stop=self._stop,
         )

@@ -24,6 +24,7 @@ from tasks.row_units import RowUnit
 from tasks.settlement import Settlement
 from tasks.stop import Stopping
 from tasks.text_units import TextUnit
+from tasks.urgency import Urgency
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +49,8 @@ class Totals:
 class Work:
     """Encodes and commits claims. One thread.
 
-    `store`, `passes` and `cache` are shared with the other streams; `broken` too, and set when the encoder cannot be
-    used any more. `budget` is of one forward pass.
+    `store`, `passes`, `cache` and `urgency` are shared with the other streams; `broken` too, and set when the encoder
+    cannot be used any more. `budget` is of one forward pass.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Work:
         progress: Progress,
         passes: Gate,
         cache: VectorCache,
+        urgency: Urgency,
         broken: threading.Event,
         stop: Callable[[], bool],
     ) -> None:
@@ -74,6 +76,7 @@ class Work:
         self._progress = progress
         self._passes = passes
         self._cache = cache
+        self._urgency = urgency
         self._broken = broken
         self._stop = stop
         self.totals = Totals()
@@ -89,6 +92,8 @@ class Work:
             EncoderBroken: this process must be replaced. The claim's items have become suspects.
         """
         self._progress.hold(claim.token)
+        if claim.lane is Lane.ONLINE:
+            self._urgency.seen()
         try:
             self._encode_and_commit(claim, claim_online)
         except Stopping:
@@ -143,7 +148,7 @@ class Work:
         vectors, stats = encode(
             self._encoder,
             items,
-            max_padded_tokens=self._budget.most if look is None else self._budget.bulk(self._rate.tokens_per_s),
+            max_padded_tokens=self._budget.most if look is None else self._bulk_tokens(),
             gate=self._passes,
             cache=self._cache,
             # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.
@@ -156,6 +161,9 @@ class Work:
         done = self._commit(claim, units, vectors, stats)
         self._count(stats, len(items))
         return done
+
+    def _bulk_tokens(self) -> int:
+        return self._budget.bulk(self._rate.tokens_per_s, urgent=self._urgency.expected)
 
     def _commit(
         self, claim: Claim, units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats

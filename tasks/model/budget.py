@@ -23,6 +23,9 @@ def default_budget(device: str) -> int:
 URGENT_WAIT_S = 0.08
 """A pass of bulk work should not take longer: an urgent text waits for its end. Two in a row are well within the 200 ms
 that a query may take beside bulk work, on a machine of any speed."""
+QUIET_WAIT_S = 2 * URGENT_WAIT_S
+"""The same while nobody sends urgent texts: the first one waits once. On a processor where a pass of 512 tokens takes
+0.08 s, bulk work with 1,024 is 2 to 4 % faster."""
 _LEAST_TOKENS = 512
 """With fewer, the texts of a pass differ more in length, and it costs more than it takes off a wait."""
 
@@ -33,19 +36,19 @@ class PassBudget:
 
     Attributes:
         most: what suits the device, or what its operator set.
-        urgent_wait_s: how long a pass of bulk work may take; None: as long as it takes.
+        bounded: whether a pass of bulk work should not take long.
     """
 
     most: int
-    urgent_wait_s: float | None = None
+    bounded: bool = False
 
     @classmethod
     def of(cls, device: str, chosen: int | None) -> Self:
         """For a torch device name, or as `chosen` by the operator, who means it."""
-        return cls(default_budget(device), URGENT_WAIT_S) if chosen is None else cls(chosen)
+        return cls(default_budget(device), bounded=True) if chosen is None else cls(chosen)
 
-    def bulk(self, tokens_per_s: float) -> int:
-        """Of bulk work, on a stream of this speed."""
-        if self.urgent_wait_s is None:
+    def bulk(self, tokens_per_s: float, *, urgent: bool) -> int:
+        """Of bulk work, on a stream of this speed. `urgent`: texts that cannot wait are to be expected."""
+        if not self.bounded:
             return self.most
-        return min(self.most, max(_LEAST_TOKENS, int(tokens_per_s * self.urgent_wait_s)))
+        return min(self.most, max(_LEAST_TOKENS, int(tokens_per_s * (URGENT_WAIT_S if urgent else QUIET_WAIT_S))))

@@ -33,7 +33,7 @@ def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> 
     assert rate.tokens_per_s < 10_000
 
 
-def test_bulk_claims_hold_four_units_and_online_ones_a_tenth_of_a_second() -> None:
-    assert claim_seconds(Lane.BULK, 0.25) == 1
+def test_bulk_claims_hold_eight_units_and_online_ones_a_tenth_of_a_second() -> None:
+    assert claim_seconds(Lane.BULK, 0.25) == 2
     assert claim_seconds(Lane.ONLINE, 0.25) == 0.1
     assert claim_seconds(Lane.ONLINE, 0.05) == 0.05

@@ -107,6 +107,19 @@ def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles:
     client.completed(bulk, timeout_s=60)
 
 
+def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: LedgerClient) -> None:
+    roles.worker(fake_tokens_per_s=6000)
+
+    def passes_of_bulk() -> int:
+        before = client.counter("forward_passes")
+        client.completed(client.submit([f"{n} " + "word " * 98 for n in range(100)], lane=Lane.BULK, unit_items=100))
+        return client.counter("forward_passes") - before
+
+    quiet = passes_of_bulk()
+    client.completed(client.submit(["an online query"]))
+    assert passes_of_bulk() > 1.2 * quiet
+
+
 def test_several_workers_share_the_work(roles: Roles, client: LedgerClient) -> None:
     workers = [roles.worker(fake_tokens_per_s=20_000, heartbeat_s=0.2, lease_s=10) for _ in range(2)]
     task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)

@@ -14,7 +14,7 @@ from tests.ledger_client import LedgerClient
 TEXT = "x" * 400
 UNIT_S = 0.25
 TOKENS_PER_S = cost(len(TEXT), 256) / UNIT_S
-UNITS_IN_A_FULL_CLAIM = 4
+UNITS_IN_A_FULL_CLAIM = 8
 
 
 def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float) -> int:

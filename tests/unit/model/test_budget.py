@@ -14,14 +14,18 @@ def test_a_card_takes_more_at_once_than_a_processor(device: str, expected: int) 
 
 
 @pytest.mark.parametrize(
-    ("tokens_per_s", "expected"),
-    [(100_000, 1024), (10_000, 800), (5_000, 512), (100, 512)],
+    ("tokens_per_s", "beside_urgent_texts", "otherwise"),
+    [(100_000, 1024, 1024), (10_000, 800, 1024), (5_000, 512, 800), (100, 512, 512)],
 )
-def test_a_pass_of_bulk_work_is_short_on_any_machine(tokens_per_s: float, expected: int) -> None:
+def test_a_pass_of_bulk_work_is_short_on_any_machine(
+    tokens_per_s: float, beside_urgent_texts: int, otherwise: int
+) -> None:
     budget = PassBudget.of("cpu", None)
-    assert (budget.most, budget.bulk(tokens_per_s)) == (1024, expected)
+    assert budget.most == 1024
+    assert budget.bulk(tokens_per_s, urgent=True) == beside_urgent_texts
+    assert budget.bulk(tokens_per_s, urgent=False) == otherwise
 
 
 def test_what_an_operator_sets_is_meant() -> None:
     budget = PassBudget.of("cpu", 4096)
-    assert (budget.most, budget.bulk(100)) == (4096, 4096)
+    assert (budget.most, budget.bulk(100, urgent=True)) == (4096, 4096)
