@@ -35,7 +35,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
 def per_minute(samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     """Ends of whole minutes, and documents loaded in each; a shorter run has ten parts, scaled to a minute."""
     seconds, documents = ([each[key] for each in samples] for key in ("seconds", "documents"))
-    step = _MINUTE_S if seconds[-1] >= 3 * _MINUTE_S else seconds[-1] / 10
+    step = _MINUTE_S if seconds[-1] >= 10 * _MINUTE_S else seconds[-1] / 10
     ends = np.arange(1, int(seconds[-1] / step + 1e-9) + 1) * step
     counts = np.diff(np.interp(ends, seconds, documents), prepend=documents[0])
     return (ends / _MINUTE_S).tolist(), (counts * _MINUTE_S / step).tolist()

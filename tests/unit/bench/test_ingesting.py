@@ -52,8 +52,8 @@ def test_samples_are_kept_with_the_results(tmp_path: Path) -> None:
 
 
 def test_documents_per_minute() -> None:
-    minutes, rates = per_minute(_samples(0, 60, 120, 180, 210, every_s=60))
-    assert (minutes, rates) == ([1, 2, 3, 4], [60, 60, 60, 30])
+    minutes, rates = per_minute(_samples(*range(0, 601, 60), 630, every_s=60))
+    assert (minutes, rates) == (list(range(1, 12)), [60] * 10 + [30])
 
 
 def test_a_short_run_has_ten_parts() -> None:
