@@ -1,6 +1,6 @@
 """One slice of one stream: claim, work, repeat; linger when there is nothing; then let Celery have a look.
 
-Returning every couple of seconds lets Celery stop, restart or time-limit the worker. Nothing here knows Celery.
+Returning from time to time lets Celery stop, restart or time-limit the worker. Nothing here knows Celery.
 """
 
 import itertools
@@ -26,11 +26,15 @@ MAX_LINGER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DrainLimits:
-    """How long a slice and a lease last. `unit_s`: of work in one unit; `claim_seconds` makes claims of it."""
+    """How long a slice and a lease last, and how much a claim takes.
+
+    `unit_s`: of work in one unit; `claim_seconds` makes claims of it. `max_units`: of one claim, however small.
+    """
 
     slice_s: float
     lease_s: float
     unit_s: float
+    max_units: int = MAX_UNITS_PER_CLAIM
 
 
 class Drain:
@@ -138,7 +142,7 @@ class Drain:
             token=f"{self._name}/{self._incarnation}/{next(self._numbers)}",
             budget=self._rate.budget(min(bulk_s, claim_seconds(Lane.BULK, self._limits.unit_s))),
             online_budget=self._rate.budget(claim_seconds(Lane.ONLINE, self._limits.unit_s)),
-            max_units=MAX_UNITS_PER_CLAIM,
+            max_units=self._limits.max_units,
             lease_ms=int(self._limits.lease_s * 1000),
             linger_ms=int(linger_s * 1000),
             heard=heard,

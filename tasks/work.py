@@ -144,11 +144,15 @@ class Work:
             if look is not None:
                 look()
 
+        def most() -> int:
+            return self._budget.most if look is None else self._bulk_tokens()
+
         items = [item for unit in units for item in unit.items]
         vectors, stats = encode(
             self._encoder,
             items,
-            max_padded_tokens=self._budget.most if look is None else self._bulk_tokens(),
+            max_padded_tokens=most(),
+            limit=most,
             gate=self._passes,
             cache=self._cache,
             # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.

@@ -19,7 +19,7 @@ _WARM = 64
 _TIMEOUT_S = 600.0
 _LOOK_EVERY_S, _LOOK_SELDOM_S = 0.25, 2.0
 """Looking costs the cores that the model needs: seldom in the middle, where nothing depends on it."""
-_NEAR_THE_END = 0.9
+_NEAR_THE_END_S = 4.0
 
 Look: TypeAlias = tuple[float, int]
 """Seconds since the request, and how many chunks had vectors."""
@@ -63,7 +63,8 @@ def _ingest(client: httpx.Client, documents: Sequence[str]) -> list[Look]:
         if ingestion["status"] in ingesting.ENDED:
             break
         assert looks[-1][0] < _TIMEOUT_S, ingestion
-        in_the_middle = 0 < looks[-1][1] < _NEAR_THE_END * len(documents)
-        time.sleep(_LOOK_SELDOM_S if in_the_middle else _LOOK_EVERY_S)
+        spent_s, done = looks[-1]
+        left_s = spent_s * (len(documents) / done - 1) if done else 0.0
+        time.sleep(_LOOK_SELDOM_S if left_s > _NEAR_THE_END_S else _LOOK_EVERY_S)
     assert ingesting.require_completed(ingestion)["chunks"]["loaded"] == len(documents), ingestion
     return looks

@@ -43,7 +43,7 @@ class StepContext:
         stop: whether a stop was asked for: leave, the next documents worker goes on.
         moved: to be called between two calls that may take long. A step that has not called it for five minutes hangs:
             its process is ended.
-        again: asks for the next round at once: something was moved, and more may be possible now.
+        again: asks for the next round soon: something was moved, and more may be possible now.
         postponed: what the ledger had no room for the last time.
     """
 

@@ -15,6 +15,9 @@ _log = logging.getLogger(__name__)
 STEP_EVERY_S = 0.5
 SOON_S = 0.1
 """Until the next round, when a step has asked for it."""
+AGAIN_S = 0.02
+"""Until the next round, when a step has moved something. Not at once: each round reads up to 100 batches and as many
+ingestions, and several of them move at a time."""
 FINISH_PATIENCE_S = 2.0
 
 
@@ -33,8 +36,8 @@ class Stepper(threading.Thread):
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._moves = 0
-        self._in_step = False
-        self._context = dataclasses.replace(context, moved=self._move, again=self.nudge)
+        self._in_step = self._again = False
+        self._context = dataclasses.replace(context, moved=self._move, again=self._ask_again)
         self._steps = steps
         self._every_s = every_s
         self._done = threading.Event()
@@ -45,8 +48,10 @@ class Stepper(threading.Thread):
         """Steps at once and then regularly."""
         while not self._done.is_set():
             self._nudged.clear()
+            self._again = False
             soon = self.step_all()
-            self._nudged.wait(min(SOON_S, self._every_s) if soon else self._every_s)
+            pause_s = AGAIN_S if self._again else SOON_S if soon else self._every_s
+            self._nudged.wait(min(pause_s, self._every_s))
 
     def nudge(self) -> None:
         """The next round at once: something has changed that a step waits for."""
@@ -95,6 +100,9 @@ class Stepper(threading.Thread):
         self._done.set()
         self._nudged.set()
         self.join(FINISH_PATIENCE_S)
+
+    def _ask_again(self) -> None:
+        self._again = True
 
     def _move(self) -> None:
         self._moves += 1

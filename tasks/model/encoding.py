@@ -26,6 +26,7 @@ def encode(
     gate: Gate = ALONE,
     cache: VectorCache = OFF,
     remember: bool = False,
+    limit: Callable[[], int] = forward.unlimited,
     between: Callable[[], None] = forward.nothing,
     finished: Callable[[], None] = forward.nothing,
 ) -> tuple[list[ItemVector], EncodeStats]:
@@ -37,7 +38,8 @@ def encode(
     Args:
         encoder: the loaded model.
         items: the texts; none is fine.
-        max_padded_tokens: budget of one forward pass.
+        max_padded_tokens: budget of one forward pass; what the texts are sorted for.
+        limit: the same, asked before each pass: it may have become less.
         gate: of all threads that use the encoder at the same time; passes go through it.
         cache: of this encoder; asked first.
         remember: the cache learns what is encoded now.
@@ -60,7 +62,13 @@ def encode(
     fresh = {key: text for key in wanted if isinstance(text := read[key], TokenizedText)}
     cached = {key: text for key in wanted if isinstance(text := read[key], CachedText)}
     raw, stats = _forward(
-        encoder, list(fresh.values()), max_padded_tokens, gate=gate, between=between, finished=finished
+        encoder,
+        list(fresh.values()),
+        max_padded_tokens,
+        gate=gate,
+        limit=limit,
+        between=between,
+        finished=finished,
     )
     if remember and cache.keeps:
         cache.add(_learnt(fresh, raw))
@@ -111,6 +119,7 @@ def _forward(
     max_padded_tokens: int,
     *,
     gate: Gate,
+    limit: Callable[[], int],
     between: Callable[[], None],
     finished: Callable[[], None],
 ) -> tuple[forward.Raw, EncodeStats]:
@@ -122,7 +131,7 @@ def _forward(
         for group in groups.values()
         for batch in plan([texts[i].length for i in group], max_padded_tokens)
     ]
-    raw, stats = forward.run(encoder, texts, batches, gate=gate, between=between, finished=finished)
+    raw, stats = forward.run(encoder, texts, batches, gate=gate, limit=limit, between=between, finished=finished)
     broken = dict.fromkeys(np.flatnonzero(~np.isfinite(raw.vectors).all(axis=1)).tolist(), NON_FINITE)
     return forward.Raw(raw.vectors, broken | raw.failures), stats
 

@@ -1,6 +1,7 @@
 """Runs micro-batches; one that fails is halved until the text at fault is alone."""
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,11 @@ OUT_OF_MEMORY = "out_of_memory"
 
 def nothing() -> None:
     """The hook that does nothing."""
+
+
+def unlimited() -> int:
+    """The limit that is none."""
+    return sys.maxsize
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +45,14 @@ def run(
     batches: Sequence[list[int]],
     *,
     gate: Gate = ALONE,
+    limit: Callable[[], int] = unlimited,
     between: Callable[[], None] = nothing,
     finished: Callable[[], None] = nothing,
 ) -> tuple[Raw, EncodeStats]:
     """The raw vector, or the failure, of every text; `batches` name them by their indexes.
 
-    A text that alone runs out of memory beside other passes is tried once more when those have ended. Whatever a hook
-    raises goes through to the caller.
+    A batch of more padded tokens than `limit` says before its pass is halved. A text that alone runs out of memory
+    beside other passes is tried once more when those have ended. Whatever a hook raises goes through to the caller.
 
     Raises:
         EncoderBroken: as the encoder raised it.
@@ -57,8 +64,12 @@ def run(
         if passes:
             between()
         batch = pending.pop()
+        while len(batch) > 1 and _padded(texts, batch) > limit():
+            middle = len(batch) // 2
+            pending.append(batch[middle:])
+            batch = batch[:middle]
         passes += 1
-        padded += max(texts[i].length for i in batch) * len(batch)
+        padded += _padded(texts, batch)
         tokens += sum(texts[i].length for i in batch)
         result = _attempt(encoder, [texts[i] for i in batch], gate)
         if not isinstance(result, ItemFailure):
@@ -70,6 +81,10 @@ def run(
             pending += [batch[middle:], batch[:middle]]
         finished()
     return raw, EncodeStats(passes, padded, tokens)
+
+
+def _padded(texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
+    return max(texts[i].length for i in batch) * len(batch)
 
 
 def _attempt(encoder: Encoder, batch: Sequence[TokenizedText], gate: Gate) -> Float32Array | ItemFailure:

@@ -23,6 +23,19 @@ def test_a_job_returns_its_answer(roles: Roles, documents: DocumentsClient) -> N
     assert documents.overview().entry is None
 
 
+def test_a_job_that_has_ended_does_not_wait_for_the_next_one(
+    roles: Roles, documents: DocumentsClient, storage: Storage
+) -> None:
+    first, second = (documents.submit_job("slow", name) for name in ("first", "second"))
+    storage.write("go/first", b"1")
+    roles.documents(module=TRIAL)
+    wait_until(lambda: runs(storage, "second") == 1, message="the second one under way")
+    assert documents.task(first).state is State.COMPLETED
+    assert not documents.task(second).state.terminal
+    storage.write("go/second", b"1")
+    documents.answer(second)
+
+
 @pytest.mark.parametrize(("kind", "code"), [("refused", "invalid_file_format"), ("unheard-of", "internal_error")])
 def test_a_job_that_cannot_be_done_fails_with_its_code(
     roles: Roles, documents: DocumentsClient, kind: str, code: str

@@ -2,6 +2,8 @@
 
 import threading
 
+import redis
+
 from tasks.documents.context import StepContext
 from tasks.documents.stepper import Stepper
 from tasks.ledger import Ledger
@@ -49,7 +51,7 @@ def test_a_step_that_hangs_loses_its_process_and_the_sweep_holds_up_nothing(role
     wait_until(lambda: 0 < _taken(storage) < before + 2, message="its steps")
 
 
-def test_a_step_that_asks_for_it_is_taken_again_at_once(ledger: Ledger, storage: Storage) -> None:
+def test_a_step_that_asks_for_it_is_taken_again_at_once(redis_client: redis.Redis, storage: Storage) -> None:
     taken, enough = [0], threading.Event()
 
     def ask(context: StepContext) -> None:
@@ -59,7 +61,7 @@ def test_a_step_that_asks_for_it_is_taken_again_at_once(ledger: Ledger, storage:
         else:
             enough.set()
 
-    context = StepContext(ledger, storage, load_settings(), ring=lambda _: True, stop=lambda: False)
+    context = StepContext(Ledger(redis_client), storage, load_settings(), ring=lambda _: True, stop=lambda: False)
     stepper = Stepper(context, [ask], every_s=3600)
     stepper.start()
     assert enough.wait(30), f"taken {taken[0]} times"
