@@ -1,6 +1,7 @@
 """The steps that every documents worker takes: what moves batches and ingestions from stage to stage.
 
-Twice a second, and when something has moved. Several workers take them at the same time, and any of them may die in the middle: a step is idempotent.
+Twice a second, and when something has moved. Several workers take them at the same time, and any of them may die
+in the middle: a step is idempotent.
 """
 
 from collections.abc import Callable
