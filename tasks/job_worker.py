@@ -35,8 +35,8 @@ JOB_HANGS_AFTER_S = 300.0
 JOBS_PER_S = 1.0
 """What the worker says of its speed: jobs have a cost of 1 each."""
 _UNIT_S = 1.0
-_ONE = 1
-"""Job in a claim: what has ended must not wait for the next one, nor be done again because that one was refused."""
+_JOBS_PER_CLAIM = 1
+"""What has ended must not wait for the next one, nor be done again because that one was refused."""
 
 
 class JobWorker:
@@ -138,7 +138,7 @@ class JobWorker:
             self._ledger,
             DOCUMENTS,
             f"{self._id}/0",
-            DrainLimits(self._settings.slice_s, self._settings.lease_s, _UNIT_S, max_units=_ONE),
+            DrainLimits(self._settings.slice_s, self._settings.lease_s, _UNIT_S, max_units=_JOBS_PER_CLAIM),
             wakeup=self._wakeup,
             work=self._work,
             rate=Rate(JOBS_PER_S),

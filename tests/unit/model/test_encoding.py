@@ -32,9 +32,6 @@ def test_each_outcome_is_that_of_its_text_encoded_alone(texts: list[str], budget
 
 
 def test_a_limit_that_falls_meanwhile_halves_the_passes_that_are_left() -> None:
-    encoder, limits = StubEncoder(), iter([8, 8, 4, 4, 4, 4, 4, 4, 4])
-    outcomes, stats = encode(encoder, items(*"abcdefghijklmnopqrst"), max_padded_tokens=8, limit=lambda: next(limits))
-    assert [len(batch) for batch in encoder.batches] == [8, 8, 4]
     encoder, limits = StubEncoder(), iter([8, 4, 4, 4, 4, 4, 4, 4])
     outcomes, stats = encode(encoder, items(*"abcdefghijklmnopqrst"), max_padded_tokens=8, limit=lambda: next(limits))
     assert [len(batch) for batch in encoder.batches] == [8, 4, 4, 4]
