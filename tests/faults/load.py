@@ -57,6 +57,11 @@ class Load(_Client):
         goal = self._wanted = len(self.accepted) + texts
         wait_until(lambda: len(self.accepted) >= goal, timeout_s=60, message=f"{goal} accepted texts")
 
+    def refused(self) -> None:
+        """Returns when one submission more has got no 202: whoever died is missed."""
+        before = self.retries
+        wait_until(lambda: self.retries > before, timeout_s=30, message="a submission that is not accepted")
+
     def _run(self) -> None:
         number = 0
         with self._api.client() as http:

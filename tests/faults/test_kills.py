@@ -51,8 +51,8 @@ def test_the_web_tier_is_killed(private_roles: Roles, client: LedgerClient) -> N
         for _ in range(KILLS):
             load.more(BETWEEN)
             api.kill()
+            load.refused()
             api.start()
-    assert load.retries > 0
     assert_nothing_lost(client, load)
 
 
@@ -62,8 +62,9 @@ def test_redis_is_killed(private_redis: RedisServer, private_roles: Roles, clien
         for _ in range(KILLS):
             load.more(BETWEEN)
             private_redis.kill()
+            # It starts again within milliseconds, and the API tries twice: nobody need notice such a kill.
+            load.refused()
             private_redis.start()
-    assert load.retries > 0, "no kill was noticed"
     assert_nothing_lost(client, load)
 
 
