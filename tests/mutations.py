@@ -49,6 +49,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("convicted after four deaths", "prelude.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 4"),
     Mutation("suspects join others", "claim.lua", "(suspect or spent + u.cost", "(spent + u.cost"),
     Mutation("one stream takes all", "claim.lua", "open_cost * rate / total_rate", "open_cost"),
+    Mutation("claims of bulk work do not shrink", "claim.lua", "name == 'bulk' and part / 2 or part", "part"),
     Mutation("who is alone takes a stream's part", "claim.lua", "if alone and rate > 0 then", "if false then"),
     Mutation("who is alone takes all", "claim.lua", "if rate > 0 and rate <", "if not alone and rate > 0 and rate <"),
     Mutation("others join suspects", "claim.lua", "spent + u.cost, suspect", "spent + u.cost, false"),

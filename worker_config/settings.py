@@ -120,7 +120,7 @@ class Settings(BaseSettings):
     sync_result_ttl_s: float = Field(default=60, gt=0, le=86_400)
 
     # The worker's rhythm
-    slice_s: float = Field(default=10, gt=0, le=30)
+    slice_s: float = Field(default=20, gt=0, le=30)
     """Streams wait for each other at its end, and claims before it are small: with 2 s bulk work was 5 % slower."""
     lease_s: float = Field(default=15, gt=0, le=600)
     heartbeat_s: float = Field(default=3, gt=0, le=60)

@@ -35,7 +35,6 @@ FIGURES = (
     Figure("health_max_ms", "health check meanwhile, worst", "ms"),
     Figure("bulk_texts_per_s", "passages as a bulk task", "/s", more_is_better=True),
     Figure("ingest_chunks_per_s", "passages as an ingestion, request to end", "/s", more_is_better=True),
-    Figure("ingest_embedding_per_s", "the same, first vector to last", "/s", more_is_better=True),
     Figure("queries_1_per_s", "queries, 1 connection", "/s", more_is_better=True),
     Figure("queries_1_p50_ms", "queries, 1 connection, p50", "ms"),
     Figure("queries_1_p99_ms", "queries, 1 connection, p99", "ms"),

@@ -1,6 +1,6 @@
 """Texts in, vectors out: the one function the worker calls."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,6 +16,10 @@ from tasks.model.types import EncodeOptions, EncodeStats, ItemFailure, ItemVecto
 
 _Read: TypeAlias = TokenizedText | CachedText
 """A text of which is known how long it is."""
+
+_CHARS_AT_ONCE = 2**18
+"""Tokenized: a twentieth of a second. A text is read to its end, however little of it the model takes, and a claim of
+bulk work may hold tens of megabytes: meanwhile urgent texts would wait and its lease might end."""
 
 
 def encode(
@@ -43,9 +47,11 @@ def encode(
         gate: of all threads that use the encoder at the same time; passes go through it.
         cache: of this encoder; asked first.
         remember: the cache learns what is encoded now.
-        between: called before every forward pass except the first. It may take a while (serve more urgent texts), or
-            raise to abandon the rest; its exception comes out of this call and what was computed is dropped.
-        finished: called after every forward pass, failed ones included: the sign that work moves.
+        between: called before every forward pass except the first, and from time to time while texts are tokenized. It
+            may take a while (serve more urgent texts), or raise to abandon the rest; its exception comes out of this
+            call and what was computed is dropped.
+        finished: called after every forward pass, failed ones included, and before `between` while texts are
+            tokenized: the sign that work moves.
 
     Raises:
         EncoderBroken: this process cannot encode any more; no item is to blame.
@@ -54,7 +60,8 @@ def encode(
     bad_options = {options: check_options(options, encoder.info) for options in {item.options for item in items}}
     usable = dict.fromkeys(key for key, item in zip(keys, items, strict=True) if bad_options[item.options] is None)
     known = cache.find(usable)
-    read: Mapping[TextKey, _Read | ItemFailure] = {**known, **_tokenize(encoder, (k for k in usable if k not in known))}
+    unknown = (key for key in usable if key not in known)
+    read: Mapping[TextKey, _Read | ItemFailure] = {**known, **_tokenize(encoder, unknown, between, finished)}
     failures = [
         bad_options[item.options] or _refusal(item.options, read[key]) for key, item in zip(keys, items, strict=True)
     ]
@@ -79,15 +86,35 @@ def encode(
     return _outcomes(jobs, [*fresh.values(), *cached.values()], _with_cached(raw, cached)), stats
 
 
-def _tokenize(encoder: Encoder, keys: Iterable[TextKey]) -> dict[TextKey, TokenizedText | ItemFailure]:
+def _tokenize(
+    encoder: Encoder, keys: Iterable[TextKey], between: Callable[[], None], finished: Callable[[], None]
+) -> dict[TextKey, TokenizedText | ItemFailure]:
     by_prompt: dict[str | None, list[str]] = {}
     for prompt_name, text in keys:
         by_prompt.setdefault(prompt_name, []).append(text)
-    return {
-        (prompt_name, text): result
-        for prompt_name, texts in by_prompt.items()
-        for text, result in zip(texts, _tokenize_group(encoder, texts, prompt_name), strict=True)
-    }
+    tokenized: dict[TextKey, TokenizedText | ItemFailure] = {}
+    for prompt_name, texts in by_prompt.items():
+        for piece in _pieces(texts):
+            if tokenized:
+                finished()
+                between()
+            results = _tokenize_group(encoder, piece, prompt_name)
+            tokenized.update(((prompt_name, text), result) for text, result in zip(piece, results, strict=True))
+    return tokenized
+
+
+def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
+    """All of them in order, so many at a time that they have `_CHARS_AT_ONCE`, or one that has more."""
+    piece: list[str] = []
+    chars = 0
+    for text in texts:
+        if piece and chars + len(text) > _CHARS_AT_ONCE:
+            yield piece
+            piece, chars = [], 0
+        piece.append(text)
+        chars += len(text)
+    if piece:
+        yield piece
 
 
 def _tokenize_group(

@@ -49,12 +49,15 @@ local refs, spent, skipped, with_suspect = {}, 0, 0, false
 -- together would otherwise be served together by one stream again and again, while the others have nothing to do.
 -- One that is alone in its process stands for all of it, by the speed that the process reported: what it has measured
 -- since would make the only worker leave something to nobody.
+-- Of bulk work it takes half its part: claims of several seconds become smaller towards the end of the work, so that
+-- the streams end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
 local total_rate, rate = tonumber(call('HGET', S, 'rate') or 0), tonumber(arg(11))
 if alone and rate > 0 then rate = math.ceil(tonumber(call('HGET', RATES, string.match(worker, '^[^/]*')) or 0)) end
 if rate > 0 and rate < total_rate then
   for name, most in pairs(room) do
     local open_cost = tonumber(call('HGET', S, 'cost_' .. name) or 0)
-    room[name] = math.min(most, math.ceil(open_cost * rate / total_rate))
+    local part = open_cost * rate / total_rate
+    room[name] = math.min(most, math.ceil(name == 'bulk' and part / 2 or part))
   end
 end
 

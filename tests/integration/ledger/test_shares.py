@@ -18,14 +18,31 @@ def fast(driver: Driver) -> Driver:
     return driver
 
 
-@pytest.mark.parametrize("lane", list(Lane))
 @pytest.mark.parametrize(
     ("waiting", "rate", "expected"), [(10, 100, 10), (10, 50, 5), (9, 50, 4), (1, 25, 1), (8, 12.5, 1), (10, 0, 10)]
 )
-def test_a_claim_takes_its_streams_part(fast: Driver, lane: Lane, waiting: int, rate: float, expected: int) -> None:
+def test_a_claim_takes_its_streams_part(fast: Driver, waiting: int, rate: float, expected: int) -> None:
     for _ in range(waiting):
-        fast.submit(lane=lane)
+        fast.submit()
     assert taken(fast, rate=rate) == expected
+
+
+@pytest.mark.parametrize(
+    ("waiting", "rate", "expected"), [(12, 100, 12), (12, 50, 3), (11, 50, 2), (1, 25, 1), (8, 25, 1), (12, 0, 12)]
+)
+def test_a_claim_of_bulk_work_takes_half_of_it(fast: Driver, waiting: int, rate: float, expected: int) -> None:
+    for _ in range(waiting):
+        fast.submit(lane=Lane.BULK)
+    assert taken(fast, rate=rate) == expected
+
+
+def test_claims_of_bulk_work_become_smaller_towards_its_end(fast: Driver) -> None:
+    fast.submit(*[(1, 10)] * 32, lane=Lane.BULK)
+    sizes = []
+    while (claim := fast.claim("w/0", rate=50, alone=False)).units:
+        sizes.append(len(claim.units))
+        fast.commit(claim)
+    assert sizes == [8, 6, 4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1]
 
 
 def test_units_of_one_task_are_shared_like_tasks(fast: Driver) -> None:

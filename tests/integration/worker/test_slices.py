@@ -14,12 +14,12 @@ from tests.ledger_client import LedgerClient
 TEXT = "x" * 400
 UNIT_S = 0.25
 TOKENS_PER_S = cost(len(TEXT), 256) / UNIT_S
-UNITS_IN_A_FULL_CLAIM = 8
+UNITS_IN_A_FULL_CLAIM = 24
 
 
 def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float) -> int:
-    """Units that the first claim of a slice takes of twenty, each of `UNIT_S` at this speed."""
-    client.submit([TEXT] * 20, lane=Lane.BULK, unit_items=1)
+    """Units that the first claim of a slice takes of thirty, each of `UNIT_S` at this speed."""
+    client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
     ledger = Ledger(redis_client)
     claims: list[Claim] = []
     wakeup = Wakeup(ledger, client.model, "w/0")

@@ -10,7 +10,6 @@ from bench.report.catalog import figures
 from bench.report.results import Results
 from bench.report.timeline import draw, per_minute
 from bench.scenarios.ingesting import records_file, require_completed
-from bench.scenarios.ingestion import embedding
 from bench.scenarios.million import SERIES, observed
 
 
@@ -73,10 +72,6 @@ def test_the_plot_names_every_line_and_its_maximum(tmp_path: Path) -> None:
 def test_a_line_for_each_document(tmp_path: Path) -> None:
     lines = records_file(tmp_path / "in.jsonl", ["one", "two"]).read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"id": "d0", "text": "one"}, {"id": "d1", "text": "two"}]
-
-
-def test_from_the_first_vector_to_the_last() -> None:
-    assert embedding([(0.5, 0), (1.0, 10), (2.0, 90), (3.0, 100), (4.0, 100)]) == ((1.0, 10), (3.0, 100))
 
 
 @pytest.mark.parametrize("ended", [("failed", 0), ("completed", 1)])

@@ -130,6 +130,20 @@ def test_hooks_run_between_and_after_the_passes() -> None:
     assert events == ["pass", "finished", "between", "pass", "finished", "between", "pass", "finished"]
 
 
+def test_hooks_run_while_many_long_texts_are_tokenized() -> None:
+    events: list[str] = []
+    encoder = StubEncoder(max_tokens=4, tokenizer_fault=lambda texts: events.append(f"{len(texts)} texts"))
+    encode(
+        encoder,
+        items(*(letter * 100_000 for letter in "abcde"), "f" * 300_000, "g"),
+        max_padded_tokens=1_000,
+        between=lambda: events.append("between"),
+        finished=lambda: events.append("finished"),
+    )
+    pause = ["finished", "between"]
+    assert events == ["2 texts", *pause, "2 texts", *pause, "1 texts", *pause, "1 texts", *pause, "1 texts", "finished"]
+
+
 def test_an_exception_of_a_hook_abandons_the_rest() -> None:
     class Stopped(Exception):
         pass
