@@ -53,6 +53,7 @@ class Drain:
             taken one message, and may ring for one more.
         send_bell: sends one bell message and says whether it went out; must not raise.
         stop: whether to stop.
+        urgent: whether texts that cannot wait are to be expected.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Drain:
         hears: bool,
         send_bell: Callable[[], bool],
         stop: Callable[[], bool],
+        urgent: Callable[[], bool] = lambda: False,
     ) -> None:
         self._ledger = ledger
         self._model = model
@@ -81,6 +83,7 @@ class Drain:
         self._hears = hears
         self._send_bell = send_bell
         self._stop = stop
+        self._urgent = urgent
         self._numbers = itertools.count()
         self._unsent = False
         # The start time makes tokens unique over the restarts of a child under the same parent.
@@ -137,10 +140,11 @@ class Drain:
     def _claim(
         self, *, bulk_s: float, linger_s: float, heard: bool, alone: bool = False, online_only: bool = False
     ) -> Claim:
+        most_s = claim_seconds(Lane.BULK, self._limits.unit_s, urgent=self._urgent())
         request = ClaimRequest(
             worker=self._name,
             token=f"{self._name}/{self._incarnation}/{next(self._numbers)}",
-            budget=self._rate.budget(min(bulk_s, claim_seconds(Lane.BULK, self._limits.unit_s))),
+            budget=self._rate.budget(min(bulk_s, most_s)),
             online_budget=self._rate.budget(claim_seconds(Lane.ONLINE, self._limits.unit_s)),
             max_units=self._limits.max_units,
             lease_ms=int(self._limits.lease_s * 1000),

@@ -37,6 +37,7 @@ JOBS_PER_S = 1.0
 _UNIT_S = 1.0
 _JOBS_PER_CLAIM = 1
 """What has ended must not wait for the next one, nor be done again because that one was refused."""
+_SWEEP_EVERY_S = 0.5
 
 
 class JobWorker:
@@ -72,7 +73,7 @@ class JobWorker:
         self._work = self._make_work(storage)
         self._drain = self._make_drain()
         context = StepContext(self._ledger, storage, settings, ring, stop)
-        self._stepper, self._sweeper = Stepper(context, STEPS), Stepper(context, SWEEPS, name="sweeper")
+        self._stepper, self._sweeper = Stepper(context, STEPS), _sweeper(context)
         self._heartbeat = self._make_heartbeat()
 
     @classmethod
@@ -177,6 +178,10 @@ class JobWorker:
             padded_tokens=0,
         )
         return operations.beat(DOCUMENTS, entry, int(self._settings.heartbeat_ttl_s * 1000))
+
+
+def _sweeper(context: StepContext) -> Stepper:
+    return Stepper(context, SWEEPS, every_s=_SWEEP_EVERY_S, name="sweeper")
 
 
 def _opened(url: str) -> Storage:

@@ -8,7 +8,12 @@ ONLINE_CLAIM_S = 0.1
 BULK_UNITS = 24
 """Of full size in one claim of the bulk lane. With more texts to sort passes are fuller and padded less: 44 passages at
 a time took 3 % longer than 88 and 12 a seventh longer than 128, and an ingestion with claims of 8 units 7 % longer than
-with 24. Urgent texts do not wait for it, they are looked for after each pass."""
+with 24."""
+BULK_UNITS_BESIDE_URGENT = 8
+"""The same while urgent texts come. They do not wait for a claim, but it then lasts up to eight times as long, and its
+stream does nothing else."""
+ONLINE_PER_BULK = 7
+"""Between two steps of bulk work the online lane gets at most this many times their duration."""
 
 _WEIGHT = 0.2
 _FULL_S, _SLOW_S = 0.05, 0.25
@@ -40,6 +45,16 @@ class Rate:
         return max(1, int(self.tokens_per_s * seconds))
 
 
-def claim_seconds(lane: Lane, unit_s: float) -> float:
-    """How much work one claim of this lane may hold, where one unit holds up to `unit_s`."""
-    return min(ONLINE_CLAIM_S, unit_s) if lane is Lane.ONLINE else BULK_UNITS * unit_s
+def claim_seconds(lane: Lane, unit_s: float, *, urgent: bool = False) -> float:
+    """How much work one claim of this lane may hold, where one unit holds up to `unit_s`.
+
+    `urgent`: texts that cannot wait are to be expected.
+    """
+    if lane is Lane.ONLINE:
+        return min(ONLINE_CLAIM_S, unit_s)
+    return (BULK_UNITS_BESIDE_URGENT if urgent else BULK_UNITS) * unit_s
+
+
+def longest_claim_s(unit_s: float) -> float:
+    """How long a claim of bulk work may last, where urgent texts begin to come when it is taken."""
+    return (1 + ONLINE_PER_BULK) * claim_seconds(Lane.BULK, unit_s)

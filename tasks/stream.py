@@ -109,6 +109,7 @@ class Streams:
             hears=number == 0,
             send_bell=self._send_bell,
             stop=self._stop,
+            urgent=lambda: self._urgency.expected,
         )
         return Stream(rate, progress, work, wakeup, drain)
 

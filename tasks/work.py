@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tasks.errors import RedisUnavailable
@@ -18,7 +18,7 @@ from tasks.model.errors import EncoderBroken
 from tasks.model.gate import Gate
 from tasks.model.types import EncodeStats, ItemVector, TextItem
 from tasks.progress import Progress
-from tasks.rate import Rate
+from tasks.rate import ONLINE_PER_BULK, Rate
 from tasks.row_store import RowStore, Written
 from tasks.row_units import RowUnit
 from tasks.settlement import Settlement
@@ -28,12 +28,14 @@ from tasks.urgency import Urgency
 
 _log = logging.getLogger(__name__)
 
-ONLINE_PER_BULK = 7
-"""Between two micro-batches of bulk work the online lane gets at most this many times their duration."""
+PORTION_BYTES = 16 * 2**20
+"""Of texts and vectors, encoded and committed at a time: a claim is measured by what the model takes, and may hold
+hundreds of megabytes of texts that it cuts. Of usual texts and models it is one portion."""
 
 STORAGE_PAUSE_S = 1.0
-"""After the storage was away for a claim; units that need none wait as long, online ones do not."""
+"""After the storage or Redis was away for a claim; units that need none wait as long, online ones do not."""
 _LOOK_EVERY_S = 0.1
+_FLOAT32_BYTES = 4
 
 
 @dataclass(slots=True)
@@ -86,7 +88,8 @@ class Work:
 
         Args:
             claim: what to do.
-            claim_online: takes what the online lane has; called between the micro-batches of bulk work.
+            claim_online: takes what the online lane has; called between the steps of bulk work: each unit that is read
+                from the storage, each piece that is tokenized, each micro-batch.
 
         Raises:
             EncoderBroken: this process must be replaced. The claim's items have become suspects.
@@ -110,32 +113,6 @@ class Work:
             self._progress.drop(claim.token)
 
     def _encode_and_commit(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
-        units = self._read(claim)
-        done = self._encode(claim, units, claim_online) if units else 0
-        if done < len(claim.units):  # the storage is away
-            self._settlement.give_back(claim)
-            self._pause(claim, claim_online)
-
-    def _read(self, claim: Claim) -> list[TextUnit | RowUnit]:
-        """What the units ask; without those whose rows cannot be read now."""
-        units: list[TextUnit | RowUnit] = []
-        by_reference: list[tuple[ClaimedUnit, UnitReference]] = []
-        for unit in claim.units:
-            reference = UnitReference.of_payload(unit.payload)
-            if reference is None:
-                units.append(TextUnit.of(unit))
-            else:
-                by_reference.append((unit, reference))
-        with self._progress.outside():
-            for found in self._store.read(by_reference):
-                units.append(found)
-                if self._stop():
-                    raise Stopping
-        return units
-
-    def _encode(self, claim: Claim, units: Sequence[TextUnit | RowUnit], claim_online: Callable[[], Claim]) -> int:
-        """Encodes and commits; how many units are done with: without those whose part could not be written now."""
-        started = time.monotonic()
         look = _OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
 
         def between() -> None:
@@ -143,6 +120,63 @@ class Work:
                 raise Stopping
             if look is not None:
                 look()
+
+        done = 0
+        for number, portion in enumerate(self._portions(claim, between)):
+            settled = self._encode(claim, number, portion, look, between)
+            done += settled
+            if settled < len(portion):
+                break
+        if done < len(claim.units):  # the storage is away, or Redis
+            self._settlement.give_back(claim)
+            self._pause(claim, claim_online)
+
+    def _portions(self, claim: Claim, between: Callable[[], None]) -> Iterator[list[TextUnit | RowUnit]]:
+        """What the units ask, so many at a time that they have `PORTION_BYTES`, or one that has more."""
+        portion: list[TextUnit | RowUnit] = []
+        held = 0
+        for unit in self._read(claim, between):
+            size = sum(len(item.text) + _FLOAT32_BYTES * self._encoder.info.dimension for item in unit.items)
+            if portion and held + size > PORTION_BYTES:
+                yield portion
+                portion, held = [], 0
+            portion.append(unit)
+            held += size
+        if portion:
+            yield portion
+
+    def _read(self, claim: Claim, between: Callable[[], None]) -> Iterator[TextUnit | RowUnit]:
+        """What the units ask; without those whose rows cannot be read now."""
+        by_reference: list[tuple[ClaimedUnit, UnitReference]] = []
+        for unit in claim.units:
+            reference = UnitReference.of_payload(unit.payload)
+            if reference is None:
+                yield TextUnit.of(unit)
+            else:
+                by_reference.append((unit, reference))
+        stored, looked = self._store.read(by_reference), time.monotonic()
+        while True:
+            with self._progress.outside():
+                found = next(stored, None)
+            if found is None:
+                return
+            yield found
+            if (
+                time.monotonic() - looked > _LOOK_EVERY_S
+            ):  # only a bucket is so slow
+                between()
+                looked = time.monotonic()
+
+    def _encode(
+        self,
+        claim: Claim,
+        number: int,
+        units: Sequence[TextUnit | RowUnit],
+        look: "_OnlineLook | None",
+        between: Callable[[], None],
+    ) -> int:
+        """Encodes and commits a portion; how many units are done with: without those that could not be stored now."""
+        started, looked_s = time.monotonic(), look.spent_s if look else 0.0
 
         def most() -> int:
             return self._budget.most if look is None else self._bulk_tokens()
@@ -160,9 +194,9 @@ class Work:
             between=between,
             finished=self._progress.step,
         )
-        elapsed = time.monotonic() - started - (look.spent_s if look else 0.0)
+        elapsed = time.monotonic() - started - (look.spent_s - looked_s if look else 0.0)
         self._rate.measured(self._encoded_cost(items, vectors), elapsed)
-        done = self._commit(claim, units, vectors, stats)
+        done = self._commit(claim, number, units, vectors, stats)
         self._count(stats, len(items))
         return done
 
@@ -170,7 +204,12 @@ class Work:
         return self._budget.bulk(self._rate.tokens_per_s, urgent=self._urgency.expected)
 
     def _commit(
-        self, claim: Claim, units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats
+        self,
+        claim: Claim,
+        number: int,
+        units: Sequence[TextUnit | RowUnit],
+        vectors: Sequence[ItemVector],
+        stats: EncodeStats,
     ) -> int:
         texts: list[Finished] = []
         rows: list[Written] = []
@@ -183,13 +222,14 @@ class Work:
             else:
                 rows.append((unit, unit.outcomes(own)))
         with self._progress.outside():
-            parts = self._store.write(claim.token, rows)
+            # Each portion has parts of its own: one of the same name would replace what is committed already.
+            parts = self._store.write(f"{claim.token}/{number}", rows)
         outcomes = self._settlement.commit(
             claim, [*texts, *parts], forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
         )
         if outcomes and parts:
             self._store.discard_stale(parts, outcomes[len(texts) :])
-        return len(texts) + len(parts)
+        return len(outcomes)
 
     def _encoded_cost(self, items: Sequence[TextItem], vectors: Sequence[ItemVector]) -> int:
         went_through = {

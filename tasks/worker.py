@@ -7,6 +7,7 @@ from tasks import role
 from tasks.errors import EmbedqError
 from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model_worker import ModelWorker
+from tasks.rate import longest_claim_s
 from worker_config.celery_app import slice_limit_s
 from worker_config.settings import Settings
 
@@ -20,6 +21,11 @@ def _start(start: role.Start) -> ModelWorker:
     return ModelWorker.start(start.settings, start.worker_id, stop=start.stop, send_bell=send_bell)
 
 
+def _limit_s(settings: Settings) -> float:
+    """No slice takes longer, unless it hangs: a claim that begins at its end may be the longest one."""
+    return slice_limit_s(settings) + longest_claim_s(settings.unit_s)
+
+
 MODEL_WORKER = role.Role(
     command="worker",
     title="model worker",
@@ -27,7 +33,7 @@ MODEL_WORKER = role.Role(
     start=_start,
     refusals=(ModelLoadError, EmbedqError),
     breaks=(EncoderBroken,),
-    limit_s=slice_limit_s,
+    limit_s=_limit_s,
 )
 
 

@@ -17,9 +17,9 @@ from tasks.model.types import EncodeOptions, EncodeStats, ItemFailure, ItemVecto
 _Read: TypeAlias = TokenizedText | CachedText
 """A text of which is known how long it is."""
 
-_CHARS_AT_ONCE = 2**18
-"""Tokenized: a twentieth of a second. A text is read to its end, however little of it the model takes, and a claim of
-bulk work may hold tens of megabytes: meanwhile urgent texts would wait and its lease might end."""
+_CHARS_AT_ONCE, _TEXTS_AT_ONCE = 2**18, 1024
+"""Tokenized: about a twentieth of a second. A text is read to its end, however little of it the model takes, and a
+claim of bulk work may hold tens of megabytes: meanwhile urgent texts would wait and its lease might end."""
 
 
 def encode(
@@ -104,11 +104,11 @@ def _tokenize(
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
-    """All of them in order, so many at a time that they have `_CHARS_AT_ONCE`, or one that has more."""
+    """All of them in order, as many at a time as the limits allow; one that is above them alone."""
     piece: list[str] = []
     chars = 0
     for text in texts:
-        if piece and chars + len(text) > _CHARS_AT_ONCE:
+        if piece and (chars + len(text) > _CHARS_AT_ONCE or len(piece) == _TEXTS_AT_ONCE):
             yield piece
             piece, chars = [], 0
         piece.append(text)

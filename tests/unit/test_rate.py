@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.ledger import Lane
-from tasks.rate import Rate, claim_seconds
+from tasks.rate import Rate, claim_seconds, longest_claim_s
 
 
 def test_a_full_claim_moves_the_rate_towards_what_it_showed() -> None:
@@ -33,7 +33,12 @@ def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> 
     assert rate.tokens_per_s < 10_000
 
 
-def test_bulk_claims_hold_eight_units_and_online_ones_a_tenth_of_a_second() -> None:
-    assert claim_seconds(Lane.BULK, 0.25) == 2
+def test_bulk_claims_hold_24_units_or_eight_and_online_ones_a_tenth_of_a_second() -> None:
+    assert claim_seconds(Lane.BULK, 0.25) == 6
+    assert claim_seconds(Lane.BULK, 0.25, urgent=True) == 2
     assert claim_seconds(Lane.ONLINE, 0.25) == 0.1
     assert claim_seconds(Lane.ONLINE, 0.05) == 0.05
+
+
+def test_the_longest_claim_serves_urgent_texts_seven_eighths_of_its_time() -> None:
+    assert longest_claim_s(0.25) == 48

@@ -6,7 +6,7 @@ from tasks.ledger.ingestions import Ingestion
 
 
 def move_on(context: StepContext, ingestion: Ingestion, move: Move) -> bool:
-    """Whether the move was made. What it makes possible is looked for soon, not in half a second.
+    """Whether the move was made. What it makes possible is looked for soon, not a quarter of a second later.
 
     Not for a move that may be made again in the next round, or the rounds would never pause.
     """

@@ -6,6 +6,7 @@ local lease_ms, linger_ms, heard, online_only = tonumber(arg(5)), tonumber(arg(6
 local alone, room = arg(9) == '1', {bulk = budget, online = tonumber(arg(10))}
 local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
 local MAX_SKIPPED = 64      -- expired tasks ended by one CLAIM
+local MAX_BYTES = 16777216  -- of payloads that follow another: cost knows what the model takes, not how long a text is
 
 call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
 -- Only a drain's first CLAIM clears the bell, or messages would pile up behind one busy worker; a later one makes it
@@ -20,9 +21,10 @@ else
   end
 end
 
-local out = {0, 0, 0, '', 0}
+local out, bytes = {0, 0, 0, '', 0}, 0
 local function hand_out(id, uid, u, payload, options)
   payload = payload or call('HGET', units_key(id), 'p' .. u.root)
+  bytes = bytes + #(payload or '')
   out[#out + 1] = {id, uid, u.first, u.items, u.cost, u.attempts, u.offset, options or '', payload}
 end
 
@@ -100,7 +102,8 @@ local function fill(lane)
   local line, clock = {}, tonumber(call('HGET', S, 'vt_' .. lane) or 0)
   local heads = call('ZRANGE', lane_key(lane), 0, 31, 'WITHSCORES')
   for i = 1, #heads, 2 do line[#line + 1] = {name = heads[i], pass = tonumber(heads[i + 1])} end
-  while #refs < max_units and not with_suspect and skipped < MAX_SKIPPED and (#refs == 0 or spent < room[lane]) do
+  while #refs < max_units and not with_suspect and skipped < MAX_SKIPPED and bytes < MAX_BYTES
+    and (#refs == 0 or spent < room[lane]) do
     local owner
     for _, o in ipairs(line) do
       if not o.empty and (not owner or o.pass < owner.pass) then owner = o end

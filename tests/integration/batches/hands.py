@@ -108,7 +108,7 @@ class Hands:
         )
 
     def step(self) -> None:
-        """One step of the documents worker, half a second after the one before."""
+        """One step of the documents worker, a quarter of a second after the one before."""
         self.clock_s += STEP_EVERY_S
         step_batches(self.step_context)
 

@@ -1,8 +1,9 @@
 """Units: in one place at a time, leased under a token, committed once."""
 
 import numpy as np
+import orjson
 
-from tasks.ledger import CommitOutcome, Finished, ItemError, Lane, Options, State, operations
+from tasks.ledger import CommitOutcome, Finished, ItemError, Lane, NewUnit, Options, State, operations
 from tests.integration.ledger.driver import LEASE_MS, TTL_MS, Driver, failed, finished, rows, unchanging
 
 
@@ -17,6 +18,12 @@ def test_a_claim_hands_out_what_was_submitted(driver: Driver) -> None:
     assert [u.texts() for u in claim.units] == [["t0", "t1"], ["t2"]]
     assert {u.options for u in claim.units} == {options}
     assert (claim.lane, claim.more) == (Lane.ONLINE, False)
+
+
+def test_a_claim_ends_with_16_mib_of_texts_however_little_they_cost(driver: Driver) -> None:
+    for _ in range(3):
+        driver.submit(units=[NewUnit(items=1, cost=10, payload=orjson.dumps(["x" * 9 * 2**20]))])
+    assert [len(driver.claim(budget=1000).units) for _ in range(2)] == [2, 1]
 
 
 def test_a_task_goes_from_queued_through_in_progress_to_completed(driver: Driver) -> None:

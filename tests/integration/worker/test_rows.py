@@ -9,6 +9,7 @@ import pytest
 
 from tasks.ledger import Lane, Options, State, operations
 from tasks.ledger.committed import read_committed
+from tasks.ledger.parts import PartReference
 from tasks.ledger.storage import Storage
 from tests.harness import Roles, wait_until
 from tests.integration.worker.batch_rows import BATCH, inline, outcomes, submit_rows
@@ -51,6 +52,20 @@ def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient,
     assert rows[6].truncated == (0,)
     assert client.task(task_id).prompt_tokens == sum(row.tokens for row in rows.values())
     client.completed(beside)
+
+
+def test_a_claim_of_many_megabytes_is_done_in_portions(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    texts = [f"number {n} " + "word " * 450_000 for n in range(12)]
+    task_id = submit_rows(client, storage, [{"input": text} for text in texts])
+    roles.worker(streams=1)  # several take a share each
+    assert client.ended(task_id).state is State.COMPLETED
+    assert client.counter("claims") == 1
+    committed = client.ledger.run(read_committed(task_id))
+    assert committed is not None
+    assert len({PartReference.from_json(unit.data).part for unit in committed.units}) == 3
+    rows = outcomes(client, storage, task_id)
+    for number, vectors in enumerate(inline(client, [text[:5_000] for text in texts])):
+        assert np.array_equal(rows[number].vectors[0], vectors)
 
 
 def test_a_row_fails_as_the_call_would_and_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:

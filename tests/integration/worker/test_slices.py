@@ -14,10 +14,10 @@ from tests.ledger_client import LedgerClient
 TEXT = "x" * 400
 UNIT_S = 0.25
 TOKENS_PER_S = cost(len(TEXT), 256) / UNIT_S
-UNITS_IN_A_FULL_CLAIM = 24
+UNITS_IN_A_FULL_CLAIM, UNITS_IN_A_CLAIM_BESIDE_URGENT = 24, 8
 
 
-def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float) -> int:
+def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float, *, urgent: bool = False) -> int:
     """Units that the first claim of a slice takes of thirty, each of `UNIT_S` at this speed."""
     client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
     ledger = Ledger(redis_client)
@@ -35,6 +35,7 @@ def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float)
         hears=True,
         send_bell=lambda: True,
         stop=lambda: bool(claims),
+        urgent=lambda: urgent,
     )
     try:
         drain.run_slice()
@@ -53,3 +54,7 @@ def test_a_slice_that_is_over_takes_one_unit_more_at_most(
 def test_what_is_left_of_a_slice_cuts_its_claim(client: LedgerClient, redis_client: redis.Redis) -> None:
     # The claim comes a moment after the slice has begun, so two units of half its length do not quite fit.
     assert first_claim(client, redis_client, 2 * UNIT_S) == 1
+
+
+def test_claims_are_smaller_while_urgent_texts_come(client: LedgerClient, redis_client: redis.Redis) -> None:
+    assert first_claim(client, redis_client, 60, urgent=True) == UNITS_IN_A_CLAIM_BESIDE_URGENT

@@ -144,6 +144,13 @@ def test_hooks_run_while_many_long_texts_are_tokenized() -> None:
     assert events == ["2 texts", *pause, "2 texts", *pause, "1 texts", *pause, "1 texts", *pause, "1 texts", "finished"]
 
 
+def test_hooks_run_while_many_short_texts_are_tokenized() -> None:
+    sizes: list[int] = []
+    texts = items(*(str(number) for number in range(2_500)))
+    encode(StubEncoder(tokenizer_fault=lambda piece: sizes.append(len(piece))), texts, max_padded_tokens=100_000)
+    assert sizes == [1024, 1024, 452]
+
+
 def test_an_exception_of_a_hook_abandons_the_rest() -> None:
     class Stopped(Exception):
         pass

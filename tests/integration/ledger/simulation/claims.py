@@ -103,7 +103,8 @@ def _room(world: World, request: ClaimRequest, lane: Lane) -> float:
     total = float(state.get("rate", 0))
     if not 0 < rate < total:
         return request.budget
-    return min(request.budget, math.ceil(int(state.get(f"cost_{lane}", 0)) * rate / total))
+    part = int(state.get(f"cost_{lane}", 0)) * rate / total
+    return min(request.budget, math.ceil(part / 2 if lane is Lane.BULK else part))
 
 
 def _suspects_wait(world: World) -> bool:
