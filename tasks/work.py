@@ -161,9 +161,7 @@ class Work:
             if found is None:
                 return
             yield found
-            if (
-                time.monotonic() - looked > _LOOK_EVERY_S
-            ):  # only a bucket is so slow
+            if time.monotonic() - looked > _LOOK_EVERY_S:  # only a bucket is so slow
                 between()
                 looked = time.monotonic()
 
