@@ -56,5 +56,8 @@ def claim_seconds(lane: Lane, unit_s: float, *, urgent: bool = False) -> float:
 
 
 def longest_claim_s(unit_s: float) -> float:
-    """How long a claim of bulk work may last, where urgent texts begin to come when it is taken."""
+    """How long a claim of bulk work may last where urgent texts begin to come when it is taken, in seconds.
+
+    One that lasts longer, because its texts are far longer than what the model takes, is given back where it is.
+    """
     return (1 + ONLINE_PER_BULK) * claim_seconds(Lane.BULK, unit_s)

@@ -81,8 +81,10 @@ class RowStore:
         self._away = False
         return row_units.parsed(unit, reference, rows, self._prompts)
 
-    def write(self, token: str, units: Iterable[Written]) -> list[Finished]:
+    def write(self, run: str, units: Iterable[Written]) -> list[Finished]:
         """Writes the outcomes of units, one part for each task; what to commit, in no particular order.
+
+        `run` names their parts: what is written with the same one replaces them.
 
         Units whose part could not be written, because the storage is away, are left out, and those behind them.
         """
@@ -92,14 +94,14 @@ class RowStore:
         finished: list[Finished] = []
         for group in by_task.values():
             try:
-                finished += self._write(token, group)
+                finished += self._write(run, group)
             except Unavailable as error:
                 self._missed(error, group[0][0].reference.folder, _size_of(group))
                 break  # each try may take as long as this one did, and all of them together the time of a slice
         return finished
 
-    def _write(self, token: str, units: Sequence[Written]) -> list[Finished]:
-        name = part_name(units[0][0].reference, token)
+    def _write(self, run: str, units: Sequence[Written]) -> list[Finished]:
+        name = part_name(units[0][0].reference, run)
         with self._storage().writing(name) as file:
             part = PartWriter(name, file.write, self._revision)
             references = [part.add(outcomes) for _, outcomes in units]

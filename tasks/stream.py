@@ -19,7 +19,7 @@ from tasks.model.errors import EncoderBroken
 from tasks.model.gate import Gate
 from tasks.model.rate import measure_rate
 from tasks.progress import Progress
-from tasks.rate import Rate
+from tasks.rate import Rate, longest_claim_s
 from tasks.row_store import RowStore
 from tasks.settlement import Settlement
 from tasks.urgency import Urgency
@@ -95,6 +95,7 @@ class Streams:
             cache=self._cache,
             urgency=self._urgency,
             broken=self._broken,
+            longest_s=longest_claim_s(self._limits.unit_s),
             stop=self._stop,
         )
         drain = Drain(

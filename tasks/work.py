@@ -1,12 +1,12 @@
 """What a worker does with one claim: encode its texts, commit the vectors, and give back what it cannot finish."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
 from tasks.ledger.rows import UnitReference
 from tasks.ledger.units import cost
@@ -17,8 +17,9 @@ from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken
 from tasks.model.gate import Gate
 from tasks.model.types import EncodeStats, ItemVector, TextItem
+from tasks.online_look import OnlineLook
 from tasks.progress import Progress
-from tasks.rate import ONLINE_PER_BULK, Rate
+from tasks.rate import Rate
 from tasks.row_store import RowStore, Written
 from tasks.row_units import RowUnit
 from tasks.settlement import Settlement
@@ -30,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 PORTION_BYTES = 16 * 2**20
 """Of texts and vectors, encoded and committed at a time: a claim is measured by what the model takes, and may hold
-hundreds of megabytes of texts that it cuts. Of usual texts and models it is one portion."""
+hundreds of megabytes of texts that it cuts. On two cores a claim of usual texts is one portion."""
 
 STORAGE_PAUSE_S = 1.0
-"""After the storage or Redis was away for a claim; units that need none wait as long, online ones do not."""
+"""After the storage was away for a claim; units that need none wait as long, online ones do not."""
 _LOOK_EVERY_S = 0.1
 _FLOAT32_BYTES = 4
 
@@ -52,7 +53,7 @@ class Work:
     """Encodes and commits claims. One thread.
 
     `store`, `passes`, `cache` and `urgency` are shared with the other streams; `broken` too, and set when the encoder
-    cannot be used any more. `budget` is of one forward pass.
+    cannot be used any more. `budget` is of one forward pass. After `longest_s` a claim is given back where it is.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Work:
         cache: VectorCache,
         urgency: Urgency,
         broken: threading.Event,
+        longest_s: float,
         stop: Callable[[], bool],
     ) -> None:
         self._encoder = encoder
@@ -80,6 +82,7 @@ class Work:
         self._cache = cache
         self._urgency = urgency
         self._broken = broken
+        self._longest_s = longest_s
         self._stop = stop
         self.totals = Totals()
 
@@ -88,8 +91,8 @@ class Work:
 
         Args:
             claim: what to do.
-            claim_online: takes what the online lane has; called between the steps of bulk work: each unit that is read
-                from the storage, each piece that is tokenized, each micro-batch.
+            claim_online: takes what the online lane has; called between the steps of bulk work: units that a bucket
+                is slow to give, pieces that are tokenized, micro-batches.
 
         Raises:
             EncoderBroken: this process must be replaced. The claim's items have become suspects.
@@ -113,30 +116,37 @@ class Work:
             self._progress.drop(claim.token)
 
     def _encode_and_commit(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
-        look = _OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
-
-        def between() -> None:
-            if self._stop():
-                raise Stopping
-            if look is not None:
-                look()
-
-        done = 0
-        for number, portion in enumerate(self._portions(claim, between)):
-            settled = self._encode(claim, number, portion, look, between)
-            done += settled
-            if settled < len(portion):
-                break
-        if done < len(claim.units):  # the storage is away, or Redis
+        look = OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
+        run, done = _Run(claim, look), 0
+        try:
+            for portion in self._portions(run):
+                if run.portions:
+                    self._between(run, _LOOK_EVERY_S)
+                settled = self._encode(run, portion)
+                if settled is None:
+                    return
+                done += settled
+                if settled < len(portion) or time.monotonic() - run.began > self._longest_s:
+                    break
+        finally:
+            self._rate.measured(run.cost, run.seconds)
+        if done < len(claim.units):
             self._settlement.give_back(claim)
-            self._pause(claim, claim_online)
+            if time.monotonic() - run.began <= self._longest_s:  # it is the storage that is away
+                self._pause(claim, claim_online)
 
-    def _portions(self, claim: Claim, between: Callable[[], None]) -> Iterator[list[TextUnit | RowUnit]]:
+    def _between(self, run: "_Run", most_s: float = math.inf) -> None:
+        if self._stop():
+            raise Stopping
+        if run.look is not None:
+            run.look(most_s)
+
+    def _portions(self, run: "_Run") -> Iterator[list[TextUnit | RowUnit]]:
         """What the units ask, so many at a time that they have `PORTION_BYTES`, or one that has more."""
         portion: list[TextUnit | RowUnit] = []
         held = 0
-        for unit in self._read(claim, between):
-            size = sum(len(item.text) + _FLOAT32_BYTES * self._encoder.info.dimension for item in unit.items)
+        for unit in self._read(run):
+            size = sum(_bytes_of(item.text) + _FLOAT32_BYTES * self._encoder.info.dimension for item in unit.items)
             if portion and held + size > PORTION_BYTES:
                 yield portion
                 portion, held = [], 0
@@ -145,10 +155,10 @@ class Work:
         if portion:
             yield portion
 
-    def _read(self, claim: Claim, between: Callable[[], None]) -> Iterator[TextUnit | RowUnit]:
+    def _read(self, run: "_Run") -> Iterator[TextUnit | RowUnit]:
         """What the units ask; without those whose rows cannot be read now."""
         by_reference: list[tuple[ClaimedUnit, UnitReference]] = []
-        for unit in claim.units:
+        for unit in run.claim.units:
             reference = UnitReference.of_payload(unit.payload)
             if reference is None:
                 yield TextUnit.of(unit)
@@ -162,18 +172,17 @@ class Work:
                 return
             yield found
             if time.monotonic() - looked > _LOOK_EVERY_S:  # only a bucket is so slow
-                between()
+                self._between(run, _LOOK_EVERY_S)
                 looked = time.monotonic()
 
-    def _encode(
-        self,
-        claim: Claim,
-        number: int,
-        units: Sequence[TextUnit | RowUnit],
-        look: "_OnlineLook | None",
-        between: Callable[[], None],
-    ) -> int:
-        """Encodes and commits a portion; how many units are done with: without those that could not be stored now."""
+    def _encode(self, run: "_Run", units: Sequence[TextUnit | RowUnit]) -> int | None:
+        """Encodes and commits a portion; how many units are done with: without those that could not be stored now.
+
+        None when Redis stayed away: what the claim still holds comes back when its lease ends.
+        """
+        look = run.look
+        if look is not None:
+            look.resume()
         started, looked_s = time.monotonic(), look.spent_s if look else 0.0
 
         def most() -> int:
@@ -188,13 +197,14 @@ class Work:
             gate=self._passes,
             cache=self._cache,
             # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.
-            remember=claim.lane is Lane.ONLINE,
-            between=between,
+            remember=run.claim.lane is Lane.ONLINE,
+            between=lambda: self._between(run),
             finished=self._progress.step,
         )
-        elapsed = time.monotonic() - started - (look.spent_s - looked_s if look else 0.0)
-        self._rate.measured(self._encoded_cost(items, vectors), elapsed)
-        done = self._commit(claim, number, units, vectors, stats)
+        run.seconds += time.monotonic() - started - (look.spent_s - looked_s if look else 0.0)
+        run.cost += self._encoded_cost(items, vectors)
+        done = self._commit(run, units, vectors, stats)
+        run.portions += 1
         self._count(stats, len(items))
         return done
 
@@ -202,13 +212,8 @@ class Work:
         return self._budget.bulk(self._rate.tokens_per_s, urgent=self._urgency.expected)
 
     def _commit(
-        self,
-        claim: Claim,
-        number: int,
-        units: Sequence[TextUnit | RowUnit],
-        vectors: Sequence[ItemVector],
-        stats: EncodeStats,
-    ) -> int:
+        self, run: "_Run", units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats
+    ) -> int | None:
         texts: list[Finished] = []
         rows: list[Written] = []
         at = 0
@@ -221,13 +226,16 @@ class Work:
                 rows.append((unit, unit.outcomes(own)))
         with self._progress.outside():
             # Each portion has parts of its own: one of the same name would replace what is committed already.
-            parts = self._store.write(f"{claim.token}/{number}", rows)
+            parts = self._store.write(f"{run.claim.token}/{run.portions}", rows)
+        finished = [*texts, *parts]
         outcomes = self._settlement.commit(
-            claim, [*texts, *parts], forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
+            run.claim, finished, forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
         )
-        if outcomes and parts:
+        if finished and not outcomes:
+            return None
+        if parts:
             self._store.discard_stale(parts, outcomes[len(texts) :])
-        return len(outcomes)
+        return len(finished)
 
     def _encoded_cost(self, items: Sequence[TextItem], vectors: Sequence[ItemVector]) -> int:
         went_through = {
@@ -240,7 +248,7 @@ class Work:
 
     def _pause(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
         """Waits for the storage. Whoever waits for online work does not."""
-        look = _OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
+        look = OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
         until = time.monotonic() + STORAGE_PAUSE_S
         while time.monotonic() < until and not self._stop():
             time.sleep(_LOOK_EVERY_S)
@@ -254,26 +262,18 @@ class Work:
         self.totals.padded_tokens += stats.padded_tokens
 
 
-class _OnlineLook:
-    """Serves the online lane between two micro-batches of bulk work, without starving the bulk work."""
+@dataclass(slots=True)
+class _Run:
+    """A claim on its way. `cost` in estimated tokens that went through the model, in so many `seconds`."""
 
-    def __init__(self, work: Work, claim_online: Callable[[], Claim], stop: Callable[[], bool]) -> None:
-        self._work = work
-        self._claim_online = claim_online
-        self._stop = stop
-        self._resumed = time.monotonic()
-        self.spent_s = 0.0
+    claim: Claim
+    look: OnlineLook | None
+    began: float = field(default_factory=time.monotonic)
+    portions: int = 0
+    cost: int = 0
+    seconds: float = 0.0
 
-    def __call__(self) -> None:
-        looked = time.monotonic()
-        allowance = ONLINE_PER_BULK * (looked - self._resumed)
-        while time.monotonic() - looked <= allowance and not self._stop():
-            try:
-                claim = self._claim_online()
-            except RedisUnavailable:
-                break
-            if not claim.units:
-                break
-            self._work(claim, self._claim_online)
-        self._resumed = time.monotonic()
-        self.spent_s += self._resumed - looked
+
+def _bytes_of(text: str) -> int:
+    """At most; what it takes in memory."""
+    return len(text) if text.isascii() else 4 * len(text)

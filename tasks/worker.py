@@ -22,7 +22,7 @@ def _start(start: role.Start) -> ModelWorker:
 
 
 def _limit_s(settings: Settings) -> float:
-    """No slice takes longer, unless it hangs: a claim that begins at its end may be the longest one."""
+    """No slice takes longer, unless it hangs: a claim that begins in it may be the longest one."""
     return slice_limit_s(settings) + longest_claim_s(settings.unit_s)
 
 

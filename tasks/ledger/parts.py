@@ -1,4 +1,4 @@
-"""Parts: stored objects with the vectors of the rows that one claim encoded for one task.
+"""Parts: stored objects with the vectors of the rows that were encoded together for one task.
 
 A part is a sequence of rows, each a header of JSON behind its length (u32), then the vectors (float32), all
 little-endian. What a unit commits is a `PartReference` to its own rows, in their order.
@@ -78,9 +78,9 @@ class PartReference:
         return cls(**orjson.loads(data))
 
 
-def part_name(reference: UnitReference, token: str) -> str:
-    """Stored name of the part that the claim `token` writes for the task of `reference`."""
-    return f"{reference.folder}/parts/{fence(token)}"
+def part_name(reference: UnitReference, run: str) -> str:
+    """Stored name of the part that `run`, a portion of a claim, writes for the task of `reference`."""
+    return f"{reference.folder}/parts/{fence(run)}"
 
 
 class PartWriter:

@@ -52,7 +52,7 @@ def test_rows_that_fail_go_into_the_error_file(hands: Hands) -> None:
     hands.bad["bad"] = TOO_LONG
     batch_id = hands.create([request(f"{n}", "bad" if n % 3 == 1 else "good") for n in range(10)])
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.FINALIZING)
-    assert hands.asked_again, "its files are put together only half a second later"
+    assert hands.asked_again, "its files are put together only with the next step"
     assert (hands.batch(batch_id).completed, hands.batch(batch_id).failed) == (7, 3)
     hands.work()
     batch = hands.batch(batch_id)

@@ -37,7 +37,7 @@ class IngestionHands(Hands):
         write_model_files(self.storage, "r1", rules.tokenizer, Prompts(rules.prompts))
 
     def step(self) -> None:
-        """One step of the documents worker, half a second after the one before."""
+        """One step of the documents worker, a quarter of a second after the one before."""
         self.wait(STEP_EVERY_S)
         self.steps(self.step_context)
 

@@ -54,7 +54,7 @@ def test_no_step_is_left_to_the_clock(hands: IngestionHands) -> None:
         jobs = hands.work_documents()  # its end is told to the steps; that of the model's work is what `soon` is for
         if hands.ingestion(made).status.terminal:
             break
-        assert jobs or soon or hands.asked_again, f"{hands.ingestion(made)} waits for half a second"
+        assert jobs or soon or hands.asked_again, f"{hands.ingestion(made)} waits for the clock"
         hands.work_model()
     assert hands.ingestion(made).status is S.COMPLETED
 
