@@ -18,6 +18,7 @@ from tasks.model.errors import EncoderBroken
 from tasks.model.gate import Gate
 from tasks.model.types import EncodeStats, ItemVector, TextItem
 from tasks.online_look import OnlineLook
+from tasks.pieces import weighed
 from tasks.progress import Progress
 from tasks.rate import Rate
 from tasks.row_store import RowStore, Written
@@ -117,22 +118,23 @@ class Work:
 
     def _encode_and_commit(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
         look = OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
-        run, done = _Run(claim, look), 0
+        run, done, late = _Run(claim, look), 0, False
         try:
-            for portion in self._portions(run):
+            for portion in weighed(self._read(run), self._bytes, PORTION_BYTES):
                 if run.portions:
                     self._between(run, _LOOK_EVERY_S)
                 settled = self._encode(run, portion)
                 if settled is None:
                     return
                 done += settled
-                if settled < len(portion) or time.monotonic() - run.began > self._longest_s:
+                late = time.monotonic() - run.began > self._longest_s
+                if settled < len(portion) or late:
                     break
         finally:
             self._rate.measured(run.cost, run.seconds)
         if done < len(claim.units):
             self._settlement.give_back(claim)
-            if time.monotonic() - run.began <= self._longest_s:  # it is the storage that is away
+            if not late:  # it is the storage that is away
                 self._pause(claim, claim_online)
 
     def _between(self, run: "_Run", most_s: float = math.inf) -> None:
@@ -141,19 +143,11 @@ class Work:
         if run.look is not None:
             run.look(most_s)
 
-    def _portions(self, run: "_Run") -> Iterator[list[TextUnit | RowUnit]]:
-        """What the units ask, so many at a time that they have `PORTION_BYTES`, or one that has more."""
-        portion: list[TextUnit | RowUnit] = []
-        held = 0
-        for unit in self._read(run):
-            size = sum(_bytes_of(item.text) + _FLOAT32_BYTES * self._encoder.info.dimension for item in unit.items)
-            if portion and held + size > PORTION_BYTES:
-                yield portion
-                portion, held = [], 0
-            portion.append(unit)
-            held += size
-        if portion:
-            yield portion
+    def _bytes(self, unit: TextUnit | RowUnit) -> int:
+        """Of its texts in memory, at most, and of their vectors."""
+        texts = (item.text for item in unit.items)
+        of_texts = sum(len(text) if text.isascii() else 4 * len(text) for text in texts)
+        return of_texts + len(unit.items) * _FLOAT32_BYTES * self._encoder.info.dimension
 
     def _read(self, run: "_Run") -> Iterator[TextUnit | RowUnit]:
         """What the units ask; without those whose rows cannot be read now."""
@@ -272,8 +266,3 @@ class _Run:
     portions: int = 0
     cost: int = 0
     seconds: float = 0.0
-
-
-def _bytes_of(text: str) -> int:
-    """At most; what it takes in memory."""
-    return len(text) if text.isascii() else 4 * len(text)

@@ -8,8 +8,9 @@ from tasks.errors import EmbedqError
 from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model_worker import ModelWorker
 from tasks.rate import longest_claim_s
-from worker_config.celery_app import slice_limit_s
 from worker_config.settings import Settings
+
+_HUNG_AFTER_LEASES = 4
 
 
 def _queue(settings: Settings) -> str:
@@ -22,8 +23,12 @@ def _start(start: role.Start) -> ModelWorker:
 
 
 def _limit_s(settings: Settings) -> float:
-    """No slice takes longer, unless it hangs: a claim that begins in it may be the longest one."""
-    return slice_limit_s(settings) + longest_claim_s(settings.unit_s)
+    """A slice that takes longer hangs: its claim may be the longest one.
+
+    The last resort for a hung kernel: its lease ran out long before, but the process would stay hung for ever. It costs
+    a reload of the model, so it is far above the longest slice.
+    """
+    return settings.slice_s + longest_claim_s(settings.unit_s) + _HUNG_AFTER_LEASES * settings.lease_s
 
 
 MODEL_WORKER = role.Role(

@@ -20,9 +20,10 @@ MAY_IMPORT = {
     "stack": ("worker_config",),
     "tasks": ("worker_config",),
     "tasks.errors": (),
+    "tasks.pieces": (),
     "tasks.ledger": ("tasks.errors",),
-    "tasks.model": ("tasks.errors", "worker_config"),
-    "tasks.documents": ("tasks.errors", "tasks.ledger", "worker_config"),
+    "tasks.model": ("tasks.errors", "tasks.pieces", "worker_config"),
+    "tasks.documents": ("tasks.errors", "tasks.ledger", "tasks.pieces", "worker_config"),
     "worker_config": (),
 }
 

@@ -17,8 +17,6 @@ DRAIN_TASK = "embedq.drain"
 LOAD_TIMEOUT_S = 300.0
 """Longest time a replaced model child may take to load. Celery's default of 4 s kills every replacement for ever."""
 
-HUNG_AFTER_LEASES = 4
-
 
 def bell_queue(model: str) -> str:
     """The Celery queue on which the workers of `model` listen."""
@@ -33,15 +31,6 @@ def broker_url(redis_url: str) -> str:
     database = parse_qs(parts.query).get("db", ["0"])[0]
     password = f":{parts.password}@" if parts.password else ""
     return f"redis+socket://{password}{parts.path}?virtual_host={database}"
-
-
-def slice_limit_s(settings: Settings) -> float:
-    """A slice of a model worker that takes longer hangs.
-
-    The last resort for a hung kernel: its lease ran out long before, but the process would stay hung for ever. It costs
-    a reload of the model, so it is far above the longest slice.
-    """
-    return settings.slice_s + HUNG_AFTER_LEASES * settings.lease_s
 
 
 def make_celery(settings: Settings, *, models: tuple[str, ...] = (), limit_s: float | None = None) -> Celery:

@@ -1,6 +1,6 @@
 """Texts in, vectors out: the one function the worker calls."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from tasks.model.encoder import Encoder, TokenizedText
 from tasks.model.finish import NON_FINITE, check_options, finish
 from tasks.model.gate import ALONE, Gate
 from tasks.model.types import EncodeOptions, EncodeStats, ItemFailure, ItemVector, TextItem
+from tasks.pieces import weighed
 
 _Read: TypeAlias = TokenizedText | CachedText
 """A text of which is known how long it is."""
@@ -94,7 +95,7 @@ def _tokenize(
         by_prompt.setdefault(prompt_name, []).append(text)
     tokenized: dict[TextKey, TokenizedText | ItemFailure] = {}
     for prompt_name, texts in by_prompt.items():
-        for piece in _pieces(texts):
+        for piece in weighed(texts, _weight, _CHARS_AT_ONCE):
             if tokenized:
                 finished()
                 between()
@@ -103,18 +104,8 @@ def _tokenize(
     return tokenized
 
 
-def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
-    """All of them in order, as many at a time as the limits allow; one that is above them alone."""
-    piece: list[str] = []
-    chars = 0
-    for text in texts:
-        if piece and (chars + len(text) > _CHARS_AT_ONCE or len(piece) == _TEXTS_AT_ONCE):
-            yield piece
-            piece, chars = [], 0
-        piece.append(text)
-        chars += len(text)
-    if piece:
-        yield piece
+def _weight(text: str) -> int:
+    return max(len(text), _CHARS_AT_ONCE // _TEXTS_AT_ONCE)
 
 
 def _tokenize_group(

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.documents.sinks.pieces import pieces, weighed
 from tasks.documents.sinks.postgresql_connection import Connection, know_vectors
 from tasks.documents.sinks.postgresql_creation import LOCK_TIMEOUT, ensure_tables, table_exists
 from tasks.documents.sinks.postgresql_rows import RECEIPT, ChangingRows, clean
 from tasks.documents.sinks.postgresql_table import Table, quoted
 from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Stamp
 from tasks.documents.sinks.verdict import Arrivals
+from tasks.pieces import pieces, weighed
 
 _AT_ONCE = 256
 _CHUNKS_AT_ONCE = 4096

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import orjson
 
-from tasks.documents.sinks.pieces import pieces, weighed
 from tasks.documents.sinks.postgresql_table import COLUMNS, Table, quoted
 from tasks.documents.sinks.types import LoadDocument, Receipt, Stamp, chunk_id
+from tasks.pieces import pieces, weighed
 
 ROWS = 1000
 """Of one statement at most: an index over vectors may take 100 ms for each on a slow machine, and a statement 120 s."""

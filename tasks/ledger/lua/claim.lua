@@ -6,7 +6,7 @@ local lease_ms, linger_ms, heard, online_only = tonumber(arg(5)), tonumber(arg(6
 local alone, room = arg(9) == '1', {bulk = budget, online = tonumber(arg(10))}
 local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
 local MAX_SKIPPED = 64      -- expired tasks ended by one CLAIM
-local MAX_BYTES = 16777216  -- of payloads, and the rest of the last: cost knows what the model takes, not how long a text is
+local MAX_BYTES = 16777216  -- a claim ends with the payload that reaches it: a long text costs what the model takes
 
 call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
 -- Only a drain's first CLAIM clears the bell, or messages would pile up behind one busy worker; a later one makes it

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from tasks.documents.sinks.parquet.receipts import ids
 from tasks.documents.sinks.parquet.runs import BUCKET, Runs, keys_of
-from tasks.documents.sinks.pieces import pieces
+from tasks.pieces import pieces
 
 
 class Seen:

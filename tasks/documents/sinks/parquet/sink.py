@@ -15,13 +15,13 @@ from tasks.documents.sinks.parquet.index import ReceiptIndex, index_of
 from tasks.documents.sinks.parquet.merging import to_merge
 from tasks.documents.sinks.parquet.part import Parts
 from tasks.documents.sinks.parquet.seen import Seen
-from tasks.documents.sinks.pieces import pieces
 from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Stamp
 from tasks.documents.sinks.verdict import Arrivals, Verdict, judge
 from tasks.errors import NotStored, SinkDimensionMismatch, Unavailable
 from tasks.ledger.datasets import Catalog, Part
 from tasks.ledger.executor import Ledger
 from tasks.ledger.storage import Storage
+from tasks.pieces import pieces
 
 _AT_ONCE = 256
 """Documents whose receipts are looked up together."""
