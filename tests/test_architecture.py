@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -56,11 +55,7 @@ HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
 CODE_EXECUTION = ("pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve")
 NAMES_OF_NOTHING = {"utils", "util", "common", "helpers", "misc", "manager", "managers", "base"}
 
-MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 45
-MAX_MEDIAN_FILE_LINES = 120
-# One subject each, which would be read together anyway; half of the lines are documentation.
-LONGER_FILES = {"tasks/ledger/operations.py": 380, "tasks/errors.py": 500}
 
 _REDIS_KEY = re.compile(r"^eq(:|$)|:q:")
 
@@ -153,16 +148,6 @@ def test_every_file_says_first_what_it_is() -> None:
     assert [str(file.path) for file in source_files() if file.text and not ast.get_docstring(file.tree)] == []
 
 
-def test_files_can_be_read_in_one_sitting() -> None:
-    sizes = {str(file.path): file.text.count("\n") for file in source_files(*PACKAGES, "tests")}
-    assert {path: n for path, n in sizes.items() if n > LONGER_FILES.get(path, MAX_FILE_LINES)} == {}
-    assert statistics.median(sizes.values()) < MAX_MEDIAN_FILE_LINES
-
-
-def test_exceptions_for_long_files_are_still_needed() -> None:
-    assert [path for path in LONGER_FILES if _lines(CHECKOUT / path) <= MAX_FILE_LINES] == []
-
-
 def test_functions_fit_on_a_screen() -> None:
     assert [
         at(file, function.lineno, f"{function.name} has {file.code_lines(function)} lines")
@@ -212,10 +197,6 @@ def _matches(path: Path, place: str) -> bool:
 
 def _text(constant: ast.Constant) -> str:
     return str(constant.value)
-
-
-def _lines(path: Path) -> int:
-    return path.read_text().count("\n")
 
 
 def _exists(module: str) -> bool:
