@@ -1,8 +1,9 @@
 """From the bytes of a request to one `Submission`, ready for the ledger. No I/O, so it can run in a thread."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import orjson
 
@@ -12,7 +13,7 @@ from api.schemas import EmbedBody, EmbeddingFields, EmbeddingsBody, TaskBody
 from api.tokens import Vocabulary
 from api.validation import check_options, check_sizes, checked
 from tasks.errors import InvalidValue, NotReady
-from tasks.ledger import Alias, Lane, NewUnit, Options, Submission
+from tasks.ledger import Alias, Lane, NewUnit, Options, Submission, foreign
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.input_type import prompt_for
 from tasks.ledger.units import cut
@@ -80,7 +81,7 @@ class Drafter:
 
     def embed(self, body: bytes, *, owner: str, wait_s: float) -> Submission:
         """The task behind a `POST /embed`, for the server's own model. Raises like `task`."""
-        fields = parse_object(body)
+        fields = _in_own_words(parse_object(body))
         fields["input"] = fields.get("inputs")
         fields["model"] = None
         parsed = checked(EmbedBody, fields, max_inputs=self.settings.max_inputs)
@@ -90,7 +91,8 @@ class Drafter:
 
     def _openai(self, body: bytes) -> EmbeddingsBody:
         decode = self.vocabulary.texts if self.vocabulary else None
-        parsed = checked(EmbeddingsBody, parse_object(body), max_inputs=self.settings.max_inputs, decode=decode)
+        fields = _in_own_words(parse_object(body))
+        parsed = checked(EmbeddingsBody, fields, max_inputs=self.settings.max_inputs, decode=decode)
         if parsed.input_type is None or parsed.prompt_name is not None:
             return parsed
         model = self.registry.resolve(parsed.model)
@@ -163,6 +165,13 @@ class Drafter:
             max_items=self.settings.unit_max_items,
             max_cost=self.registry.unit_cost(model),
         )
+
+
+def _in_own_words(fields: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(foreign.in_own_words(fields))
+    except foreign.ForeignFieldRefused as refused:
+        raise InvalidValue(str(refused), param=refused.field) from None
 
 
 def _options(body: EmbeddingFields) -> Options:

@@ -3,7 +3,7 @@
 A row was checked when its batch was validated. What is wrong with it all the same fails the row, never its claim.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,17 +60,17 @@ def gone(unit: ClaimedUnit, reference: UnitReference) -> RowUnit:
 
 def _texts(row: bytes, prompts: Collection[str]) -> Sequence[TextItem] | RowError:
     try:
-        body = orjson.loads(row)["body"]
+        body = foreign.in_own_words(orjson.loads(row)["body"])
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
         options = _options(body, prompts)
-    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, foreign.ForeignFieldRefused):
         return _UNUSABLE
     if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
         return _UNUSABLE
     return [TextItem(text, options) for text in texts]
 
 
-def _options(body: dict[str, Any], prompts: Collection[str]) -> EncodeOptions:
+def _options(body: Mapping[str, Any], prompts: Collection[str]) -> EncodeOptions:
     prompt_name, input_type = body.get("prompt_name"), foreign.input_type(body.get("input_type"))
     if prompt_name is None and input_type is not None:
         prompt_name = prompt_for(input_type, prompts)

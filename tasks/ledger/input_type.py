@@ -10,6 +10,8 @@ _PROMPTS = {
     "document": _DOCUMENT,
     "passage": _DOCUMENT,
     "search_document": _DOCUMENT,
+    "retrieval.query": _QUERY,
+    "retrieval.passage": _DOCUMENT,
 }
 
 

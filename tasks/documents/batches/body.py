@@ -1,6 +1,6 @@
 """What is wrong with the `body` of one line: the rules of `POST /v1/embeddings`, before any work is done. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.documents.batches.facts import Limits, Models
@@ -12,7 +12,11 @@ _MAX_NAME_CHARS = 200
 
 def body_fault(body: dict[str, Any], model: str, models: Models, limits: Limits) -> BatchFault | None:
     """The first fault, without its line; None: the body can be encoded. `model` is known."""
-    return next(_faults(body, model, models, limits), None)
+    try:
+        own = foreign.in_own_words(body)
+    except foreign.ForeignFieldRefused as refused:
+        return _value(refused.field, f"must {refused.rule}")
+    return next(_faults(own, model, models, limits), None)
 
 
 def inputs_of(body: dict[str, Any]) -> list[str]:
@@ -21,7 +25,7 @@ def inputs_of(body: dict[str, Any]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def _faults(body: dict[str, Any], model: str, models: Models, limits: Limits) -> Iterator[BatchFault]:
+def _faults(body: Mapping[str, Any], model: str, models: Models, limits: Limits) -> Iterator[BatchFault]:
     yield from _input(body.get("input"), limits)
     if body.get("stream") not in (None, False):
         yield BatchFault("streaming_unsupported", "Streaming is not supported in a batch.", "body.stream")

@@ -6,7 +6,7 @@ from typing import Self, TypeAlias
 
 import orjson
 
-from tasks.ledger import ItemError
+from tasks.ledger import ItemError, foreign
 from tasks.ledger.batches import FileKind
 from tasks.ledger.embedding_list import embedding_list, items
 from tasks.ledger.parts import RowError, RowOutcome
@@ -29,7 +29,8 @@ class Row:
     def of_line(cls, number: int, line: bytes) -> Self:
         """From a line that has been checked."""
         request = orjson.loads(line)
-        return cls(number, request["custom_id"], request["body"].get("encoding_format") == "base64")
+        body = foreign.in_own_words(request["body"])
+        return cls(number, request["custom_id"], body.get("encoding_format") == "base64")
 
 
 def render_line(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:

@@ -54,6 +54,19 @@ def test_nulls_and_unknown_fields_are_ignored(client: httpx.Client, worker: Ledg
     assert answer.status_code == 200
 
 
+def test_fields_of_other_vendors_are_honoured_or_refused_by_name(client: httpx.Client, worker: LedgerWorker) -> None:
+    with worker.serving():
+        cut = client.post("/v1/embeddings", json={"input": "one", "output_dimension": 4, "output_dtype": "float"})
+        packed = client.post("/v1/embeddings", json={"input": "one", "embedding_type": "base64"})
+    bytes_for_int8 = client.post("/v1/embeddings", json={"input": "one", "output_dtype": "int8"})
+    tei = client.post("/embed", json={"inputs": "one", "late_chunking": True})
+
+    assert len(cut.json()["data"][0]["embedding"]) == 4
+    assert isinstance(packed.json()["data"][0]["embedding"], str)
+    assert (bytes_for_int8.status_code, bytes_for_int8.json()["error"]["param"]) == (400, "output_dtype")
+    assert (tei.status_code, "late_chunking must be false" in tei.json()["error"]) == (422, True)
+
+
 def test_many_texts_in_many_units(client: httpx.Client, worker: LedgerWorker) -> None:
     texts = [f"{'word ' * (i % 40)}{i}" for i in range(2048)]
     with worker.serving():

@@ -30,6 +30,7 @@ def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient,
         {"input": "asked", "input_type": "query"},
         {"input": "asked", "prompt_name": "query"},
         {"input": "word " * 400},
+        {"input": "cut", "output_dimension": 8, "normalized": False},
     ]
     beside = client.submit(["beside them"], lane=Lane.BULK)
     task_id = submit_rows(client, storage, bodies)
@@ -44,6 +45,7 @@ def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient,
         inline(client, ["asked"], Options(prompt_name="query")),
         inline(client, ["asked"], Options(prompt_name="query")),
         inline(client, ["word " * 400]),
+        inline(client, ["cut"], Options(dimensions=8, normalize=False)),
     ]
     assert sorted(rows) == list(range(len(bodies)))
     for number, vectors in enumerate(expected):

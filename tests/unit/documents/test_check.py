@@ -58,6 +58,8 @@ def faults(*lines: str | bytes) -> list[tuple[str, str | None, int | None]]:
 
 LINES: list[tuple[str, str | bytes, list[tuple[str, str | None]]]] = [
     ("good", line(), []),
+    ("other words", line(body=good_body(output_dimension=8, truncation=False, embedding_type="float")), []),
+    ("other bytes", line(body=good_body(output_dtype="int8")), [("invalid_value", "body.output_dtype")]),
     ("foreign fields", line(extra=1, body=good_body(user="x", task="y")), []),
     ("nulls", line(body=good_body(dimensions=None, encoding_format=None, truncate=None, prompt_name=None)), []),
     ("all fields", line(body=good_body(dimensions=8, encoding_format="base64", normalize=False, truncate=False)), []),

@@ -17,6 +17,8 @@ from tasks.ledger.input_type import prompt_for
         ("passage", ("passage", "document"), "passage"),
         ("document", ("passage", "document"), "document"),
         ("search_query", ("search_query", "query"), "search_query"),
+        ("retrieval.query", ("query", "document"), "query"),
+        ("retrieval.passage", ("passage",), "passage"),
         ("clustering", ("query", "clustering"), "clustering"),
         ("clustering", ("query",), None),
         ("query", (), None),
