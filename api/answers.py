@@ -138,6 +138,7 @@ class Model(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
+    alias_of: str | None = Field(description="The canonical name, where this is another name for that model.")
     dimension: int | None = Field(description="Length of its vectors; null until a worker has loaded it.")
     max_tokens: int | None = Field(description="Longest input in tokens, special ones included.")
     device: str | None

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
 from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview
+from tasks.ledger.models import served_name
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
 from worker_config.settings import Settings
 
@@ -23,6 +24,7 @@ class Registry:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.own_model = settings.served_model_name
+        self._own_names = settings.served_names
         self.overviews: Mapping[str, ModelOverview] = {}
         self.documents: ModelOverview | None = None
         """The queue of work that needs no model. No model is found under its name."""
@@ -39,19 +41,25 @@ class Registry:
         """Redis did not answer; the last overview stays."""
         self.redis_up = False
 
-    def names(self) -> list[str]:
-        """All known models, the configured one first."""
+    def queues(self) -> list[str]:
+        """Canonical names of all known models, the configured one first."""
         return [self.own_model, *(name for name in sorted(self.overviews) if name != self.own_model)]
 
+    def names(self) -> list[str]:
+        """All names of known models, aliases behind the canonical ones; those of the configured one first."""
+        aliases = (alias for name in self.queues() if (entry := self.entry(name)) for alias in entry.aliases)
+        return list(dict.fromkeys((*self._own_names, *self.queues(), *aliases)))
+
     def resolve(self, name: str | None) -> str:
-        """The served name for what a request calls its model; without a name the configured one.
+        """The canonical name of what a request calls its model; without a name the configured one.
 
         Raises:
             ModelNotFound: nobody has ever served it here.
             RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
         """
-        if name is None or name == self.own_model or name in self.overviews:
-            return name or self.own_model
+        found = self.own_model if name is None else served_name(name, self._own_names, self.overviews)
+        if found is not None:
+            return found
         if not self._seen:
             raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=2)
         raise ModelNotFound(f"There is no model {name!r} here. GET /v1/models lists those there are.", param="model")

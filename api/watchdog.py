@@ -60,7 +60,7 @@ class Watchdog:
             await self._ledger.run(operations.check_schema())
             self._schema_checked = True
         self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model, DOCUMENTS)))
-        for queue in (*self._registry.names(), DOCUMENTS):
+        for queue in (*self._registry.queues(), DOCUMENTS):
             await self._look_after(queue)
 
     async def _look_after(self, queue: str) -> None:

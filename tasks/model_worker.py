@@ -171,6 +171,7 @@ class ModelWorker:
             compute=info.compute,
             precision=info.precision,
             created_at=int(time.time()),
+            aliases=self._settings.served_names[1:],
         )
         if before is None:
             return entry

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 _SHA256_HEX_CHARS = 64
 _SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 _BETWEEN_SINKS = re.compile(r",(?=[^,=/@]*=)")
+_SERVED_NAME = re.compile(r"[\w./:@+-]{1,200}")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
 
@@ -35,6 +36,17 @@ def storage_url(value: str) -> str:
 def listed(value: Any) -> Any:
     """The parts of a comma-separated string; anything else as it is."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def served_names(value: Any) -> Any:
+    """Names of a model, comma-separated; none twice."""
+    found = listed(value)
+    for name in found:
+        if not _SERVED_NAME.fullmatch(name):
+            raise ValueError(f"{name!r:.80} must have 1 to 200 letters, digits and _ . / : @ + -")
+    if len(set(found)) != len(found):
+        raise ValueError("names the same model name twice")
+    return found
 
 
 def roots(value: Any) -> Any:

@@ -56,7 +56,8 @@ class Settings(BaseSettings):
 
     # The model
     model: str = Field(default=DEFAULT_MODEL, min_length=1, max_length=512)
-    served_name: str | None = Field(default=None, min_length=1, max_length=200, pattern=r"^[\w./:@+-]+$")
+    served_name: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.served_names)] = ()
+    """Names under which clients know the model; the first is canonical, and the name of the queue."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda|cuda:\d+)$")
     compute: Literal["auto", "torch", "openvino", "fake"] = "auto"
     """`fake` computes deterministic vectors without a model: for tests and load trials, never for search."""
@@ -143,17 +144,22 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         if self.heartbeat_s >= self.lease_s:
             raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
-        if self.served_model_name.startswith("@"):  # names of queues that are no models
+        if any(name.startswith("@") for name in self.served_names):  # names of queues that are no models
             raise ValueError(f"{PREFIX}SERVED_NAME (or the name it is taken from) must not begin with @")
         return self
 
     @cached_property
     def served_model_name(self) -> str:
-        """The name clients use: `EMBEDQ_SERVED_NAME`, else the hub id, else the folder's name."""
+        """The canonical name: the first of `EMBEDQ_SERVED_NAME`, else the hub id, else the folder's name."""
         if self.served_name:
-            return self.served_name
+            return self.served_name[0]
         path = Path(self.model)
         return path.name if path.is_absolute() or path.is_dir() else self.model
+
+    @property
+    def served_names(self) -> tuple[str, ...]:
+        """All names that clients may use for the model, the canonical one first."""
+        return self.served_name or (self.served_model_name,)
 
     @property
     def heartbeat_ttl_s(self) -> float:

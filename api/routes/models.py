@@ -38,19 +38,22 @@ async def read_model(request: Request, model_id: str) -> Response:
     """One model; its id may contain slashes."""
     services = Services.of(request)
     services.owner(request)
-    name = services.registry.resolve(model_id.removesuffix("/"))
+    name = model_id.removesuffix("/")
+    services.registry.resolve(name)
     return Response(orjson.dumps(_model(services.registry, name)), media_type=_JSON)
 
 
 def _model(registry: Registry, name: str) -> dict[str, Any]:
-    entry = registry.entry(name)
-    workers = registry.live_workers().get(name, 0)
+    served = registry.resolve(name)
+    entry = registry.entry(served)
+    workers = registry.live_workers().get(served, 0)
     facts = {fact: getattr(entry, fact, None) for fact in _FACTS}
     return {
         "id": name,
         "object": "model",
         "created": entry.created_at if entry else _STARTED_AT,
         "owned_by": "embedq",
+        "alias_of": None if name == served else served,
         **facts,
         "prompts": list(entry.prompts) if entry else None,
         "workers": workers,

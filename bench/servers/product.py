@@ -74,4 +74,4 @@ def product(folder: Path, settings: Mapping[str, Any]) -> Iterator[Server]:
 def served_name(settings: Mapping[str, Any]) -> str:
     """The name under which clients know the model."""
     model = str(settings.get("model", DEFAULT_MODEL))
-    return str(settings.get("served_name") or (Path(model).name if Path(model).is_dir() else model))
+    return str(settings.get("served_name", "")).split(",")[0] or (Path(model).name if Path(model).is_dir() else model)

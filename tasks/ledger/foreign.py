@@ -21,7 +21,10 @@ _FLOAT_ONLY = "be 'float': vectors are float32 here; convert them in the client"
 _ONLY: Mapping[str, tuple[tuple[object, ...], str]] = {
     "output_dtype": (("float", ""), _FLOAT_ONLY),  # Voyage, Mistral
     "embedding_type": (("float", "base64", ""), "be 'float', or 'base64' (of float32)"),  # Jina
-    "embedding_types": (([], ["float"]), "be ['float']: vectors are float32 here; convert them in the client"),  # Cohere
+    "embedding_types": (
+        ([], ["float"]),
+        "be ['float']: vectors are float32 here; convert them in the client",
+    ),  # Cohere
     "embed_dtype": (("float32", ""), "be 'float32'; convert vectors in the client"),  # vLLM
     "endianness": (("native", "little", ""), "be 'little', the order of bytes in base64"),  # vLLM
     "late_chunking": ((False,), "be false: every text is encoded by itself"),  # Jina
@@ -64,7 +67,7 @@ def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
         own["encoding_format"] = "base64"
     for name, ours in _SYNONYMS.items():
         value = own.pop(name, None)
-        if value is None or ours == "input_type" and (input_type(own.get(ours)) or input_type(value) is None):
+        if value is None or (ours == "input_type" and (input_type(own.get(ours)) or input_type(value) is None)):
             continue
         if own.get(ours, value) not in (None, value):
             raise ForeignFieldRefused(name, f"say the same as {ours}, or be left out")

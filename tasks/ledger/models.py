@@ -27,6 +27,8 @@ class ModelEntry:
     precision: str
     created_at: int
     """Unix seconds at which it was first registered as it is."""
+    aliases: tuple[str, ...] = ()
+    """Other names for it, as its worker's EMBEDQ_SERVED_NAME has them."""
 
     def to_json(self) -> bytes:
         """As stored in Redis."""
@@ -36,7 +38,7 @@ class ModelEntry:
     def from_json(cls, data: bytes) -> Self:
         """Inverse of `to_json`; fields of a newer version are ignored."""
         known = _known_fields(cls, data)
-        return cls(**known | {"prompts": tuple(known["prompts"])})
+        return cls(**known | {name: tuple(known.get(name, ())) for name in ("prompts", "aliases")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,21 @@ class ModelOverview:
     leases: int
     counters: Mapping[str, int]
     memory_percent: int
+
+
+def served_name(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> str | None:
+    """The canonical name of the model that a caller names, which is that of its queue; None: nobody serves it.
+
+    Args:
+        name: canonical, or an alias.
+        own: the configured model's names, the canonical one first: known before any worker has told them.
+        overviews: what the ledger knows, by canonical name.
+    """
+    if name in own:
+        return own[0]
+    if name in overviews:
+        return name
+    return next((queue for queue, each in overviews.items() if each.entry and name in each.entry.aliases), None)
 
 
 def _known_fields(cls: type[ModelEntry | WorkerEntry], data: bytes) -> dict[str, Any]:

@@ -76,6 +76,22 @@ def test_a_name_of_a_queue_that_is_no_model_is_refused(name: dict[str, str]) -> 
     assert load_settings(served_name="a@b").served_model_name == "a@b"
 
 
+def test_a_model_has_several_names_the_first_of_them_canonical() -> None:
+    several = load_settings(served_name="mini, text-embedding-3-small,text-embedding-ada-002")
+    assert several.served_model_name == "mini"
+    assert several.served_names == ("mini", "text-embedding-3-small", "text-embedding-ada-002")
+    assert load_settings(model="org/name").served_names == ("org/name",)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("a,b,a", "twice"), ("a,b c", "'b c' must have"), ("a," + "x" * 201, "1 to 200"), ("a,@b", "@")],
+)
+def test_names_that_cannot_be_served_are_refused(value: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=rf"EMBEDQ_SERVED_NAME.*{message}"):
+        load_settings(served_name=value)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

@@ -122,13 +122,13 @@ class FileCheck:
             yield BatchFault("invalid_request", "Missing required parameter: 'body.model'.", "body.model")
         elif not isinstance(model, str):
             yield BatchFault("invalid_request", "body.model must be a string.", "body.model")
-        elif not self.models.known(model):
+        elif (served := self.models.served(model)) is None:
             message = f"The provided model '{model[:_SHOWN_CHARS]}' is not supported by the Batch API."
             yield BatchFault("model_not_found", message, "body.model")
-        elif self._other_model(model):
+        elif self._other_model(served):
             message = "All requests of a batch must name the same model; an earlier line names another one."
             yield BatchFault("mismatched_model", message, "body.model")
-        fault = body_fault(body, self.model or self.models.own, self.models, self.limits)
+        fault = body_fault(body, self.model or self.models.own[0], self.models, self.limits)
         if fault is not None:
             yield fault
 

@@ -1,9 +1,10 @@
 """What checking a batch must know beside its lines: limits, and what workers have said of their models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.ledger import ModelEntry, ModelOverview
+from tasks.ledger.models import served_name
 
 DEFAULT_RATE = 4000.0
 """Estimated tokens per second while no worker has reported a speed; as SUBMIT assumes."""
@@ -30,16 +31,16 @@ class Models:
     """The models that a line may name.
 
     Attributes:
-        own: the configured one, which is known before any worker has loaded it.
+        own: names of the configured one, the canonical one first: known before any worker has loaded it.
         overviews: what the ledger says, by served name.
     """
 
-    own: str
+    own: Sequence[str]
     overviews: Mapping[str, ModelOverview]
 
-    def known(self, name: str) -> bool:
-        """Whether a line may name it."""
-        return name == self.own or name in self.overviews
+    def served(self, name: str) -> str | None:
+        """The canonical name of what a line calls its model; None: nobody serves it."""
+        return served_name(name, self.own, self.overviews)
 
     def entry(self, name: str) -> ModelEntry | None:
         """What a worker said of it; None when none has loaded it."""

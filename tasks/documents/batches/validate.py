@@ -78,8 +78,8 @@ def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> 
 
 
 def _models(context: JobContext) -> Models:
-    own = context.settings.served_model_name
-    return Models(own, context.ledger.run(operations.overview(own)))
+    own = context.settings.served_names
+    return Models(own, context.ledger.run(operations.overview(own[0])))
 
 
 def _limits(settings: Settings) -> Limits:

@@ -21,7 +21,7 @@ def vector(text: str) -> npt.NDArray[np.float32]:
     return np.array([len(text), ord(text[0]), 0.5, 1 / 3], dtype="<f4")
 
 
-def entry(model: str) -> ModelEntry:
+def entry(model: str, aliases: tuple[str, ...] = ()) -> ModelEntry:
     """How this worker describes the model."""
     return ModelEntry(
         id=model,
@@ -34,15 +34,17 @@ def entry(model: str) -> ModelEntry:
         compute="fake",
         precision="float32",
         created_at=1_700_000_000,
+        aliases=aliases,
     )
 
 
 class LedgerWorker:
     """Serves one model. Each text is one token; texts in `errors` fail, texts in `truncated` count as cut."""
 
-    def __init__(self, redis_url: str, model: str) -> None:
+    def __init__(self, redis_url: str, model: str, aliases: tuple[str, ...] = ()) -> None:
         self.id = f"w-{uuid.uuid4().hex[:8]}"
         self.model = model
+        self.aliases = aliases
         self.ledger = Ledger.connect(redis_url)
         self.errors: dict[str, ItemError] = {}
         self.truncated: set[str] = set()
@@ -51,7 +53,7 @@ class LedgerWorker:
 
     def announce(self) -> None:
         """Registers the model and beats once, for ten minutes."""
-        self.ledger.run(operations.register(self.model, entry(self.model)))
+        self.ledger.run(operations.register(self.model, entry(self.model, self.aliases)))
         worker = WorkerEntry(
             id=self.id,
             pid=1,

@@ -31,6 +31,23 @@ def test_one_model_with_a_slash_in_its_name(client: httpx.Client, path: str) -> 
     assert model["workers"] == 1
 
 
+def test_a_model_under_several_names(serve: Callable[..., ServedApp], worker: LedgerWorker, redis_url: str) -> None:
+    client = serve(served_name=f"{MODEL},text-embedding-3-small").client
+    with LedgerWorker(redis_url, "other/model", aliases=("other",)) as other, worker.serving():
+        other.announce()
+        wait_until(lambda: client.get("/v1/models/other").status_code == 200)
+
+        models = {model["id"]: model for model in client.get("/v1/models").json()["data"]}
+        answer = client.post("/v1/embeddings", json={"input": "one", "model": "text-embedding-3-small"})
+        queued = client.post("/v1/tasks", json={"input": "one", "model": "other"})
+
+    assert list(models) == [MODEL, "text-embedding-3-small", "other/model", "other"]
+    assert [model["alias_of"] for model in models.values()] == [None, MODEL, None, "other/model"]
+    assert models["text-embedding-3-small"] | {"id": MODEL, "alias_of": None} == models[MODEL]
+    assert answer.json()["model"] == MODEL
+    assert queued.json()["model"] == "other/model"
+
+
 def test_an_unknown_model(client: httpx.Client) -> None:
     answer = client.get("/v1/models/nobody/knows")
 

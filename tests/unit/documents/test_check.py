@@ -10,7 +10,7 @@ from tasks.documents.batches.facts import Limits, Models
 from tasks.documents.batches.lines import split_lines
 from tasks.ledger import ModelEntry, ModelOverview
 
-MODEL, OTHER = "own/model", "other/model"
+MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
 DROP: Any = object()
 LIMITS = Limits(
     max_lines=50,
@@ -27,7 +27,7 @@ LIMITS = Limits(
 def models() -> Models:
     entry = ModelEntry(MODEL, MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", 1)
     overview = ModelOverview(MODEL, entry, (), 10_000.0, {}, {}, 0, 0, {}, 0)
-    return Models(MODEL, {MODEL: overview, OTHER: overview})
+    return Models((MODEL, ALIAS), {MODEL: overview, OTHER: overview})
 
 
 def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:
@@ -142,6 +142,7 @@ def test_a_custom_id_is_unique() -> None:
 
 
 def test_all_lines_name_one_model() -> None:
+    assert check(line("a", body=good_body(model=ALIAS)), line("b")).model == MODEL  # two names of one model
     found = faults(line("a"), line("b", body=good_body(model=OTHER)), line("c"))
     assert found == [("mismatched_model", "body.model", 2)]
 
