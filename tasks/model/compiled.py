@@ -3,6 +3,7 @@
 Only the transformer: pooling and what follows see its token embeddings in float32 and stay the library's modules.
 """
 
+import logging
 import sys
 import threading
 import warnings
@@ -47,8 +48,9 @@ class CompiledTransformer:
             self._compiled = _compile(model, precision, streams, threads)
         except Exception as error:
             # OpenVINO raises anything here: unknown operations, shapes that do not fit, no memory.
-            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
-            raise WayUnusable(f"OpenVINO cannot compile this model. Set EMBEDQ_COMPUTE=torch. ({reason})") from error
+            raise WayUnusable(
+                f"OpenVINO cannot compile this model. Set EMBEDQ_COMPUTE=torch. ({_reason(error)})"
+            ) from error
         # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
         self._inputs: tuple[str, ...] = tuple(port.any_name for port in model.inputs)
         self._output: str = transformer.module_output_name
@@ -67,6 +69,18 @@ class CompiledTransformer:
         if not hasattr(self._own, "request"):
             self._own.request = self._compiled.create_infer_request()
         return self._own.request
+
+
+def _reason(error: BaseException) -> str:
+    # OpenVINO wraps what failed in a sentence about itself; why it failed is the error that came first.
+    first = error
+    while (earlier := first.__cause__ or first.__context__) is not None:
+        first = earlier
+    return _first_line(error) if first is error else f"{_first_line(error)} Cause: {_first_line(first)}"
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
 
 
 def _openvino() -> Any:
@@ -91,7 +105,7 @@ def _convert(transformer: Any, names: Sequence[str]) -> Any:
     if transformer.tokenizer.padding_side == "left":
         # In a causal model the first padding sees nothing; torch's fused attention makes that 0 and OpenVINO's NaN.
         transformer.model.set_attn_implementation("eager")
-    with warnings.catch_warnings(), _quiet_transformers(), torch.inference_mode():
+    with warnings.catch_warnings(), _quiet_transformers(), _root_logger_as_it_was(), torch.inference_mode():
         # Tracing warns about every Python value it freezes; whether that matters is what the self-test finds out.
         warnings.simplefilter("ignore")
         return _openvino().convert_model(_traceable(transformer), example_input=example)
@@ -108,6 +122,19 @@ def _quiet_transformers() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(before)
+
+
+@contextmanager
+def _root_logger_as_it_was() -> Iterator[None]:
+    # openvino/tools/ovc/convert.py sets the root logger to ERROR and sets it back only when the conversion succeeds:
+    # after a model that it cannot convert, the worker would log no warning for the rest of its life.
+    root = logging.getLogger()
+    level, handlers, filters = root.level, root.handlers[:], root.filters[:]
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:], root.filters[:] = handlers, filters
 
 
 def _traceable(transformer: Any) -> Any:

@@ -52,9 +52,11 @@ def self_test(encoder: Encoder) -> None:
         raise WayUnusable(f"{setting} failed its self-test: vectors have {vectors.shape[1]} components.")
     worst = worst_cosine(vectors, encoder.reference)
     if not worst >= MIN_COSINE:
+        plain = (info.compute, info.precision) == ("torch", "float32")
+        fix = "Choose another model" if plain else "Set EMBEDQ_COMPUTE=torch and EMBEDQ_PRECISION=float32"
         raise WayUnusable(
             f"{setting} failed its self-test: its vectors differ from the plain float32 model "
-            f"(cosine {worst:.6f}, needed {MIN_COSINE}). Set EMBEDQ_COMPUTE=torch and EMBEDQ_PRECISION=float32."
+            f"(cosine {worst:.6f}, needed {MIN_COSINE}). {fix}."
         )
 
 

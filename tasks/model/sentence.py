@@ -59,7 +59,7 @@ class SentenceEncoder:
             model=name,
             revision=revision,
             dimension=self.reference.shape[1],
-            max_tokens=int(min(model.max_seq_length or _UNLIMITED_TOKENS, _UNLIMITED_TOKENS)),
+            max_tokens=int(min(self._tokenizer.max_tokens or _UNLIMITED_TOKENS, _UNLIMITED_TOKENS)),
             prompts=tuple(model.prompts),
             device=str(self._device),
             compute=way.compute,
@@ -87,8 +87,10 @@ class SentenceEncoder:
             with torch.inference_mode():
                 for module in self._modules:
                     features = module(features)
+                # A model saved with `truncate_dim` has fewer components than its modules give; the library cuts last.
+                vectors = features["sentence_embedding"][:, : self.info.dimension]
                 # A copy, because without pooling this is memory that the next pass writes over.
-                return np.array(features["sentence_embedding"].float().cpu().numpy(), dtype=np.float32)
+                return np.array(vectors.float().cpu().numpy(), dtype=np.float32)
         except torch.AcceleratorError as error:
             if "out of memory" in str(error):
                 raise

@@ -41,8 +41,11 @@ class Tokenizer:
         self._special_tokens: int = tokenizer.num_special_tokens_to_add(pair=False)
         self._pads_left = tokenizer.padding_side == "left"
         self._fill = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
-        # Where to cut was set by the library's preprocessing above, and stays.
+        # Where to cut was set by the library's preprocessing above, and stays. The model's own `max_seq_length` may be
+        # more: a folder's `processing_kwargs` win over it.
         self._backend = tokenizer.backend_tokenizer
+        self.max_tokens: int | None = (self._backend.truncation or {}).get("max_length")
+        """Where texts are cut, special tokens included; None: nowhere."""
         self._backend.no_padding()
 
     def __call__(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:

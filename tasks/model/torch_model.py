@@ -1,10 +1,13 @@
 """The model as the library loads it: a SentenceTransformer in float32, checked to be one that can be served."""
 
+import logging
 from typing import Any
 
 from tasks.model.errors import ModelLoadError, is_out_of_memory
 from tasks.model.locate import locate
 from worker_config.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 
 def load_torch_model(settings: Settings, device: str) -> Any:
@@ -16,19 +19,27 @@ def load_torch_model(settings: Settings, device: str) -> Any:
     """
     import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - as above
-    from transformers.utils import logging  # noqa: PLC0415 - as above
+    from sentence_transformers.util import is_sentence_transformer_model  # noqa: PLC0415 - as above
+    from transformers.utils import logging as transformers_logging  # noqa: PLC0415 - as above
 
-    logging.disable_progress_bar()  # a bar in a log is a hundred lines of noise
+    transformers_logging.disable_progress_bar()  # a bar in a log is a hundred lines of noise
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
+    place = locate(settings.model)
     model = SentenceTransformer(
-        locate(settings.model),
+        place,
         device=device,
         trust_remote_code=settings.trust_remote_code,
         # Whatever the files hold: the reference of the self-test is computed in float32, then it is converted.
         model_kwargs={"dtype": torch.float32},
     )
     _require_text_transformer(model, settings.model)
+    if not is_sentence_transformer_model(place):
+        _log.warning(
+            "EMBEDQ_MODEL=%s has no modules.json, so nothing says how its vectors are made: the mean over all tokens "
+            "is taken. If it was trained another way, or is a reranker, its vectors are wrong.",
+            settings.model,
+        )
     return model
 
 

@@ -1,8 +1,12 @@
 """Every kind of model gives through our path what `SentenceTransformer.encode` gives."""
 
 import importlib
+import json
+import logging
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ from tasks.model.compiled import CompiledTransformer, cpu_precisions
 from tasks.model.device import Way
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
-from tasks.model.errors import ModelLoadError
+from tasks.model.errors import ModelLoadError, WayUnusable
 from tasks.model.load import load
 from tasks.model.self_test import worst_cosine
 from tasks.model.sentence import SentenceEncoder
@@ -69,6 +73,27 @@ def test_vectors_equal_the_library(kind: TinyModel, compute: str, tiny_folders: 
     expected = library(tiny_folders[kind])
     assert worst_cosine(expected[:1], expected[1:2]) < 0.99  # a comparison that could not fail would prove nothing
     np.testing.assert_allclose(rows(ours(encoder, normalize=False)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("compute", COMPUTES)
+def test_a_model_saved_with_cut_vectors_serves_cut_vectors(compute: str, tiny_folders: Folders, tmp_path: Path) -> None:
+    SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu", truncate_dim=8).save(str(tmp_path))
+    encoder = loaded(tmp_path, compute)
+    expected = library(tmp_path)
+    assert encoder.info.dimension == expected.shape[1] == 8
+    np.testing.assert_allclose(rows(ours(encoder, normalize=False)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.model
+def test_what_a_folder_says_of_its_longest_text_wins_over_the_model(tiny_folders: Folders, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_folders[TinyModel.CLS], tmp_path / "model"))
+    config = folder / "sentence_bert_config.json"
+    changed = json.loads(config.read_text()) | {"processing_kwargs": {"text": {"max_length": 10}}}
+    config.write_text(json.dumps(changed))
+    encoder = loaded(folder)
+    longest = max(text.length for text in encoder.tokenize(TEXTS, None))
+    assert encoder.info.max_tokens == longest == 10
 
 
 @pytest.mark.model
@@ -185,6 +210,29 @@ def test_a_compiled_model_refuses_inputs_it_does_not_know(tiny_folders: Folders)
 
 
 @pytest.mark.model
+def test_a_model_that_openvino_cannot_convert_silences_nobody(tiny_folders: Folders) -> None:
+    model: Any = SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+    model[0].model.encoder.layer[0].register_forward_hook(_fail)
+    root = logging.getLogger()
+    before = (root.level, root.handlers[:], root.filters[:])
+    with pytest.raises(WayUnusable, match="no such operation"):
+        CompiledTransformer(model[0], ["input_ids", "attention_mask"], precision="float32", threads=1)
+    assert (root.level, root.handlers, root.filters) == before
+
+
+@pytest.mark.model
+def test_a_folder_that_does_not_say_how_its_vectors_are_made_is_a_warning(
+    tiny_folders: Folders, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Path(shutil.copytree(tiny_folders[TinyModel.CLS], tmp_path / "model"))
+    loaded(folder)
+    assert "modules.json" not in caplog.text
+    (folder / "modules.json").unlink()
+    loaded(folder)
+    assert f"EMBEDQ_MODEL={folder} has no modules.json" in caplog.text
+
+
+@pytest.mark.model
 @pytest.mark.parametrize("kind", TinyModel)
 def test_the_default_serves_every_kind(kind: TinyModel, tiny_folders: Folders) -> None:
     encoder = load(load_settings(model=str(tiny_folders[kind]), device="cpu"))
@@ -209,6 +257,10 @@ def test_a_precision_that_is_too_coarse_for_a_model_stops_when_asked_for_by_name
     _needs_bfloat16()
     with pytest.raises(ModelLoadError, match="openvino in bfloat16 on cpu failed its self-test"):
         load(load_settings(model=str(tiny_folders[TinyModel.CAUSAL]), device="cpu", precision="bfloat16"))
+
+
+def _fail(*_: object) -> None:
+    raise RuntimeError("no such operation")
 
 
 def _needs_bfloat16() -> None:
