@@ -104,7 +104,9 @@ class Settings(BaseSettings):
     max_open_ingestions: int = Field(default=100, ge=1, le=1_000_000)
     """Of one owner."""
     ingest_max_document_bytes: int = Field(default=100 * 2**20, ge=1024, le=2**31)
-    """Of one file, or of one record in a file."""
+    """Of one file that is a document."""
+    ingest_max_record_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**28)
+    """Of one line or row of a file of records; some hundred bytes of memory are needed for each of them at worst."""
     ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
     """Chunks of one ingestion that are cut and not loaded yet."""
     parse_timeout_s: float = Field(default=60, gt=0, le=3600)

@@ -11,8 +11,10 @@ from tasks.documents.context import JobContext, StepContext
 from tasks.documents.ingestions.owned_files import OwnedFiles
 from tasks.documents.ingestions.pipeline import chunk_settings, prompt_name
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
+from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.parsing.types import PARSER_VERSION
 from tasks.documents.sinks.types import Sink
+from tasks.documents.sources.records_apart import RecordProcesses
 from tasks.documents.sources.types import Source
 from tasks.errors import Unavailable
 from tasks.ledger import ModelEntry
@@ -26,21 +28,27 @@ def _source(context: JobContext, ingestion: Ingestion) -> Source:
     from tasks.documents.sources.access import SourceAccess, SourceLimits  # noqa: PLC0415 - as above
     from tasks.documents.sources.registry import open_source  # noqa: PLC0415 - as above
 
+    settings = context.settings
     access = SourceAccess(
         storage=context.storage,
         files=OwnedFiles(context.ledger, ingestion.owner),
         inline=ingestion.spec.get("inline"),
         listed=ingestion.spec.get("listed"),
         roots=context.settings.ingest_roots,
-        limits=SourceLimits(context.settings.ingest_max_document_bytes),
+        limits=SourceLimits(settings.ingest_max_document_bytes, settings.ingest_max_record_bytes),
+        apart=_record_processes(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes)),
         progress=context.progress,
     )
     return open_source(ingestion.spec["source"], access)
 
 
+@lru_cache(maxsize=1)
+def _record_processes(limits: ParseLimits) -> RecordProcesses:
+    return RecordProcesses(limits)
+
+
 @contextmanager
 def _parser(context: JobContext) -> Iterator[Parses]:
-    from tasks.documents.parsing.limits import ParseLimits  # noqa: PLC0415 - as above
     from tasks.documents.parsing.parser import Parser, ParserNotStarted  # noqa: PLC0415 - as above
 
     settings = context.settings

@@ -23,28 +23,29 @@ from tasks.documents.parsing.registry import PARSERS
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>; fires when the *thread* that forked us ends
 _MAX_OPEN_FILES = 64
-_GRACE_S = 5  # the parent kills in time; this is for children whose parent is gone
+GRACE_S = 5  # the parent kills in time; this is for children whose parent is gone
 _KIB = 1024
 
 
 def main(arguments: Sequence[str]) -> None:
     """Parses until its input ends; exits early after a document that left too much behind."""
     parent_pid, memory_bytes, timeout_s = int(arguments[0]), int(arguments[1]), float(arguments[2])
-    _confine(parent_pid, memory_bytes)
+    confine(parent_pid, memory_bytes)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
-    _send(answers, frame({"ready": True}))
-    while request := _received(sys.stdin.buffer):
+    send(answers, frame({"ready": True}))
+    while request := received(sys.stdin.buffer):
         header, body = request
-        signal.setitimer(signal.ITIMER_REAL, timeout_s + _GRACE_S)
+        signal.setitimer(signal.ITIMER_REAL, timeout_s + GRACE_S)
         answer, spent = _answer(str(header["type"]), body)
-        _send(answers, answer)
+        send(answers, answer)
         signal.setitimer(signal.ITIMER_REAL, 0)
         if spent:
             return
 
 
-def _confine(parent_pid: int, memory_bytes: int) -> None:
+def confine(parent_pid: int, memory_bytes: int) -> None:
+    """Limits this process before it reads anything of a stranger's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which decides
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -62,7 +63,7 @@ def _confine(parent_pid: int, memory_bytes: int) -> None:
 def _answer(media_type: str, data: bytes) -> tuple[list[bytes], bool]:
     try:
         parsed = PARSERS[media_type](data)
-        spent = _peak_bytes() > SPENT_BYTES
+        spent = peak_bytes() > SPENT_BYTES
         return answer_of(parsed, spent=spent), spent
     except DocumentFailed as failure:
         return frame({"code": failure.error.code, "message": failure.error.message}), False
@@ -72,7 +73,8 @@ def _answer(media_type: str, data: bytes) -> tuple[list[bytes], bool]:
         return frame({"code": "parser_crashed", "spent": True}), True
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
     # Not ru_maxrss: that is inherited from a larger parent, through fork and exec.
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -81,7 +83,8 @@ def _peak_bytes() -> int:
     return 0
 
 
-def _received(requests: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+def received(requests: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+    """Header and body of the next message; None: there will be none."""
     start = requests.read(LENGTHS.size)
     if len(start) < LENGTHS.size:
         return None
@@ -89,7 +92,8 @@ def _received(requests: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
     return header_of(requests.read(header_bytes)), requests.read(body_bytes)
 
 
-def _send(answers: BinaryIO, pieces: Sequence[bytes]) -> None:
+def send(answers: BinaryIO, pieces: Sequence[bytes]) -> None:
+    """Writes an answer."""
     answers.writelines(pieces)
     answers.flush()
 

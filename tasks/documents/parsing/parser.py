@@ -9,7 +9,7 @@ from tasks.documents.parsing.encoding import is_plain_utf8
 from tasks.documents.parsing.frames import BadFrame, frame, parsed_of
 from tasks.documents.parsing.limits import MAX_DOCUMENTS_PER_CHILD, ParseLimits
 from tasks.documents.parsing.process import ChildDied, ChildProcess, ChildTooSlow
-from tasks.documents.parsing.refusals import empty, refused, too_large
+from tasks.documents.parsing.refusals import BEYOND_LIMITS, beyond_limits, empty, refused, too_large
 from tasks.documents.parsing.registry import HARMLESS, MAX_HARMLESS_BYTES, PARSERS
 from tasks.documents.parsing.sniff import sniff
 from tasks.documents.parsing.types import Parsed
@@ -116,18 +116,6 @@ class Parser:
 
     def _failure(self, header: Mapping[str, Any]) -> DocumentFailed:
         code = str(header["code"])
-        match code:
-            case "parse_timeout":
-                message = f"Parsing was stopped after {self._limits.timeout_s:g} s (EMBEDQ_PARSE_TIMEOUT_S)."
-            case "parse_memory":
-                bytes_allowed = f"{self._limits.memory_bytes:,} bytes of memory (EMBEDQ_PARSE_MEMORY_BYTES)"
-                message = f"Parsing needs more than {bytes_allowed}."
-            case "parser_crashed":
-                return refused(
-                    code,
-                    "The parser broke down on this document, or ran out of memory (EMBEDQ_PARSE_MEMORY_BYTES). Open it "
-                    "in its application and save it again, or split it.",
-                )
-            case _:
-                return refused(code, str(header.get("message", "")))
-        return refused(code, f"{message} Split or simplify the document.")
+        if code in BEYOND_LIMITS:
+            return beyond_limits(code, self._limits)
+        return refused(code, str(header.get("message", "")))

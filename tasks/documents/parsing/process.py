@@ -47,7 +47,8 @@ class ChildProcess:
     """
 
     def __init__(self, limits: ParseLimits, module: str, progress: Callable[[], None]) -> None:
-        self._progress = progress
+        self.progress = progress
+        """Called about once a second while an answer is awaited; it belongs to who asks."""
         arguments = [str(os.getpid()), str(limits.memory_bytes), str(limits.timeout_s)]
         self._popen = subprocess.Popen(  # noqa: S603 - this interpreter, a module of ours
             [sys.executable, "-m", module, *arguments],
@@ -75,6 +76,11 @@ class ChildProcess:
         """Its process id, which is its session's too."""
         return self._popen.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._popen.poll() is None
+
     def ask(self, pieces: Sequence[bytes], timeout_s: float) -> tuple[dict[str, Any], bytes]:
         """Header and body of the answer to a frame. After any error it has to be killed.
 
@@ -93,7 +99,7 @@ class ChildProcess:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise ChildTooSlow
-                self._progress()
+                self.progress()
                 for key, _ in selector.select(min(left, _TICK_S)):
                     if key.fd == self._answers:
                         self._read(answer)

@@ -14,8 +14,10 @@
 | `missing_parser` | the library for its format is not installed |
 """
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.faults import DocumentFailed, FailureStage
+from tasks.documents.parsing.limits import ParseLimits
 
+BEYOND_LIMITS = frozenset({"parse_timeout", "parse_memory", "parser_crashed"})
 SUPPORTED = "Supported are plain text, Markdown, HTML, PDF and DOCX."
 
 
@@ -48,6 +50,22 @@ def protected(format_name: str) -> DocumentFailed:
 def too_large(what: str) -> DocumentFailed:
     """Over a limit, which `what` names."""
     return refused("document_too_large", f"The document {what}. Split it into smaller documents.")
+
+
+def beyond_limits(code: str, limits: ParseLimits, stage: FailureStage = "parsing") -> DocumentFailed:
+    """It was too much for the process that read it; `code` is one of `BEYOND_LIMITS`."""
+    match code:
+        case "parse_timeout":
+            what = f"Parsing was stopped after {limits.timeout_s:g} s (EMBEDQ_PARSE_TIMEOUT_S)."
+        case "parse_memory":
+            what = f"Parsing needs more than {limits.memory_bytes:,} bytes of memory (EMBEDQ_PARSE_MEMORY_BYTES)."
+        case _:
+            message = (
+                "The parser broke down on this document, or ran out of memory (EMBEDQ_PARSE_MEMORY_BYTES). Open it in "
+                "its application and save it again, or split it."
+            )
+            return DocumentFailed(code, message, stage)
+    return DocumentFailed(code, f"{what} Split or simplify the document.", stage)
 
 
 def missing(library: str) -> DocumentFailed:

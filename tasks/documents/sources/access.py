@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tasks.documents.sources.records_apart import RecordProcesses
 from tasks.ledger.storage import Storage
 
 
@@ -18,9 +19,10 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class SourceLimits:
-    """Of one document. `max_document_bytes`: a file's bytes, or a record's line."""
+    """Of one document. `max_document_bytes`: a file's bytes; `max_record_bytes`: a record's line, or a row's texts."""
 
     max_document_bytes: int = 100 * 2**20
+    max_record_bytes: int = 16 * 2**20
 
 
 def _nothing() -> None:
@@ -36,6 +38,7 @@ class SourceAccess:
         inline: name in the storage of the request's `documents`, a JSON list.
         listed: likewise of its `files` or `urls`, where the request itself holds only their number.
         roots: folders and URL prefixes that may be read.
+        apart: processes that read formats whose library trusts what it reads; None: this process reads them.
         progress: to be called once a second or so; whatever it raises passes.
     """
 
@@ -45,4 +48,5 @@ class SourceAccess:
     listed: str | None = None
     roots: Sequence[str] = ()
     limits: SourceLimits = SourceLimits()
+    apart: RecordProcesses | None = None
     progress: Callable[[], None] = _nothing

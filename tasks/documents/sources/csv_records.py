@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.encoding import HEAD_BYTES, detect
 from tasks.documents.sources.fields import FieldMap, listing_error
 from tasks.documents.sources.lines import decoded, text_lines
 from tasks.documents.sources.ranges import read_places
-from tasks.documents.sources.records import Record
+from tasks.documents.sources.records import LIMIT_SETTING, Record
 
 _DELIMITERS = ",;\t|"
 
@@ -54,8 +54,9 @@ class Csv:
             if row is not None and len(row) > len(layout.columns):
                 wrong = "The row has more fields than the header. Quote fields with separators in them."
             fields = None if row is None or wrong else _named(layout, row)
+            document = None if fields is None else self._fields.described(fields)
             error = listing_error("malformed_record", wrong) if wrong else None
-            yield Record(number, fields, size if fields else 0, size, place, (offset, number), error)
+            yield Record(number, document, size if document else 0, size, place, (offset, number), error)
 
     def again(
         self,
@@ -63,7 +64,7 @@ class Csv:
         key: str,  # noqa: ARG002
         places: Sequence[Any],
         progress: Callable[[], None],
-    ) -> Iterator[Mapping[str, Any]]:
+    ) -> Iterator[str | DocumentError]:
         """See `RecordFormat`."""
         layout = self._layout(content, progress)
         for data in read_places(content, places, progress):
@@ -72,7 +73,7 @@ class Csv:
                 row = next(csv.reader(text, delimiter=layout.delimiter, strict=True))
             except (csv.Error, StopIteration):
                 raise changed() from None
-            yield _named(layout, row)
+            yield self._fields.text_or_error(_named(layout, row))
 
     def _layout(self, content: Content, progress: Callable[[], None]) -> _Layout:
         encoding, first = detect(content.read(0, HEAD_BYTES))
@@ -118,7 +119,7 @@ class Csv:
             except csv.Error as error:
                 problem = f"The row is not valid CSV: {error}. Is a quote not closed, or not doubled?"
             except _TooLong:
-                limit = f"{self._max_bytes:,} bytes (EMBEDQ_INGEST_MAX_DOCUMENT_BYTES)"
+                limit = f"{self._max_bytes:,} bytes ({LIMIT_SETTING})"
                 problem = f"The row has more than {limit}, or a quote in it is not closed."
             else:
                 return

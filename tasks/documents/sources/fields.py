@@ -17,6 +17,23 @@ _MAX_METADATA_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class Described:
+    """What a record says of itself.
+
+    Attributes:
+        id: its own; None: it has none.
+        metadata: as JSON.
+        error: why it is no document that can be read.
+        named: whether it is known which document this is; False: its id is at fault.
+    """
+
+    id: str | None
+    metadata: Mapping[str, Any]
+    error: DocumentError | None = None
+    named: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class FieldMap:
     """A request's `fields`.
 
@@ -56,6 +73,35 @@ class FieldMap:
         metadata = (_METADATA,) if self.metadata is None else self.metadata
         wanted = {*texts, *metadata, *((self.id,) if self.id else _IDS)}
         return [name for name in present if name in wanted]
+
+    def to_json(self) -> list[Any]:
+        """For the process that reads records."""
+        return [self.id, self.text, self.metadata, self.separator]
+
+    @classmethod
+    def from_json(cls, known: Sequence[Any]) -> "FieldMap":
+        """Inverse of `to_json`."""
+        own_id, text, metadata, separator = known
+        return cls(own_id, tuple(text), tuple(metadata) if isinstance(metadata, list) else metadata, separator)
+
+    def described(self, record: Mapping[str, Any]) -> Described:
+        """All that is listed of a record; its text is looked at and left."""
+        try:
+            own_id = self.id_of(record)
+        except DocumentFailed as failed:
+            return Described(None, {}, failed.error, named=False)
+        try:
+            self.text_of(record)
+            return Described(own_id, self.metadata_of(record))
+        except DocumentFailed as failed:
+            return Described(own_id, {}, failed.error)
+
+    def text_or_error(self, record: Mapping[str, Any]) -> str | DocumentError:
+        """Its text, or why there is none."""
+        try:
+            return self.text_of(record)
+        except DocumentFailed as failed:
+            return failed.error
 
     def text_of(self, record: Mapping[str, Any]) -> str:
         """Its text.

@@ -11,7 +11,7 @@ from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.sources.access import SourceLimits
 from tasks.documents.sources.content import changed
 from tasks.documents.sources.entries import Entries, Entry
-from tasks.documents.sources.fields import FieldMap, as_json
+from tasks.documents.sources.fields import as_json
 from tasks.documents.sources.page import Page
 from tasks.documents.sources.records import Record, RecordFormat
 from tasks.documents.sources.types import DocumentRef, Fetched, Listed
@@ -24,13 +24,11 @@ class FileSource:
         self,
         entries: Entries,
         formats: Callable[[str], RecordFormat | None],
-        fields: FieldMap,
         limits: SourceLimits,
         progress: Callable[[], None],
     ) -> None:
         self._entries = entries
         self._formats = formats
-        self._fields = fields
         self._limits = limits
         self._progress = progress
 
@@ -97,20 +95,18 @@ class FileSource:
 
     def _list_record(self, page: Page, entry: Entry, version: str, record: Record) -> None:
         document_id, uri = f"{entry.id}#{record.number}", f"{entry.uri}#{record.number}"
-        if record.fields is None:
-            if record.error is not None:
-                page.add_fault(document_id, uri, record.error, record.source_bytes)
+        document = record.document
+        if document is None or not document.named:
+            error = record.error if document is None else document.error
+            if error is not None:
+                page.add_fault(document_id, uri, error, record.source_bytes)
+            return
+        document_id = document.id or document_id
+        if document.error is not None:
+            page.add_failed(document_id, uri, document.error, record.source_bytes)
             return
         try:
-            document_id = self._fields.id_of(record.fields) or document_id
-        except DocumentFailed as failed:
-            page.add_fault(document_id, uri, failed.error, record.source_bytes)
-            return
-        try:
-            self._fields.text_of(record.fields)
-            metadata = self._fields.metadata_of(record.fields)
-            if entry.metadata:
-                metadata = {**as_json(entry.metadata), **metadata}
+            metadata = {**as_json(entry.metadata), **document.metadata} if entry.metadata else document.metadata
         except DocumentFailed as failed:
             page.add_failed(document_id, uri, failed.error, record.source_bytes)
             return
@@ -156,18 +152,15 @@ class FileSource:
                 raise changed()
             places = [ref.place["record"] for ref in refs]
             rows = self._format_of(place["in"]).again(content, _key(place["at"]), places, self._progress)
-            for fields in rows:
-                yield self._fetched(next(waiting), fields)
+            for text in rows:
+                ref = next(waiting)
+                if isinstance(text, str):
+                    yield Fetched(ref, record_hash(text, ref.metadata), text=text)
+                else:
+                    yield Fetched(ref, "", error=text)
         except DocumentFailed as failed:
             for ref in waiting:
                 yield Fetched(ref, "", error=failed.error)
-
-    def _fetched(self, ref: DocumentRef, fields: Mapping[str, Any]) -> Fetched:
-        try:
-            text = self._fields.text_of(fields)
-        except DocumentFailed as failed:
-            return Fetched(ref, "", error=failed.error)
-        return Fetched(ref, record_hash(text, ref.metadata), text=text)
 
 
 def file_hash(data: bytes, metadata: Mapping[str, Any]) -> str:

@@ -5,19 +5,24 @@ from typing import Any
 
 import orjson
 
+from tasks.documents.faults import DocumentError
 from tasks.documents.sources.content import Content, changed
-from tasks.documents.sources.fields import listing_error
+from tasks.documents.sources.fields import FieldMap, listing_error
 from tasks.documents.sources.lines import byte_lines
 from tasks.documents.sources.ranges import read_places
-from tasks.documents.sources.records import Record
+from tasks.documents.sources.records import LIMIT_SETTING, Record
 
 _BOM = b"\xef\xbb\xbf"
+_SEPARATORS = (b",", b"[", b"{")
+_MAX_VALUES = 1_000_000
+"""Every value follows one of the separators. An empty list takes two bytes of a line and 56 of memory."""
 
 
 class JsonLines:
     """UTF-8. Numbers are those of lines, blank ones too, as an editor counts."""
 
-    def __init__(self, max_record_bytes: int) -> None:
+    def __init__(self, fields: FieldMap, max_record_bytes: int) -> None:
+        self._fields = fields
         self._max_bytes = max_record_bytes
 
     def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:  # noqa: ARG002
@@ -31,8 +36,9 @@ class JsonLines:
                 continue
             fields, problem = self._parsed(line.data)
             size_bytes = 0 if fields is None else line.size_bytes
+            document = None if fields is None else self._fields.described(fields)
             error = listing_error(*problem) if problem else None
-            yield Record(number, fields, size_bytes, line.size_bytes, place, (offset, number), error)
+            yield Record(number, document, size_bytes, line.size_bytes, place, (offset, number), error)
 
     def again(
         self,
@@ -40,18 +46,19 @@ class JsonLines:
         key: str,  # noqa: ARG002
         places: Sequence[Any],
         progress: Callable[[], None],
-    ) -> Iterator[Mapping[str, Any]]:
+    ) -> Iterator[str | DocumentError]:
         """See `RecordFormat`."""
         for data in read_places(content, places, progress):
             fields, _ = self._parsed(data)
             if fields is None:
                 raise changed()
-            yield fields
+            yield self._fields.text_or_error(fields)
 
     def _parsed(self, data: bytes | None) -> tuple[Mapping[str, Any] | None, tuple[str, str] | None]:
         if data is None:
-            message = f"The line has more than {self._max_bytes:,} bytes (EMBEDQ_INGEST_MAX_DOCUMENT_BYTES)."
-            return None, ("document_too_large", message)
+            return None, ("document_too_large", f"The line has more than {self._max_bytes:,} bytes ({LIMIT_SETTING}).")
+        if sum(map(data.count, _SEPARATORS)) > _MAX_VALUES:
+            return None, ("document_too_large", f"The line has more than {_MAX_VALUES:,} JSON values.")
         try:
             fields = orjson.loads(data.removeprefix(_BOM))
         except orjson.JSONDecodeError as error:

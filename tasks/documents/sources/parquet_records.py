@@ -9,20 +9,25 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.sources.content import Content
 from tasks.documents.sources.fields import FieldMap, listing_error
-from tasks.documents.sources.records import Record
+from tasks.documents.sources.records import LIMIT_SETTING, Record
 from tasks.errors import EmbedqError
 
 _BATCH_BYTES = 2**20
 _BATCH_ROWS = 1024
+_LISTED_ROWS = 256
 _BUFFER_BYTES = 2**18
 _TABLES_KEPT = 4
 
 
 class Parquet:
-    """Columns that are needed, in batches. Numbers are those of rows, from 1."""
+    """Columns that are needed, in batches. Numbers are those of rows, from 1.
+
+    The library that reads it is in C++ and believes what a file says of itself: a file of a kilobyte may ask for
+    gigabytes. Strangers' files are read in a process of their own, see `records_apart.py`.
+    """
 
     def __init__(self, fields: FieldMap, max_record_bytes: int) -> None:
         self._fields = fields
@@ -30,25 +35,39 @@ class Parquet:
 
     def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
         """See `RecordFormat`. A position is a row group, a row in it, and the number of rows before."""
+        for batch in self.batches(content, key, position, progress):
+            yield from batch
+
+    def batches(
+        self, content: Content, key: str, position: Any, progress: Callable[[], None]
+    ) -> Iterator[Sequence[Record]]:
+        """The same, in short lists; none goes over what the table holds: a page may begin anywhere in the last one."""
         group, row, number = position or (0, 0, 0)
         with _Borrowed(content, f"list {key}", self._fields, (group, row)) as table:
             source_bytes = content.size_bytes // max(table.number_of_rows, 1)
             while table.seek(group, row, progress):
-                group, row = table.at
-                size_bytes, fields = table.next()
-                place = (group, row)
-                row += 1
-                number += 1
-                error = None
-                if size_bytes > self._max_bytes:
-                    limit = f"{self._max_bytes:,} bytes (EMBEDQ_INGEST_MAX_DOCUMENT_BYTES)"
-                    fields, error = None, listing_error("document_too_large", f"The row has more than {limit}.")
-                then = (group, row, number)
-                yield Record(number, fields, size_bytes, source_bytes, place, then, error)
+                batch: list[Record] = []
+                size_bytes = 0
+                while table.has_row and len(batch) < _LISTED_ROWS and size_bytes < _BATCH_BYTES:
+                    place = table.at
+                    group, row = place[0], place[1] + 1
+                    number += 1
+                    batch.append(self._record(table, number, source_bytes, place, (group, row, number)))
+                    size_bytes += batch[-1].size_bytes
+                yield batch
+
+    def _record(self, table: "_Table", number: int, source_bytes: int, place: Any, then: Any) -> Record:
+        size_bytes, fields = table.next(self._max_bytes)
+        if fields is None:
+            error = listing_error(
+                "document_too_large", f"The row has more than {self._max_bytes:,} bytes ({LIMIT_SETTING})."
+            )
+            return Record(number, None, size_bytes, source_bytes, place, then, error)
+        return Record(number, self._fields.described(fields), size_bytes, source_bytes, place, then)
 
     def again(
         self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
-    ) -> Iterator[Mapping[str, Any]]:
+    ) -> Iterator[str | DocumentError]:
         """See `RecordFormat`."""
         if not places:
             return
@@ -56,7 +75,10 @@ class Parquet:
             for group, row in places:
                 if not table.seek(group, row, progress) or table.at != (group, row):
                     raise _corrupt()
-                yield table.next()[1] or {}
+                _, fields = table.next(self._max_bytes)
+                if fields is None:
+                    raise _corrupt()
+                yield self._fields.text_or_error(fields)
 
 
 class _Table:
@@ -66,13 +88,15 @@ class _Table:
         with _refused():
             # Without pre_buffer: it would hold a whole row group, and a file may be a single one.
             source = pa.PythonFile(_Readable(content), mode="r")
-            self._file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+            schema = pq.read_schema(source)
+            texts = [name for name in schema.names if _is_text(schema.field(name).type)]
+            # Columns of texts as dictionaries: a text that a thousand rows share is in memory once, as in the file.
+            self._file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=texts)
             self.number_of_rows = self._file.metadata.num_rows
-            schema = self._file.schema_arrow
         plain = [name for name in schema.names if not _is_binary(schema.field(name).type)]
         self._columns = fields.columns(plain)
         self._batches: Iterator[pa.RecordBatch] = iter(())
-        self._rows: list[dict[str, Any]] = []
+        self._values: Mapping[str, Any] = {}
         self._group, self._first = -1, 0
         self._at = self._length = 0
 
@@ -86,6 +110,11 @@ class _Table:
         """Row group and row that `next` gives."""
         return self._group, self._first + self._at
 
+    @property
+    def has_row(self) -> bool:
+        """Whether `next` gives one without reading."""
+        return self._at < self._length
+
     def seek(self, group: int, row: int, progress: Callable[[], None]) -> bool:
         """Goes to a row, or where its group has none, to the next group's first. Whether there is one."""
         with _refused():
@@ -93,22 +122,27 @@ class _Table:
                 self._begin(group)
             while self._group < self._file.num_row_groups:
                 self._at = row - self._first
-                if self._at < len(self._rows):
+                if self._at < self._length:
                     return True
                 progress()
-                if not self._load_batch(row):
+                if not self._load_batch():
                     self._begin(self._group + 1)
                     row = 0
         return False
 
-    def next(self) -> tuple[int, dict[str, Any] | None]:
-        """Roughly the size of the row where it stands, and its fields; then it stands at the following one."""
-        fields = self._rows[self._at]
-        self._at += 1
-        return sum(len(value) for value in fields.values() if isinstance(value, str)), fields
+    def next(self, max_bytes: int) -> tuple[int, dict[str, Any] | None]:
+        """Roughly the size of the row where it stands, and its fields; then it stands at the following one.
+
+        No fields of a row whose texts have more than `max_bytes`: they are not made into objects.
+        """
+        with _refused():
+            row = {name: values[self._at] for name, values in self._values.items()}
+            self._at += 1
+            size_bytes = sum(map(_text_bytes, row.values()))
+            return size_bytes, None if size_bytes > max_bytes else {name: value.as_py() for name, value in row.items()}
 
     def _begin(self, group: int) -> None:
-        self._rows, self._group, self._first, self._at = [], group, 0, 0
+        self._values, self._group, self._first, self._at = {}, group, 0, 0
         self._length = 0
         if group < self._file.num_row_groups:
             found = self._file.metadata.row_group(group)
@@ -116,14 +150,15 @@ class _Table:
             rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // each))
             self._batches = self._file.iter_batches(rows, row_groups=[group], columns=self._columns, use_threads=False)
 
-    def _load_batch(self, row: int) -> bool:
-        """The next batch; whether there was one. One that lies before the row is not made into objects."""
+    def _load_batch(self) -> bool:
+        """The next batch; whether there was one."""
+        self._values = {}
         batch = next(self._batches, None)
         if batch is None:
             return False
         self._first += self._length
         self._length = batch.num_rows
-        self._rows = batch.to_pylist() if row < self._first + self._length else []
+        self._values = dict(zip(batch.schema.names, batch.columns, strict=True))
         return True
 
 
@@ -202,6 +237,15 @@ class _refused:  # noqa: N801 - used as a function
 
 def _corrupt() -> DocumentFailed:
     return DocumentFailed("corrupt_document", "The file is damaged, or is not Parquet.", "listing")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _text_bytes(value: Any) -> int:
+    found = value.value if isinstance(value, pa.DictionaryScalar) else value
+    return found.as_buffer().size if isinstance(found, pa.StringScalar | pa.LargeStringScalar) and found.is_valid else 0
 
 
 def _is_binary(kind: pa.DataType) -> bool:

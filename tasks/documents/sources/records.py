@@ -1,11 +1,14 @@
 """What every format of files with many documents in them does."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tasks.documents.faults import DocumentError
 from tasks.documents.sources.content import Content
+from tasks.documents.sources.fields import Described
+
+LIMIT_SETTING = "EMBEDQ_INGEST_MAX_RECORD_BYTES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,7 @@ class Record:
 
     Attributes:
         number: as its owner would count, from 1.
-        fields: None with an error.
+        document: what it says of itself; None with an error.
         size_bytes: in memory, roughly.
         source_bytes: that it takes up in the file.
         place: to read it again; JSON.
@@ -22,7 +25,7 @@ class Record:
     """
 
     number: int
-    fields: Mapping[str, Any] | None
+    document: Described | None
     size_bytes: int
     source_bytes: int
     place: Any
@@ -42,5 +45,5 @@ class RecordFormat(Protocol):
 
     def again(
         self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
-    ) -> Iterator[Mapping[str, Any]]:
-        """The fields of records by their places, in order, in as few reads as may be. Raises `DocumentFailed`."""
+    ) -> Iterator[str | DocumentError]:
+        """The texts of records by their places, in order, in as few reads as may be. Raises `DocumentFailed`."""

@@ -11,6 +11,7 @@ from tasks.documents.sources.inline import Inline
 from tasks.documents.sources.jsonl_records import JsonLines
 from tasks.documents.sources.parquet_records import Parquet
 from tasks.documents.sources.records import RecordFormat
+from tasks.documents.sources.records_apart import RecordsApart
 from tasks.documents.sources.stored_list import StoredList
 from tasks.documents.sources.types import Source
 from tasks.documents.sources.uploads import Uploads
@@ -18,7 +19,7 @@ from tasks.documents.sources.urls import Urls
 from tasks.errors import SourceFailed
 
 FORMATS: Mapping[str, Callable[[FieldMap, int], RecordFormat]] = {
-    "jsonl": lambda _, limit: JsonLines(limit),
+    "jsonl": JsonLines,
     "csv": Csv,
     "tsv": lambda fields, limit: Csv(fields, limit, "\t"),
     "parquet": Parquet,
@@ -37,9 +38,9 @@ def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
     if spec.get("documents") is not None:
         return Inline(access)
     if files := _named(spec, "files", access):
-        return FileSource(Uploads(files, access), _formats(spec, fields, access), fields, *_bounds(access))
+        return FileSource(Uploads(files, access), _formats(spec, fields, access), *_bounds(access))
     if urls := _named(spec, "urls", access):
-        return FileSource(Urls(urls, access), _formats(spec, fields, access), fields, *_bounds(access))
+        return FileSource(Urls(urls, access), _formats(spec, fields, access), *_bounds(access))
     raise SourceFailed("Name `files`, `urls` or `documents`.", param="source")
 
 
@@ -55,8 +56,10 @@ def _formats(spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess) ->
     if asked is not None and asked not in FORMATS:
         message = f"There is no such format. Use one of {', '.join(FORMATS)}, or leave it out."
         raise SourceFailed(message, param="source.format")
-    limit = access.limits.max_document_bytes
+    limit = access.limits.max_record_bytes
     made = {name: make(fields, limit) for name, make in FORMATS.items()}
+    if access.apart is not None:
+        made["parquet"] = RecordsApart(access.apart, fields, limit)
 
     def format_of(name: str) -> RecordFormat | None:
         if spec.get("records") is False:

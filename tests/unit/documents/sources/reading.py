@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from tasks.documents.sources.access import SourceAccess, SourceLimits, StoredFile
+from tasks.documents.sources.records_apart import RecordProcesses
 from tasks.documents.sources.registry import open_source
 from tasks.documents.sources.types import DocumentRef, Fetched, Listed, ListedFault
 from tasks.ledger.storage import Storage
@@ -54,7 +55,13 @@ def texts(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str | None
 
 
 def uploaded(
-    tmp_path: Path, files: Mapping[str, bytes] | None = None, /, *, limit: int = 2**20, **more: bytes
+    tmp_path: Path,
+    files: Mapping[str, bytes] | None = None,
+    /,
+    *,
+    limit: int = 2**20,
+    apart: RecordProcesses | None = None,
+    **more: bytes,
 ) -> SourceAccess:
     """Files as uploads: `a_csv=b"…"` is the file `a.csv` with the id `a_csv`."""
     storage = Storage.open(f"file://{tmp_path}/storage")
@@ -62,12 +69,12 @@ def uploaded(
     for file_id, data in {**(files or {}), **more}.items():
         storage.write(f"files/{file_id}", data)
         stored[file_id] = StoredFile(file_id, f"files/{file_id}", file_id.replace("_", ".", 1), len(data))
-    return SourceAccess(storage, stored, limits=SourceLimits(limit))
+    return SourceAccess(storage, stored, limits=SourceLimits(limit, limit), apart=apart)
 
 
 def below(folder: Path, *, limit: int = 2**20) -> SourceAccess:
     """A folder as the only root."""
-    return SourceAccess(Storage.open("memory://unused"), roots=[str(folder)], limits=SourceLimits(limit))
+    return SourceAccess(Storage.open("memory://unused"), roots=[str(folder)], limits=SourceLimits(limit, limit))
 
 
 def tree(folder: Path, *names: str) -> Path:

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.sources import content, page, parquet_records
+from tasks.documents.sources.records_apart import RecordProcesses
 from tasks.documents.sources.registry import open_source
 from tests.unit.documents.sources.formats import files, jsonl, parquet, table
 from tests.unit.documents.sources.reading import codes, contents, documents, pages, texts, uploaded
@@ -23,6 +26,13 @@ TEXTS = st.text(LETTERS, min_size=1, max_size=20).filter(lambda text: bool(text.
 ROWS = st.lists(TEXTS, min_size=1, max_size=12)
 
 
+@pytest.fixture(scope="module")
+def processes() -> Iterator[RecordProcesses]:
+    made = RecordProcesses(ParseLimits(timeout_s=60, memory_bytes=2**30))
+    yield made
+    made.close()
+
+
 # ---- every record comes exactly once ---------------------------------------------------------------------------------
 
 
@@ -30,11 +40,17 @@ NUMBERS = itertools.count()
 """Of files: an open Parquet file is kept, and what is stored under a name never changes."""
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "utf16_csv", "tsv", "parquet"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "utf16_csv", "tsv", "parquet", "parquet_apart"])
 @settings(max_examples=25, deadline=None)
 @given(rows=ROWS, records=st.integers(1, 5), sizes=st.tuples(st.integers(1, 40), st.integers(1, 5)))
 def test_every_record_comes_once_whatever_the_sizes(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, rows: list[str], records: int, sizes: tuple[int, int]
+    tmp_path_factory: pytest.TempPathFactory,
+    processes: RecordProcesses,
+    kind: str,
+    *,
+    rows: list[str],
+    records: int,
+    sizes: tuple[int, int],
 ) -> None:
     piece, group = sizes
     listed = [{"id": str(n), "text": text} for n, text in enumerate(rows)]
@@ -45,8 +61,9 @@ def test_every_record_comes_once_whatever_the_sizes(
         "utf16_csv": lambda: {"a_csv": table(cells, "utf-16")},
         "tsv": lambda: {"a_tsv": table(cells, delimiter="\t")},
         "parquet": lambda: {f"a{next(NUMBERS)}_parquet": parquet(listed, group)},
-    }[kind]()
-    access = uploaded(tmp_path_factory.mktemp("records"), made)
+    }[kind.removesuffix("_apart")]()
+    apart = processes if kind.endswith("_apart") else None
+    access = uploaded(tmp_path_factory.mktemp("records"), made, apart=apart)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "PAGE_RECORDS", records)
         patch.setattr(content, "PIECE_BYTES", piece)
