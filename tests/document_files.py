@@ -14,8 +14,11 @@ _ID = b"0123456789abcdef"
 _PERMISSIONS = -4
 
 
-def pdf(pages: Sequence[str], *, title: str = "", password: str = "") -> bytes:
-    """A page for each text, a line for each of its lines. With a password, of the oldest kind (RC4, 40 bits)."""
+def pdf(pages: Sequence[str], *, title: str = "", password: str = "", drawn: bool = False) -> bytes:
+    """A page for each text, a line for each of its lines. With a password, of the oldest kind (RC4, 40 bits).
+
+    `drawn`: pages are content streams already, with the font /F1.
+    """
     first = 5
     kids = " ".join(f"{first + 2 * n} 0 R" for n in range(len(pages)))
     objects = [
@@ -26,7 +29,7 @@ def pdf(pages: Sequence[str], *, title: str = "", password: str = "") -> bytes:
     ]
     for number, page in enumerate(pages):
         lines = " ".join(f"({line}) Tj T*" for line in page.split("\n")) if page else ""
-        content = f"BT /F1 12 Tf 14 TL 72 720 Td {lines} ET"
+        content = page if drawn else f"BT /F1 12 Tf 14 TL 72 720 Td {lines} ET"
         objects += [
             (
                 f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> "

@@ -1,7 +1,7 @@
 """Markdown: its blocks, found line by line as CommonMark does at its top level. The text stays as it is written.
 
-Not a full reading: what is nested in lists and quotes stays within their block, and links and emphasis are left alone,
-because a model reads them well enough.
+Pictures that are written into it (`data:` URLs) are left out. Not a full reading: what is nested in lists and quotes
+stays within their block, and links and emphasis are left alone, because a model reads them well enough.
 """
 
 import re
@@ -21,6 +21,8 @@ _TABLE_RULE = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\
 _INDENTED = re.compile(r"(?: {4}|\t)")
 _MAX_MATCHED_CHARS = 1000  # of a line: no mark is longer, and no expression sees a line without end
 _FRONT_MATTER = "---"
+_EMBEDDED = re.compile(r"(data:[\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*,[\w+/=%-]{64,}")
+"""Pictures and fonts within the text: a picture of 300 kB would be a thousand chunks that nobody can search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def parse_markdown(data: bytes) -> Parsed:
     Raises:
         DocumentFailed: `empty_document`, `document_too_large`, `unknown_encoding`, `missing_parser`.
     """
-    text = decode(data)
+    text = _EMBEDDED.sub(r"\1", decode(data))
     blocks = list(_Scanner(list(_lines(text))).blocks())
     first = next((block for block in blocks if block.kind == "heading"), None)
     title = text[first.start : first.end].partition("\n")[0].strip("# \t") if first else None

@@ -63,6 +63,7 @@ def _read(document: "PdfDocument") -> Parsed:
 def _text_of(page: "PdfPage") -> str:
     text_page = page.get_textpage()
     try:
-        return str(text_page.get_text_bounded())
+        # Not get_text_bounded: it joins what PDFium has found to stand on lines of their own (`2\n4` becomes `24`).
+        return str(text_page.get_text_range())
     finally:
         text_page.close()

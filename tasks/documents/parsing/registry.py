@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tasks.documents.parsing.docx import parse_docx
+from tasks.documents.parsing.eml import parse_eml
 from tasks.documents.parsing.html import parse_html
 from tasks.documents.parsing.markdown import parse_markdown
+from tasks.documents.parsing.notebook import parse_notebook
 from tasks.documents.parsing.pdf import parse_pdf
-from tasks.documents.parsing.sniff import DOCX, HTML, MARKDOWN, PDF, TEXT
+from tasks.documents.parsing.sniff import DOCX, EML, HTML, MARKDOWN, NOTEBOOK, PDF, TEXT
 from tasks.documents.parsing.text import parse_text
 from tasks.documents.parsing.types import Parsed
 
@@ -19,6 +21,8 @@ PARSERS: dict[str, Parse] = {
     HTML: parse_html,
     PDF: parse_pdf,
     DOCX: parse_docx,
+    EML: parse_eml,
+    NOTEBOOK: parse_notebook,
 }
 """Media type -> parser. Libraries are imported by the parsers, when they are first used."""
 

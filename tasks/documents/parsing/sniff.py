@@ -12,6 +12,8 @@ TEXT = "text/plain"
 MARKDOWN = "text/markdown"
 HTML = "text/html"
 PDF = "application/pdf"
+EML = "message/rfc822"
+NOTEBOOK = "application/x-ipynb+json"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 _SAMPLE_BYTES = 64 * 1024
@@ -21,6 +23,8 @@ _MAX_CONTROL_SHARE = 0.02
 _BY_NAME = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), MARKDOWN),
     **dict.fromkeys((".html", ".htm", ".xhtml", ".xht"), HTML),
+    ".eml": EML,
+    ".ipynb": NOTEBOOK,
 }
 _PROMISED = {".pdf": "PDF", ".docx": "DOCX"}
 """Whose bytes are neither that nor text is damaged, which says more than "binary"."""

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code"]
 
-PARSER_VERSION = "1"
+PARSER_VERSION = "2"
 """Part of the fingerprint: to be changed with anything that changes text or blocks of a document."""
 
 

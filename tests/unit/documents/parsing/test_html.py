@@ -17,7 +17,7 @@ def test_the_content_of_a_page() -> None:
       <article><header><h1>Big</h1></header><p>One <b>two</b>three<br>four &amp; <i>five</i></p>loose
       <pre>
  code
-   more</pre><aside>advert</aside><h3>Small</h3><blockquote>said</blockquote></article>
+   more</pre><nav>toc</nav><h3>Small</h3><blockquote>said</blockquote></article>
       <script>x()</script><footer>imprint</footer></body>"""
     assert blocks(page) == [
         ("heading1", "Big"),
@@ -60,6 +60,33 @@ def test_what_is_not_seen_is_left_out(hidden: str) -> None:
 def test_main_is_preferred_where_it_holds_the_text() -> None:
     assert blocks("<div>around</div><main><p>content of it</p></main>") == [("paragraph", "content of it")]
     assert len(blocks(f"<div>{'words ' * 50}</div><main>x</main>")) == 2
+
+
+def test_asides_and_footers_within_the_content_are_content() -> None:
+    note = "<aside class='admonition'><p>Do not delete the database.</p></aside>"
+    quote = "<blockquote>said<footer>somebody</footer></blockquote>"
+    expected = [
+        ("paragraph", "text"),
+        ("paragraph", "Do not delete the database."),
+        ("paragraph", "said"),
+        ("paragraph", "somebody"),
+    ]
+    assert blocks(f"<main><p>text</p>{note}{quote}<nav>menu</nav></main><aside>advert</aside>") == expected
+    assert blocks(f"<p>text</p><aside>advert</aside>{quote}") == [expected[0], *expected[2:]]
+
+
+def test_a_title_in_a_header_outside_of_the_content_is_its_title() -> None:
+    page = "<header>brand<h1>The title</h1></header><main><h2>Part</h2><p>content of it</p></main>"
+    assert blocks(page)[:2] == [("heading1", "The title"), ("heading2", "Part")]
+    own = "<header><h1>Brand</h1></header><main><h1>Own</h1><p>content of it</p></main>"
+    assert blocks(own) == [("heading1", "Own"), ("paragraph", "content of it")]
+
+
+def test_a_page_that_nests_beyond_all_measure_is_refused_before_it_is_parsed() -> None:
+    with pytest.raises(DocumentFailed, match="document_too_large"):
+        parse_html(b"<ul><li>" * 300_000)
+    assert blocks("<p>a<br>b</p>" * 9000)[0] == ("paragraph", "a\nb")
+    assert len(blocks("<ul>" + "<li>x" * 9000)) == 1  # nothing has to end an item
 
 
 def test_a_page_that_is_nothing_but_a_header_is_read() -> None:

@@ -20,6 +20,18 @@ def test_pages_begin_where_they_begin() -> None:
     assert parsed.title == "A title"
 
 
+def test_what_stands_apart_on_the_page_stays_apart() -> None:
+    def at(x: int, y: int, text: str) -> str:
+        return f"BT /F1 12 Tf {x} {y} Td ({text}) Tj ET "
+
+    ticks = "".join(at(100 + 40 * n, 100, str(2 * n)) for n in range(1, 5))
+    ticks += "".join(at(60, 130 + 40 * n, str(2 * n)) for n in range(1, 5))
+    lines = at(100, 500, "than implicit.") + at(300, 520, "Simple") + at(300, 506, "last")
+    first, second = parse_pdf(pdf([ticks, lines], drawn=True)).text.split("\n\n")
+    assert first.startswith("2\n4\n6\n8\n")
+    assert second == "than implicit.\nSimple\nlast"
+
+
 def test_blank_pages_at_the_end_count() -> None:
     parsed = parse_pdf(pdf(["first", "", ""]))
     assert parsed.pages == (0, 5, 5)

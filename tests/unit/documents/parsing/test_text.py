@@ -33,6 +33,15 @@ MARKS = [
 ]
 
 
+def test_pictures_within_markdown_are_left_out() -> None:
+    picture = "data:image/png;charset=x;base64," + "iVBORw0KGgo/+" * 5000 + "=="
+    parsed = parse_markdown(f"# Title\n\nbefore ![a picture]({picture}) behind, data:text/plain,short stays".encode())
+    assert shown(parsed) == [
+        ("heading1", "# Title"),
+        ("paragraph", "before ![a picture](data:image/png) behind, data:text/plain,short stays"),
+    ]
+
+
 @pytest.mark.parametrize(
     "name", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252", "latin-1"]
 )

@@ -1,0 +1,42 @@
+"""Jupyter notebooks (nbformat 3 and 4): prose and code of the cells, without what they printed and drew."""
+
+from typing import Any
+
+import orjson
+
+from tasks.documents.parsing.builder import Builder
+from tasks.documents.parsing.markdown import parse_markdown
+from tasks.documents.parsing.refusals import corrupt
+from tasks.documents.parsing.sniff import NOTEBOOK
+from tasks.documents.parsing.types import Parsed
+
+
+def parse_notebook(data: bytes) -> Parsed:
+    """A block for each code cell, and those of the Markdown in the others.
+
+    Raises:
+        DocumentFailed: `corrupt_document`, `empty_document`, `document_too_large`.
+    """
+    try:
+        notebook = orjson.loads(data)
+        sheets = notebook.get("worksheets") or [notebook]
+        cells = [cell for sheet in sheets for cell in sheet["cells"]]
+        sources = [(cell.get("cell_type"), _source(cell)) for cell in cells]
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+        raise corrupt("a Jupyter notebook") from None
+    builder = Builder()
+    title = None
+    for kind, source in sources:
+        if kind == "code":
+            builder.add("code", source)
+        elif source.strip():
+            found = parse_markdown(source.encode("utf-8", "replace"))
+            title = title or found.title
+            for block in found.blocks:
+                builder.add(block.kind, found.text[block.start : block.end], block.level)
+    return builder.parsed(NOTEBOOK, title)
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell.get("source", cell.get("input", ""))
+    return source if isinstance(source, str) else "".join(source)
