@@ -91,9 +91,12 @@ def test_a_document_that_takes_for_ever_is_stopped() -> None:
         assert say(parser, "nothing").text == "done"
 
 
-def test_html_nested_beyond_reason_is_stopped() -> None:
-    with Parser(IMPATIENT) as parser:
-        assert code(parser, b"<div>" * 100_000 + b"x") == "parse_timeout"
+def test_html_nested_beyond_reason_costs_no_process() -> None:
+    with Parser(ParseLimits()) as parser:
+        parser.parse(b"<p>fine</p>", "x.html")
+        pid = parser.child_pid
+        assert code(parser, b"<div>" * 100_000 + b"x") == "document_too_large"
+        assert parser.child_pid == pid
 
 
 def test_a_bomb_in_a_docx_leaves_the_process_alive() -> None:
