@@ -1,8 +1,9 @@
-"""A TCP link to Redis that is slow, or that leads somewhere else from now on, as a proxy or a virtual address does."""
+"""A TCP link to Redis that is slow, loses a reply, or leads somewhere else from now on, as a virtual address does."""
 
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -15,11 +16,17 @@ class Link:
     Args:
         target: port that new connections lead to; those that stand stay where they are.
         step_s: pause after each 32 KiB.
+
+    Attributes:
+        lose: the reply to the next request that contains this is lost, and its connection with it.
+        lost: how many were.
     """
 
     def __init__(self, target: int, *, step_s: float = 0) -> None:
         self.target = target
         self.port = 0
+        self.lose: bytes | None = None
+        self.lost = 0
         self._step_s = step_s
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
@@ -48,12 +55,28 @@ class Link:
         except OSError:
             writer.transport.abort()
             return
-        await asyncio.gather(self._pump(reader, back), self._pump(there, writer), return_exceptions=True)
+        doomed = asyncio.Event()
+        await asyncio.gather(
+            self._pump(reader, back, lambda request: self._note(request, doomed)),
+            self._pump(there, writer, lambda _: doomed.is_set()),
+            return_exceptions=True,
+        )
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _note(self, request: bytes, doomed: asyncio.Event) -> bool:
+        if self.lose is not None and self.lose in request:
+            self.lose = None
+            self.lost += 1
+            doomed.set()
+        return False
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, drops: Callable[[bytes], bool]
+    ) -> None:
         try:
             with contextlib.suppress(OSError):
                 while data := await reader.read(_STEP_BYTES):
+                    if drops(data):
+                        break
                     writer.write(data)
                     await writer.drain()
                     await asyncio.sleep(self._step_s)
