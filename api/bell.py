@@ -4,14 +4,15 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from worker_config.celery_app import DRAIN_TASK, bell_queue, make_celery
+from worker_config.bells import send_bell
+from worker_config.celery_app import make_celery
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 
 class Bell:
-    """Sends bells off the event loop. A bell that cannot be sent is left to the watchdog, which rings again.
+    """Sends bells off the event loop. One that cannot be sent is left to idle workers, who look for work themselves.
 
     Args:
         settings: with the broker that carries the bells.
@@ -46,11 +47,11 @@ class Bell:
 
     def _send(self, model: str) -> None:
         try:
-            self._celery.send_task(DRAIN_TASK, queue=bell_queue(model), ignore_result=True)
+            send_bell(self._celery, model)
         except Exception as error:  # noqa: BLE001 - kombu raises whatever its transport raises; nobody reads this future
             self._count(model, False)
             if not self._failing:
-                _log.warning("the bell of %s was not sent (%s); the watchdog rings again", model, type(error).__name__)
+                _log.warning("the bell of %s was not sent (%s); workers look for work", model, type(error).__name__)
             self._failing = True
             return
         self._count(model, True)

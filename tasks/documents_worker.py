@@ -17,7 +17,7 @@ def _queue(_: Settings) -> str:
 
 
 def _start(start: role.Start) -> JobWorker:
-    return JobWorker.start(start.settings, start.worker_id, stop=start.stop, ring=start.ring)
+    return JobWorker.start(start.settings, start.worker_id, stop=start.stop, ring=start.ring, wake=start.wake)
 
 
 def _no_limit(_: Settings) -> None:

@@ -51,7 +51,7 @@ class Drain:
         gate: to work beside the other streams, or alone.
         hears: the first claim of a slice clears the bell. One stream of a process does: the slice of all of them has
             taken one message, and may ring for one more.
-        send_bell: sends one bell message and says whether it went out; must not raise.
+        send_bell: sends one bell message; must not raise.
         stop: whether to stop.
         urgent: whether texts that cannot wait are to be expected.
     """
@@ -68,7 +68,7 @@ class Drain:
         rate: Rate,
         gate: Gate,
         hears: bool,
-        send_bell: Callable[[], bool],
+        send_bell: Callable[[], None],
         stop: Callable[[], bool],
         urgent: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -85,24 +85,16 @@ class Drain:
         self._stop = stop
         self._urgent = urgent
         self._numbers = itertools.count()
-        self._unsent = False
         # The start time makes tokens unique over the restarts of a child under the same parent.
         self._incarnation = f"{time.time_ns():x}"
 
     def run_slice(self) -> None:
-        """One slice. Never raises when Redis is away: the watchdog rings again when it is back.
-
-        Where a bell of this slice could not be sent (a full Redis refuses it), the next slice follows at once.
-        """
+        """One slice. Never raises when Redis is away: the worker looks for work again when it is back."""
         try:
             self._wakeup.open()
-            while True:
-                self._unsent = False
-                worked = self._run(time.monotonic() + self._limits.slice_s)
-                left = operations.leave(self._model, self._name, warm=worked and not self._stop())
-                self._ring(self._ledger.run(left))
-                if not self._unsent or self._stop():
-                    return
+            worked = self._run(time.monotonic() + self._limits.slice_s)
+            left = operations.leave(self._model, self._name, warm=worked and not self._stop())
+            self._ring(self._ledger.run(left))
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
             _log.warning("slice ended early: Redis is unavailable (%s)", type(error).__name__)
@@ -159,5 +151,5 @@ class Drain:
         return claim
 
     def _ring(self, won: bool) -> None:
-        if won and not self._send_bell():
-            self._unsent = True  # the ledger believes in this bell, so nobody else sends one for a while
+        if won:
+            self._send_bell()

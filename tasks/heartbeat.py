@@ -30,6 +30,7 @@ class Heartbeat(threading.Thread):
         every_s: seconds between beats; a worker counts as live for three of them.
         lease_s: how long a renewed lease lasts.
         send_bell: sends one bell message.
+        wake: begins a slice of this worker, after the one that may be running.
         parent_hangs: whether the parent's loop stands still; it is killed then, and this process with it.
         work_hangs: whether this process does not come to an end with its work; it leaves then, and is replaced.
     """
@@ -44,7 +45,8 @@ class Heartbeat(threading.Thread):
         *,
         every_s: float,
         lease_s: float,
-        send_bell: Callable[[], bool],
+        send_bell: Callable[[], None],
+        wake: Callable[[], None],
         parent_hangs: Callable[[], bool],
         work_hangs: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -57,6 +59,7 @@ class Heartbeat(threading.Thread):
         self._every_s = every_s
         self._lease_ms = int(lease_s * 1000)
         self._send_bell = send_bell
+        self._wake = wake
         self._parent_hangs = parent_hangs
         self._work_hangs = work_hangs
         self._done = threading.Event()
@@ -88,8 +91,11 @@ class Heartbeat(threading.Thread):
         for stream in self._progress:
             for token in stream.to_renew():
                 self._ledger.run(operations.renew(self._model, token, self._lease_ms))
-        if self._ledger.run(operations.watch(self._model)).ring:
+        seen = self._ledger.run(operations.watch(self._model))
+        if seen.ring:
             self._send_bell()
+        if seen.ready:
+            self._wake()  # whoever should have rung may have failed, and a bell that was lost is believed for a while
 
     def finish(self) -> None:
         """Ends the thread, which takes the worker off the list of the living; without Redis it does not wait long."""

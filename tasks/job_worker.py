@@ -15,9 +15,10 @@ from tasks.documents.jobs import JOBS
 from tasks.documents.stepper import Stepper
 from tasks.documents.steps import STEPS, SWEEPS
 from tasks.drain import Drain, DrainLimits
-from tasks.errors import RedisUnavailable, StorageUnavailable
+from tasks.errors import StorageUnavailable
 from tasks.heartbeat import Heartbeat
 from tasks.job_work import JobWork
+from tasks.joining import join_ledger
 from tasks.ledger import DOCUMENTS, Ledger, WorkerEntry, operations
 from tasks.ledger.storage import Storage
 from tasks.model.gate import ALONE
@@ -48,7 +49,8 @@ class JobWorker:
         worker_id: the same for every child of one parent.
         storage: where files and parts are.
         stop: whether to stop.
-        ring: sends the bell of a queue and says whether it went out; never raises.
+        ring: sends the bell of a queue; never raises.
+        wake: begins a slice without a bell.
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class JobWorker:
         storage: Storage,
         *,
         stop: Callable[[], bool],
-        ring: Callable[[str], bool],
+        ring: Callable[[str], None],
+        wake: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._id = worker_id
         self._stop = stop
         self._ring = ring
+        self._wake = wake
         self._files = RunFiles(settings.run_dir)
         self._started_at = time.time()
         self._process = psutil.Process()
@@ -78,7 +82,13 @@ class JobWorker:
 
     @classmethod
     def start(
-        cls, settings: Settings, worker_id: str, *, stop: Callable[[], bool], ring: Callable[[str], bool]
+        cls,
+        settings: Settings,
+        worker_id: str,
+        *,
+        stop: Callable[[], bool],
+        ring: Callable[[str], None],
+        wake: Callable[[], None],
     ) -> Self:
         """Opens the storage and joins the ledger: only now do its heartbeat and its ready file exist.
 
@@ -88,20 +98,13 @@ class JobWorker:
             SchemaMismatch: the data in Redis is another version's.
         """
         RunFiles(settings.run_dir).clear_ready()
-        worker = cls(settings, worker_id, _opened(settings.storage_url), stop=stop, ring=ring)
+        worker = cls(settings, worker_id, _opened(settings.storage_url), stop=stop, ring=ring, wake=wake)
         worker.join()
         return worker
 
     def join(self) -> None:
         """Takes over what a previous incarnation held, and says that the worker is ready."""
-        while not self._stop():
-            try:
-                self._ledger.run(operations.check_schema())
-                self._ledger.run(operations.abandon(DOCUMENTS, self._id))
-                break
-            except RedisUnavailable as error:
-                _log.warning("waiting for Redis: %s", error)
-                time.sleep(RETRY_S)
+        join_ledger(self._settings, self._register, self._stop)
         self._heartbeat.start()
         self._stepper.start()
         self._sweeper.start()
@@ -120,6 +123,10 @@ class JobWorker:
         self._heartbeat.finish()
         self._wakeup.close()
         self._ledger.close()
+
+    def _register(self) -> None:
+        self._ledger.run(operations.check_schema())
+        self._ledger.run(operations.abandon(DOCUMENTS, self._id))
 
     def _make_work(self, storage: Storage) -> JobWork:
         settlement = Settlement(self._ledger, DOCUMENTS, patience_s=self._settings.lease_s, stop=self._stop)
@@ -160,6 +167,7 @@ class JobWorker:
             every_s=self._settings.heartbeat_s,
             lease_s=self._settings.lease_s,
             send_bell=partial(self._ring, DOCUMENTS),
+            wake=self._wake,
             parent_hangs=self._files.hang_watch(),
             work_hangs=lambda: any([jobs(), steps()]),  # both look each time
         )

@@ -12,8 +12,8 @@ import psutil
 
 from tasks.drain import DrainLimits
 from tasks.durability import warn_about_durability
-from tasks.errors import RedisUnavailable
 from tasks.heartbeat import Heartbeat
+from tasks.joining import join_ledger
 from tasks.ledger import Ledger, ModelEntry, ModelOverview, WorkerEntry, operations
 from tasks.model.budget import PassBudget
 from tasks.model.cache import VectorCache
@@ -30,7 +30,6 @@ from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-REDIS_RETRY_S = 1.0
 LEASE_PER_PASS = 4
 """Leases are renewed when a pass has ended, so one must last for several, on a machine that may slow down."""
 
@@ -45,7 +44,8 @@ class ModelWorker:
         encoder: Encoder,
         *,
         stop: Callable[[], bool],
-        send_bell: Callable[[], bool],
+        send_bell: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._id = worker_id
@@ -73,11 +73,17 @@ class ModelWorker:
             send_bell=send_bell,
             stop=stop,
         )
-        self._heartbeat = self._make_heartbeat(send_bell)
+        self._heartbeat = self._make_heartbeat(send_bell, wake)
 
     @classmethod
     def start(
-        cls, settings: Settings, worker_id: str, *, stop: Callable[[], bool], send_bell: Callable[[], bool]
+        cls,
+        settings: Settings,
+        worker_id: str,
+        *,
+        stop: Callable[[], bool],
+        send_bell: Callable[[], None],
+        wake: Callable[[], None],
     ) -> Self:
         """Loads and tests the model, then joins the ledger: only now do its heartbeat and its ready file exist.
 
@@ -88,19 +94,13 @@ class ModelWorker:
             SchemaMismatch: the data in Redis is another version's.
         """
         RunFiles(settings.run_dir).clear_ready()
-        worker = cls(settings, worker_id, load(settings), stop=stop, send_bell=send_bell)
+        worker = cls(settings, worker_id, load(settings), stop=stop, send_bell=send_bell, wake=wake)
         worker.join()
         return worker
 
     def join(self) -> None:
         """Registers the model, takes over what a previous incarnation held, and says that the worker is ready."""
-        while not self._stop():
-            try:
-                self._register()
-                break
-            except RedisUnavailable as error:
-                _log.warning("waiting for Redis: %s", error)
-                time.sleep(REDIS_RETRY_S)
+        join_ledger(self._settings, self._register, self._stop)
         warn_about_durability(self._ledger.client)
         self._heartbeat.start()
         self._tokenizer_store.start()
@@ -133,7 +133,7 @@ class ModelWorker:
         self._streams.close()
         self._ledger.close()
 
-    def _make_heartbeat(self, send_bell: Callable[[], bool]) -> Heartbeat:
+    def _make_heartbeat(self, send_bell: Callable[[], None], wake: Callable[[], None]) -> Heartbeat:
         return Heartbeat(
             self._ledger,
             self._queue,
@@ -143,6 +143,7 @@ class ModelWorker:
             every_s=self._settings.heartbeat_s,
             lease_s=self._lease_s,
             send_bell=send_bell,
+            wake=wake,
             parent_hangs=self._files.hang_watch(),
         )
 

@@ -2,8 +2,10 @@
 
 import contextlib
 import logging
+import math
 import os
 import signal
+import time
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -26,6 +28,8 @@ longer, many timeouts in a row, and what is claimed then comes back by its lease
 
 OVERDUE_EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""
+
+SAY_AGAIN_S = 60.0
 
 RECONNECT_EVERY_S = 1.0
 """Celery's own waits grow to 30 s: after an outage of a minute nobody would work for half a minute more."""
@@ -69,7 +73,18 @@ def make_parent(app: Celery, files: RunFiles) -> celery_worker.Worker:
             parent.timer.call_repeatedly(ALIVE_EVERY_S, files.touch_alive)
 
     class PatientConsumer(Consumer):
-        """Waiting for the broker is not hanging."""
+        """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well."""
+
+        _refused_s = -math.inf
+
+        def on_connection_error_after_connected(self, exc: Exception) -> None:
+            """Called by Celery before it connects anew."""
+            if time.monotonic() - self._refused_s > SAY_AGAIN_S:
+                _log.warning("the broker fails (%s); connecting anew every second", type(exc).__name__)
+                self._refused_s = time.monotonic()
+            super().on_connection_error_after_connected(exc)
+            files.touch_alive()
+            time.sleep(RECONNECT_EVERY_S)  # connecting may work, and the first command fail again
 
         def ensure_connected(self, conn: Any) -> Any:
             """The connection, once there is one; a stop ends the wait."""

@@ -1,8 +1,8 @@
 """Celery's side of a worker role, the same for all of them: a parent that consumes bells, and its one child.
 
-The parent imports nothing heavy. The child gets ready in `worker_process_init`, before it can run a slice. One that
-cannot serve leaves the reason in a file and stops its parent, which exits with code 78: Celery swallows exceptions of
-that signal and would go on without it.
+The parent imports nothing heavy. The child gets ready in `worker_process_init`, before it can run a slice, and in the
+thread that runs all its slices. One that cannot serve leaves the reason in a file and stops its parent, which exits
+with code 78: Celery swallows exceptions of that signal and would go on without it.
 """
 
 import logging
@@ -22,10 +22,11 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 
 from tasks.arenas import share_arenas
-from tasks.bell import bell_sender
 from tasks.parent import limit_stop, make_parent
 from tasks.run_files import RunFiles
+from tasks.slices import Slices
 from tasks.stop import StopFlag
+from worker_config.bells import send_bell
 from worker_config.celery_app import DRAIN_TASK, make_celery
 from worker_config.logs import configure_logging
 from worker_config.settings import (
@@ -61,13 +62,16 @@ class Start:
     Attributes:
         worker_id: the same for every child of one parent.
         stop: whether to stop.
-        ring: sends the bell of a queue and says whether it went out; never raises.
+        ring: sends the bell of a queue; never raises. One of its own queue that cannot be sent, the worker takes for
+            heard.
+        wake: begins a slice without a bell, after the one that may be running.
     """
 
     settings: Settings
     worker_id: str
     stop: Callable[[], bool]
-    ring: Callable[[str], bool]
+    ring: Callable[[str], None]
+    wake: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,42 +107,66 @@ class _Child:
         self._stop = stop
         self._id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._served: Served | None = None
+        self._slices: Slices | None = None
 
     def load(self, **_: Any) -> None:
         """Signal handler of `worker_process_init`."""
         share_arenas()
         threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
-        start = Start(self._settings, self._id, self._stop.__bool__, self._ring)
+        self._slices = Slices(self._get_ready, self._run_slice)
+        self._slices.start()
+        self._slices.wait_ready()
+
+    def drain(self) -> None:
+        """Body of the Celery task."""
+        if self._slices is None:
+            # Impossible unless the signal was missed; every slice would be a lie.
+            self._refuse(f"the {self._role.title} was never made ready")
+            return
+        self._slices.hear()
+
+    def leave(self, *, exitcode: int, **_: Any) -> None:
+        """Signal handler of `worker_process_shutdown`."""
+        if self._slices is not None:
+            self._slices.finish()
+        if self._served is not None:
+            self._served.leave()
+        os._exit(exitcode)  # billiard would do that too, after one second's sleep
+
+    def _get_ready(self) -> None:
+        start = Start(self._settings, self._id, self._stop.__bool__, self._ring, self._wake)
         try:
             self._served = self._role.start(start)
         except self._role.refusals as error:
             self._refuse(str(error))
-        except BaseException as error:  # noqa: BLE001 - anything that got out would be swallowed by Celery
+        except BaseException as error:  # noqa: BLE001 - the boundary of a thread; Celery would go on without it
             self._refuse(f"the {self._role.title} cannot start: {type(error).__name__}: {error}")
 
-    def drain(self) -> None:
-        """Body of the Celery task."""
-        if self._served is None:
-            # Impossible unless the signal was missed; every slice would be a lie.
-            self._refuse(f"the {self._role.title} was never made ready")
-            return
+    def _run_slice(self) -> None:
+        assert self._served is not None, "a process that is not ready has left"  # noqa: S101 - for the type checker
         try:
             self._served.run_slice()
         except self._role.breaks as error:
             _log.critical("the device is lost for this process (%s); a new one takes over", error)
             os._exit(BROKEN_EXIT_CODE)
         except MemoryError:
-            # In Celery's hands it would end the whole worker. What was claimed comes back when its lease ends.
+            # What was claimed comes back when its lease ends.
             _log.error("a slice ran out of memory outside of its work")
+        except Exception:  # noqa: BLE001 - the boundary of a thread, without which the process would look healthy
+            _log.exception("a slice failed")
 
-    def leave(self, *, exitcode: int, **_: Any) -> None:
-        """Signal handler of `worker_process_shutdown`."""
-        if self._served is not None:
-            self._served.leave()
-        os._exit(exitcode)  # billiard would do that too, after one second's sleep
+    def _wake(self) -> None:
+        if self._slices is not None:
+            self._slices.want()
 
-    def _ring(self, queue: str) -> bool:
-        return bell_sender(self._app, queue)()
+    def _ring(self, queue: str) -> None:
+        try:
+            send_bell(self._app, queue)
+        except Exception as error:  # noqa: BLE001 - kombu lets through what its transport raises, a full Redis's refusal too
+            _log.warning("bell not sent (%s)", type(error).__name__)
+            if queue == self._role.queue(self._settings):
+                # The ledger believes in this bell, so nobody else sends one for a while.
+                self._wake()
 
     def _leave_if_stopped_early(self) -> None:
         # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.

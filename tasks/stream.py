@@ -67,7 +67,7 @@ class Streams:
         store: RowStore,
         budget: PassBudget,
         cache: VectorCache,
-        send_bell: Callable[[], bool],
+        send_bell: Callable[[], None],
         stop: Callable[[], bool],
     ) -> None:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits

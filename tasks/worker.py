@@ -19,7 +19,7 @@ def _queue(settings: Settings) -> str:
 
 def _start(start: role.Start) -> ModelWorker:
     send_bell = partial(start.ring, _queue(start.settings))
-    return ModelWorker.start(start.settings, start.worker_id, stop=start.stop, send_bell=send_bell)
+    return ModelWorker.start(start.settings, start.worker_id, stop=start.stop, send_bell=send_bell, wake=start.wake)
 
 
 def _limit_s(settings: Settings) -> float:

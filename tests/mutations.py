@@ -117,6 +117,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a bell does not age more slowly", "prelude.lua", "BELL_MS * 2 ^ math.min(math.max(rings - 1, 0), 5)", "BELL_MS"
     ),
+    Mutation("no model is ever forgotten", "watch.lua", "elseif NOW - since >= FORGOTTEN_AFTER_MS", "elseif false"),
+    Mutation("a model without workers is forgotten at once", "watch.lua", "7 * 86400000", "0"),
+    Mutation("a model with work is forgotten", "watch.lua", "tonumber(s[2] or 0) > 0 then", "0 > 0 then"),
+    Mutation("a served model is forgotten", "watch.lua", "if workers == 0 and call('HEXISTS'", "if call('HEXISTS'"),
+    Mutation("a beat is no sign of use", "beat.lua", "call('HDEL', S, 'idle')\n", ""),
+    Mutation("what is forgotten leaves its state", "watch.lua", "    call('UNLINK', S)\n", ""),
+    Mutation("unknown models get a state", "watch.lua", " and call('HEXISTS', R .. ':models', MODEL) == 1", ""),
+    Mutation("a clock that went back keeps a model", "watch.lua", "not since or since > NOW", "not since"),
     # Fairness and lanes
     Mutation("bulk gets a fifteenth", "claim.lua", "local BULK_SHARE = 8", "local BULK_SHARE = 15"),
     Mutation("bulk owes nothing", "claim.lua", "    credit = credit - (BULK_SHARE - 1) * spent\n", "    credit = 0\n"),

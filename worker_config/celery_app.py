@@ -41,7 +41,9 @@ def make_celery(settings: Settings, *, models: tuple[str, ...] = (), limit_s: fl
     app = Celery("embedq", broker=broker_url(settings.redis_url), backend=None, set_as_current=False)
     names = models or (settings.served_model_name,)
     app.conf.update(
-        task_queues=[Queue(bell_queue(name), durable=True) for name in names],
+        # A binding would be a write, which a full Redis refuses: a worker that starts beside one would die of it. The
+        # queue needs none on Redis, where it is a list that the first message makes.
+        task_queues=[Queue(bell_queue(name), durable=True, no_declare=True) for name in names],
         task_default_queue=bell_queue(names[0]),
         task_create_missing_queues=True,  # the API learns of models while it runs; a bell needs no declaration
         # A result backend in the API would subscribe once per message and never unsubscribe.
@@ -84,6 +86,9 @@ def make_celery(settings: Settings, *, models: tuple[str, ...] = (), limit_s: fl
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,  # a worker outlives any outage of Redis
+        # Nor does it die of a Redis that refuses (READONLY after a failover, OOM): for kombu such a reply is an error
+        # of the channel, for which Celery gives up unless told otherwise.
+        broker_channel_error_retry=True,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         # A lost connection must not kill the child: its work is in the ledger, and a new child loads the model again.

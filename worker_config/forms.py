@@ -25,6 +25,12 @@ def redis_url(value: str) -> str:
     return value
 
 
+def without_password(url: str) -> str:
+    """The URL without what stands before the host, and without a query, which may hold a password too."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
 def storage_url(value: str) -> str:
     """A folder, or the URL of a bucket."""
     scheme, separator, _ = value.partition("://")

@@ -164,6 +164,11 @@ class Settings(BaseSettings):
         return self.served_name or (self.served_model_name,)
 
     @property
+    def redis_address(self) -> str:
+        """Where Redis is, for people: `redis_url` without its password."""
+        return forms.without_password(self.redis_url)
+
+    @property
     def heartbeat_ttl_s(self) -> float:
         """After this long without a beat a worker counts as gone: three missed beats."""
         return 3 * self.heartbeat_s + 1

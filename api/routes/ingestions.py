@@ -158,7 +158,9 @@ async def retry(request: Request, ingestion_id: str) -> Response:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
     again = resume_ingestion if found.resumable else retry_ingestion
     moved, status = await services.ledger.run(again(ingestion_id))
-    if not moved and status is not None:
+    # Not moved by this call: by an earlier one whose answer was lost, or by somebody else in this moment.
+    going_on = found.status.terminal and status is not None and not status.terminal
+    if not moved and status is not None and not going_on:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
         raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.")
     return _answer(await own(services, request, INGESTIONS, ingestion_id))

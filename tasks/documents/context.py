@@ -39,7 +39,7 @@ class StepContext:
     """What steps may use.
 
     Attributes:
-        ring: sends a bell for a queue, where SUBMIT said so; whether it went out. Never raises.
+        ring: sends a bell for a queue, where SUBMIT said so. Never raises.
         stop: whether a stop was asked for: leave, the next documents worker goes on.
         moved: to be called between two calls that may take long. A step that has not called it for five minutes hangs:
             its process is ended.
@@ -50,7 +50,7 @@ class StepContext:
     ledger: Ledger
     storage: Storage
     settings: Settings
-    ring: Callable[[str], bool]
+    ring: Callable[[str], None]
     stop: Callable[[], bool]
     moved: Callable[[], None] = lambda: None
     again: Callable[[], None] = lambda: None

@@ -1,7 +1,6 @@
 """Runs operations: one small synchronous executor for workers, one small asynchronous for the web tier."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from functools import cache
 from hashlib import sha1
@@ -11,22 +10,13 @@ from typing import Any, TypeVar
 import redis
 import redis.asyncio
 from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    MasterDownError,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-)
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from tasks.errors import EmbedqError, RedisUnavailable, StorageFull
+from tasks.ledger.connection import refusal, watched, watched_async
 from tasks.ledger.gather import Gatherer
 from tasks.ledger.keys import ROOT
 from tasks.ledger.operations import Operation
@@ -38,23 +28,18 @@ WORKER_RETRIES = 3
 
 SCRIPTS = Path(__file__).parent / "lua"
 
-# At the start of an error, and with a "-" before it where Redis 6.2 quotes it inside the error of a script.
-_OUT_OF_SERVICE = re.compile(
-    r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|NOAUTH|NOPERM|WRONGPASS|DENIED)\b"
-)
-
-# redis-py takes the code off an error for which it has a class.
-_REFUSALS: dict[type[RedisError], str] = {
-    AuthenticationError: "refuses the password (EMBEDQ_REDIS_URL)",
-    BusyLoadingError: "is loading its data",
-    MasterDownError: "refuses with MASTERDOWN",
-    NoPermissionError: "refuses this user a command (NOPERM)",
-    ReadOnlyError: "refuses with READONLY",
+_REASONS = {
+    "LOADING": "is loading its data",
+    "NOPERM": "refuses this user a command (NOPERM)",
+    "WRONGPASS": "refuses the password (EMBEDQ_REDIS_URL)",
 }
 
 CALL_TIMEOUT_S = 1.2
 """For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read
 have limits of their own, but they add up when Redis hangs and many calls queue for the pool."""
+
+SOCKET_TIMEOUT_S = 1.0
+"""For each write and each reply of such a call, as redis-py counts: from the first byte to the last."""
 
 
 @cache
@@ -73,21 +58,12 @@ def translate(error: RedisError) -> EmbedqError | RedisError:
     # Redis 6.2 reports an OOM inside a script as a ResponseError whose text contains it.
     if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)):
         return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
-    if isinstance(error, ResponseError) and not _out_of_service(error):
+    code = refusal(error)
+    if isinstance(error, ResponseError) and code is None:
         return error
-    return RedisUnavailable(f"The queue (Redis) {_reason(error)}; try again shortly.", retry_after_s=2)
-
-
-def _out_of_service(error: ResponseError) -> bool:
-    return type(error) in _REFUSALS or _OUT_OF_SERVICE.search(str(error)) is not None
-
-
-def _reason(error: RedisError) -> str:
     # Never the text itself: it may name hosts and users.
-    code = _OUT_OF_SERVICE.search(str(error))
-    if type(error) in _REFUSALS or code is None:
-        return _REFUSALS.get(type(error), "does not answer")
-    return f"refuses with {code[2]}"
+    reason = "does not answer" if code is None else _REASONS.get(code, f"refuses with {code}")
+    return RedisUnavailable(f"The queue (Redis) {reason}; try again shortly.", retry_after_s=2)
 
 
 class Ledger:
@@ -122,6 +98,7 @@ class Ledger:
         client = redis.Redis.from_url(
             url, socket_timeout=5, socket_connect_timeout=2, health_check_interval=5, retry=retry, **_keepalive(url)
         )
+        client.connection_pool.connection_class = watched(client.connection_pool.connection_class)
         return cls(client, root=root)
 
     def run(self, operation: Operation[T]) -> T:
@@ -151,56 +128,79 @@ class Ledger:
 
 
 class AsyncLedger:
-    """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only on a dead connection."""
+    """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only on a dead connection.
 
-    def __init__(self, client: redis.asyncio.Redis, *, root: str = ROOT, clock_offset_ms: int = 0) -> None:
+    `large`: a client for calls that move megabytes. Without one they go over `client`, whose limits then count.
+    """
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        *,
+        large: redis.asyncio.Redis | None = None,
+        root: str = ROOT,
+        clock_offset_ms: int = 0,
+    ) -> None:
         self.client = client
         self.root = root
         self.clock_offset_ms = clock_offset_ms
+        self._large = large or client
         self._gatherer = Gatherer(client)
 
     @classmethod
     def connect(cls, url: str, *, root: str = ROOT, max_connections: int = 64) -> "AsyncLedger":
-        """An executor whose calls fail within about a second."""
-        pool = redis.asyncio.BlockingConnectionPool.from_url(
-            url,
-            max_connections=max_connections,
-            timeout=1,
-            socket_timeout=1,
-            socket_connect_timeout=0.5,
-            # A restart of Redis leaves dead connections in the pool, and each is noticed only when it is used. One
-            # repetition opens it anew (the scripts are idempotent); a timeout is not repeated, so nothing takes longer.
-            retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
-            **_keepalive(url),
-        )
-        return cls(redis.asyncio.Redis.from_pool(pool), root=root)
+        """An executor whose calls fail within about a second, unless they ask for more time."""
+        usual = _client(url, max_connections=max_connections, socket_timeout=SOCKET_TIMEOUT_S)
+        # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
+        large = _client(url, max_connections=max_connections, socket_timeout=None)
+        return cls(usual, large=large, root=root)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
         """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.
 
         A call with more than the usual time moves megabytes: it gets a connection of its own, so that it delays nobody.
         """
-        send = self._gatherer.evalsha if timeout_s <= CALL_TIMEOUT_S else self.client.evalsha
+        large = timeout_s > CALL_TIMEOUT_S
+        client = self._large if large else self.client
         try:
             async with asyncio.timeout(timeout_s):
-                reply = await self._evaluate(operation, send)
+                reply = await self._evaluate(operation, client, client.evalsha if large else self._gatherer.evalsha)
         except RedisError as error:
             raise translate(error) from error
         except TimeoutError:
             raise translate(RedisTimeoutError()) from None
         return operation.read(reply)
 
-    async def _evaluate(self, operation: Operation[T], send: Callable[..., Awaitable[Any]]) -> Any:
+    async def _evaluate(
+        self, operation: Operation[T], client: redis.asyncio.Redis, send: Callable[..., Awaitable[Any]]
+    ) -> Any:
         arguments = _arguments(self.root, self.clock_offset_ms, operation)
         try:
             return await send(_sha(operation.script), 0, *arguments)
         except NoScriptError:
-            return await self.client.eval(source(operation.script), 0, *arguments)
+            return await client.eval(source(operation.script), 0, *arguments)
 
     async def close(self) -> None:
         """Closes the connections."""
         await self._gatherer.close()
         await self.client.aclose()
+        await self._large.aclose()
+
+
+def _client(url: str, *, max_connections: int, socket_timeout: float | None) -> redis.asyncio.Redis:
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
+        url,
+        max_connections=max_connections,
+        timeout=1,
+        socket_timeout=socket_timeout,
+        socket_connect_timeout=0.5,
+        # A restart of Redis leaves dead connections in the pool, and each is noticed only when it is used. One
+        # repetition opens it anew (the scripts are idempotent); a timeout is not repeated, so nothing takes longer.
+        retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+        **_keepalive(url),
+    )
+    pool.connection_class = watched_async(pool.connection_class)
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 def _keepalive(url: str) -> dict[str, Any]:

@@ -6,11 +6,13 @@
 For ever, of bounded size:
 
     R:schema             string  version of this data model
-    R:models             hash    model -> JSON ModelEntry, for each model that a worker has served
+    R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one
+                                 that had neither workers nor open tasks for a week, and its Q:state
     R:reserved           string  bytes of vectors that open tasks may still need
     Q:state              hash    backlog per lane (cost_*, tasks_*) and `bytes`; `rate`; the time of the bell and its
                                  number of `rings`; the bulk lane's `credit`; virtual time vt_{lane}, and per owner
-                                 pass_{lane}:{owner} and tvt_{lane}:{owner}; counters n_*
+                                 pass_{lane}:{owner} and tvt_{lane}:{owner}; counters n_*; `idle`: since when the
+                                 model has had neither workers nor open tasks
 
 While there is something in them:
 

@@ -13,6 +13,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from tasks.ledger.connection import OutOfService
+
 ROUND_TRIP_S = 1.0
 
 
@@ -26,17 +28,17 @@ def packed(command: str, arguments: Sequence[object]) -> bytes:
 
 
 class Line:
-    """A connection with the parameters of a pool. Opened by its first use; not for two users at a time."""
+    """A connection of the class and with the parameters of a pool. Opened by its first use; one user at a time."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         # No limit per read: on Python 3.11 each would cost a task, and the round trip has one.
         self._connection = pool.connection_class(**{**pool.connection_kwargs, "socket_timeout": None})
 
     async def exchange(self, commands: Sequence[bytes]) -> list[Any]:
-        """The replies in order, `ResponseError` objects among them. Repeated once on a new connection.
+        """The replies in order, errors of Redis among them. Repeated once on a new connection, if this one is no good.
 
-        A restart of Redis leaves a dead connection behind, which is noticed only when it is used. Nothing is repeated
-        after a time limit, so nothing takes longer than that.
+        A restart of Redis leaves a dead connection behind, which is noticed only when it is used; a failover one that
+        leads to a Redis which refuses. Nothing is repeated after a time limit, so nothing takes longer than that.
 
         Raises:
             redis.RedisError: no connection, or no answer within `ROUND_TRIP_S`.
@@ -44,27 +46,42 @@ class Line:
         try:
             async with asyncio.timeout(ROUND_TRIP_S):
                 try:
-                    return await self._once(commands)
+                    replies, usable = await self._once(commands)
                 except RedisConnectionError:
-                    return await self._once(commands)
+                    usable = False
+                if not usable:
+                    replies, _ = await self._once(commands)
+                return replies
         except TimeoutError:
             raise RedisTimeoutError("no answer in time") from None
 
-    async def _once(self, commands: Sequence[bytes]) -> list[Any]:
+    async def _once(self, commands: Sequence[bytes]) -> tuple[list[Any], bool]:
+        """The replies, and whether the connection is still open."""
         try:
+            if self._lost():
+                await self.close()
             await self._connection.send_packed_command(commands, check_health=False)
-            return [await self._reply() for _ in commands]
+            replies = [await self._reply() for _ in commands]
         except RuntimeError as error:
             await self.close()
             raise RedisConnectionError("the connection was closed") from error  # as uvloop says it after a reset
         except BaseException:
             await self.close()  # replies that nobody read would be taken for those of the next call
             raise
+        if any(isinstance(reply, OutOfService) for reply in replies):
+            await self.close()
+            return replies, False
+        return replies, True
+
+    def _lost(self) -> bool:
+        # asyncio's transport of Python 3.12 and 3.13.0 takes what is written after a reset and sends it nowhere.
+        writer = self._connection._writer  # noqa: SLF001 - redis-py has no name for it
+        return writer is not None and writer.transport.is_closing()
 
     async def _reply(self) -> Any:
         try:
             return await self._connection.read_response()
-        except ResponseError as error:
+        except (ResponseError, OutOfService) as error:
             return error
 
     async def close(self) -> None:

@@ -1,5 +1,7 @@
 """A Redis whose memory is full: new work is refused, accepted work is finished, and no worker dies of it."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,9 @@ from tasks.ledger import Lane, Ledger
 from tests.faults.conftest import QUICK
 from tests.harness import RedisServer, Roles, wait_until
 from tests.ledger_client import LedgerClient
+from worker_config.bells import send_bell
+from worker_config.celery_app import bell_queue, make_celery
+from worker_config.settings import load_settings
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
@@ -55,12 +60,56 @@ def test_running_work_is_finished_on_a_redis_that_became_full(small_redis: Redis
         tasks = [client.submit(TEXTS[:100], lane=Lane.BULK) for _ in range(20)]
         wait_until(lambda: client.counter("committed_items") > 0, message="work under way")
         pid = worker.pid
-        connection.config_set("maxmemory", 2**20)
-        with pytest.raises(redis.OutOfMemoryError):
-            connection.set("foreign", "x")
+        _fill(connection)
         for task in tasks:
             client.completed(task, timeout_s=60)
         assert (worker.running, worker.pid) == (True, pid)
+
+
+def test_an_idle_worker_finds_work_that_a_full_redis_rings_no_bell_for(
+    small_redis: RedisServer, tmp_path: Path
+) -> None:
+    with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
+        client = LedgerClient(Ledger(connection))
+        worker = roles.worker(**_settings())
+        client.completed(client.submit(["warm"]))
+        wait_until(lambda: _idle(connection, client), message="the end of its slices")
+        child = worker.child_pid
+        os.kill(child, signal.SIGSTOP)  # or it might find the work before there is no room
+        tasks = [client.submit([text]) for text in TEXTS[:50]]
+        _fill(connection)
+        os.kill(child, signal.SIGCONT)
+        for task in tasks:
+            client.completed(task)
+        assert (worker.running, worker.child_pid) == (True, child)
+        assert connection.llen(bell_queue(client.model)) == 0, "it was a bell"
+
+
+def test_a_worker_that_starts_beside_a_full_redis_empties_it(small_redis: RedisServer, tmp_path: Path) -> None:
+    with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
+        client = LedgerClient(Ledger(connection))
+        tasks = [client.submit([text]) for text in TEXTS[:50]]
+        _fill(connection)
+        worker = roles.worker(**_settings())
+        for task in tasks:
+            client.completed(task)
+        connection.config_set("maxmemory", SMALL_BYTES)
+        celery = make_celery(load_settings(redis_url=small_redis.url))
+        send_bell(celery, client.model)
+        wait_until(lambda: connection.llen(bell_queue(client.model)) == 0, message="its parent hears bells")
+        celery.close()
+        assert worker.running
+
+
+def _idle(connection: redis.Redis, client: LedgerClient) -> bool:
+    rung = connection.hexists(f"eq:q:{client.model}:state", "bell")
+    return not rung and not connection.exists(f"eq:q:{client.model}:lingering")
+
+
+def _fill(connection: redis.Redis) -> None:
+    connection.config_set("maxmemory", 2**19)
+    with pytest.raises(redis.OutOfMemoryError):
+        connection.set("foreign", "x")
 
 
 def _submit_until_refused(http: httpx.Client) -> tuple[list[str], httpx.Response]:

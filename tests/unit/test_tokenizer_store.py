@@ -1,5 +1,6 @@
 """The model worker's tokenizer on its way into the storage."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,14 +26,29 @@ class CountedEncoder(FakeEncoder):
 
 def test_tokenizer_and_prompts_are_stored_once(tmp_path: Path) -> None:
     storage, encoder = Storage.open(str(tmp_path)), CountedEncoder()
-    TokenizerStore(lambda: storage, encoder).start()
-    wait_until(lambda: has_model_files(storage, "fake"))
+    store = TokenizerStore(lambda: storage, encoder)
+    store.start()
+    wait_until(lambda: store.looks)
+    store.stop()
     assert read_tokenizer(storage, "fake") == encoder.text_rules().tokenizer
     assert read_prompts(storage, "fake").texts == PROMPTS
     again = TokenizerStore(lambda: storage, encoder)
     again.start()
-    wait_until(lambda: again.done)
+    wait_until(lambda: again.looks)
+    again.stop()
     assert encoder.asked == 2  # by the first one, and by this test
+
+
+def test_what_vanishes_from_the_storage_is_stored_again(tmp_path: Path) -> None:
+    storage = Storage.open(str(tmp_path))
+    store = TokenizerStore(lambda: storage, FakeEncoder(), look_every_s=0.001)
+    store.start()
+    for _ in range(2):
+        wait_until(lambda: has_model_files(storage, "fake"))
+        shutil.rmtree(tmp_path / "models")
+    wait_until(lambda: has_model_files(storage, "fake"))
+    store.stop()
+    wait_until(lambda: store.done)
 
 
 def test_a_storage_that_is_away_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -47,7 +63,8 @@ def test_a_storage_that_is_away_is_tried_again(tmp_path: Path, caplog: pytest.Lo
 
     store = TokenizerStore(late, FakeEncoder(), retry_s=0.001)
     store.start()
-    wait_until(lambda: store.done)
+    wait_until(lambda: store.looks)
+    store.stop()
     assert has_model_files(Storage.open(str(tmp_path)), "fake")
     assert [record.message for record in caplog.records] == [
         "the tokenizer is not in the storage yet (storage_unavailable): ingestions wait for it"

@@ -24,6 +24,8 @@ from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, 
 
 _AT_ONCE = 100
 _SAMPLE_EVERY_MS = 10_000
+_MODEL_FILES_S = 2.0
+"""Until a documents worker looks again whether a model's files are there, however many ingestions wait for them."""
 
 
 class IngestionSteps:
@@ -54,7 +56,8 @@ class IngestionSteps:
 def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
     overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
     entry = overview.entry if overview else None
-    if entry is None:
+    missing = f"files of {entry.revision}" if entry else ""
+    if entry is None or context.postponed.waits(missing):
         _await_model(context, ingestion)
         return
     try:
@@ -65,6 +68,7 @@ def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
         }
         tools.chunker(context, ingestion, entry)
     except NotReady:
+        context.postponed.refused(missing, _MODEL_FILES_S)
         _await_model(context, ingestion)
     except Unavailable:
         raise

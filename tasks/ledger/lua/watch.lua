@@ -1,5 +1,6 @@
 -- Housekeeping that must not depend on a live worker.   reply: {ring, ready, leases, expired, more}
 local MAX_ENDED = 64 -- Redis is not held for long
+local FORGOTTEN_AFTER_MS = 7 * 86400000
 allowed_when_full()
 reap(2)
 local overdue, expired = call('ZRANGEBYSCORE', DEADLINES, '-inf', int(NOW), 'LIMIT', 0, MAX_ENDED), 0
@@ -26,6 +27,18 @@ end
 if waiting > 0 and (workers == 0 or busy() < workers) then
   wake_lingerer()
   rung = ring()
+end
+
+-- A model that nobody has served or asked for in a week is unknown again: each web tier watches all that are known.
+if workers == 0 and call('HEXISTS', R .. ':models', MODEL) == 1 then
+  local s = call('HMGET', S, 'tasks_online', 'tasks_bulk', 'idle')
+  local since = tonumber(s[3] or '')
+  if tonumber(s[1] or 0) + tonumber(s[2] or 0) > 0 then call('HDEL', S, 'idle')
+  elseif not since or since > NOW then call('HSET', S, 'idle', int(NOW))
+  elseif NOW - since >= FORGOTTEN_AFTER_MS then
+    call('HDEL', R .. ':models', MODEL)
+    call('UNLINK', S)
+  end
 end
 settled()
 announce()

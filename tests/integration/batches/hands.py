@@ -102,9 +102,14 @@ class Hands:
     @property
     def step_context(self) -> StepContext:
         """What steps get."""
-        stop, ring = (lambda: False), (lambda _: True)
         return StepContext(
-            self.ledger, self.storage, self.settings, ring, stop, again=self._again, postponed=self.postponed
+            self.ledger,
+            self.storage,
+            self.settings,
+            ring=lambda _: None,
+            stop=lambda: False,
+            again=self._again,
+            postponed=self.postponed,
         )
 
     def step(self) -> None:

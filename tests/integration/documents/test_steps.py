@@ -61,7 +61,7 @@ def test_a_step_that_asks_for_it_is_taken_again_at_once(redis_client: redis.Redi
         else:
             enough.set()
 
-    context = StepContext(Ledger(redis_client), storage, load_settings(), ring=lambda _: True, stop=lambda: False)
+    context = StepContext(Ledger(redis_client), storage, load_settings(), ring=lambda _: None, stop=lambda: False)
     stepper = Stepper(context, [ask], every_s=3600)
     stepper.start()
     assert enough.wait(30), f"taken {taken[0]} times"

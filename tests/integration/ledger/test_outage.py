@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -10,9 +11,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tasks.errors import RedisUnavailable
-from tasks.ledger import AsyncLedger, Ledger, State, operations
+from tasks.ledger import AsyncLedger, Finished, Ledger, NewUnit, State, executor, operations
 from tests.harness import RedisServer, free_port, wait_until
 from tests.integration.ledger.driver import Driver
+from tests.link import Link
 
 QUICK_TIMEOUT_S = 0.1
 ATTEMPTS = 4
@@ -148,3 +150,75 @@ def test_a_defect_of_a_script_stays_what_it_is(driver: Driver, redis_client: red
     for call in calls:
         with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
             call()
+
+
+@pytest.fixture
+def failover(private_redis: RedisServer, tmp_path: Path) -> Iterator[tuple[Link, Callable[[], None]]]:
+    """An address, and a failover behind it: the former master answers on what is connected to it, as a replica."""
+    other = RedisServer(tmp_path / "other").start()
+    try:
+        with Link(private_redis.endpoint.port) as link:
+
+            def fail_over() -> None:
+                with private_redis.client() as client:
+                    client.replicaof("127.0.0.1", free_port())
+                link.target = other.endpoint.port
+
+            yield link, fail_over
+        with private_redis.client() as client:
+            client.replicaof("NO", "ONE")
+    finally:
+        other.stop()
+
+
+async def test_the_web_tier_finds_the_new_master_behind_the_same_address(
+    failover: tuple[Link, Callable[[], None]],
+) -> None:
+    link, fail_over = failover
+    ledger = AsyncLedger.connect(link.url)
+    large = 2 * executor.CALL_TIMEOUT_S
+    await ledger.run(operations.watch("m"))
+    await ledger.run(operations.watch("m"), timeout_s=large)
+    fail_over()
+    await ledger.run(operations.watch("m"))
+    await ledger.run(operations.watch("m"), timeout_s=large)
+    await ledger.close()
+
+
+def test_a_worker_finds_the_new_master_behind_the_same_address(failover: tuple[Link, Callable[[], None]]) -> None:
+    link, fail_over = failover
+    ledger = Ledger.connect(link.url)
+    ledger.run(operations.watch("m"))
+    fail_over()
+    ledger.run(operations.watch("m"))
+    ledger.close()
+
+
+def test_a_replica_without_another_master_stays_unavailable(failover: tuple[Link, Callable[[], None]]) -> None:
+    link, fail_over = failover
+    former = link.target
+    ledger = Ledger.connect(link.url)
+    ledger.run(operations.watch("m"))
+    fail_over()
+    link.target = former
+    with pytest.raises(RedisUnavailable, match="READONLY"):
+        ledger.run(operations.watch("m"))
+    ledger.close()
+
+
+async def test_calls_that_move_megabytes_have_their_own_time(
+    private_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "SOCKET_TIMEOUT_S", 0.05)
+    data = b"float" * 2**20 + b"32"
+    data = data[: len(data) // 4 * 4]
+    with private_redis.client() as client, Link(private_redis.endpoint.port, step_s=0.002) as link:
+        driver, ledger = Driver(client), AsyncLedger.connect(link.url)
+        submission = driver.submission(units=[NewUnit(items=1, cost=1, payload=data)])
+        task_id = (await ledger.run(operations.submit(submission), timeout_s=30)).task_id
+        claim = driver.claim()
+        driver.commit(claim, [Finished(unit=claim.units[0], vectors=claim.units[0].payload, tokens=1)])
+        result = await ledger.run(operations.read_result(task_id), timeout_s=30)
+        await ledger.close()
+    assert result is not None
+    assert result.vectors.tobytes() == data

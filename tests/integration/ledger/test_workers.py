@@ -145,3 +145,72 @@ def test_watch_rings_while_one_worker_holds_several_claims_and_another_none(driv
     driver.submit()
     driver.advance(5000)
     assert not driver.watch().ring
+
+
+WEEK_MS = 7 * 86_400_000
+
+
+def known(driver: Driver) -> bool:
+    return "m" in driver.run(operations.overview())
+
+
+def test_a_model_that_nobody_serves_or_wants_is_forgotten_after_a_week(
+    driver: Driver, redis_client: redis.Redis
+) -> None:
+    driver.run(operations.register("m", ENTRY))
+    driver.watch()
+    driver.advance(WEEK_MS - 1)
+    driver.watch()
+    assert known(driver)
+    driver.advance(1)
+    driver.watch()
+    assert not known(driver)
+    driver.watch()  # another web tier still knows it
+    assert not redis_client.exists("eq:q:m:state")
+
+
+def test_a_model_is_known_while_somebody_serves_it(driver: Driver) -> None:
+    driver.run(operations.register("m", ENTRY))
+    driver.watch()
+    for _ in range(3):
+        driver.advance(WEEK_MS)
+        driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+        driver.watch()
+        driver.advance(1000)
+        driver.watch()  # it has missed some beats
+        assert known(driver)
+
+
+def test_a_model_is_known_while_it_has_work(driver: Driver) -> None:
+    driver.run(operations.register("m", ENTRY))
+    task = driver.submit(lane=Lane.BULK).task_id
+    driver.watch()
+    for _ in range(3):
+        driver.advance(WEEK_MS)
+        driver.watch()
+        assert known(driver)
+    driver.cancel(task)
+    driver.watch()
+    driver.advance(WEEK_MS - 1)
+    driver.watch()
+    assert known(driver)
+
+
+def test_the_week_begins_anew_when_the_clock_went_back(driver: Driver) -> None:
+    driver.run(operations.register("m", ENTRY))
+    driver.advance(100 * WEEK_MS)
+    driver.watch()
+    driver.advance(-100 * WEEK_MS)
+    driver.watch()
+    driver.advance(WEEK_MS)
+    driver.watch()
+    assert not known(driver)
+
+
+def test_a_worker_of_a_forgotten_model_makes_it_known_again(driver: Driver) -> None:
+    driver.run(operations.register("m", ENTRY))
+    driver.watch()
+    driver.advance(WEEK_MS)
+    driver.watch()
+    driver.run(operations.beat("m", worker("w", 100.0), 1000, ENTRY))
+    assert known(driver)

@@ -33,7 +33,7 @@ def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float,
         rate=Rate(TOKENS_PER_S),
         gate=Gate(single=True),
         hears=True,
-        send_bell=lambda: True,
+        send_bell=lambda: None,
         stop=lambda: bool(claims),
         urgent=lambda: urgent,
     )

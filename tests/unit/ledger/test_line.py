@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,10 +13,14 @@ import redis.asyncio
 import uvloop
 from redis.connection import Connection
 
+from tasks.ledger.connection import OutOfService, watched_async
 from tasks.ledger.line import Line, packed
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing sends RST instead of FIN."""
+
+PING = packed("PING", ())
+READONLY = b"-READONLY You can't write against a read only replica."
 
 
 def test_a_command_is_packed_as_the_library_does() -> None:
@@ -25,39 +30,79 @@ def test_a_command_is_packed_as_the_library_does() -> None:
     assert packed("EVALSHA", arguments) == expected
 
 
-async def _serve_resets(answers: list[bytes]) -> asyncio.Server:
-    """Answers one command on each connection and resets it."""
+@asynccontextmanager
+async def _line(answers: list[bytes], *, reset: bool) -> AsyncIterator[Line]:
+    """A line to a server that answers one command on each connection, and resets it or leaves it open."""
+    talks: list[asyncio.Task[None] | None] = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talks.append(asyncio.current_task())
         while b"PING" not in (sent := await reader.read(4096)):
             writer.write(b"+OK\r\n" * sent.count(b"SETINFO"))  # a new connection introduces itself
-        writer.write(answers.pop(0))
+        writer.write(answers.pop(0) + b"\r\n")
         await writer.drain()
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        writer.transport.abort()
+        if reset:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            writer.transport.abort()
+        else:
+            await reader.read()
+            writer.close()
 
-    return await asyncio.start_server(talk, "127.0.0.1", 0)
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    pool = redis.asyncio.ConnectionPool(host="127.0.0.1", port=port, protocol=2, socket_connect_timeout=1)
+    pool.connection_class = watched_async(pool.connection_class)
+    line = Line(pool)
+    try:
+        yield line
+    finally:
+        await line.close()
+        await asyncio.gather(*filter(None, talks))
+        server.close()
 
 
 async def _two_calls() -> list[Any]:
-    server = await _serve_resets([b"+one\r\n", b"+two\r\n"])
-    port = server.sockets[0].getsockname()[1]
-    pool = redis.asyncio.ConnectionPool(host="127.0.0.1", port=port, protocol=2, socket_connect_timeout=1)
-    line = Line(pool)
-    try:
-        replies = await line.exchange([packed("PING", ())])
+    async with _line([b"+one", b"+two"], reset=True) as line:
+        replies = await line.exchange([PING])
         writer = line._connection._writer  # nothing public shows that the reset has arrived
         assert writer is not None
         async with asyncio.timeout(10):
             while not writer.transport.is_closing():  # noqa: ASYNC110 - and nothing announces it
                 await asyncio.sleep(0)
-        return [*replies, *await line.exchange([packed("PING", ())])]
-    finally:
-        await line.close()
-        server.close()
+        return [*replies, *await line.exchange([PING])]
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_a_line_that_was_reset_while_idle_is_opened_anew(run: Any) -> None:
     call: Coroutine[Any, Any, list[Any]] = _two_calls()
     assert run(call) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        READONLY,
+        b"-ERR Error running script (call to f_0): @user_script:9: -READONLY You can't write against a replica.",
+        b"-LOADING Redis is loading the dataset in memory",
+        b"-MASTERDOWN Link with MASTER is down",
+        b"-NOREPLICAS Not enough good replicas to write.",
+        b"-MISCONF Errors writing to the AOF file",
+    ],
+)
+async def test_a_redis_that_refuses_to_serve_is_looked_for_on_a_new_connection(answer: bytes) -> None:
+    async with _line([answer, b"+served"], reset=False) as line:
+        assert await line.exchange([PING]) == [b"served"]
+
+
+async def test_what_refuses_twice_is_told_and_the_next_call_looks_again() -> None:
+    async with _line([READONLY, READONLY, b"+served"], reset=False) as line:
+        (reply,) = await line.exchange([PING])
+        assert isinstance(reply, OutOfService)
+        assert await line.exchange([PING]) == [b"served"]
+
+
+async def test_other_errors_keep_the_connection() -> None:
+    async with _line([b"-OOM command not allowed"], reset=False) as line:
+        (reply,) = await line.exchange([PING])
+        assert isinstance(reply, redis.OutOfMemoryError)
+        assert line._connection.is_connected

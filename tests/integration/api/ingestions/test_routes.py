@@ -12,10 +12,12 @@ from tasks.ledger import Ledger
 from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.ingestions import IngestionStatus
 from tasks.ledger.storage import Storage
+from tests.harness import RedisServer
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import GOOD, create, move
 from tests.integration.api.served import ServedApp
 from tests.integration.api.test_auth import ANN, BOB, KEYS
+from tests.link import Link
 
 
 def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
@@ -244,6 +246,19 @@ def test_cancel_and_retry(client: httpx.Client, ledger: Ledger) -> None:
     clean = create(client)["id"]
     move(ledger, clean, to=IngestionStatus.COMPLETED, add={"documents": 1, "loaded": 1})
     assert "nothing to try again" in client.post(f"/v1/ingestions/{clean}/retry").json()["error"]["message"]
+
+
+def test_a_retry_whose_reply_redis_lost_was_made(
+    worker: object, redis_server: RedisServer, root: Path, ledger: Ledger
+) -> None:
+    with Link(redis_server.endpoint.port) as link, ServedApp(link.url, storage_url=str(root)) as served:
+        first, second = (create(served.client)["id"] for _ in range(2))
+        for each in (first, second):
+            move(ledger, each, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+        served.client.post(f"/v1/ingestions/{first}/retry").raise_for_status()
+        link.lose = b"retry"
+        again = served.client.post(f"/v1/ingestions/{second}/retry")
+    assert (again.status_code, again.json()["status"], link.lost) == (200, "in_progress", 1)
 
 
 PATHS = ("", "/documents", "/output", "/output/part-000000.parquet")

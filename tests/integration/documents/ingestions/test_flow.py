@@ -10,7 +10,9 @@ from tasks.ledger import operations
 from tasks.ledger.ingestion_operations import cancel_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
 from tasks.ledger.ingestions import IngestionStatus, PageStage
+from tasks.ledger.model_files import read_tokenizer
 from tasks.ledger.parts import RowError
+from tasks.ledger.storage import Storage
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import MODEL
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
@@ -248,6 +250,30 @@ def test_it_waits_for_its_model(hands: IngestionHands) -> None:
     made = hands.texts({"a": "first"}, model="other/model")
     hands.work()
     assert (hands.ingestion(made).status, hands.ingestion(made).waiting_for) == (S.QUEUED, "model")
+
+
+def test_files_of_a_model_that_are_missing_are_looked_for_now_and_then(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = 0
+
+    def read(storage: Storage, revision: str) -> bytes:
+        nonlocal looked
+        looked += 1
+        return read_tokenizer(storage, revision)
+
+    monkeypatch.setattr("tasks.documents.chunking.tokens.read_tokenizer", read)
+    files = hands.storage.read("models/r1/tokenizer.json")
+    hands.storage.delete("models/r1/tokenizer.json")
+    made = [hands.texts({f"d{n}": "first"}) for n in range(3)]
+    for _ in range(40):  # ten seconds
+        hands.step()
+    assert 2 <= looked <= 6
+    assert {hands.ingestion(each).waiting_for for each in made} == {"model"}
+    hands.storage.write("models/r1/tokenizer.json", files)
+    hands.wait(2)
+    hands.work()
+    assert {hands.ingestion(each).status for each in made} == {S.COMPLETED}
 
 
 def test_a_model_worker_that_dies_of_a_chunk(hands: IngestionHands) -> None:
