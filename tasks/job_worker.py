@@ -25,6 +25,7 @@ from tasks.progress import Progress
 from tasks.rate import Rate
 from tasks.run_files import RunFiles
 from tasks.settlement import Settlement
+from tasks.stillness import still_watch
 from tasks.wakeup import Wakeup
 from worker_config.settings import Settings
 
@@ -150,7 +151,8 @@ class JobWorker:
         )
 
     def _make_heartbeat(self) -> Heartbeat:
-        jobs, steps = self._progress.hang_watch(JOB_HANGS_AFTER_S), self._stepper.hang_watch(JOB_HANGS_AFTER_S)
+        jobs = self._progress.hang_watch(JOB_HANGS_AFTER_S, outside_s=JOB_HANGS_AFTER_S)
+        steps = still_watch(lambda: self._stepper.moves, JOB_HANGS_AFTER_S)
         return Heartbeat(
             self._ledger,
             DOCUMENTS,
@@ -161,7 +163,7 @@ class JobWorker:
             lease_s=self._settings.lease_s,
             send_bell=partial(self._ring, DOCUMENTS),
             parent_hangs=self._files.hang_watch(),
-            work_hangs=lambda: any([jobs(), steps()]),  # both look each time
+            work_hangs=lambda: any([jobs(), steps() and self._stepper.moves is not None]),
         )
 
     def _say(self) -> operations.Operation[None]:

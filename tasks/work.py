@@ -222,9 +222,10 @@ class Work:
             # Each portion has parts of its own: one of the same name would replace what is committed already.
             parts = self._store.write(f"{run.claim.token}/{run.portions}", rows)
         finished = [*texts, *parts]
-        outcomes = self._settlement.commit(
-            run.claim, finished, forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
-        )
+        with self._progress.outside():  # while Redis is away it takes up to a lease
+            outcomes = self._settlement.commit(
+                run.claim, finished, forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
+            )
         if finished and not outcomes:
             return None
         if parts:
