@@ -26,6 +26,7 @@ from tasks.rate import Rate
 from tasks.run_files import RunFiles
 from tasks.settlement import Settlement
 from tasks.stillness import still_watch
+from tasks.suspects import Suspects
 from tasks.wakeup import Wakeup
 from worker_config.settings import Settings
 
@@ -144,7 +145,8 @@ class JobWorker:
             wakeup=self._wakeup,
             work=self._work,
             rate=Rate(JOBS_PER_S),
-            gate=ALONE,
+            suspects=Suspects(ALONE),
+            single=True,
             hears=True,
             send_bell=partial(self._ring, DOCUMENTS),
             stop=self._stop,

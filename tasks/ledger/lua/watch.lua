@@ -1,6 +1,7 @@
 -- Housekeeping that must not depend on a live worker.   reply: {ring, ready, leases, expired, more}
 local MAX_ENDED = 64 -- Redis is not held for long
 allowed_when_full()
+look_at_clock(true)
 reap(2)
 local overdue, expired = call('ZRANGEBYSCORE', DEADLINES, '-inf', int(NOW), 'LIMIT', 0, MAX_ENDED), 0
 for _, id in ipairs(overdue) do
