@@ -20,10 +20,6 @@ def _start(start: role.Start) -> JobWorker:
     return JobWorker.start(start.settings, start.worker_id, stop=start.stop, ring=start.ring, wake=start.wake)
 
 
-def _no_limit(_: Settings) -> None:
-    """A job takes as long as it takes; `job_worker` looks whether it moves."""
-
-
 DOCUMENTS_WORKER = role.Role(
     command="documents-worker",
     title="documents worker",
@@ -31,7 +27,6 @@ DOCUMENTS_WORKER = role.Role(
     start=_start,
     refusals=(EmbedqError,),
     breaks=(),
-    limit_s=_no_limit,
 )
 
 

@@ -14,14 +14,16 @@ from redis.exceptions import RedisError
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim, Lane, Ledger, operations
 from tasks.ledger.operations import ClaimRequest
-from tasks.model.gate import Gate
 from tasks.rate import Rate, claim_seconds
+from tasks.suspects import Suspects
 from tasks.wakeup import Wakeup
 
 _log = logging.getLogger(__name__)
 
 MAX_UNITS_PER_CLAIM = 512
 MAX_LINGER_S = 1.0
+SUSPECTS_WAIT_S = 0.1
+_RETRY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,11 @@ class Drain:
         name: of this stream: the worker's id, a "/" and a number; claims carry it as the first part of their token.
         limits: see `DrainLimits`.
         wakeup: this stream's subscription.
-        work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work.
+        work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work. False
+            when something that it needs is away.
         rate: how fast this stream is; sizes its claims.
-        gate: to work beside the other streams, or alone.
+        suspects: when this process does one, alone.
+        single: the process has no other stream.
         hears: the first claim of a slice clears the bell. One stream of a process does: the slice of all of them has
             taken one message, and may ring for one more.
         send_bell: sends one bell message; must not raise.
@@ -64,9 +68,10 @@ class Drain:
         limits: DrainLimits,
         *,
         wakeup: Wakeup,
-        work: Callable[[Claim, Callable[[], Claim]], None],
+        work: Callable[[Claim, Callable[[], Claim]], bool],
         rate: Rate,
-        gate: Gate,
+        suspects: Suspects,
+        single: bool,
         hears: bool,
         send_bell: Callable[[], None],
         stop: Callable[[], bool],
@@ -79,12 +84,15 @@ class Drain:
         self._wakeup = wakeup
         self._work = work
         self._rate = rate
-        self._gate = gate
+        self._suspects = suspects
+        self._single = single
         self._hears = hears
         self._send_bell = send_bell
         self._stop = stop
         self._urgent = urgent
         self._numbers = itertools.count()
+        self._unanswered: str | None = None
+        self._suspects_wait = False
         # The start time makes tokens unique over the restarts of a child under the same parent.
         self._incarnation = f"{time.time_ns():x}"
 
@@ -98,30 +106,38 @@ class Drain:
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
             _log.warning("slice ended early: Redis is unavailable (%s)", type(error).__name__)
+            self._give_back_unanswered()
 
     def claim_online(self) -> Claim:
-        """What the online lane has, for a look between two micro-batches of bulk work; it may be empty."""
-        return self._claim(bulk_s=0, linger_s=0, heard=False, online_only=True)
+        """What the online lane has, for a look between two micro-batches of bulk work; it may be empty.
+
+        Before it suspects have their turn: a claim of bulk work may last for minutes.
+        """
+        if self._suspects_wait:
+            self._suspects.turn(self._do_suspect, idle=False)
+        return self._claim(online_only=True)
 
     def _run(self, until: float) -> bool:
         """Claims until the slice is over; whether any claim took something."""
-        worked, heard, alone = False, self._hears, self._gate.single
+        worked, heard = False, self._hears
         while not self._stop():
+            self._wakeup.open()  # a wait that lost its connection has closed it, and nobody could wake this stream
             left = until - time.monotonic()
-            with self._gate.alone() if alone else self._gate.beside_others():
-                if self._stop():
-                    break
-                claim = self._claim(
-                    # No more than fits into the slice: a slice ends for all streams with the claim that ends last.
-                    bulk_s=max(left, self._limits.unit_s),
-                    linger_s=max(0.0, min(left, MAX_LINGER_S)),
-                    heard=heard,
-                    alone=alone,
-                )
-                if claim.units:
+            claim = self._claim(
+                # No more than fits into the slice: a slice ends for all streams with the claim that ends last.
+                bulk_s=max(left, self._limits.unit_s),
+                linger_s=max(0.0, min(left, MAX_LINGER_S)),
+                heard=heard,
+            )
+            heard = False
+            if claim.units:
+                worked = True
+                self._work(claim, self.claim_online)
+            if self._suspects_wait:
+                if self._suspects.turn(self._do_suspect, idle=not claim.units):
                     worked = True
-                    self._work(claim, self.claim_online)
-            heard, alone = False, claim.suspects or self._gate.single
+                elif not claim.units:  # another stream is at it, or the storage is away; new work is looked for
+                    self._wakeup.wait(SUSPECTS_WAIT_S, self._stop)
             if claim.wait_ms:
                 self._wakeup.wait(claim.wait_ms / 1000, self._stop)
                 continue  # a drain leaves its linger only through another CLAIM, or a wake-up would be lost
@@ -129,9 +145,23 @@ class Drain:
                 break
         return worked
 
+    def _do_suspect(self) -> bool:
+        """Claims one and does it. Nothing else runs in this process meanwhile."""
+        if self._stop():
+            return False
+        claim = self._claim(suspect=True)
+        return bool(claim.units) and self._work(claim, self.claim_online)
+
     def _claim(
-        self, *, bulk_s: float, linger_s: float, heard: bool, alone: bool = False, online_only: bool = False
+        self,
+        *,
+        bulk_s: float = 0,
+        linger_s: float = 0,
+        heard: bool = False,
+        online_only: bool = False,
+        suspect: bool = False,
     ) -> Claim:
+        self._release_unanswered()
         most_s = claim_seconds(Lane.BULK, self._limits.unit_s, urgent=self._urgent())
         request = ClaimRequest(
             worker=self._name,
@@ -143,12 +173,33 @@ class Drain:
             linger_ms=int(linger_s * 1000),
             heard=heard,
             online_only=online_only,
-            alone=alone,
+            alone=self._single,
             rate=self._rate.tokens_per_s,
+            suspect=suspect,
         )
-        claim = self._ledger.run(operations.claim(self._model, request))
+        try:
+            claim = self._ledger.run(operations.claim(self._model, request))
+        except RedisUnavailable:
+            self._unanswered = request.token
+            raise
+        self._suspects_wait = claim.suspects
         self._ring(claim.ring)
         return claim
+
+    def _release_unanswered(self) -> None:
+        """A claim whose answer never came may hold what nobody works on."""
+        if self._unanswered is not None:
+            self._ring(self._ledger.run(operations.release(self._model, self._unanswered)))
+            self._unanswered = None
+
+    def _give_back_unanswered(self) -> None:
+        # Not at the next slice: perhaps nobody rings before the lease ends, and that would count as a death.
+        until = time.monotonic() + self._limits.lease_s
+        while self._unanswered is not None and time.monotonic() < until and not self._stop():
+            try:
+                self._release_unanswered()
+            except RedisUnavailable:
+                time.sleep(_RETRY_S)
 
     def _ring(self, won: bool) -> None:
         if won:

@@ -1,10 +1,12 @@
 """The thread beside the streams: says that the worker lives, renews leases while work moves, and keeps the watch."""
 
+import faulthandler
 import logging
 import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, operations
@@ -14,6 +16,9 @@ from tasks.run_files import ALIVE_MAX_AGE_S
 _log = logging.getLogger(__name__)
 
 FINISH_PATIENCE_S = 2.0
+FROZEN_S = 120.0
+"""Without a turn of this thread, the interpreter is held by something that never returns. Far above the longest turn,
+that of a Redis that hangs."""
 THREAD_DIED_EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""
 
@@ -64,13 +69,17 @@ class Heartbeat(threading.Thread):
         self._work_hangs = work_hangs
         self._done = threading.Event()
         self._away = False
+        self._nowhere = Path(os.devnull).open("wb")  # noqa: SIM115 - the descriptor is read when the process freezes
 
     def run(self) -> None:
         """Beats at once and then regularly, and takes the worker off the list of the living at the end."""
         try:
             while not self._done.is_set():
+                # No thread of Python can end a process whose interpreter is held; this one of C can.
+                faulthandler.dump_traceback_later(self._every_s + FROZEN_S, exit=True, file=self._nowhere)
                 self._turn()
                 self._done.wait(self._every_s)
+            faulthandler.cancel_dump_traceback_later()
             if not self._away:
                 self._ledger.run(operations.retire(self._model, self._worker))
         except BaseException as error:  # noqa: BLE001 - the boundary of a thread

@@ -50,8 +50,11 @@ class JobWork:
         self._ended = ended
         self.done = 0
 
-    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:  # noqa: ARG002 - a job is not interrupted
-        """Every job of the claim is committed, given back, or left to the end of its lease when Redis is away."""
+    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:  # noqa: ARG002 - a job is not interrupted
+        """Every job of the claim is committed, given back, or left to the end of its lease when Redis is away.
+
+        False when something that it needs is away.
+        """
         self._progress.hold(claim.token)
         try:
             with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
@@ -65,11 +68,13 @@ class JobWork:
             _log.warning("a job waits: %s", error.code)
             self._settlement.give_back(claim, patient=True)
             self._pause()
+            return False
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
             _log.error("a job failed with %s at %s", type(error).__name__, place_of(error))
             self._settlement.lose(claim)
         finally:
             self._progress.drop(claim.token)
+        return True
 
     def _finished(self, unit: ClaimedUnit, token: str) -> Finished:
         try:

@@ -26,6 +26,8 @@ from tasks.progress import Progress
 from tasks.rate import Rate
 from tasks.run_files import RunFiles
 from tasks.settlement import Settlement
+from tasks.stillness import still_watch
+from tasks.suspects import Suspects
 from tasks.wakeup import Wakeup
 from worker_config.settings import Settings
 
@@ -150,14 +152,16 @@ class JobWorker:
             wakeup=self._wakeup,
             work=self._work,
             rate=Rate(JOBS_PER_S),
-            gate=ALONE,
+            suspects=Suspects(ALONE),
+            single=True,
             hears=True,
             send_bell=partial(self._ring, DOCUMENTS),
             stop=self._stop,
         )
 
     def _make_heartbeat(self) -> Heartbeat:
-        jobs, steps = self._progress.hang_watch(JOB_HANGS_AFTER_S), self._stepper.hang_watch(JOB_HANGS_AFTER_S)
+        jobs = self._progress.hang_watch(JOB_HANGS_AFTER_S, outside_s=JOB_HANGS_AFTER_S)
+        steps = still_watch(lambda: self._stepper.moves, JOB_HANGS_AFTER_S)
         return Heartbeat(
             self._ledger,
             DOCUMENTS,
@@ -169,7 +173,7 @@ class JobWorker:
             send_bell=partial(self._ring, DOCUMENTS),
             wake=self._wake,
             parent_hangs=self._files.hang_watch(),
-            work_hangs=lambda: any([jobs(), steps()]),  # both look each time
+            work_hangs=lambda: any([jobs(), steps() and self._stepper.moves is not None]),
         )
 
     def _say(self) -> operations.Operation[None]:

@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 LEASE_PER_PASS = 4
 """Leases are renewed when a pass has ended, so one must last for several, on a machine that may slow down."""
+HUNG_AFTER_LEASES = 4
+"""Without a step of its stream, a process is replaced, which costs a load of the model."""
 
 
 class ModelWorker:
@@ -145,7 +147,13 @@ class ModelWorker:
             send_bell=send_bell,
             wake=wake,
             parent_hangs=self._files.hang_watch(),
+            work_hangs=self._hang_watch(),
         )
+
+    def _hang_watch(self) -> Callable[[], bool]:
+        """Whether a stream hangs. Its lease ran out long before; without this the process would hang for ever."""
+        watches = [stream.progress.hang_watch(HUNG_AFTER_LEASES * self._lease_s) for stream in self._streams.all]
+        return lambda: True in [hangs() for hangs in watches]  # all look each time
 
     def _register(self) -> None:
         self._ledger.run(operations.check_schema())

@@ -20,7 +20,7 @@ class OnlineLook:
 
     def __init__(
         self,
-        work: Callable[[Claim, Callable[[], Claim]], None],
+        work: Callable[[Claim, Callable[[], Claim]], object],
         claim_online: Callable[[], Claim],
         stop: Callable[[], bool],
     ) -> None:

@@ -5,6 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tasks.stillness import still_watch
+
+OUTSIDE_PATIENCE_S = 300.0
+"""With what has a time limit of its own: a storage that never answers must not hold a process for ever either."""
+
 
 class Progress:
     """Claims in hand and a counter of steps. Leases are renewed only while the counter moves.
@@ -58,15 +63,24 @@ class Progress:
         self._renewed_at = steps
         return self.held()
 
-    def hang_watch(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
-        """A function that says whether a claim is in hand and nothing has moved for so long, between its calls."""
-        seen: tuple[int, float] | None = None
+    def hang_watch(
+        self,
+        patience_s: float,
+        *,
+        outside_s: float = OUTSIDE_PATIENCE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Callable[[], bool]:
+        """A function that says whether a claim is in hand and nothing has moved for so long, between its calls.
+
+        `outside_s`: the same for what is done `outside`.
+        """
+        inside, outside = (still_watch(self._reading, limit_s, clock) for limit_s in (patience_s, outside_s))
 
         def hangs() -> bool:
-            nonlocal seen
-            steps, now = self._steps, clock()
-            if seen is None or seen[0] != steps:
-                seen = steps, now
-            return bool(self.held()) and now - seen[1] > patience_s
+            still, still_outside = inside(), outside()  # both look each time
+            return bool(self.held()) and (still_outside if self._outside else still)
 
         return hangs
+
+    def _reading(self) -> int:
+        return self._steps

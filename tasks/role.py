@@ -85,7 +85,6 @@ class Role:
         start: makes the child ready; returns once it serves.
         refusals: of `start`: the worker cannot run, and the text says why and what to do.
         breaks: of a slice: this process must be replaced.
-        limit_s: a slice that takes longer is killed with its child; None: none is.
     """
 
     command: str
@@ -94,7 +93,6 @@ class Role:
     start: Callable[[Start], Served]
     refusals: tuple[type[Exception], ...]
     breaks: tuple[type[Exception], ...]
-    limit_s: Callable[[Settings], float | None]
 
 
 class _Child:
@@ -190,7 +188,7 @@ def run(role: Role, settings: Settings) -> int:
         sys.stderr.write(f"embedq {role.command}: EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}\n")
         return CONFIGURATION_EXIT_CODE
     stop = StopFlag()
-    app = make_celery(settings, models=(role.queue(settings),), limit_s=role.limit_s(settings))
+    app = make_celery(settings, models=(role.queue(settings),))
     child = _Child(role, settings, app, stop)
     app.task(name=DRAIN_TASK)(child.drain)
     _connect(child, stop)

@@ -10,6 +10,8 @@ from typing import IO
 
 import orjson
 
+from tasks.stillness import still_watch
+
 ALIVE_MAX_AGE_S = 30.0
 """A parent that has not touched its file for this long hangs: Celery does not notice a half-open broker socket."""
 
@@ -79,24 +81,15 @@ class RunFiles:
         return True
 
     def hang_watch(self, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
-        """A function that says whether the alive file has stood still for too long since it was first called.
+        """A function that says whether the alive file has stood still for too long since it was first called."""
 
-        By a monotonic `clock`, which stands still while the machine sleeps; the file's time does not.
-        """
-        seen: tuple[float, float] | None = None
-
-        def hangs() -> bool:
-            nonlocal seen
+        def touched() -> float:
             try:
-                touched = self._alive.stat().st_mtime
+                return self._alive.stat().st_mtime
             except FileNotFoundError:
-                touched = 0.0
-            now = clock()
-            if seen is None or seen[0] != touched:
-                seen = touched, now
-            return now - seen[1] > ALIVE_MAX_AGE_S
+                return 0.0
 
-        return hangs
+        return still_watch(touched, ALIVE_MAX_AGE_S, clock)
 
     def is_alive(self) -> bool:
         """Whether the parent's loop turned lately."""

@@ -22,6 +22,7 @@ from tasks.progress import Progress
 from tasks.rate import Rate, longest_claim_s
 from tasks.row_store import RowStore
 from tasks.settlement import Settlement
+from tasks.suspects import Suspects
 from tasks.urgency import Urgency
 from tasks.wakeup import Wakeup
 from tasks.work import Work
@@ -76,7 +77,8 @@ class Streams:
         self._settlement = Settlement(ledger, model, patience_s=limits.lease_s, stop=self._stop)
         self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
-        self._claims, self._passes = (Gate(single=encoder.streams == 1) for _ in range(2))
+        self._passes = Gate(single=encoder.streams == 1)
+        self._suspects = Suspects(self._passes)
         self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
         rates = self._together([partial(measure_rate, encoder, max_padded_tokens=budget.most)] * encoder.streams)
         self.all: Sequence[Stream] = [self._make(number, Rate(rate)) for number, rate in enumerate(rates)]
@@ -106,7 +108,8 @@ class Streams:
             wakeup=wakeup,
             work=work,
             rate=rate,
-            gate=self._claims,
+            suspects=self._suspects,
+            single=self._passes.single,
             hears=number == 0,
             send_bell=self._send_bell,
             stop=self._stop,

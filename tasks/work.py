@@ -15,7 +15,7 @@ from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import EncoderBroken
-from tasks.model.gate import Gate
+from tasks.model.gate import ALONE, Gate
 from tasks.model.types import EncodeStats, ItemVector, TextItem
 from tasks.online_look import OnlineLook
 from tasks.pieces import weighed
@@ -87,8 +87,10 @@ class Work:
         self._stop = stop
         self.totals = Totals()
 
-    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
+    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:
         """Every unit of the claim is committed, given back, or left to the end of its lease when Redis is away.
+
+        False when the storage is away for some of them. A suspect is encoded without the gate: its stream is alone.
 
         Args:
             claim: what to do.
@@ -102,10 +104,13 @@ class Work:
         if claim.lane is Lane.ONLINE:
             self._urgency.seen()
         try:
-            self._encode_and_commit(claim, claim_online)
+            return self._encode_and_commit(claim, claim_online)
         except Stopping:
             self._settlement.give_back(claim)
         except EncoderBroken:
+            if self._broken.is_set():  # by a claim within this one, or beside it
+                self._settlement.give_back(claim)
+                raise
             # A text may have broken the device, so the attempt counts; a device that is gone fails at the next load.
             self._broken.set()  # before the claim is given back, or another stream would take it in this process
             self._settlement.lose(claim)
@@ -115,9 +120,11 @@ class Work:
             self._settlement.lose(claim)
         finally:
             self._progress.drop(claim.token)
+        return True
 
-    def _encode_and_commit(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
-        look = OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
+    def _encode_and_commit(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:
+        interrupted = claim.lane is Lane.BULK and not claim.suspect
+        look = OnlineLook(self, claim_online, self._stop) if interrupted else None
         run, done, late = _Run(claim, look), 0, False
         try:
             for portion in weighed(self._read(run), self._bytes, PORTION_BYTES):
@@ -125,17 +132,19 @@ class Work:
                     self._between(run, _LOOK_EVERY_S)
                 settled = self._encode(run, portion)
                 if settled is None:
-                    return
+                    return True
                 done += settled
                 late = time.monotonic() - run.began > self._longest_s
                 if settled < len(portion) or late:
                     break
         finally:
             self._rate.measured(run.cost, run.seconds)
-        if done < len(claim.units):
-            self._settlement.give_back(claim)
-            if not late:  # it is the storage that is away
-                self._pause(claim, claim_online)
+        if done == len(claim.units):
+            return True
+        self._settlement.give_back(claim)
+        if not late and not claim.suspect:  # it is the storage that is away
+            self._pause(claim, claim_online)
+        return late
 
     def _between(self, run: "_Run", most_s: float = math.inf) -> None:
         if self._stop():
@@ -188,7 +197,7 @@ class Work:
             items,
             max_padded_tokens=most(),
             limit=most,
-            gate=self._passes,
+            gate=ALONE if run.claim.suspect else self._passes,
             cache=self._cache,
             # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.
             remember=run.claim.lane is Lane.ONLINE,
@@ -222,9 +231,10 @@ class Work:
             # Each portion has parts of its own: one of the same name would replace what is committed already.
             parts = self._store.write(f"{run.claim.token}/{run.portions}", rows)
         finished = [*texts, *parts]
-        outcomes = self._settlement.commit(
-            run.claim, finished, forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
-        )
+        with self._progress.outside():  # while Redis is away it takes up to a lease
+            outcomes = self._settlement.commit(
+                run.claim, finished, forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
+            )
         if finished and not outcomes:
             return None
         if parts:

@@ -33,7 +33,7 @@ def broker_url(redis_url: str) -> str:
     return f"redis+socket://{password}{parts.path}?virtual_host={database}"
 
 
-def make_celery(settings: Settings, *, models: tuple[str, ...] = (), limit_s: float | None = None) -> Celery:
+def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
     """The app for one process, consuming and publishing on the bells of the queues `models`.
 
     Every wait is bounded to about a second, so that a stalled Redis makes a 503 and not a hanging request.
@@ -80,7 +80,6 @@ def make_celery(settings: Settings, *, models: tuple[str, ...] = (), limit_s: fl
         worker_disable_prefetch=True,
         worker_prefetch_multiplier=1,
         worker_proc_alive_timeout=LOAD_TIMEOUT_S,
-        task_time_limit=limit_s,
         # Nobody who can PUBLISH may shut workers down, and nothing is gossiped.
         worker_enable_remote_control=False,
         worker_send_task_events=False,

@@ -3,8 +3,7 @@
 import dataclasses
 import logging
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tasks.documents.context import StepContext
 from tasks.documents.steps import Step
@@ -79,18 +78,10 @@ class Stepper(threading.Thread):
                 self._in_step = False
         return soon
 
-    def hang_watch(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
-        """A function that says whether one step has not moved for so long, between its calls."""
-        seen: tuple[int, float] | None = None
-
-        def hangs() -> bool:
-            nonlocal seen
-            moves, now = self._moves, clock()
-            if seen is None or seen[0] != moves:
-                seen = moves, now
-            return self._in_step and now - seen[1] > patience_s
-
-        return hangs
+    @property
+    def moves(self) -> int | None:
+        """How often a step has moved; None between two rounds, when nothing should."""
+        return self._moves if self._in_step else None
 
     def ask_to_finish(self) -> None:
         """No step begins any more. Returns at once."""

@@ -11,13 +11,17 @@ For ever, of bounded size:
     R:reserved           string  bytes of vectors that open tasks may still need
     Q:state              hash    backlog per lane (cost_*, tasks_*) and `bytes`; `rate`; the time of the bell and its
                                  number of `rings`; the bulk lane's `credit`; virtual time vt_{lane}, and per owner
-                                 pass_{lane}:{owner} and tvt_{lane}:{owner}; counters n_*; `idle`: since when the
+                                 pass_{lane}:{owner} and tvt_{lane}:{owner}, also with "suspects" for the lane; when
+                                 WATCH or a beat looked at the clock, `last`; counters n_*; `idle`: since when the
                                  model has had neither workers nor open tasks
 
 While there is something in them:
 
     Q:{lane}             zset    owner -> pass: owners with ready units, the lowest is next
     Q:{lane}:{owner}     zset    task -> tag: that owner's tasks with ready units, the lowest is next
+    Q:suspects           zset    owner -> pass: owners with suspects, single items whose worker died while it held them.
+                                 They are in no lane; each is claimed alone
+    Q:suspects:{owner}   zset    task -> tag: that owner's tasks with suspects, the lowest is next
     Q:leases             zset    token -> deadline, one entry per claim
     Q:claim:{token}      set     "task unit" that the claim holds. No TTL of its own: its units would be lost
     Q:lingering          zset    stream (worker/number) -> until: those that wait for work, blocked
@@ -37,10 +41,11 @@ With a TTL from the start:
 
 Of one task; until it ends, then with its TTL, or gone:
 
-    R:task:{id}          hash    state, counts, options, next fresh unit, number of units that came back
+    R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back
     R:units:{id}         hash    u{unit} -> "first items cost attempts root offset token", p{root} -> payload, of units
                                  that are not done; deleted one by one at COMMIT, whole at the end
-    R:back:{id}          list    units that came back; taken before fresh ones; deleted at the end
+    R:back:{id}          list    units that were given back; taken before fresh ones; deleted at the end
+    R:suspects:{id}      list    units of one item whose worker died; deleted at the end
     R:result:{id}        hash    v{first}+{items} -> float32 bytes, x{first} -> JSON errors and truncations
     R:meta:{id}          string  the client's metadata, JSON. Not in the task hash: a value above 64 bytes there would
                                  double its memory

@@ -172,8 +172,9 @@ class ClaimRequest:
         linger_ms: 0, or how long the caller is ready to wait if there is nothing.
         heard: this is the drain's first claim: the bell message has arrived.
         online_only: take from the online lane or nothing, and do not linger.
-        alone: the worker process runs nothing else until this claim is done. Only such a caller gets suspects: two at a
-            time could be convicted for each other's deaths.
+        alone: the caller is the only stream of its process.
+        suspect: take one suspect or nothing, and do not linger. The worker process runs nothing else until this claim
+            is done: two texts at a time could be convicted for each other's deaths.
     """
 
     worker: str
@@ -187,6 +188,7 @@ class ClaimRequest:
     alone: bool = True
     online_budget: int | None = None
     rate: float = 0
+    suspect: bool = False
 
 
 def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
@@ -203,6 +205,7 @@ def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
             suspects=bool(suspects),
             wait_ms=int(wait_ms),
             ring=bool(ring),
+            suspect=r.suspect,
         )
 
     return Operation(
@@ -216,7 +219,7 @@ def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
             r.lease_ms,
             r.linger_ms,
             int(r.heard),
-            int(r.online_only),
+            2 if r.suspect else int(r.online_only),
             int(r.alone),
             r.budget if r.online_budget is None else r.online_budget,
             r.rate,

@@ -239,9 +239,10 @@ class Claim:
         units: empty when there was nothing to take.
         lane: of the units; None when there are none.
         more: ready work was left behind.
-        suspects: some of it is for a caller that is alone.
+        suspects: texts whose worker died wait; a caller that is alone can ask for one.
         wait_ms: the caller is registered as lingering and must wait this long for its wake-up; 0: it is not.
         ring: the caller must send one bell message.
+        suspect: it was asked for a suspect, and what it holds is one.
     """
 
     token: str
@@ -251,6 +252,7 @@ class Claim:
     suspects: bool
     wait_ms: int
     ring: bool
+    suspect: bool = False
 
 
 CancelOutcome = Literal["cancelled", "was_cancelled", "ended", "unknown"]

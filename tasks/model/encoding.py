@@ -45,14 +45,14 @@ def encode(
         items: the texts; none is fine.
         max_padded_tokens: budget of one forward pass; what the texts are sorted for.
         limit: the same, asked before each pass: it may have become less.
-        gate: of all threads that use the encoder at the same time; passes go through it.
+        gate: of all threads that use the encoder at the same time; passes go through it, and what is tokenized.
         cache: of this encoder; asked first.
         remember: the cache learns what is encoded now.
         between: called before every forward pass except the first, and from time to time while texts are tokenized. It
             may take a while (serve more urgent texts), or raise to abandon the rest; its exception comes out of this
             call and what was computed is dropped.
-        finished: called after every forward pass, failed ones included, and before `between` while texts are
-            tokenized: the sign that work moves.
+        finished: called after every forward pass, failed ones included, before `between` while texts are tokenized,
+            and while the gate is closed for somebody who is watched himself: the sign that work moves.
 
     Raises:
         EncoderBroken: this process cannot encode any more; no item is to blame.
@@ -62,7 +62,7 @@ def encode(
     usable = dict.fromkeys(key for key, item in zip(keys, items, strict=True) if bad_options[item.options] is None)
     known = cache.find(usable)
     unknown = (key for key in usable if key not in known)
-    read: Mapping[TextKey, _Read | ItemFailure] = {**known, **_tokenize(encoder, unknown, between, finished)}
+    read: Mapping[TextKey, _Read | ItemFailure] = {**known, **_tokenize(encoder, unknown, gate, between, finished)}
     failures = [
         bad_options[item.options] or _refusal(item.options, read[key]) for key, item in zip(keys, items, strict=True)
     ]
@@ -88,7 +88,11 @@ def encode(
 
 
 def _tokenize(
-    encoder: Encoder, keys: Iterable[TextKey], between: Callable[[], None], finished: Callable[[], None]
+    encoder: Encoder,
+    keys: Iterable[TextKey],
+    gate: Gate,
+    between: Callable[[], None],
+    finished: Callable[[], None],
 ) -> dict[TextKey, TokenizedText | ItemFailure]:
     by_prompt: dict[str | None, list[str]] = {}
     for prompt_name, text in keys:
@@ -99,7 +103,8 @@ def _tokenize(
             if tokenized:
                 finished()
                 between()
-            results = _tokenize_group(encoder, piece, prompt_name)
+            with gate.beside_others(finished):
+                results = _tokenize_group(encoder, piece, prompt_name)
             tokenized.update(((prompt_name, text), result) for text, result in zip(piece, results, strict=True))
     return tokenized
 

@@ -8,12 +8,14 @@ be tried:
 |---|---|
 | `!!kill!!` | the process dies of SIGKILL |
 | `!!hang!!` | the pass never ends |
+| `!!freeze!!` | the same, and no thread of the process runs any more |
 | `!!break!!` | the device is lost: EncoderBroken |
 | `!!memory-error!!` | MemoryError, also when the text is alone |
 | `!!fail!!` | RuntimeError, also when the text is alone |
 | `!!nan!!` | the vector of this text is NaN |
 """
 
+import ctypes
 import hashlib
 import json
 import os
@@ -46,6 +48,11 @@ def _hang() -> NoReturn:
         time.sleep(_HOUR_S)
 
 
+def _freeze() -> NoReturn:
+    while True:
+        ctypes.PyDLL(None).sleep(_HOUR_S)  # keeps the interpreter's lock
+
+
 def _break() -> NoReturn:
     raise EncoderBroken("the fake device was told to break")
 
@@ -61,6 +68,7 @@ def _fail() -> NoReturn:
 _INJURIES: Mapping[str, Callable[[], None]] = {
     "!!kill!!": _kill,
     "!!hang!!": _hang,
+    "!!freeze!!": _freeze,
     "!!break!!": _break,
     "!!memory-error!!": _run_out_of_memory,
     "!!fail!!": _fail,

@@ -71,7 +71,7 @@ def run(
         passes += 1
         padded += _padded(texts, batch)
         tokens += sum(texts[i].length for i in batch)
-        result = _attempt(encoder, [texts[i] for i in batch], gate)
+        result = _attempt(encoder, [texts[i] for i in batch], gate, finished)
         if not isinstance(result, ItemFailure):
             raw.vectors[batch] = result
         elif len(batch) == 1:
@@ -87,11 +87,13 @@ def _padded(texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
     return max(texts[i].length for i in batch) * len(batch)
 
 
-def _attempt(encoder: Encoder, batch: Sequence[TokenizedText], gate: Gate) -> Float32Array | ItemFailure:
-    with gate.beside_others():
+def _attempt(
+    encoder: Encoder, batch: Sequence[TokenizedText], gate: Gate, waiting: Callable[[], None]
+) -> Float32Array | ItemFailure:
+    with gate.beside_others(waiting):
         result = _pass(encoder, batch)
     if isinstance(result, ItemFailure) and result.code == OUT_OF_MEMORY and len(batch) == 1 and not gate.single:
-        with gate.alone():
+        with gate.alone(waiting):
             return _pass(encoder, batch)
     return result
 

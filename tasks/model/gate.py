@@ -1,13 +1,19 @@
 """Who may do something beside whom in one process: many together, or one alone.
 
-A claim of a suspect (a text whose worker died) must be alone: were two under way, an innocent one could be convicted
-for the other's deaths. A forward pass of a text that does not fit into memory is repeated alone: beside others it may
-have failed for what they took.
+Whoever touches texts, to tokenize them or in a forward pass, goes through it. A suspect (a text whose worker died) is
+encoded alone: were two texts under way, an innocent one could be convicted for the other's deaths. A forward pass of a
+text that does not fit into memory is repeated alone: beside others it may have failed for what they took.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+WAITING_EVERY_S = 0.1
+
+
+def nothing() -> None:
+    """The hook that does nothing."""
 
 
 class Gate:
@@ -25,10 +31,11 @@ class Gate:
         self._alone = False
 
     @contextmanager
-    def beside_others(self) -> Iterator[None]:
-        """Waits until nobody is alone or wants to be."""
+    def beside_others(self, waiting: Callable[[], None] = nothing) -> Iterator[None]:
+        """Waits until nobody is alone or wants to be; meanwhile `waiting` is called ten times a second."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._alone and not self._wants_alone)
+            while not self._changed.wait_for(lambda: not self._alone and not self._wants_alone, WAITING_EVERY_S):
+                waiting()
             self._inside += 1
         try:
             yield
@@ -38,11 +45,12 @@ class Gate:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Waits until everybody else has left. Not to be entered from within."""
+    def alone(self, waiting: Callable[[], None] = nothing) -> Iterator[None]:
+        """Waits until everybody else has left, as `beside_others`. Not to be entered from within."""
         with self._changed:
             self._wants_alone += 1
-            self._changed.wait_for(lambda: not self._alone and not self._inside)
+            while not self._changed.wait_for(lambda: not self._alone and not self._inside, WAITING_EVERY_S):
+                waiting()
             self._wants_alone -= 1
             self._alone = True
         try:

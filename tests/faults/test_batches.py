@@ -1,4 +1,4 @@
-"""A large batch while everything that works on it is killed, twice each: no line is missing, none is there twice."""
+"""Batches that are hard on the worker: everything that works on a large one is killed, twice each; one line is huge."""
 
 import base64
 from typing import Any
@@ -7,9 +7,11 @@ import numpy as np
 import openai
 import pytest
 
-from tests.bulk import Bulk, many
+from tasks.ledger import Ledger
+from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
 from tests.harness import RedisServer, Roles, wait_until
+from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -95,3 +97,24 @@ def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str,
         )
         found = np.frombuffer(base64.b64decode(item["embedding"]), "<f4")
         np.testing.assert_array_equal(found, np.frombuffer(base64.b64decode(again.data[0].embedding), "<f4"))
+
+
+def test_a_line_of_2048_long_texts_takes_as_long_as_it_takes(private_redis: RedisServer, private_roles: Roles) -> None:
+    # Ten seconds of one stream: many leases, slices and longest claims of these settings.
+    texts = [f"text {n} " + "word " * 46 for n in range(2_048)]
+    quick: dict[str, Any] = {"lease_s": 1, "heartbeat_s": 0.1, "unit_s": 0.01, "fake_tokens_per_s": 10_000}
+    with Bulk(private_roles, **QUICK | quick) as bulk, private_redis.client() as connection:
+        client = LedgerClient(Ledger(connection))
+        child = bulk.model.child_pid
+        batch_id = bulk.create([line("huge", texts, encoding_format="base64", dimensions=8)])
+        wait_until(lambda: client.overview().leases > 0, message="its claim")
+        for n in range(3):  # somebody asks meanwhile
+            client.completed(client.submit([f"query {n}"]))
+        batch = bulk.client.batches.retrieve(batch_id)
+        assert batch.status == "in_progress", "the queries waited for the line"
+        batch = bulk.ended(batch_id)
+        assert (batch.status, batch.error_file_id) == ("completed", None), batch
+        (done,) = bulk.lines(batch.output_file_id)
+        assert len(done["response"]["body"]["data"]) == len(texts)
+        assert bulk.model.child_pid == child, "its process was ended while it worked"
+        assert client.counter("lost_leases") == 0

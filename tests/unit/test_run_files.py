@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.run_files import ALIVE_MAX_AGE_S, RunFiles
+from tasks.stillness import LOOKS
 
 
 class Clock:
@@ -22,9 +23,10 @@ def test_a_parent_hangs_when_its_file_stands_still(tmp_path: Path) -> None:
     hangs = files.hang_watch(clock)
     files.touch_alive()
     assert not hangs()
-    clock.now += ALIVE_MAX_AGE_S - 1
-    assert not hangs()
-    clock.now += 2
+    for _ in range(LOOKS - 1):
+        clock.now += ALIVE_MAX_AGE_S / LOOKS
+        assert not hangs()
+    clock.now += ALIVE_MAX_AGE_S / LOOKS
     assert hangs()
 
 

@@ -7,7 +7,7 @@ call('HDEL', S, 'bell', 'rings')        -- rung for workers that were not there,
 local lost = 0
 for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do
   if string.sub(token, 1, #prefix) == prefix then
-    drop_claim(token, false)
+    lose_claim(token)
     lost = lost + 1
   end
 end

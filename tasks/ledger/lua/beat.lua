@@ -1,5 +1,6 @@
 -- A worker lives.   own: worker ttl_ms rate worker entry (JSON) model entry (JSON or '')
 allowed_when_full()
+look_at_clock(true)
 call('HDEL', S, 'idle')
 call('ZADD', WORKERS, int(NOW + tonumber(arg(2))), arg(1))
 call('HSET', RATES, arg(1), arg(3))

@@ -1,8 +1,11 @@
 -- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
--- own: worker token budget max_units lease_ms linger_ms heard online_only alone online_budget rate
--- reply: {ring, wait_ms, more, lane, suspects, {id, unit, first, items, cost, attempts, offset, options, payload}...}
+-- own: worker token budget max_units lease_ms linger_ms heard only alone online_budget rate
+--      only: 1: from the online lane, 2: one suspect, to be run alone
+-- reply: {ring, wait_ms, more, lane, suspects wait, {id, unit, first, items, cost, attempts, offset, options, payload}...}
 local worker, token, budget, max_units = arg(1), arg(2), tonumber(arg(3)), math.min(tonumber(arg(4)), 1000)
-local lease_ms, linger_ms, heard, online_only = tonumber(arg(5)), tonumber(arg(6)), arg(7) == '1', arg(8) == '1'
+local lease_ms, linger_ms, heard = tonumber(arg(5)), tonumber(arg(6)), arg(7) == '1'
+local online_only, suspect = arg(8) == '1', arg(8) == '2'
+if suspect then max_units = 1 end
 local alone, room = arg(9) == '1', {bulk = budget, online = tonumber(arg(10))}
 local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
 local MAX_SKIPPED = 64      -- expired tasks ended by one CLAIM
@@ -40,12 +43,13 @@ if call('EXISTS', claim_key(token)) == 1 then       -- the reply got lost and th
     end
   end
   if ready() > 0 then out[1], out[3] = wake(), 1 end
+  out[5] = call('EXISTS', lane_key('suspects'))
   return out
 end
 
 reap(2)
 
-local refs, spent, skipped, with_suspect = {}, 0, 0, false
+local refs, spent, skipped, lane = {}, 0, 0, 'online'
 
 -- Of what is queued and under way a stream takes no more than its part of the speed of all: callers that come back
 -- together would otherwise be served together by one stream again and again, while the others have nothing to do.
@@ -65,23 +69,24 @@ end
 
 -- Takes the next unit of the task at the head of an owner's line. Returns its cost, 0 when the task was over, nil when
 -- the unit does not fit any more.
-local function take(id, tag, lane, owner)
+local function take(id, tag, line, owner)
   local key = task_key(id)
-  local f = call('HMGET', key, 'state', 'deadline', 'next', 'units', 'back', 'options', 'version')
+  local f = call('HMGET', key, 'state', 'deadline', 'next', 'units', 'back', 'options', 'version',
+    'lane')
   if not f[1] or not OPEN[f[1]] then skipped = skipped + 1; return 0 end
   if f[2] and tonumber(f[2]) <= NOW then end_task(id, 'expired'); skipped = skipped + 1; return 0 end
   local next_fresh, units, back = tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
-  local uid = back > 0 and call('LINDEX', back_key(id), 0) or int(next_fresh)
+  local came_back = suspect and suspects_key(id) or back_key(id)
+  local uid = (suspect or back > 0) and call('LINDEX', came_back, 0) or int(next_fresh)
   local raw = call('HMGET', units_key(id), 'u' .. uid, 'p' .. uid)
   local u = unit_record(raw[1])
-  local suspect = u.attempts > 0        -- it was in a claim whose worker died: it runs alone
-  local barred = suspect and not alone
-  if barred then out[5] = 1 end
-  if barred or #refs > 0 and (suspect or spent + u.cost > room[lane]) then
-    call('ZADD', owner_key(lane, owner), tag, id)   -- keeps its turn for the next claim
+  if #refs > 0 and spent + u.cost > room[line] then
+    call('ZADD', owner_key(line, owner), tag, id)   -- keeps its turn for the next claim
     return nil
   end
-  if back > 0 then call('LPOP', back_key(id)); back = back - 1 else next_fresh = next_fresh + 1 end
+  if suspect then call('LPOP', came_back)
+  elseif back > 0 then call('LPOP', came_back); back = back - 1
+  else next_fresh = next_fresh + 1 end
   u.attempts, u.token = u.attempts + 1, token
   call('HSET', units_key(id), 'u' .. uid, unit_text(u))
   if f[1] == 'queued' then
@@ -92,9 +97,11 @@ local function take(id, tag, lane, owner)
     call('HSET', key, 'next', int(next_fresh), 'back', int(back))
   end
   refs[#refs + 1] = id .. ' ' .. uid
-  spent, with_suspect = spent + u.cost, suspect
+  spent, lane = spent + u.cost, f[8]
   hand_out(id, uid, u, u.root == uid and raw[2] or nil, f[6])
-  if back > 0 or next_fresh < units then call('ZADD', owner_key(lane, owner), int(tag + u.cost), id) end
+  local more = back > 0 or next_fresh < units
+  if suspect then more = call('EXISTS', came_back) == 1 end
+  if more then call('ZADD', owner_key(line, owner), int(tag + u.cost), id) end
   return u.cost
 end
 
@@ -102,7 +109,7 @@ local function fill(lane)
   local line, clock = {}, tonumber(call('HGET', S, 'vt_' .. lane) or 0)
   local heads = call('ZRANGE', lane_key(lane), 0, 31, 'WITHSCORES')
   for i = 1, #heads, 2 do line[#line + 1] = {name = heads[i], pass = tonumber(heads[i + 1])} end
-  while #refs < max_units and not with_suspect and skipped < MAX_SKIPPED and bytes < MAX_BYTES
+  while #refs < max_units and skipped < MAX_SKIPPED and bytes < MAX_BYTES
     and (#refs == 0 or spent < room[lane]) do
     local owner
     for _, o in ipairs(line) do
@@ -132,12 +139,11 @@ end
 
 local bulk_waits, online_waits = call('ZCARD', lane_key('bulk')) > 0, call('ZCARD', lane_key('online')) > 0
 local credit = bulk_waits and tonumber(call('HGET', S, 'credit') or 0) or 0
-local lane = 'online'
 if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * tonumber(arg(10)) or not online_waits) then
   lane = 'bulk'
 end
-fill(lane)
-if #refs == 0 and not online_only then
+fill(suspect and 'suspects' or lane)
+if #refs == 0 and not online_only and not suspect then
   lane = lane == 'online' and 'bulk' or 'online'
   fill(lane)
 end
@@ -147,7 +153,8 @@ if #refs > 0 then
     credit = credit - (BULK_SHARE - 1) * spent
     if not online_waits then credit = math.max(0, credit) end
   elseif bulk_waits then credit = credit + spent end
-  call('HSET', S, 'credit', int(credit))
+  -- A suspect is charged to nobody: whoever takes it sees to its share, which is one of time.
+  if not suspect then call('HSET', S, 'credit', int(credit)) end
   call('SADD', claim_key(token), unpack(refs))      -- at most 1,000 of them: unpack fails above about 8,000
   call('ZADD', LEASES, int(NOW + lease_ms), token)
   count('claims', 1)
@@ -155,13 +162,14 @@ if #refs > 0 then
 end
 if ready() > 0 then
   out[1], out[3] = wake(), 1
-elseif #refs == 0 and linger_ms > 0 and not online_only then
+elseif #refs == 0 and linger_ms > 0 and not online_only and not suspect then
   local wait = linger_ms
   local due = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')
   if due[2] then wait = math.max(1, math.min(wait, tonumber(due[2]) - NOW)) end
   call('ZADD', LINGER, int(NOW + wait + 250), worker)   -- outlasts the wait: never blocked without being registered
   out[2] = wait
 end
+out[5] = call('EXISTS', lane_key('suspects'))
 settled()
 announce()
 return out

@@ -13,6 +13,7 @@ local WORKERS, RATES = Q .. ':workers', Q .. ':rates'
 local MEMORY, RESERVED = R .. ':memory', R .. ':reserved'
 local BELL_MS = 1000        -- a bell is believed this long, doubling with each unanswered ring up to 32 times
 local DEATHS_ALONE = 3      -- an item fails after killing its worker this often while it was alone
+local STILL_MS = 5000       -- somebody looks at the clock more often than this, or it was no time in which work could move
 local MAX_LEASE_MS = 600000 -- a lease further away than this is the work of a clock that jumped
 local FIRST = 3             -- ARGV[FIRST + 1] is the script's first own argument
 
@@ -28,6 +29,7 @@ end
 local function task_key(id) return R .. ':task:' .. id end
 local function units_key(id) return R .. ':units:' .. id end
 local function back_key(id) return R .. ':back:' .. id end
+local function suspects_key(id) return R .. ':suspects:' .. id end
 local function result_key(id) return R .. ':result:' .. id end
 local function meta_key(id) return R .. ':meta:' .. id end
 local function alias_key(owner, name) return R .. ':alias:' .. owner .. ':' .. name end
@@ -79,6 +81,8 @@ end
 -- Self-clocked fair queueing: a task's tag is the virtual time plus the cost of its next unit, an owner's pass is the
 -- cost it has been served. The lowest goes first; virtual time is the tag (pass) of the last one served. An owner's
 -- pass is remembered, so that many short tasks cannot overtake one long task for ever.
+-- Texts whose worker died are in no lane: they run alone, and whoever could not take one would stop at the first. They
+-- wait in a line of their own, 'suspects', in which owners and tasks take turns in the same way.
 
 local function enter_lane(id, lane, owner, cost)
   local v = call('HMGET', S, 'tvt_' .. lane .. ':' .. owner, 'pass_' .. lane .. ':' .. owner, 'vt_' .. lane)
@@ -89,7 +93,9 @@ local function leave_lane(id, lane, owner)
   call('ZREM', owner_key(lane, owner), id)
   if call('EXISTS', owner_key(lane, owner)) == 0 then call('ZREM', lane_key(lane), owner) end
 end
-local function ready() return call('ZCARD', lane_key('online')) + call('ZCARD', lane_key('bulk')) end
+local function ready()
+  return call('ZCARD', lane_key('online')) + call('ZCARD', lane_key('bulk')) + call('ZCARD', lane_key('suspects'))
+end
 
 -- ---- wake-up ------------------------------------------------------------------------------------------------------
 
@@ -126,7 +132,7 @@ end
 local function finish(id, state, t)
   call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1))
   if t.deadline then call('ZREM', DEADLINES, id) end
-  call('UNLINK', units_key(id), back_key(id))
+  call('UNLINK', units_key(id), back_key(id), suspects_key(id))
   for _, key in ipairs({task_key(id), result_key(id), meta_key(id)}) do call('PEXPIRE', key, t.ttl) end
   local alias = t.alias and alias_of(id, t.owner, t.alias)
   if alias then call('PEXPIRE', alias, t.ttl) end
@@ -145,6 +151,7 @@ local function end_task(id, state)      -- cancel, deadline; false when it is no
     'listed')
   if not f[1] or not OPEN[f[1]] then return false end
   leave_lane(id, f[2], f[3])
+  if call('EXISTS', suspects_key(id)) == 1 then leave_lane(id, 'suspects', f[3]) end
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
     deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10]})
   return true
@@ -191,9 +198,14 @@ local LOST = '{"errors":[[%s,"worker_lost","The worker died each time it tried t
 
 local function give_back(id, uid, u, lane, owner)
   call('HSET', units_key(id), 'u' .. uid, unit_text(u))
-  call('RPUSH', back_key(id), uid)
-  call('HINCRBY', task_key(id), 'back', 1)
-  enter_lane(id, lane, owner, u.cost)
+  if u.attempts > 0 then                -- it was in a claim whose worker died
+    call('RPUSH', suspects_key(id), uid)
+    enter_lane(id, 'suspects', owner, u.cost)
+  else
+    call('RPUSH', back_key(id), uid)
+    call('HINCRBY', task_key(id), 'back', 1)
+    enter_lane(id, lane, owner, u.cost)
+  end
 end
 local function split(id, uid, u, lane, owner)       -- into single items, each a suspect
   call('HDEL', units_key(id), 'u' .. uid)
@@ -238,11 +250,44 @@ local function drop_claim(token, released)          -- everything the claim stil
   call('ZREM', LEASES, token)
   settled()
 end
+-- The worker of this claim died, or hangs. A suspect runs alone: what its worker held beside it stood still, which is
+-- nobody's fault, and comes back as it was. O(number of claims).
+local function lose_claim(token)
+  local worker, beside, alone = string.match(token, '^[^/]*'), {}, false
+  local function of_suspect(other)
+    if call('SCARD', claim_key(other)) ~= 1 then return false end
+    local id, uid = string.match(call('SMEMBERS', claim_key(other))[1], '^(%S+) (%S+)$')
+    local raw = call('HGET', units_key(id), 'u' .. uid)
+    return raw and unit_record(raw).attempts > 1
+  end
+  for _, other in ipairs(call('ZRANGE', LEASES, 0, -1)) do
+    if string.match(other, '^[^/]*') == worker then
+      if of_suspect(other) then alone = true else beside[#beside + 1] = other end
+    end
+  end
+  if alone then
+    for _, other in ipairs(beside) do drop_claim(other, true) end
+  end
+  drop_claim(token, false)              -- of what is left: nothing, if it stood still itself
+end
+-- Leases are for those who live, and while Redis or its clock stood still nobody could renew one: what has passed
+-- since somebody looked, beyond what may pass between two looks, does not count. Where nobody looked because nobody
+-- was there, work comes back a lease later than it might.
+local function look_at_clock(note)
+  local last = tonumber(call('HGET', S, 'last') or '')
+  local gap = last and NOW - last or 0
+  if gap > STILL_MS then
+    local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
+    for i = 1, #leases, 2 do call('ZADD', LEASES, int(tonumber(leases[i + 1]) + gap - STILL_MS), leases[i]) end
+  end
+  if note or gap > STILL_MS then call('HSET', S, 'last', int(NOW)) end
+end
 local function reap(limit)              -- expired leases; also heals a clock that went back
+  look_at_clock()
   local far = call('ZREVRANGE', LEASES, 0, 0, 'WITHSCORES')
   if far[2] and tonumber(far[2]) > NOW + MAX_LEASE_MS then call('ZADD', LEASES, int(NOW + 30000), far[1]) end
   local due = call('ZRANGEBYSCORE', LEASES, '-inf', int(NOW), 'LIMIT', 0, limit)
-  for _, token in ipairs(due) do drop_claim(token, false) end
+  for _, token in ipairs(due) do lose_claim(token) end
   count('lost_leases', #due)
 end
 

@@ -194,12 +194,21 @@ class Hands:
         raise AssertionError("it never came to this")
 
     def claim(self, queue: str, limit: int) -> Claim:
-        """Takes units of a queue."""
-        self.claims += 1
-        asked = operations.ClaimRequest(
-            worker="hand", token=f"hand/{self.claims}", budget=10**9, max_units=limit, lease_ms=15_000
-        )
-        return self.ledger.run(operations.claim(queue, asked))
+        """Takes units of a queue, or one whose worker died where nothing else is ready."""
+        for suspect in (False, True):
+            self.claims += 1
+            asked = operations.ClaimRequest(
+                worker="hand",
+                token=f"hand/{self.claims}",
+                budget=10**9,
+                max_units=limit,
+                lease_ms=15_000,
+                suspect=suspect,
+            )
+            claim = self.ledger.run(operations.claim(queue, asked))
+            if claim.units or not claim.suspects:
+                break
+        return claim
 
     def _encode(self, body: dict[str, Any]) -> RowOutcome:
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]

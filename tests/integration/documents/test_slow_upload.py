@@ -24,7 +24,7 @@ def test_each_piece_of_an_upload_counts_as_progress(
 ) -> None:
     now, seen = 0.0, []
     progress = Progress()
-    hangs = progress.hang_watch(PATIENCE_S, lambda: now)
+    hangs = progress.hang_watch(PATIENCE_S, outside_s=PATIENCE_S, clock=lambda: now)
 
     def slow(_: MemoryFileSystem, lpath: str, rpath: str, callback: Any, **__: Any) -> None:
         nonlocal now

@@ -26,6 +26,7 @@ from tasks.ledger import (
     SubmitReply,
     Task,
     Watched,
+    keys,
     operations,
 )
 from tasks.ledger.listing import Listed, list_tasks
@@ -83,6 +84,12 @@ class Driver:
         return self.ledger.frozen_ms
 
     def advance(self, ms: int) -> None:
+        """Time passes, as if somebody had looked at the clock all the time."""
+        self.stand_still(ms)
+        self.client.hdel(keys.queue_key(self.model, "state"), "last")  # a full Redis takes no other value
+
+    def stand_still(self, ms: int) -> None:
+        """Redis does nothing for so long, or its clock steps forward."""
         self.ledger.frozen_ms = self.now_ms + ms
 
     def run(self, operation: Operation[T]) -> T:
@@ -135,6 +142,11 @@ class Driver:
         request = ClaimRequest(worker=worker, token=token or f"{worker}/{next(self._numbers)}", **(values | changed))
         return self.run(operations.claim(self.model, request))
 
+    def claim_any(self, worker: str = "w", **changed: Any) -> Claim:
+        """A claim, and of a suspect where nothing else is ready."""
+        claim = self.claim(worker, **changed)
+        return claim if claim.units or not claim.suspects else self.claim(worker, suspect=True, **changed)
+
     def commit(self, claim: Claim, outcomes: Sequence[Finished] | None = None, mark: float = 0) -> list[CommitOutcome]:
         """Commits the outcomes given, or success for every unit of the claim."""
         done = [finished(unit, mark) for unit in claim.units] if outcomes is None else outcomes
@@ -147,10 +159,10 @@ class Driver:
         return self.run(operations.watch(self.model))
 
     def work_off(self, worker: str = "w", limit: int = 1000) -> list[ClaimedUnit]:
-        """Claims and commits until nothing is ready; what was claimed, in order."""
+        """Claims and commits until nothing is ready, suspects last; what was claimed, in order."""
         done: list[ClaimedUnit] = []
         for _ in range(limit):
-            claim = self.claim(worker)
+            claim = self.claim_any(worker)
             if not claim.units:
                 return done
             self.commit(claim)

@@ -55,6 +55,7 @@ turns = st.builds(
     alone=st.booleans(),
     sent=st.sampled_from([True] * 9 + [False]),
     part=st.sampled_from([0, 0.3, 0.5, 1]),
+    suspect=st.booleans(),
 )
 
 
@@ -216,7 +217,9 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "lingering",
         "woken",
         "suspects",
-        "barred",
+        "told",
+        "suspects_beside_bulk",
+        "innocent",
         "convicted",
         "stale_commits",
         "lost_bells",

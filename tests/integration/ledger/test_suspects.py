@@ -18,12 +18,18 @@ def places(units: Sequence[ClaimedUnit]) -> list[tuple[str, int, int]]:
     return [(u.task_id, u.first, u.items) for u in units]
 
 
+def suspect(driver: Driver, worker: str = "w") -> Claim:
+    """The suspect whose turn it is."""
+    return driver.claim(worker, suspect=True)
+
+
 def test_a_lost_unit_comes_back_as_single_items_each_claimed_alone(driver: Driver) -> None:
     task_id = driver.submit((3, 30), (2, 20)).task_id
     dies(driver, driver.claim())
     seen = []
     for _ in range(5):
-        claim = driver.claim()
+        assert driver.claim().units == (), "a suspect was taken for work like any other"
+        claim = suspect(driver)
         assert len(claim.units) == 1, "a suspect ran in company"
         unit = claim.units[0]
         assert (unit.items, unit.attempts) == (1, 2)
@@ -43,43 +49,131 @@ def test_the_cost_of_a_unit_is_kept_when_it_is_split(driver: Driver) -> None:
     assert driver.run(operations.overview("m"))["m"].backlog_cost[Lane.ONLINE] == 0
 
 
-def test_a_suspect_is_not_joined_by_others_nor_joins_them(driver: Driver) -> None:
-    driver.submit((1, 10), owner="a")
+@pytest.mark.parametrize("online_only", [False, True])
+def test_suspects_do_not_stand_in_the_way_of_others(driver: Driver, online_only: bool) -> None:
+    for number in range(40):
+        driver.submit(task_id=f"old-{number}")
     dies(driver, driver.claim())
-    for owner in ("a", "b"):
-        driver.submit((1, 10), (1, 10), owner=owner)
-    sizes = []
-    while (claim := driver.claim()).units:
-        driver.commit(claim)
-        suspects = [u for u in claim.units if u.attempts > 1]
-        assert not suspects or len(claim.units) == 1
-        sizes.append((len(claim.units), len(suspects)))
-    assert sum(n for n, _ in sizes) == 5
-    assert sum(s for _, s in sizes) == 1
+    fresh = [driver.submit(owner=owner).task_id for owner in ("anonymous", "b")]
+    claim = driver.claim(online_only=online_only)
+    assert sorted(unit.task_id for unit in claim.units) == sorted(fresh)
+    assert (claim.suspects, claim.more) == (True, True)
 
 
-def test_only_a_caller_that_is_alone_gets_a_suspect_and_others_are_told(driver: Driver) -> None:
+def test_who_finds_nothing_else_is_told_of_suspects_and_does_not_linger(driver: Driver) -> None:
+    driver.submit((2, 20), lane=Lane.BULK)
+    dies(driver, driver.claim())
+    told = driver.claim(linger_ms=800)
+    assert (told.units, told.suspects, told.more, told.wait_ms) == ((), True, True, 0)
+    found = [suspect(driver) for _ in range(3)]
+    assert [(claim.lane, len(claim.units)) for claim in found] == [(Lane.BULK, 1), (Lane.BULK, 1), (None, 0)]
+    assert [claim.suspects for claim in found] == [True, False, False]
+    assert driver.claim(linger_ms=800).wait_ms == 800, "nothing is ready any more"
+
+
+def test_a_claim_of_a_suspect_whose_reply_was_lost_gives_the_same_one(driver: Driver) -> None:
     driver.submit((2, 20))
     dies(driver, driver.claim())
-    told = driver.claim(alone=False, linger_ms=800)
-    assert (told.units, told.suspects, told.more, told.wait_ms) == ((), True, True, 0)
-    found = driver.claim("v", alone=True)
-    assert ([u.attempts for u in found.units], found.suspects) == ([2], False)
+    first = driver.claim("w", token="w/x", suspect=True)
+    assert driver.claim("w", token="w/x", suspect=True) == first
 
 
-def test_a_caller_that_is_not_alone_works_on_the_other_lane_beside_a_suspect(driver: Driver) -> None:
+def test_a_claim_of_a_suspect_takes_nothing_else_and_does_not_linger(driver: Driver) -> None:
+    driver.submit()
+    claim = driver.claim(suspect=True, linger_ms=800)
+    assert (claim.units, claim.suspects, claim.more, claim.wait_ms) == ((), False, True, 0)
+
+
+def test_suspects_of_owners_and_tasks_take_turns_by_cost(driver: Driver) -> None:
+    driver.submit((20, 400), task_id="a-large", owner="a")
+    for name in ("a-small", "b-small"):
+        driver.submit((1, 20), task_id=name, owner=name[0])
+    dies(driver, driver.claim())
+    order = [unit.task_id for unit in driver.work_off()]
+    assert order.index("b-small") <= 1, "an owner of one waits for all of another's"
+    assert order.index("a-small") <= 3, "a task of one waits for all of another's"
+
+
+def test_suspects_are_not_charged_to_their_lane(driver: Driver) -> None:
     driver.submit((1, 10), lane=Lane.BULK)
     dies(driver, driver.claim())
-    fresh = driver.submit((1, 10), lane=Lane.ONLINE).task_id
-    claim = driver.claim(alone=False)
-    assert [u.task_id for u in claim.units] == [fresh]
-    assert driver.claim(alone=False).suspects
+    driver.submit(lane=Lane.BULK)
+    before = driver.client.hget("eq:q:m:state", "credit")
+    assert suspect(driver).units
+    assert driver.client.hget("eq:q:m:state", "credit") == before
+
+
+@pytest.mark.parametrize("how", ["cancel", "forget", "expire"])
+def test_suspects_of_a_task_that_ends_go_with_it(driver: Driver, how: str) -> None:
+    task_id = driver.submit((3, 30), deadline_in_ms=2 * LEASE_MS).task_id
+    dies(driver, driver.claim())
+    assert driver.watch().ready == 1
+    if how == "expire":
+        driver.advance(LEASE_MS)
+    else:
+        getattr(driver, how)(task_id)
+    assert suspect(driver).units == ()
+    assert driver.watch().ready == 0
+    assert not driver.client.exists("eq:q:m:suspects", "eq:q:m:suspects:anonymous", f"eq:suspects:{task_id}")
+
+
+def test_a_suspect_that_is_given_back_stays_one(driver: Driver) -> None:
+    driver.submit()
+    dies(driver, driver.claim(heard=True))
+    claim = driver.claim(suspect=True, heard=True)
+    assert driver.release(claim), "nobody was told of the work"
+    assert driver.claim().units == ()
+    assert suspect(driver).units == claim.units
+
+
+def test_watch_rings_for_nothing_but_suspects(driver: Driver) -> None:
+    driver.submit()
+    driver.claim(heard=True)
+    driver.advance(LEASE_MS)
+    seen = driver.watch()
+    assert (seen.ring, seen.ready) == (True, 1)
+
+
+@pytest.mark.parametrize("how", ["abandon", "reap"])
+def test_what_stands_still_beside_a_suspect_does_not_die_with_it(driver: Driver, how: str) -> None:
+    poison = driver.submit().task_id
+    dies(driver, driver.claim())
+    driver.watch()
+    work = driver.submit((4, 40), lane=Lane.BULK).task_id
+    beside, other = driver.claim("w/0"), driver.submit(lane=Lane.BULK).task_id
+    elsewhere = driver.claim("w2/0")
+    driver.advance(1)
+    assert suspect(driver, "w/1").units[0].task_id == poison
+    if how == "abandon":
+        driver.run(operations.abandon("m", "w"))
+        driver.advance(LEASE_MS)
+    else:
+        driver.advance(LEASE_MS - 1)  # the claim beside it was renewed last, and ends first
+        assert driver.watch().leases == 1
+        driver.advance(1)
+    driver.watch()
+    assert driver.commit(beside) == [0]
+    again = driver.claim("w3/0")
+    assert [(u.task_id, u.items, u.attempts) for u in again.units] == [(work, 4, 1)], "it was not to blame"
+    suspects = [suspect(driver, f"w{n}/0").units[0] for n in (4, 5)]
+    assert {(u.task_id, u.attempts) for u in suspects} == {(poison, 3), (other, 2)}
+    assert elsewhere.units[0].task_id == other
+
+
+def test_a_suspect_declared_lost_leaves_the_other_claims_of_its_worker(driver: Driver) -> None:
+    driver.submit()
+    dies(driver, driver.claim())
+    driver.watch()
+    driver.submit(lane=Lane.BULK)
+    beside, alone = driver.claim("w/0"), suspect(driver, "w/1")
+    driver.run(operations.lose("m", alone.token))
+    assert driver.commit(beside) == [1]
 
 
 def run_until_quiet(driver: Driver, poison: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Works everything off with workers that die of poisonous items; how often each item died alone."""
     alone: dict[tuple[str, int], int] = {}
-    while (claim := driver.claim()).units:
+    while (claim := driver.claim_any()).units:
         items = [(u.task_id, u.first + i) for u in claim.units for i in range(u.items)]
         if not poison & set(items):
             driver.commit(claim)
@@ -114,7 +208,7 @@ def test_rolling_restarts_never_convict_an_innocent(driver: Driver) -> None:
     task_id = driver.submit((3, 30)).task_id
     dies(driver, driver.claim())
     for _ in range(20):
-        claim = driver.claim()
+        claim = suspect(driver)
         assert claim.units[0].attempts == 2
         driver.release(claim)
     assert {u.attempts for u in driver.work_off()} == {2}
@@ -173,7 +267,7 @@ def test_abandoning_again_changes_nothing(driver: Driver) -> None:
     driver.submit()
     driver.claim("w")
     driver.run(operations.abandon("m", "w"))
-    held = driver.claim("other")
+    held = suspect(driver, "other")
     driver.run(operations.abandon("m", "w"))
     assert driver.commit(held) == [1]
 

@@ -5,6 +5,10 @@ import orjson
 
 from tasks.ledger import CommitOutcome, Finished, ItemError, Lane, NewUnit, Options, State, operations
 from tests.integration.ledger.driver import LEASE_MS, TTL_MS, Driver, failed, finished, rows, unchanging
+from tests.integration.ledger.test_admission import worker
+
+STILL_MS = 5000
+"""Of what passes between two looks at the clock this much counts at most."""
 
 
 def test_a_claim_hands_out_what_was_submitted(driver: Driver) -> None:
@@ -92,7 +96,7 @@ def test_a_worker_whose_lease_was_taken_over_cannot_commit(driver: Driver) -> No
     task_id = driver.submit().task_id
     lost = driver.claim("slow")
     driver.advance(LEASE_MS)
-    taken_over = driver.claim("quick")
+    taken_over = driver.claim_any("quick")
     assert [u.unit_id for u in taken_over.units] == [u.unit_id for u in lost.units]
     assert driver.commit(lost, mark=1) == [CommitOutcome.STALE]
     assert driver.task(task_id).completed == 0
@@ -168,7 +172,7 @@ def test_renewing_prolongs_a_lease_and_says_when_it_is_lost(driver: Driver) -> N
     driver.advance(LEASE_MS - 1)
     assert driver.claim("other").units == ()
     driver.advance(1)
-    assert len(driver.claim("other").units) == 1
+    assert len(driver.claim_any("other").units) == 1
     assert not driver.run(operations.renew("m", claim.token, LEASE_MS))
 
 
@@ -178,4 +182,52 @@ def test_a_lease_set_by_a_clock_that_jumped_ends_soon(driver: Driver) -> None:
     driver.advance(-3_600_000)
     driver.watch()
     driver.advance(30_000)
-    assert len(driver.claim("other").units) == 1
+    assert len(driver.claim_any("other").units) == 1
+
+
+def held(driver: Driver) -> bool:
+    return driver.watch().leases == 1
+
+
+def test_a_redis_that_stood_still_does_not_end_leases(driver: Driver) -> None:
+    driver.submit()
+    claim = driver.claim("w")
+    assert held(driver)
+    driver.stand_still(20 * LEASE_MS)  # or its clock stepped forward
+    assert driver.claim("other").units == ()
+    assert held(driver)
+    driver.advance(LEASE_MS - STILL_MS - 1)
+    assert held(driver), "it got less than what it had, but for what may pass between two looks"
+    assert driver.commit(claim) == [1]
+    assert driver.task(claim.units[0].task_id).state is State.COMPLETED
+
+
+def test_a_lease_renewed_after_a_standstill_is_as_long_as_others(driver: Driver) -> None:
+    driver.submit()
+    claim = driver.claim("w")
+    assert held(driver)
+    driver.stand_still(20 * LEASE_MS)
+    assert driver.run(operations.renew("m", claim.token, LEASE_MS))
+    assert held(driver)
+    driver.advance(LEASE_MS)
+    assert not held(driver)
+
+
+def test_where_nobody_looked_work_of_the_dead_comes_back_a_lease_late(driver: Driver) -> None:
+    driver.submit()
+    driver.claim("w")
+    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=10_000))
+    driver.stand_still(3_600_000)  # a service that was stopped
+    assert held(driver)
+    driver.advance(LEASE_MS)
+    assert not held(driver)
+
+
+def test_leases_end_although_looks_are_rare(driver: Driver) -> None:
+    driver.submit()
+    driver.claim("w")
+    looks = 0
+    while held(driver):
+        driver.stand_still(2 * STILL_MS)
+        looks += 1
+    assert looks == LEASE_MS / STILL_MS

@@ -8,6 +8,7 @@ from tasks.ledger import Claim, Lane, Ledger
 from tasks.ledger.units import cost
 from tasks.model.gate import Gate
 from tasks.rate import Rate
+from tasks.suspects import Suspects
 from tasks.wakeup import Wakeup
 from tests.ledger_client import LedgerClient
 
@@ -22,6 +23,11 @@ def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float,
     client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
     ledger = Ledger(redis_client)
     claims: list[Claim] = []
+
+    def work(claim: Claim, _: object) -> bool:
+        claims.append(claim)
+        return True
+
     wakeup = Wakeup(ledger, client.model, "w/0")
     drain = Drain(
         ledger,
@@ -29,9 +35,10 @@ def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float,
         "w/0",
         DrainLimits(slice_s=slice_s, lease_s=15, unit_s=UNIT_S),
         wakeup=wakeup,
-        work=lambda claim, _claim_online: claims.append(claim),
+        work=work,
         rate=Rate(TOKENS_PER_S),
-        gate=Gate(single=True),
+        suspects=Suspects(Gate(single=True)),
+        single=True,
         hears=True,
         send_bell=lambda: None,
         stop=lambda: bool(claims),

@@ -5,7 +5,7 @@ import math
 from tasks.ledger import Claim, ClaimedUnit, Lane
 from tasks.ledger.operations import ClaimRequest
 from tasks.ledger.rows import UnitReference
-from tests.integration.ledger.simulation.world import World
+from tests.integration.ledger.simulation.world import SUSPECTS, World
 
 BULK_SHARE = 8
 MAX_UNIT_COST = 40
@@ -16,21 +16,23 @@ def check_claim(world: World, request: ClaimRequest, claim: Claim) -> None:
     units = claim.units
     assert len(units) <= request.max_units
     assert len(units) <= 1 or sum(u.cost for u in units) <= request.budget, "over budget"
-    assert len(units) <= 1 or all(u.attempts == 1 for u in units), "a suspect ran in company"
+    assert all((u.attempts > 1) == request.suspect for u in units), "a suspect beside others, or another in its place"
+    assert len(units) <= 1 or not request.suspect, "a suspect ran in company"
     for unit in units:
         _check_unit(world, claim, unit)
     if request.online_only:
         assert claim.lane in {None, Lane.ONLINE}
-        assert not claim.wait_ms
-    if not request.alone:
-        assert all(u.attempts == 1 for u in units), "a suspect ran beside another claim"
-    assert not (claim.suspects and request.alone)
+    assert not (claim.wait_ms and (request.online_only or request.suspect))
+    assert claim.suspects == bool(world.client.exists(f"eq:q:m:{SUSPECTS}")), "nobody hears of suspects"
     assert not (claim.suspects and claim.wait_ms), "lingers although there is work"
-    world.stats["barred"] += claim.suspects
-    if not claim.suspects and not _lease_due(world):  # the claim would have returned what nobody could foresee
-        _check_lane(world, request, claim)
-        _check_share(world, request, claim)
-    _count_turns(world, claim)
+    world.stats["told"] += claim.suspects
+    if not _lease_due(world):  # the claim would have returned what nobody could foresee
+        if request.suspect:
+            _check_suspects(world, claim)
+        else:
+            _check_lane(world, request, claim)
+            _check_share(world, request, claim)
+    _count_turns(world, request, claim)
     world.stats["claims"] += 1
     world.stats["claimed_units"] += len(units)
 
@@ -53,6 +55,12 @@ def _check_unit(world: World, claim: Claim, unit: ClaimedUnit) -> None:
     assert world.lost_alone[place] < 3, "it had died alone three times"
     world.lost_alone[place] += 1
     world.stats["suspects"] += 1
+
+
+def _check_suspects(world: World, claim: Claim) -> None:
+    assert claim.units or not _live(world, SUSPECTS), "a suspect was not handed out"
+    before, now = world.seen.get("eq:q:m:state").get("credit"), world.client.hget("eq:q:m:state", "credit")
+    assert int(before or 0) == int(now or 0), "a lane paid for a suspect"
 
 
 def _lease_due(world: World) -> bool:
@@ -86,11 +94,7 @@ def _check_share(world: World, request: ClaimRequest, claim: Claim) -> None:
         return
     spent, room = sum(unit.cost for unit in claim.units), _room(world, request, claim.lane)
     assert len(claim.units) == 1 or spent <= room, f"took {spent}, more than its part, {room}"
-    if (
-        len(claim.units) == request.max_units
-        or _suspects_wait(world)
-        or not world.client.exists(f"eq:q:m:{claim.lane}")
-    ):
+    if len(claim.units) == request.max_units or not world.client.exists(f"eq:q:m:{claim.lane}"):
         return
     assert spent + MAX_UNIT_COST > room, f"took {spent}, less than its part, {room}"
     world.stats["shared"] += room < request.budget
@@ -107,18 +111,8 @@ def _room(world: World, request: ClaimRequest, lane: Lane) -> float:
     return min(request.budget, math.ceil(part / 2 if lane is Lane.BULK else part))
 
 
-def _suspects_wait(world: World) -> bool:
-    """Whether a text is to run alone, where claims end early."""
-    units = (world.seen.get(f"eq:units:{task_id}") for task_id in world.tasks)
-    return any(
-        name[0] == "u" and int(text.split(" ")[3]) > 0 and text.endswith(" -")
-        for each in units
-        for name, text in each.items()
-    )
-
-
-def _live(world: World, lane: Lane) -> bool:
-    """Whether the lane had a ready task that somebody still wanted."""
+def _live(world: World, lane: str) -> bool:
+    """Whether the lane, or the line of suspects, had a ready task that somebody still wanted."""
     for owner in world.seen.get(f"eq:q:m:{lane}"):
         for task_id in world.seen.get(f"eq:q:m:{lane}:{owner}"):
             deadline_ms = world.tasks[task_id].deadline_ms
@@ -127,8 +121,9 @@ def _live(world: World, lane: Lane) -> bool:
     return False
 
 
-def _count_turns(world: World, claim: Claim) -> None:
+def _count_turns(world: World, request: ClaimRequest, claim: Claim) -> None:
     for unit in claim.units:
         task = world.tasks[unit.task_id]
-        world.owner_turns[task.lane].served(task.owner, unit.cost)
-        world.task_turns[task.lane, task.owner].served(task.id, unit.cost)
+        line = SUSPECTS if request.suspect else task.lane
+        world.owner_turns[line].served(task.owner, unit.cost)
+        world.task_turns[line, task.owner].served(task.id, unit.cost)

@@ -7,9 +7,9 @@ from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, Work
 from tasks.ledger.operations import ClaimRequest, Operation
 from tests.integration.ledger.driver import failed, finished
 from tests.integration.ledger.simulation.claims import check_claim
-from tests.integration.ledger.simulation.world import LEASE_MS, WORKERS, Worker, World
+from tests.integration.ledger.simulation.world import LEASE_MS, WORKERS, Innocent, Worker, World
 
-Deed = Literal["commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt", "lose"]
+Deed = Literal["commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt", "suspect", "lose"]
 DEEDS: tuple[Deed, ...] = (
     "commit",
     "part",
@@ -20,11 +20,14 @@ DEEDS: tuple[Deed, ...] = (
     "slice_end",
     "renew",
     "preempt",
+    "suspect",
     "lose",
 )
+LITTLE = 10
+"""A budget below it makes a worker die of an innocent suspect."""
 BEAT_MS = 3000
 """How long a worker counts as live after a beat."""
-HARMLESS = {"hang", "release", "renew", "preempt", "lose"}
+HARMLESS = {"hang", "release", "renew", "preempt", "suspect", "lose"}
 """Deeds that encode nothing of what the worker holds."""
 
 
@@ -32,9 +35,9 @@ HARMLESS = {"hang", "release", "renew", "preempt", "lose"}
 class Turn:
     """What a worker does when it is its turn.
 
-    `sent`: it lives to send the bell message it is told to send. `alone`: nothing else runs beside its claim; a worker
-    that was told of suspects is alone the next time whatever its turn says. `part`: how much of its process's speed the
-    stream that claims has measured; 0: it claims without a share.
+    `sent`: it lives to send the bell message it is told to send. `alone`: it is the only stream of its process. `part`:
+    how much of its process's speed the stream that claims has measured; 0: it claims without a share. `suspect`: it
+    asks for one, if it was told that some wait.
     """
 
     worker: int = 0
@@ -45,6 +48,7 @@ class Turn:
     sent: bool = True
     alone: bool = True
     part: float = 0
+    suspect: bool = True
 
 
 def deliver(world: World, number: int) -> None:
@@ -68,14 +72,14 @@ def work(world: World, turn: Turn) -> None:
 
 def claim(world: World, worker: Worker, turn: Turn) -> None:
     heard = worker.state == "started"
-    request = _request(world, worker, turn, heard=heard)
+    request = _request(world, worker, turn, heard=heard, suspect=worker.suspects and turn.suspect)
     got = world.driver.run(operations.claim(world.driver.model, request))
     if heard:
         world.lost_bell = False
     worker.notified = False
     world.rang(got.ring, sent=turn.sent)
     check_claim(world, request, got)
-    worker.alone = got.suspects
+    worker.suspects = got.suspects
     worker.claim, worker.units = got, list(got.units)
     if got.units:
         worker.state, worker.worked = "busy", True
@@ -174,6 +178,8 @@ def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
         assert world.driver.run(operations.renew(world.driver.model, worker.token, LEASE_MS)) == held
     elif deed == "preempt":
         _preempt(world, worker, turn)
+    elif deed == "suspect":
+        _do_suspect(world, worker, turn)
     if worker.state == "busy" and not worker.units:
         worker.state = "again"
         if deed in {"release", "slice_end"}:
@@ -196,7 +202,30 @@ def _preempt(world: World, worker: Worker, turn: Turn) -> None:
         world.stats["preemptions"] += 1
 
 
-def _request(world: World, worker: Worker, turn: Turn, *, heard: bool, online_only: bool = False) -> ClaimRequest:
+def _do_suspect(world: World, worker: Worker, turn: Turn) -> None:
+    """Between two micro-batches of bulk work the process encodes a suspect, alone; what it holds stands still."""
+    if worker.claim is None or worker.claim.lane is not Lane.BULK or any(u.attempts > 1 for u in worker.units):
+        return
+    request = _request(world, worker, turn, heard=False, suspect=True)
+    got = world.driver.run(operations.claim(world.driver.model, request))
+    world.rang(got.ring, sent=turn.sent)
+    check_claim(world, request, got)
+    if not got.units:
+        return
+    if _poisonous(world, got.units[0]) or turn.budget < LITTLE:
+        for unit in worker.units:
+            if world.holds(worker.token, unit):
+                world.innocent[unit.task_id, unit.unit_id] = Innocent(unit, worker.token, got.units[0], got.token)
+        world.zombies.append((got.token, list(got.units)))
+        crash(world, turn.worker, comes_back=turn.alone)
+    else:
+        commit(world, got.token, list(got.units))
+        world.stats["suspects_beside_bulk"] += 1
+
+
+def _request(
+    world: World, worker: Worker, turn: Turn, *, heard: bool, online_only: bool = False, suspect: bool = False
+) -> ClaimRequest:
     return ClaimRequest(
         worker=worker.name,
         token=f"{worker.name}/{next(world.numbers)}",
@@ -206,8 +235,9 @@ def _request(world: World, worker: Worker, turn: Turn, *, heard: bool, online_on
         linger_ms=turn.linger_ms,
         heard=heard,
         online_only=online_only,
-        alone=turn.alone or worker.alone,
+        alone=turn.alone,
         rate=turn.part * worker.rate,
+        suspect=suspect,
     )
 
 

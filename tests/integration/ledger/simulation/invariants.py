@@ -2,15 +2,19 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from tasks.ledger import Lane, State
+from tasks.ledger import ClaimedUnit, Lane, State
 from tests.integration.ledger.simulation.claims import MAX_UNIT_COST
-from tests.integration.ledger.simulation.world import ExpectedTask, World
+from tests.integration.ledger.simulation.world import SUSPECTS, ExpectedTask, World
 from tests.integration.ledger.snapshot import Snapshot
 
 STATE, LEASES, LINGER, DEADLINES = (f"eq:q:m:{part}" for part in ("state", "leases", "lingering", "deadlines"))
+LINES = ("eq:q:m:online", "eq:q:m:bulk", "eq:q:m:suspects")
 LOST = "worker_lost"
+
+Ready: TypeAlias = dict[str, dict[str, set[str]]]
+"""Line -> owner -> tasks."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ def check(world: World) -> None:
     world.stats["steps"] += 1
     claims = seen.named("eq:q:m:claim:")
     assert set(claims) == set(seen.get(LEASES)), "a claim without a lease, or a lease without a claim"
-    ready: dict[Lane, dict[str, set[str]]] = {lane: defaultdict(set) for lane in Lane}
+    ready: Ready = {line: defaultdict(set) for line in (*Lane, SUSPECTS)}
     backlog = {f"{what}_{lane}": 0 for what in ("cost", "tasks") for lane in Lane} | {"bytes": 0}
     deadlines: dict[str, str] = {}
     leased: set[tuple[str, str]] = set()
@@ -49,14 +53,16 @@ def check(world: World) -> None:
             continue
         records = _check_open(task, stored, seen, outcomes)
         leased |= {(record.token, f"{task.id} {name}") for name, record in records.items() if record.token != "-"}
-        if any(record.token == "-" for record in records.values()):
-            ready[task.lane][task.owner].add(task.id)
+        for record in records.values():
+            if record.token == "-":
+                ready[SUSPECTS if record.attempts else task.lane][task.owner].add(task.id)
         backlog[f"cost_{task.lane}"] += int(stored["cost"])
         backlog[f"tasks_{task.lane}"] += 1
         backlog["bytes"] += task.size_bytes
         if task.deadline_ms is not None:
             deadlines[task.id] = str(task.deadline_ms)
     _check_claims(world, claims, leased)
+    _check_innocent(world)
     _check_lanes(seen, ready)
     assert seen.get(DEADLINES) == deadlines
     state = seen.get(STATE)
@@ -106,6 +112,7 @@ def _check_ended(task: ExpectedTask, stored: dict[str, str], seen: Snapshot, out
         assert (state is State.COMPLETED) == (completed > 0)
     assert not seen.get(f"eq:units:{task.id}")
     assert not seen.get(f"eq:back:{task.id}")
+    assert not seen.get(f"eq:suspects:{task.id}")
     for kind in ("task", "result", "meta"):
         key = seen.keys.get(f"eq:{kind}:{task.id}")
         assert key is None or key.ttl_ms > 0, f"{kind} of an ended task lives for ever"
@@ -114,14 +121,14 @@ def _check_ended(task: ExpectedTask, stored: dict[str, str], seen: Snapshot, out
 def _check_open(task: ExpectedTask, stored: dict[str, str], seen: Snapshot, outcomes: set[int]) -> dict[str, Record]:
     units = seen.get(f"eq:units:{task.id}")
     records = {name[1:]: Record.parse(text) for name, text in units.items() if name[0] == "u"}
-    back = seen.keys.get(f"eq:back:{task.id}")
-    returned = [] if back is None else back.value
+    returned, suspects = (list(seen.get(f"eq:{kind}:{task.id}")) for kind in ("back", "suspects"))
     fresh = [str(number) for number in range(int(stored["next"]), int(stored["units"]))]
     leased = [name for name, record in records.items() if record.token != "-"]
     assert len(returned) == int(stored["back"])
-    assert sorted(fresh + returned + leased) == sorted(records), "a unit is not in exactly one place"
-    assert all(records[name].token == "-" for name in fresh + returned)
-    assert all(records[name].attempts == 0 for name in fresh)
+    assert sorted(fresh + returned + suspects + leased) == sorted(records), "a unit is not in exactly one place"
+    assert all(records[name].token == "-" for name in fresh + returned + suspects)
+    assert all(records[name].attempts == 0 for name in fresh + returned)
+    assert all(records[name].attempts > 0 and records[name].items == 1 for name in suspects)
     assert all(f"p{record.root}" in units for record in records.values()), "a unit without its texts"
     places = [i for record in records.values() for i in range(record.first, record.first + record.items)]
     assert sorted([*places, *outcomes]) == list(range(task.items)), "an item is lost or doubled"
@@ -142,14 +149,40 @@ def _check_claims(world: World, claims: dict[str, set[str]], leased: set[tuple[s
         assert not stored or State(stored["state"]).terminal, "a claim lists what it does not hold"
 
 
-def _check_lanes(seen: Snapshot, ready: dict[Lane, dict[str, set[str]]]) -> None:
+def _check_innocent(world: World) -> None:
+    """What stood still beside a suspect that killed its worker comes back as it was."""
+    for place, held in list(world.innocent.items()):
+        record, other = _stored(world, held.unit), _stored(world, held.suspect)
+        is_held = record.endswith(f" {held.token}")
+        if is_held and other.endswith(f" {held.suspect_token}"):
+            continue
+        del world.innocent[place]
+        if is_held or not _is_open(world, held.suspect.task_id):  # the suspect ended in another way
+            continue
+        if _is_open(world, held.unit.task_id) and (held.unit.task_id, held.unit.first) not in world.outcomes:
+            assert record, "it was split, as if it had killed its worker"
+            assert Record.parse(record).attempts <= 1
+            world.stats["innocent"] += 1
+
+
+def _stored(world: World, unit: ClaimedUnit) -> str:
+    record: str = world.seen.get(f"eq:units:{unit.task_id}").get(f"u{unit.unit_id}", "")
+    return record
+
+
+def _is_open(world: World, task_id: str) -> bool:
+    stored = world.seen.get(f"eq:task:{task_id}")
+    return bool(stored) and not State(stored["state"]).terminal
+
+
+def _check_lanes(seen: Snapshot, ready: Ready) -> None:
     for lane, owners in ready.items():
         assert set(seen.get(f"eq:q:m:{lane}")) == set(owners), f"owners in {lane}"
         stored = {name: set(tasks) for name, tasks in seen.named(f"eq:q:m:{lane}:").items()}
         assert stored == dict(owners), f"tasks in {lane}"
 
 
-def _check_turns(world: World, ready: dict[Lane, dict[str, set[str]]]) -> None:
+def _check_turns(world: World, ready: Ready) -> None:
     for lane, owners in ready.items():
         turns = world.owner_turns[lane]
         turns.waiting(owners)
@@ -190,12 +223,12 @@ def _check_names(world: World, seen: Snapshot) -> None:
     """No key beside those that the known tasks and claims have."""
     allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory", "eq:reserved", "eq:q:m:workers", "eq:q:m:rates"}
     for task in world.tasks.values():
-        allowed |= {f"eq:{kind}:{task.id}" for kind in ("task", "units", "back", "result", "meta")}
+        allowed |= {f"eq:{kind}:{task.id}" for kind in ("task", "units", "back", "suspects", "result", "meta")}
         if task.alias is not None:
             name = f"eq:alias:{task.owner}:{task.alias.name}"
             allowed.add(name)
             ended = State(seen.get(f"eq:task:{task.id}")["state"]).terminal
             assert (seen.keys[name].ttl_ms > 0) == ended, "an alias does not live as long as its task"
-    known = ("eq:q:m:claim:", "eq:q:m:worker:", "eq:q:m:online", "eq:q:m:bulk", "eq:tasks:", "eq:open:")
+    known = ("eq:q:m:claim:", "eq:q:m:worker:", *LINES, "eq:tasks:", "eq:open:")
     strange = {name for name in seen.keys if name not in allowed and not name.startswith(known)}
     assert not strange

@@ -42,7 +42,7 @@ _CHANGED: dict[str, dict[str, float]] = {
     "flood": {"submit": 4, "trickle": 2, "work": 6, "advance": 0.2, "cancel": 0.1},
     "chaos": {"crash": 1.5, "lose": 0.8, "zombie_commit": 1, "zombie_release": 0.5, "advance": 2},
 }
-_DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "part": 2, "preempt": 4}
+_DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "part": 2, "preempt": 4, "suspect": 4}
 _SHOWN_STEPS = 12
 
 
@@ -104,6 +104,7 @@ def _work(world: World, chance: random.Random) -> None:
         sent=chance.random() > 0.05,
         alone=chance.random() < 0.5,
         part=chance.choice([0, 0.3, 0.5, 1, 1]),
+        suspect=chance.random() < 0.7,
     )
     fleet.work(world, turn)
 

@@ -17,6 +17,8 @@ from tests.integration.ledger.snapshot import Snapshot
 
 WORKERS = 3
 LEASE_MS = 1000
+SUSPECTS = "suspects"
+"""The line that is no lane."""
 
 WorkerState = Literal["idle", "started", "again", "lingering", "busy"]
 
@@ -52,7 +54,8 @@ class Worker:
     until_ms: int = 0
     notified: bool = False
     worked: bool = False
-    alone: bool = False
+    suspects: bool = False
+    """It was told that some wait."""
     rate: float = 50
     """Of the whole process, as it said when it was last heard; at first nobody has heard it."""
 
@@ -60,6 +63,16 @@ class Worker:
     def token(self) -> str:
         assert self.claim is not None
         return self.claim.token
+
+
+@dataclass(frozen=True)
+class Innocent:
+    """A unit, what held it when its worker died, and the suspect that it died of."""
+
+    unit: ClaimedUnit
+    token: str
+    suspect: ClaimedUnit
+    suspect_token: str
 
 
 class Ears:
@@ -115,6 +128,8 @@ class World:
         self.versions: dict[str, tuple[int, object]] = {}
         self.lost_alone: Counter[tuple[str, int]] = Counter()
         """How often an item was claimed alone as a suspect and that claim was neither committed nor given back."""
+        self.innocent: dict[tuple[str, str], Innocent] = {}
+        """Units that stood still, in the claim of a worker that died of a suspect."""
         self.last: Callable[[], None] | None = None
         """Repeats the last call, as after a lost reply, and checks its answer."""
         self.owner_turns: defaultdict[str, Turns] = defaultdict(Turns)
