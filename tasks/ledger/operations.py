@@ -56,8 +56,8 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         ValueError: there are no units.
 
     Raises on reading:
-        BacklogFull: the lane has as much queued as may wait; with the seconds after which there is room.
-        StorageFull: Redis is above the allowed share of its memory.
+        BacklogFull: as much work as may wait would be done before this; with the seconds after which there is room.
+        StorageFull: Redis is above the allowed share of its memory, or the owner above its own; likewise.
         IdempotencyConflict: the alias belongs to a task with another digest.
     """
     s, admission, alias = submission, submission.admission, submission.alias
@@ -83,6 +83,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         admission.max_memory_percent,
         admission.vector_bytes,
         int(s.listed),
+        admission.owner_share,
         *units,
     )
 
@@ -91,11 +92,14 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         if outcome == b"full":
             wait_s = _retry_after(float(reply[1]))
             raise BacklogFull(
-                f"About {float(reply[2]):.0f} s of work is queued; try again in {wait_s} s. Nothing was stored.",
+                f"About {float(reply[2]):.0f} s of work would be done before this; try again in {wait_s} s. "
+                "Nothing was stored.",
                 retry_after_s=wait_s,
             )
-        if outcome == b"memory":
-            raise StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
+        if outcome in {b"memory", b"share"}:
+            wait_s = _retry_after(float(reply[1]))
+            what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
+            raise StorageFull(f"{what}; try again in {wait_s} s. Nothing was stored.", retry_after_s=wait_s)
         if outcome == b"conflict":
             raise IdempotencyConflict(
                 "This Idempotency-Key was used with another body. Use a new key for a new request."
