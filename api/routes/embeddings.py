@@ -55,7 +55,7 @@ async def create_embeddings(request: Request) -> Response:
     took_ms = int((time.perf_counter() - started_s) * 1000)
     response.raw_headers += [
         (b"openai-processing-ms", b"%d" % took_ms),
-        *services.rate_limits.headers(submission.model),
+        *services.rate_limits.headers(submission.model, owner),
     ]
     if wishes.wait_s == wait_s:
         response.headers["preference-applied"] = applied(Preference(wait_s=wait_s), wait_s)
@@ -63,7 +63,7 @@ async def create_embeddings(request: Request) -> Response:
 
 
 def _accepted(services: Services, task: ledger.Task, preferences: str) -> Response:
-    retry_after_s = services.registry.retry_after_s(task.model, task.lane)
+    retry_after_s = services.registry.retry_after_s(task.model, task.lane, task.owner)
     response = render.task_response(task, retry_after_s=retry_after_s, status=202, location=True)
     response.headers["preference-applied"] = preferences
     return response

@@ -355,6 +355,10 @@ def _claimed(raw: list[Any]) -> ClaimedUnit:
     )
 
 
+def _by_owner(state: Mapping[str, bytes], prefix: str) -> Mapping[str, int]:
+    return {name.removeprefix(prefix): int(value) for name, value in state.items() if name.startswith(prefix)}
+
+
 def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
     name, entry, flat, leases, *workers = row
     state = results.pairs(flat)
@@ -370,4 +374,5 @@ def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
         leases=int(leases),
         counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
         memory_percent=memory_percent,
+        owner_cost={lane: _by_owner(state, f"cost_{lane}:") for lane in Lane},
     )

@@ -110,7 +110,7 @@ class Admission:
     max_backlog_s: float
     default_rate: float = 4000.0
     max_backlog_bytes: int = 2**63
-    max_memory_percent: int = 100
+    max_memory_percent: float = 100
     vector_bytes: int = 0
     owner_share: float = 0
 

@@ -69,9 +69,9 @@ local function wait_of(q)               -- seconds until it is let in, and of wo
   local mine = math.min(q.mine, q.tasks * cost)
   local before = mine + math.min(q.all - q.mine, others * (mine + cost))
   local above = before + cost - limit_cost
-  if q.mine <= 0 or above <= 0 then return 0 end
-  -- Among larger tasks the work before it shrinks as they end, more slowly than they are served. All is well when
-  -- nothing of the owner's is left.
+  if above <= 0 then return 0 end
+  -- Among larger tasks the work before it shrinks as they end, more slowly than they are served. It is let in
+  -- at last when nothing of the owner's is left.
   above = above * math.max(1, q.mine / math.max(mine, 1))
   return math.min(above, q.mine + math.min(q.all - q.mine, others * q.mine)) / rate, before / rate
 end

@@ -290,6 +290,18 @@ def test_a_forgotten_result_leaves_the_account(driver: Driver, redis_client: red
     assert not redis_client.exists("eq:held", "eq:held-until")
 
 
+def test_a_result_that_has_been_counted_out_is_not_counted_out_again(driver: Driver, redis_client: redis.Redis) -> None:
+    admission = Admission(max_backlog_s=1e9, vector_bytes=1000)
+    early = driver.submit(owner="a", ttl_ms=60_000, admission=admission).task_id
+    driver.work_off()
+    driver.advance(62_000)
+    driver.watch()
+    driver.submit(owner="a", admission=admission)
+    before = redis_client.hgetall("eq:held")
+    driver.forget(early)  # its record is still there: it lives by the server's own clock
+    assert redis_client.hgetall("eq:held") == before
+
+
 def test_a_full_memory_says_when_results_expire(driver: Driver, redis_client: redis.Redis) -> None:
     admission = Admission(max_backlog_s=1e9, vector_bytes=1000)
     for seconds in (20, 70, 900):

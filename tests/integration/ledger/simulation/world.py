@@ -17,6 +17,10 @@ from tests.integration.ledger.snapshot import Snapshot
 
 WORKERS = 3
 LEASE_MS = 1000
+VECTOR_BYTES = 10
+TASK_BYTES = 1024
+TTLS_MS = (3_600_000, 30_000, 9_000_000)
+"""Results outlive a run: only the accounts of what they fill see an end, rounded up to another moment for each."""
 
 WorkerState = Literal["idle", "started", "again", "lingering", "busy"]
 
