@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
 from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview
+from tasks.ledger.executor import spread
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
 from worker_config.settings import Settings
 
@@ -59,7 +60,7 @@ class Registry:
         if name is None or name == self.own_model or name in self.overviews:
             return name or self.own_model
         if not self._seen:
-            raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=2)
+            raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=spread(3))
         raise ModelNotFound(f"There is no model {name!r} here. GET /v1/models lists those there are.", param="model")
 
     def entry(self, model: str) -> ModelEntry | None:

@@ -13,7 +13,7 @@ from api.lookup import read_result
 from api.services import Services
 from api.submission import LINGERING_INTEREST_S
 from api.waiter import Waiter
-from tasks.errors import NotReady, RedisUnavailable, WaitTimeout
+from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import Lane, Result, State, Submission, Task, operations
 
 _SOON_S = 0.25
@@ -106,7 +106,7 @@ async def _lose_interest(services: Services, model: str, waiter: Waiter) -> None
 
 async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *, shorten: bool) -> None:
     # Only an economy: without Redis there is nothing to save, and the wait itself goes on.
-    with contextlib.suppress(RedisUnavailable):
+    with contextlib.suppress(Unavailable):
         await services.ledger.run(operations.want(model, waiter.task_id, round(for_s * 1000), shorten=shorten))
 
 

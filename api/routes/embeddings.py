@@ -35,6 +35,7 @@ async def create_embeddings(request: Request) -> Response:
     started_s = time.perf_counter()
     services = Services.of(request)
     owner = services.owner(request)
+    services.door.check()
     wishes = preference(request.headers)
     body = await read_body(request, services.settings.max_body_bytes)
     wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)

@@ -1,6 +1,7 @@
 """Runs operations: one small synchronous executor for workers, one small asynchronous for the web tier."""
 
 import asyncio
+import random
 import re
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -26,7 +27,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from tasks.errors import EmbedqError, RedisUnavailable, StorageFull
+from tasks.errors import EmbedqError, Overloaded, RedisUnavailable, StorageFull
 from tasks.ledger.gather import Gatherer
 from tasks.ledger.keys import ROOT
 from tasks.ledger.operations import Operation
@@ -52,6 +53,9 @@ _REFUSALS: dict[type[RedisError], str] = {
     ReadOnlyError: "refuses with READONLY",
 }
 
+_LATE_S = 0.25
+"""Of an event loop: a call that failed in time then says nothing about Redis."""
+
 CALL_TIMEOUT_S = 1.2
 """For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read
 have limits of their own, but they add up when Redis hangs and many calls queue for the pool."""
@@ -72,10 +76,16 @@ def translate(error: RedisError) -> EmbedqError | RedisError:
     """Redis's own failures in the words of this project; a script's defect stays what it is."""
     # Redis 6.2 reports an OOM inside a script as a ResponseError whose text contains it.
     if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)):
-        return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
+        # When there is room again cannot be said here; it is a matter of results that expire, not of seconds.
+        return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=60)
     if isinstance(error, ResponseError) and not _out_of_service(error):
         return error
-    return RedisUnavailable(f"The queue (Redis) {_reason(error)}; try again shortly.", retry_after_s=2)
+    return RedisUnavailable(f"The queue (Redis) {_reason(error)}; try again shortly.", retry_after_s=spread(3))
+
+
+def spread(most_s: int) -> int:
+    """A whole number of seconds, 1 to `most_s`: those who are refused together do not come back together."""
+    return random.randint(1, most_s)  # noqa: S311 - no secret
 
 
 def _out_of_service(error: ResponseError) -> bool:
@@ -151,16 +161,29 @@ class Ledger:
 
 
 class AsyncLedger:
-    """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only on a dead connection."""
+    """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only on a dead connection.
 
-    def __init__(self, client: redis.asyncio.Redis, *, root: str = ROOT, clock_offset_ms: int = 0) -> None:
+    `lag_s`: by how much the event loop was late of late. An answer that a late loop did not read in time is no outage.
+    """
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        *,
+        root: str = ROOT,
+        clock_offset_ms: int = 0,
+        lag_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._lag_s = lag_s
         self.client = client
         self.root = root
         self.clock_offset_ms = clock_offset_ms
         self._gatherer = Gatherer(client)
 
     @classmethod
-    def connect(cls, url: str, *, root: str = ROOT, max_connections: int = 64) -> "AsyncLedger":
+    def connect(
+        cls, url: str, *, root: str = ROOT, max_connections: int = 64, lag_s: Callable[[], float] = lambda: 0.0
+    ) -> "AsyncLedger":
         """An executor whose calls fail within about a second."""
         pool = redis.asyncio.BlockingConnectionPool.from_url(
             url,
@@ -173,7 +196,7 @@ class AsyncLedger:
             retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
             **_keepalive(url),
         )
-        return cls(redis.asyncio.Redis.from_pool(pool), root=root)
+        return cls(redis.asyncio.Redis.from_pool(pool), root=root, lag_s=lag_s)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
         """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.
@@ -185,10 +208,17 @@ class AsyncLedger:
             async with asyncio.timeout(timeout_s):
                 reply = await self._evaluate(operation, send)
         except RedisError as error:
-            raise translate(error) from error
+            raise self._told(error) from error
         except TimeoutError:
-            raise translate(RedisTimeoutError()) from None
+            raise self._told(RedisTimeoutError()) from None
         return operation.read(reply)
+
+    def _told(self, error: RedisError) -> EmbedqError | RedisError:
+        if isinstance(error, RedisTimeoutError) and self._lag_s() > _LATE_S:
+            return Overloaded(
+                "This server was too busy to read the answer in time; try again.", retry_after_s=spread(3)
+            )
+        return translate(error)
 
     async def _evaluate(self, operation: Operation[T], send: Callable[..., Awaitable[Any]]) -> Any:
         arguments = _arguments(self.root, self.clock_offset_ms, operation)

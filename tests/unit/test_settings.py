@@ -76,6 +76,12 @@ def test_a_name_of_a_queue_that_is_no_model_is_refused(name: dict[str, str]) -> 
     assert load_settings(served_name="a@b").served_model_name == "a@b"
 
 
+@pytest.mark.parametrize("name", [{"served_name": "x:online"}, {"model": "x:online"}])
+def test_a_name_whose_keys_would_meet_those_of_another_queue_is_refused(name: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=r"EMBEDQ_SERVED_NAME .*must not hold a colon"):
+        load_settings(**name)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

@@ -44,6 +44,7 @@ def worker(worker_id: str, rate: float) -> WorkerEntry:
 
 
 async def test_concurrent_submits_do_not_overshoot(driver: Driver, redis_url: str) -> None:
+    driver.submit(lane=Lane.BULK)  # Redis knows the script: or each of the fifty would open a connection to send it
     ledger = AsyncLedger.connect(redis_url)
 
     async def submit(task_id: str) -> SubmitReply | EmbedqError:
@@ -163,6 +164,9 @@ def test_what_nobody_waits_for_any_more_does_not_count(driver: Driver) -> None:
     """A caller who has gone leaves a task that ends soon. One that is listed has somebody who asks for it."""
     for number in range(2):
         driver.submit((1, 50), task_id=f"sync-{number}", deadline_in_ms=65_000, admission=TEN_TASKS)
+    with pytest.raises(BacklogFull):
+        driver.submit((1, 50), admission=TEN_TASKS)
+    driver.submit((1, 100), lane=Lane.BULK, deadline_in_ms=5_000)
     with pytest.raises(BacklogFull):
         driver.submit((1, 50), admission=TEN_TASKS)
     for number in range(2):
