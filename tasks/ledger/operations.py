@@ -86,27 +86,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         admission.owner_share,
         *units,
     )
-
-    def read(reply: list[Any]) -> SubmitReply:
-        outcome = reply[0]
-        if outcome == b"full":
-            wait_s = _retry_after(float(reply[1]))
-            raise BacklogFull(
-                f"About {float(reply[2]):.0f} s of work would be done before this; try again in {wait_s} s. "
-                "Nothing was stored.",
-                retry_after_s=wait_s,
-            )
-        if outcome in {b"memory", b"share"}:
-            wait_s = _retry_after(float(reply[1]))
-            what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
-            raise StorageFull(f"{what}; try again in {wait_s} s. Nothing was stored.", retry_after_s=wait_s)
-        if outcome == b"conflict":
-            raise IdempotencyConflict(
-                "This Idempotency-Key was used with another body. Use a new key for a new request."
-            )
-        return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", ring=bool(reply[2]))
-
-    return Operation("submit", s.model, arguments, read)
+    return Operation("submit", s.model, arguments, _submitted)
 
 
 def read_task(task_id: str) -> Operation[Task | None]:
@@ -338,6 +318,24 @@ def overview(*also: str) -> Operation[Mapping[str, ModelOverview]]:
 
 def _retry_after(seconds: float) -> int:
     return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
+
+
+def _submitted(reply: list[Any]) -> SubmitReply:
+    outcome = reply[0]
+    if outcome == b"full":
+        wait_s = _retry_after(float(reply[1]))
+        raise BacklogFull(
+            f"About {float(reply[2]):.0f} s of work would be done before this; try again in {wait_s} s. "
+            "Nothing was stored.",
+            retry_after_s=wait_s,
+        )
+    if outcome in {b"memory", b"share"}:
+        wait_s = _retry_after(float(reply[1]))
+        what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
+        raise StorageFull(f"{what}; try again in {wait_s} s. Nothing was stored.", retry_after_s=wait_s)
+    if outcome == b"conflict":
+        raise IdempotencyConflict("This Idempotency-Key was used with another body. Use a new key for a new request.")
+    return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", ring=bool(reply[2]))
 
 
 def _claimed(raw: list[Any]) -> ClaimedUnit:
