@@ -15,7 +15,7 @@ from api.longpoll import UNSEEN, matches
 from api.readings import INTERVAL_S
 from api.render import etag, task_json
 from api.services import Services
-from tasks.errors import RedisUnavailable
+from tasks.errors import Unavailable
 from tasks.ledger import Task
 
 KEEP_ALIVE_S = 15.0
@@ -63,7 +63,7 @@ async def events(services: Services, request: Request, task_id: str, known: str 
                 task = await services.hub.readings.task(
                     task_id, not_before_s=0.0 if waiter.ended else read_s + INTERVAL_S
                 )
-            except RedisUnavailable:
+            except Unavailable:
                 if waiter.dismissed:
                     return
                 yield _COMMENT

@@ -18,11 +18,13 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
 
     Raises:
         BacklogFull, StorageFull, IdempotencyConflict: nothing was stored.
+        Overloaded: as many are under way as this process can handle.
         RedisUnavailable: nothing was stored, or only the reply was lost; a repetition is safe with the same alias.
     """
     size_bytes = sum(len(unit.payload) for unit in submission.units)
     timeout_s = CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
-    reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
+    with services.door.submitting():
+        reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
     if reply.ring:
         services.bell.ring(submission.model)
     services.metrics.submitted(submission, joined=reply.joined)
@@ -43,5 +45,5 @@ async def stored(services: Services, submission: Submission) -> Task:
 async def accept(services: Services, submission: Submission) -> Response:
     """The 202 for the task of `stored`. Raises like `submit`."""
     task = await stored(services, submission)
-    retry_after_s = services.registry.retry_after_s(task.model, task.lane)
+    retry_after_s = services.registry.retry_after_s(task.model, task.lane, task.owner)
     return render.task_response(task, retry_after_s=retry_after_s, status=202, location=True)

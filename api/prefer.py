@@ -9,6 +9,8 @@ from tasks.errors import InvalidValue
 
 _NETWORK_S = 2.0
 """Left of a client's read timeout for the way there and back."""
+_ANNOUNCED = ("x-stainless-read-timeout", "x-stainless-timeout")
+"""How OpenAI's clients for Python and for Node announce theirs, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,10 @@ def patience_s(headers: Headers, wanted_s: float | None, max_wait_s: float) -> f
     limits = [max_wait_s]
     if wanted_s is not None:
         limits.append(wanted_s)
-    announced_s = _seconds(headers.get("x-stainless-read-timeout", ""))
-    if announced_s is not None:
-        limits.append(max(announced_s - _NETWORK_S, announced_s / 2))
+    for name in _ANNOUNCED:
+        announced_s = _seconds(headers.get(name, ""))
+        if announced_s is not None:
+            limits.append(max(announced_s - _NETWORK_S, announced_s / 2))
     return min(limits)
 
 

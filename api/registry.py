@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
 from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview
+from tasks.ledger.executor import spread
 from tasks.ledger.models import served_name
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
 from worker_config.settings import Settings
@@ -16,6 +17,12 @@ UNKNOWN_MODEL_DIMENSION = 1024
 _FLOAT32_BYTES, _ITEM_BYTES = 4, 64
 UNKNOWN_MODEL_MAX_TOKENS = 512
 """Assumed likewise; it only prices items."""
+_UNAWAITED_PART = 0.5
+"""Of what may wait in the online lane, for tasks that nobody waits for: queries find the other half free."""
+_LONG_LIVED_PART = 0.9
+"""Of the memory, for tasks whose results live long. The rest is for queries, whose results live a minute."""
+_OWNER_SHARE = 4.0
+"""One of several callers may fill as many times what it leaves free: 4/5 if nobody else has anything, two 4/9 each."""
 
 
 class Registry:
@@ -61,7 +68,7 @@ class Registry:
         if found is not None:
             return found
         if not self._seen:
-            raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=2)
+            raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=spread(3))
         raise ModelNotFound(f"There is no model {name!r} here. GET /v1/models lists those there are.", param="model")
 
     def entry(self, model: str) -> ModelEntry | None:
@@ -88,36 +95,52 @@ class Registry:
         fits = int(self._settings.unit_s * self._rate(model) / max(1, self.streams(model)))
         return max(1, min(self._settings.unit_max_tokens, fits))
 
-    def admission(self, model: str, lane: Lane, dimensions: int | None) -> Admission:
-        """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`."""
+    def admission(self, model: str, lane: Lane, dimensions: int | None, *, listed: bool) -> Admission:
+        """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`.
+
+        `listed`: nobody waits for it on an open connection, and its result lives long.
+        """
         s = self._settings
         entry = self.entry(model)
         dimension = dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
+        online_s = s.max_backlog_s * (_UNAWAITED_PART if listed else 1)
         return Admission(
-            max_backlog_s=s.max_backlog_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
+            max_backlog_s=online_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
             max_backlog_bytes=s.max_backlog_bytes,
-            max_memory_percent=s.max_redis_memory_percent,
+            max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
             vector_bytes=_FLOAT32_BYTES * dimension + _ITEM_BYTES,
+            owner_share=_OWNER_SHARE if len(s.api_keys) > 1 else 0,
         )
 
-    def room(self, model: str, lane: Lane) -> tuple[int, int, float]:
-        """What admission lets wait in the lane, in estimated tokens.
+    def limit(self, model: str) -> int:
+        """The work that a query may find before it when it is taken, its own included, in estimated tokens."""
+        return max(1, int(self._settings.max_backlog_s * self._rate(model)))
+
+    def room(self, model: str, owner: str) -> tuple[int, float]:
+        """What admission still lets `owner` bring to the online lane in one request that is as large as all it has.
 
         Returns:
-            the limit, what is left of it, and the seconds until all of it is free again.
+            estimated tokens, and the seconds until all that it has queued is done.
         """
-        s = self._settings
-        overview = self.overviews.get(model)
-        queued = overview.backlog_cost[lane] if overview else 0
-        rate = self._rate(model)
-        limit = max(1, int((s.max_backlog_s if lane is Lane.ONLINE else s.max_backlog_bulk_s) * rate))
-        return limit, max(0, limit - queued), queued / rate
+        mine, of_others, others = self._queued(model, Lane.ONLINE, owner)
+        limit = self.limit(model)
+        left = max(limit - of_others, limit // (others + 1)) - mine
+        return max(0, left), (mine + min(of_others, others * mine)) / self._rate(model)
 
-    def retry_after_s(self, model: str, lane: Lane) -> int:
-        """Seconds until what is queued in the lane should be done, 1 to 120."""
+    def retry_after_s(self, model: str, lane: Lane, owner: str) -> int:
+        """Seconds until what `owner` has queued in the lane should be done, 1 to 120."""
+        mine, of_others, others = self._queued(model, lane, owner)
+        seconds = (mine + min(of_others, others * mine)) / self._rate(model)
+        return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
+
+    def _queued(self, model: str, lane: Lane, owner: str) -> tuple[int, int, int]:
+        """Work of the owner, work of all others, and how many these are: they take turns by cost."""
         overview = self.overviews.get(model)
-        backlog = overview.backlog_cost[lane] if overview else 0
-        return max(1, min(MAX_RETRY_AFTER_S, math.ceil(backlog / self._rate(model))))
+        if overview is None:
+            return 0, 0, 0
+        by_owner = overview.owner_cost.get(lane, {})
+        mine = by_owner.get(owner, 0)
+        return mine, max(0, overview.backlog_cost[lane] - mine), len(by_owner.keys() - {owner})
 
     def _rate(self, model: str) -> float:
         overview = self.overviews.get(model)

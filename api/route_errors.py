@@ -12,7 +12,8 @@ Kinds = tuple[type[errors.EmbedqError], ...]
 
 _CALLER: Kinds = (errors.Unauthenticated, errors.RedisUnavailable)
 _BODY: Kinds = (*_CALLER, errors.RequestError, errors.BodyTooLarge, errors.UnsupportedMediaType)
-_TEXTS: Kinds = (*_BODY, errors.ModelNotFound, errors.IdempotencyConflict, errors.BacklogFull, errors.StorageFull)
+_REFUSED: Kinds = (errors.BacklogFull, errors.StorageFull, errors.Overloaded)
+_TEXTS: Kinds = (*_BODY, errors.ModelNotFound, errors.IdempotencyConflict, *_REFUSED)
 _TASK: Kinds = (*_CALLER, errors.TaskNotFound, errors.TaskGone)
 _FILE: Kinds = (*_CALLER, errors.FileUnknown)
 _BATCH: Kinds = (*_CALLER, errors.BatchUnknown)
@@ -20,7 +21,7 @@ _INGESTION: Kinds = (*_CALLER, errors.IngestionUnknown)
 _TEI: Kinds = (*_BODY, errors.EmptyInput, errors.EncodingFailed, errors.BacklogFull, ItemFailed)
 
 ERRORS: Mapping[str, Kinds] = {
-    "POST /v1/embeddings": (*_TEXTS, errors.TaskGone, errors.EncodingFailed, errors.WaitTimeout),
+    "POST /v1/embeddings": (*_TEXTS, errors.TaskGone, errors.EncodingFailed, errors.NotReady, errors.WaitTimeout),
     "POST /v1/tasks": (*_TEXTS, errors.TaskGone),
     "GET /v1/tasks": (*_CALLER, errors.RequestError),
     "GET /v1/tasks/{task_id}": (*_TASK, errors.RequestError),

@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from api.auth import KeyRing
 from api.bell import Bell
+from api.door import Door
 from api.hub import Hub
 from api.metrics import Metrics
 from api.queue_metrics import ProcessMetrics, QueueMetrics
@@ -41,6 +42,7 @@ class Services:
     watchdog: Watchdog
     metrics: Metrics
     stall: StallProbe
+    door: Door
     keys: KeyRing
     drafter: Drafter
     rate_limits: RateLimits
@@ -50,11 +52,11 @@ class Services:
     def build(cls, settings: Settings, process: int | None = None) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
         metrics = Metrics(process)
-        ledger = AsyncLedger.connect(settings.redis_url)
+        stall = StallProbe(metrics.stalled)
+        ledger = AsyncLedger.connect(settings.redis_url, lag_s=lambda: stall.recent_s)
         registry = Registry(settings)
         bell = Bell(settings, metrics.rang)
         hub = Hub(ledger)
-        stall = StallProbe(metrics.stalled)
         metrics.add(ProcessMetrics(registry, hub, stall))
         metrics.add_shared(QueueMetrics(registry))
         return cls(
@@ -66,6 +68,7 @@ class Services:
             watchdog=Watchdog(ledger, registry, bell),
             metrics=metrics,
             stall=stall,
+            door=Door(lambda: stall.recent_s),
             keys=KeyRing(settings.api_keys),
             drafter=Drafter(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),

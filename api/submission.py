@@ -151,7 +151,7 @@ class Drafter:
             units=self._units(body.input, model),
             options=_options(body),
             ttl_ms=round(ttl_s * 1000),
-            admission=self.registry.admission(model, lane, body.dimensions),
+            admission=self.registry.admission(model, lane, body.dimensions, listed=listed),
             deadline_in_ms=None if deadline_s is None else max(1, round(deadline_s * 1000)),
             metadata=metadata,
             alias=alias,

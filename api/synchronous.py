@@ -13,7 +13,7 @@ from api.lookup import read_result
 from api.services import Services
 from api.submission import LINGERING_INTEREST_S
 from api.waiter import Waiter
-from tasks.errors import RedisUnavailable, WaitTimeout
+from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import Lane, Result, State, Submission, Task, operations
 
 _SOON_S = 0.25
@@ -32,18 +32,20 @@ async def encode_now(services: Services, request: Request, submission: Submissio
         WaitTimeout: it took longer than `wait_s`; the same request again joins the work.
         ItemFailed: a text has no vector.
         CallerGone: the client left first.
+        NotReady: no worker serves a model that is not the server's own, where one may be about to start.
         Unavailable: see `submit`.
     """
+    _check_served(services, submission.model)
     end = time.monotonic() + wait_s
     with services.hub.waiting(submission.task_id) as waiter:
         reply = await submit(services, submission)
         if not reply.joined:
-            await _wait(services, request, submission.model, waiter, end)
+            await _wait(services, request, submission, waiter, end)
             return await _result(services, reply.task_id, submission)
     with services.hub.waiting(reply.task_id) as waiter:
         task = await services.ledger.run(operations.read_task(reply.task_id))
         waiter.ended = task is None or task.state.terminal
-        await _wait(services, request, submission.model, waiter, end)
+        await _wait(services, request, submission, waiter, end)
         return await _result(services, reply.task_id, submission)
 
 
@@ -68,7 +70,18 @@ async def task_or_result(
     return task if result is None else _whole(result)
 
 
-async def _wait(services: Services, request: Request, model: str, waiter: Waiter, end: float) -> None:
+def _check_served(services: Services, model: str) -> None:
+    registry = services.registry
+    if model != registry.own_model and registry.redis_up and not registry.live_workers().get(model):
+        raise NotReady(
+            f"No worker serves {model} now. GET /v1/models tells which models are ready; a task (POST /v1/tasks) waits "
+            "for a worker to come.",
+            param="model",
+            retry_after_s=5,
+        )
+
+
+async def _wait(services: Services, request: Request, submission: Submission, waiter: Waiter, end: float) -> None:
     if not waiter.ended:
         await waiter.changed(min(end - time.monotonic(), _SOON_S))
     if waiter.ended:
@@ -77,12 +90,13 @@ async def _wait(services: Services, request: Request, model: str, waiter: Waiter
         while not waiter.ended:
             left_s = end - time.monotonic()
             if waiter.gone:
-                await _lose_interest(services, model, waiter)
+                await _lose_interest(services, submission.model, waiter)
                 raise CallerGone
             if left_s <= 0 or waiter.dismissed:
-                raise _timeout(services, model)
+                raise _timeout(services, submission)
             if not await waiter.changed(min(left_s, _RENEW_S)) and left_s > _RENEW_S:
-                await _want(services, model, waiter, left_s - _RENEW_S + LINGERING_INTEREST_S, shorten=False)
+                for_s = left_s - _RENEW_S + LINGERING_INTEREST_S
+                await _want(services, submission.model, waiter, for_s, shorten=False)
 
 
 async def _lose_interest(services: Services, model: str, waiter: Waiter) -> None:
@@ -92,14 +106,14 @@ async def _lose_interest(services: Services, model: str, waiter: Waiter) -> None
 
 async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *, shorten: bool) -> None:
     # Only an economy: without Redis there is nothing to save, and the wait itself goes on.
-    with contextlib.suppress(RedisUnavailable):
+    with contextlib.suppress(Unavailable):
         await services.ledger.run(operations.want(model, waiter.task_id, round(for_s * 1000), shorten=shorten))
 
 
 async def _result(services: Services, task_id: str, submission: Submission) -> Result:
     result = await read_result(services, task_id, sum(unit.items for unit in submission.units))
     if result is None or result.task.state not in _WITH_OUTCOME:
-        raise _timeout(services, submission.model)
+        raise _timeout(services, submission)
     return _whole(result)
 
 
@@ -110,8 +124,12 @@ def _whole(result: Result) -> Result:
     return result
 
 
-def _timeout(services: Services, model: str) -> WaitTimeout:
+def _timeout(services: Services, submission: Submission) -> WaitTimeout:
+    retry_after_s = services.registry.retry_after_s(submission.model, Lane.ONLINE, submission.owner)
+    why = "The vectors are not ready yet"
+    if services.registry.redis_up and not services.registry.live_workers().get(submission.model):
+        why = f"No worker serves {submission.model} now (GET /v1/models), so the vectors are not ready"
     return WaitTimeout(
-        "The vectors are not ready yet; send the same request again to join the work that is under way.",
-        retry_after_s=min(_MAX_RETRY_AFTER_S, services.registry.retry_after_s(model, Lane.ONLINE)),
+        f"{why}; send the same request again to join the work that is under way.",
+        retry_after_s=min(_MAX_RETRY_AFTER_S, retry_after_s),
     )

@@ -7,7 +7,7 @@ import signal
 
 from api.bell import Bell
 from api.registry import Registry
-from tasks.errors import SchemaMismatch
+from tasks.errors import Overloaded, SchemaMismatch
 from tasks.ledger import DOCUMENTS, AsyncLedger, operations
 
 _log = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ class Watchdog:
         except SchemaMismatch as error:
             self.mismatch = error
             os.kill(os.getpid(), signal.SIGTERM)  # `api.__main__` then exits with the code for configuration errors
+        except Overloaded:
+            _log.debug("too busy to watch the queue")  # says nothing about Redis: what is known of it stays
         except Exception as error:  # noqa: BLE001 - the watchdog is what notices failures; it must outlive all of them
             self._registry.lost()
             if not self._failing:

@@ -32,7 +32,7 @@
     │   └── RangeNotSatisfiable 416
     ├── EncodingFailed          422  the model could not turn this input into a vector
     ├── Unavailable             503  try again later
-    │   ├── BacklogFull, StorageFull, RedisUnavailable, NotReady, WaitTimeout
+    │   ├── BacklogFull, Overloaded, StorageFull, RedisUnavailable, NotReady, WaitTimeout
     │   ├── StorageUnavailable, DiskFull, SinkUnavailable
     ├── NotStored               500  a stored object is not where it should be
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
@@ -386,6 +386,13 @@ class BacklogFull(Unavailable):
 
     code = "backlog_full"
     title = "Too much work is queued"
+
+
+class Overloaded(Unavailable):
+    """More requests came than one process can handle. Nothing was stored, or only the answer is lost."""
+
+    code = "overloaded"
+    title = "Too many requests at once"
 
 
 class StorageFull(Unavailable):

@@ -97,8 +97,23 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a claim ignores deadlines", "claim.lua", "if f[2] and tonumber(f[2]) <= NOW then", "if false then"),
     Mutation("watch ignores deadlines", "watch.lua", "if end_task(id, 'expired') then", "if false then"),
     Mutation("a task of errors has completed", "prelude.lua", "t.ok > 0 and 'completed' or 'failed'", "'completed'"),
-    Mutation("the backlog keeps an ended task's cost", "prelude.lua", "if t.cost > 0 then", "if false then"),
-    Mutation("the backlog keeps an ended task's bytes", "prelude.lua", "if t.bytes > 0 then", "if false then"),
+    _cut("the backlog keeps an ended task's cost", "prelude.lua", "  owe(t.lane, t.owner, 0 - t.cost)\n"),
+    Mutation("the backlog keeps an ended task's bytes", "prelude.lua", "t.owner, -1, 0 - t.bytes)", "t.owner, -1, 0)"),
+    Mutation(
+        "an owner's backlog keeps what is done", "prelude.lua", "  add(S, 'cost_' .. lane .. ':' .. owner, cost)\n", ""
+    ),
+    Mutation("owners count for ever", "prelude.lua", "== math.max(n, 0) then", "== 1 then", quick=True),
+    _cut("an owner's account keeps what was open", "prelude.lua", "  add(HELD, t.owner, 0 - t.held)\n"),
+    _cut("results are in no account", "prelude.lua", "  keep_results(t.owner, kept, t.ttl)\n", quick=True),
+    Mutation(
+        "results of a cancelled task count whole", "prelude.lua", "t.held - t.bytes - t.reserve", "t.held - t.bytes"
+    ),
+    Mutation("results count after their end", "watch.lua", "'LIMIT', 0, MAX_DROPPED)", "'LIMIT', 0, 0)"),
+    Mutation("results leave the account too early", "prelude.lua", "int(math.ceil(", "int(math.floor("),
+    Mutation("a forgotten result stays in the account", "forget.lua", "if tonumber(held[1]) > 0 then", "if false then"),
+    Mutation(
+        "a counted-out result is counted out twice", "prelude.lua", "math.min(bytes or kept, kept)", "bytes or kept"
+    ),
     Mutation("no new version at commit", "prelude.lua", "    t.version = t.version + 1\n", ""),
     # Aliases
     Mutation(
@@ -182,12 +197,39 @@ MUTATIONS: tuple[Mutation, ...] = (
         "call('ZADD', owner_key(line, owner), tag + 1000, id)   --",
     ),
     # Admission and a full Redis
+    Mutation("admission ignores what comes", "submit.lua", "before + cost - limit_cost", "before - limit_cost"),
+    Mutation("admission judges by all of an owner's work", "submit.lua", "math.min(q.mine, q.tasks * cost)", "q.mine"),
+    Mutation("admission judges by all others' work", "submit.lua", "others * (mine + cost))", "q.all)"),
+    Mutation("admission ignores others", "submit.lua", "math.min(q.all - q.mine, others * (mine + cost))", "0"),
+    Mutation("what nobody waits for counts", "submit.lua", "do without(q, other, each) end", "do local _ = other end"),
     Mutation(
-        "admission ignores what comes",
+        "what is listed does not count near its end",
         "submit.lua",
-        "queued + cost > tonumber(arg(11)) * rate",
-        "queued > tonumber(arg(11)) * rate",
+        "if f[1] ~= lane or f[4] then",
+        "if f[1] ~= lane then",
     ),
+    Mutation("the other lane's end counts", "submit.lua", "if f[1] ~= lane or f[4] then", "if f[4] then"),
+    Mutation("a time beyond the end of abandoned work", "submit.lua", "    without(q, later[i], 1)\n", ""),
+    Mutation(
+        "a time as if all were served alike", "submit.lua", "above * math.max(1, q.mine / math.max(mine, 1))", "above"
+    ),
+    Mutation(
+        "a time to serve more than there is",
+        "submit.lua",
+        "return math.min(above, q.mine +",
+        "return math.max(above, q.mine +",
+    ),
+    Mutation("an owner fills all", "submit.lua", "if share > 0 and mine > 0", "if false and mine > 0"),
+    Mutation(
+        "others' results make an owner room", "submit.lua", "if not of_owner or who == owner", "if true or who == owner"
+    ),
+    Mutation(
+        "queued texts free no memory",
+        "submit.lua",
+        "math.min(expired(n, of_owner), worked_off(n))",
+        "expired(n, of_owner)",
+    ),
+    Mutation("a full Redis does not say when", "submit.lua", "tostring(expired(bytes + reserve))", "'1e6'"),
     Mutation("submit grows a full Redis", "submit.lua", "-- HSET first:", "allowed_when_full()\n-- HSET first:"),
     Mutation("claim stops when full", "claim.lua", "call('ZREM', LINGER, worker)            --", "--"),
     Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),

@@ -64,6 +64,15 @@ def roots(value: Any) -> Any:
     return found
 
 
+def queue_name(name: str) -> str:
+    """A name under which a model is served. Keys in Redis have it between colons; queues of no model begin with @."""
+    if name.startswith("@"):
+        raise ValueError("must not begin with @")
+    if ":" in name:
+        raise ValueError("must not hold a colon; use - or _ in its place")
+    return name
+
+
 def sinks(value: Any) -> Any:
     """(name, URL) of each `name=postgresql://…`, comma-separated. A URL may hold commas itself, between hosts."""
     if not isinstance(value, str):

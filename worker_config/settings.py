@@ -146,8 +146,12 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         if self.heartbeat_s >= self.lease_s:
             raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
+        try:
+            forms.queue_name(self.served_model_name)
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}SERVED_NAME (or the name it is taken from) {error}") from None
         if any(name.startswith("@") for name in self.served_names):  # names of queues that are no models
-            raise ValueError(f"{PREFIX}SERVED_NAME (or the name it is taken from) must not begin with @")
+            raise ValueError(f"{PREFIX}SERVED_NAME must not begin with @")
         return self
 
     @cached_property

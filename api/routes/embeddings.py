@@ -35,6 +35,7 @@ async def create_embeddings(request: Request) -> Response:
     started_s = time.perf_counter()
     services = Services.of(request)
     owner = services.owner(request)
+    services.door.check()
     wishes = preference(request.headers)
     body = await read_body(request, services.settings.max_body_bytes)
     wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)
@@ -55,7 +56,7 @@ async def create_embeddings(request: Request) -> Response:
     took_ms = int((time.perf_counter() - started_s) * 1000)
     response.raw_headers += [
         (b"openai-processing-ms", b"%d" % took_ms),
-        *services.rate_limits.headers(submission.model),
+        *services.rate_limits.headers(submission.model, owner),
     ]
     if wishes.wait_s == wait_s:
         response.headers["preference-applied"] = applied(Preference(wait_s=wait_s), wait_s)
@@ -63,7 +64,7 @@ async def create_embeddings(request: Request) -> Response:
 
 
 def _accepted(services: Services, task: ledger.Task, preferences: str) -> Response:
-    retry_after_s = services.registry.retry_after_s(task.model, task.lane)
+    retry_after_s = services.registry.retry_after_s(task.model, task.lane, task.owner)
     response = render.task_response(task, retry_after_s=retry_after_s, status=202, location=True)
     response.headers["preference-applied"] = preferences
     return response

@@ -8,7 +8,7 @@ from api.answers import Live, Ready
 from api.direct import direct_router
 from api.metrics import CONTENT_TYPE
 from api.services import Services
-from tasks.errors import EmbedqError, NotReady
+from tasks.errors import EmbedqError, NotReady, Overloaded
 from tasks.ledger import operations
 
 router = direct_router(tag="health")
@@ -34,6 +34,8 @@ async def ready(request: Request) -> Response:
     services = Services.of(request)
     try:
         services.registry.update(await services.ledger.run(operations.overview(services.registry.own_model)))
+    except Overloaded:
+        pass  # the answer came and was not read in time: what was known a second ago holds
     except EmbedqError:
         services.registry.lost()
         raise NotReady("Redis does not answer.", param="redis", retry_after_s=2) from None

@@ -44,6 +44,7 @@ async def create_task(request: Request) -> Response:
     """Stores texts to be encoded and returns at once. With `Idempotency-Key` a repetition gets the same task."""
     services = Services.of(request)
     owner = services.owner(request)
+    services.door.check()
     key = request.headers.get("idempotency-key")
     body = await read_body(request, services.settings.max_body_bytes)
     return await accept(
@@ -108,7 +109,7 @@ async def read_result(request: Request, task_id: str) -> Response:
     if not task.state.terminal:
         raise TaskNotFinished(
             f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
-            retry_after_s=services.registry.retry_after_s(task.model, task.lane),
+            retry_after_s=services.registry.retry_after_s(task.model, task.lane, task.owner),
         )
     result = await lookup.read_result(services, task_id, task.total)
     if result is None:
@@ -144,7 +145,7 @@ async def delete_task(request: Request, task_id: str) -> Response:
 
 
 def _state(services: Services, task: ledger.Task) -> Response:
-    return render.task_response(task, retry_after_s=services.registry.retry_after_s(task.model, task.lane))
+    return render.task_response(task, retry_after_s=services.registry.retry_after_s(task.model, task.lane, task.owner))
 
 
 def _dimension(services: Services, task: ledger.Task) -> int:

@@ -15,6 +15,9 @@ _log = logging.getLogger(__name__)
 
 _REFERENCE_BYTES = 200
 """Of what a unit commits: a reference to its part."""
+_ACCEPTED_PART = 2
+"""Of what may wait: whoever has a batch or an ingestion has been let in, and clients that knock every second must not
+keep its rows out."""
 _ANY_BACKLOG = Admission(max_backlog_s=1e12)
 """Jobs of a batch or an ingestion are a few at any time, and whoever has one has been let in."""
 
@@ -57,8 +60,8 @@ def rows_task(
         options=Options(),
         ttl_ms=_ttl_ms(settings),
         admission=Admission(
-            max_backlog_s=settings.max_backlog_bulk_s,
-            max_backlog_bytes=settings.max_backlog_bytes,
+            max_backlog_s=_ACCEPTED_PART * settings.max_backlog_bulk_s,
+            max_backlog_bytes=_ACCEPTED_PART * settings.max_backlog_bytes,
             max_memory_percent=settings.max_redis_memory_percent,
             vector_bytes=-(-_REFERENCE_BYTES * len(units) // rows),
         ),

@@ -1,6 +1,7 @@
 """Runs operations: one small synchronous executor for workers, one small asynchronous for the web tier."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from functools import cache
 from hashlib import sha1
@@ -15,7 +16,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, Respon
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from tasks.errors import EmbedqError, RedisUnavailable, StorageFull
+from tasks.errors import EmbedqError, Overloaded, RedisUnavailable, StorageFull
 from tasks.ledger.connection import refusal, watched, watched_async
 from tasks.ledger.gather import Gatherer
 from tasks.ledger.keys import ROOT
@@ -33,6 +34,9 @@ _REASONS = {
     "NOPERM": "refuses this user a command (NOPERM)",
     "WRONGPASS": "refuses the password (EMBEDQ_REDIS_URL)",
 }
+
+_LATE_S = 0.25
+"""Of an event loop: a call that failed in time then says nothing about Redis."""
 
 CALL_TIMEOUT_S = 1.2
 """For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read
@@ -57,13 +61,19 @@ def translate(error: RedisError) -> EmbedqError | RedisError:
     """Redis's own failures in the words of this project; a script's defect stays what it is."""
     # Redis 6.2 reports an OOM inside a script as a ResponseError whose text contains it.
     if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)):
-        return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
+        # When there is room again cannot be said here; it is a matter of results that expire, not of seconds.
+        return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=60)
     code = refusal(error)
     if isinstance(error, ResponseError) and code is None:
         return error
     # Never the text itself: it may name hosts and users.
     reason = "does not answer" if code is None else _REASONS.get(code, f"refuses with {code}")
-    return RedisUnavailable(f"The queue (Redis) {reason}; try again shortly.", retry_after_s=2)
+    return RedisUnavailable(f"The queue (Redis) {reason}; try again shortly.", retry_after_s=spread(3))
+
+
+def spread(most_s: int) -> int:
+    """A whole number of seconds, 1 to `most_s`: those who are refused together do not come back together."""
+    return random.randint(1, most_s)  # noqa: S311 - no secret
 
 
 class Ledger:
@@ -131,6 +141,7 @@ class AsyncLedger:
     """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only on a dead connection.
 
     `large`: a client for calls that move megabytes. Without one they go over `client`, whose limits then count.
+    `lag_s`: by how much the event loop was late of late. An answer that a late loop did not read in time is no outage.
     """
 
     def __init__(
@@ -140,7 +151,9 @@ class AsyncLedger:
         large: redis.asyncio.Redis | None = None,
         root: str = ROOT,
         clock_offset_ms: int = 0,
+        lag_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._lag_s = lag_s
         self.client = client
         self.root = root
         self.clock_offset_ms = clock_offset_ms
@@ -148,12 +161,14 @@ class AsyncLedger:
         self._gatherer = Gatherer(client)
 
     @classmethod
-    def connect(cls, url: str, *, root: str = ROOT, max_connections: int = 64) -> "AsyncLedger":
+    def connect(
+        cls, url: str, *, root: str = ROOT, max_connections: int = 64, lag_s: Callable[[], float] = lambda: 0.0
+    ) -> "AsyncLedger":
         """An executor whose calls fail within about a second, unless they ask for more time."""
         usual = _client(url, max_connections=max_connections, socket_timeout=SOCKET_TIMEOUT_S)
         # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
         large = _client(url, max_connections=max_connections, socket_timeout=None)
-        return cls(usual, large=large, root=root)
+        return cls(usual, large=large, root=root, lag_s=lag_s)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
         """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.
@@ -166,10 +181,17 @@ class AsyncLedger:
             async with asyncio.timeout(timeout_s):
                 reply = await self._evaluate(operation, client, client.evalsha if large else self._gatherer.evalsha)
         except RedisError as error:
-            raise translate(error) from error
+            raise self._told(error) from error
         except TimeoutError:
-            raise translate(RedisTimeoutError()) from None
+            raise self._told(RedisTimeoutError()) from None
         return operation.read(reply)
+
+    def _told(self, error: RedisError) -> EmbedqError | RedisError:
+        if isinstance(error, RedisTimeoutError) and self._lag_s() > _LATE_S:
+            return Overloaded(
+                "This server was too busy to read the answer in time; try again.", retry_after_s=spread(3)
+            )
+        return translate(error)
 
     async def _evaluate(
         self, operation: Operation[T], client: redis.asyncio.Redis, send: Callable[..., Awaitable[Any]]

@@ -9,11 +9,13 @@ For ever, of bounded size:
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one
                                  that had neither workers nor open tasks for a week, and its Q:state
     R:reserved           string  bytes of vectors that open tasks may still need
-    Q:state              hash    backlog per lane (cost_*, tasks_*) and `bytes`; `rate`; the time of the bell and its
-                                 number of `rings`; the bulk lane's `credit`; virtual time vt_{lane}, and per owner
-                                 pass_{lane}:{owner} and tvt_{lane}:{owner}, also with "suspects" for the lane; when
-                                 WATCH or a beat looked at the clock, `last`; counters n_*; `idle`: since when the
-                                 model has had neither workers nor open tasks
+    Q:state              hash    backlog per lane (cost_{lane}, tasks_{lane}) and `bytes`; owners_{lane}: how many have
+                                 open tasks, and of each of them cost_{lane}:{owner}, tasks_{lane}:{owner} and
+                                 bytes:{owner}; `rate`; the time of the bell and its number of `rings`; the bulk lane's
+                                 `credit`; virtual time vt_{lane}, and per owner pass_{lane}:{owner} and
+                                 tvt_{lane}:{owner}, also with "suspects" for the lane; when WATCH or a beat looked at
+                                 the clock, `last`; counters n_*; `idle`: since when the model has had neither workers
+                                 nor open tasks
 
 While there is something in them:
 
@@ -26,6 +28,10 @@ While there is something in them:
     Q:claim:{token}      set     "task unit" that the claim holds. No TTL of its own: its units would be lost
     Q:lingering          zset    stream (worker/number) -> until: those that wait for work, blocked
     Q:deadlines          zset    task -> deadline: ends tasks even when no worker lives
+    R:held               hash    owner -> bytes of its open tasks (payload, and what is reserved for vectors) and of its
+                                 results; "moment owner" -> bytes of the results that will have expired by then. A task
+                                 knows its part (`held`). What comes to 0 is removed
+    R:held-until         zset    "moment owner" -> moment, of those: WATCH counts them out
     Q:workers            zset    worker -> until: workers that beat; pruned by beats and WATCH
     Q:rates              hash    worker -> tokens/s; pruned with it
     R:open:{owner}       string  how many of the owner's listed tasks are open

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import orjson
@@ -85,6 +85,7 @@ class ModelOverview:
         rate: estimated tokens per second, summed over live workers, or the last known; None when never known.
         backlog_cost: estimated tokens queued or running, per lane.
         backlog_tasks: open tasks, per lane.
+        owner_cost: backlog_cost by owner, of those who have open tasks.
         counters: totals since the data began, by name (`rings`, `claims`, `committed_items`, `failed_items`,
             `stale_units`, `forward_passes`, `padded_tokens`, `tokens`, `model_loads`, `lost_leases`).
         memory_percent: Redis memory in use, of `maxmemory`; 0 when there is no limit.
@@ -100,6 +101,7 @@ class ModelOverview:
     leases: int
     counters: Mapping[str, int]
     memory_percent: int
+    owner_cost: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
 
 
 def served_name(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> str | None:

@@ -56,8 +56,8 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         ValueError: there are no units.
 
     Raises on reading:
-        BacklogFull: the lane has as much queued as may wait; with the seconds after which there is room.
-        StorageFull: Redis is above the allowed share of its memory.
+        BacklogFull: as much work as may wait would be done before this; with the seconds after which there is room.
+        StorageFull: Redis is above the allowed share of its memory, or the owner above its own; likewise.
         IdempotencyConflict: the alias belongs to a task with another digest.
     """
     s, admission, alias = submission, submission.admission, submission.alias
@@ -83,26 +83,10 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         admission.max_memory_percent,
         admission.vector_bytes,
         int(s.listed),
+        admission.owner_share,
         *units,
     )
-
-    def read(reply: list[Any]) -> SubmitReply:
-        outcome = reply[0]
-        if outcome == b"full":
-            wait_s = _retry_after(float(reply[1]))
-            raise BacklogFull(
-                f"About {float(reply[2]):.0f} s of work is queued; try again in {wait_s} s. Nothing was stored.",
-                retry_after_s=wait_s,
-            )
-        if outcome == b"memory":
-            raise StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=5)
-        if outcome == b"conflict":
-            raise IdempotencyConflict(
-                "This Idempotency-Key was used with another body. Use a new key for a new request."
-            )
-        return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", ring=bool(reply[2]))
-
-    return Operation("submit", s.model, arguments, read)
+    return Operation("submit", s.model, arguments, _submitted)
 
 
 def read_task(task_id: str) -> Operation[Task | None]:
@@ -339,6 +323,24 @@ def _retry_after(seconds: float) -> int:
     return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
 
 
+def _submitted(reply: list[Any]) -> SubmitReply:
+    outcome = reply[0]
+    if outcome == b"full":
+        wait_s = _retry_after(float(reply[1]))
+        raise BacklogFull(
+            f"About {float(reply[2]):.0f} s of work would be done before this; try again in {wait_s} s. "
+            "Nothing was stored.",
+            retry_after_s=wait_s,
+        )
+    if outcome in {b"memory", b"share"}:
+        wait_s = _retry_after(float(reply[1]))
+        what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
+        raise StorageFull(f"{what}; try again in {wait_s} s. Nothing was stored.", retry_after_s=wait_s)
+    if outcome == b"conflict":
+        raise IdempotencyConflict("This Idempotency-Key was used with another body. Use a new key for a new request.")
+    return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", ring=bool(reply[2]))
+
+
 def _claimed(raw: list[Any]) -> ClaimedUnit:
     task_id, unit_id, first, items, cost, attempts, offset, options, payload = raw
     return ClaimedUnit(
@@ -352,6 +354,10 @@ def _claimed(raw: list[Any]) -> ClaimedUnit:
         options=Options.from_text(options),
         payload=payload,
     )
+
+
+def _by_owner(state: Mapping[str, bytes], prefix: str) -> Mapping[str, int]:
+    return {name.removeprefix(prefix): int(value) for name, value in state.items() if name.startswith(prefix)}
 
 
 def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
@@ -369,4 +375,5 @@ def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
         leases=int(leases),
         counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
         memory_percent=memory_percent,
+        owner_cost={lane: _by_owner(state, f"cost_{lane}:") for lane in Lane},
     )

@@ -97,19 +97,22 @@ class Admission:
     """Limits that SUBMIT checks in the same step in which it stores.
 
     Attributes:
-        max_backlog_s: seconds of work that may be queued in the lane, at the workers' measured rate.
+        max_backlog_s: seconds of work, at the workers' measured rate, that may be served before the task has ended: its
+            own work, and of that of others in the lane what fair turns let go first.
         default_rate: estimated tokens per second to assume while no worker has ever reported one.
         max_backlog_bytes: payload bytes that may be queued for the model.
         max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
             for their vectors included.
         vector_bytes: room to reserve for the vector of one item; 0 reserves nothing.
+        owner_share: one owner may fill as many times the memory, and the payload bytes, that it leaves free; 0: all.
     """
 
     max_backlog_s: float
     default_rate: float = 4000.0
     max_backlog_bytes: int = 2**63
-    max_memory_percent: int = 100
+    max_memory_percent: float = 100
     vector_bytes: int = 0
+    owner_share: float = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,12 @@ def test_names_that_cannot_be_served_are_refused(value: str, message: str) -> No
         load_settings(served_name=value)
 
 
+@pytest.mark.parametrize("name", [{"served_name": "x:online"}, {"model": "x:online"}])
+def test_a_name_whose_keys_would_meet_those_of_another_queue_is_refused(name: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=r"EMBEDQ_SERVED_NAME .*must not hold a colon"):
+        load_settings(**name)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

@@ -11,6 +11,7 @@ local Q = R .. ':q:' .. MODEL
 local S, LEASES, LINGER, DEADLINES = Q .. ':state', Q .. ':leases', Q .. ':lingering', Q .. ':deadlines'
 local WORKERS, RATES = Q .. ':workers', Q .. ':rates'
 local MEMORY, RESERVED = R .. ':memory', R .. ':reserved'
+local HELD, HELD_UNTIL = R .. ':held', R .. ':held-until'
 local BELL_MS = 1000        -- a bell is believed this long, doubling with each unanswered ring up to 32 times
 local DEATHS_ALONE = 3      -- an item fails after killing its worker this often while it was alone
 local STILL_MS = 5000       -- somebody looks at the clock more often than this, or it was no time in which work could move
@@ -125,12 +126,57 @@ local function wake()
   return ring()
 end
 
+-- ---- accounts: what is left to do, and who fills how much of Redis -------------------------------------------------
+
+local function add(hash, name, n)       -- of an owner: nothing stays of what has come to 0
+  if n == 0 then return end
+  local sum = call('HINCRBY', hash, name, int(n))
+  if sum == 0 then call('HDEL', hash, name) end
+  return sum
+end
+local function owe(lane, owner, cost)
+  if cost == 0 then return end
+  call('HINCRBY', S, 'cost_' .. lane, int(cost))
+  add(S, 'cost_' .. lane .. ':' .. owner, cost)
+end
+local function count_open(lane, owner, n, bytes)  -- one task more or less, with its payload
+  call('HINCRBY', S, 'tasks_' .. lane, n)
+  if add(S, 'tasks_' .. lane .. ':' .. owner, n) == math.max(n, 0) then call('HINCRBY', S, 'owners_' .. lane, n) end
+  if bytes == 0 then return end
+  call('HINCRBY', S, 'bytes', int(bytes))
+  add(S, 'bytes:' .. owner, bytes)
+end
+
+-- Results expire silently, so what they fill is entered under a moment at or after their end: WATCH counts it out.
+-- Moments are as far apart as a 64th to a 32nd of the time that results live, so an owner has few of them.
+local function results_entry(owner, finished, ttl)
+  local _, exponent = math.frexp(ttl / 32)
+  local apart = 2 ^ math.max(0, exponent - 1)
+  local ends = int(math.ceil((finished + ttl) / apart) * apart)
+  return ends .. ' ' .. owner, ends
+end
+local function keep_results(owner, bytes, ttl)
+  if bytes <= 0 then return end
+  local entry, ends = results_entry(owner, NOW, ttl)
+  add(HELD, owner, bytes)
+  add(HELD, entry, bytes)
+  call('ZADD', HELD_UNTIL, ends, entry)
+end
+local function drop_results(entry, bytes)  -- so many bytes of an entry; all that it has when nil
+  local kept = tonumber(call('HGET', HELD, entry) or 0)
+  bytes = math.min(bytes or kept, kept)
+  add(HELD, string.match(entry, '^%d+ (.*)$'), 0 - bytes)
+  add(HELD, entry, 0 - bytes)
+  if bytes == kept then call('ZREM', HELD_UNTIL, entry) end
+end
+
 -- ---- the end of tasks ---------------------------------------------------------------------------------------------
 
--- t: lane, owner, ttl, cost (what is left), bytes, reserve, alias, deadline, version, listed. Constant work, whatever the
--- task's size.
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed.
+-- Constant work, whatever the task's size.
 local function finish(id, state, t)
-  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1))
+  local kept = t.held - t.bytes - t.reserve
+  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1), 'held', int(kept))
   if t.deadline then call('ZREM', DEADLINES, id) end
   call('UNLINK', units_key(id), back_key(id), suspects_key(id))
   for _, key in ipairs({task_key(id), result_key(id), meta_key(id)}) do call('PEXPIRE', key, t.ttl) end
@@ -140,20 +186,21 @@ local function finish(id, state, t)
     call('DEL', open_key(t.owner))
     call('PEXPIRE', tasks_key(t.owner), t.ttl)
   end
-  if t.cost > 0 then call('HINCRBY', S, 'cost_' .. t.lane, int(0 - t.cost)) end
-  if t.bytes > 0 then call('HINCRBY', S, 'bytes', int(0 - t.bytes)) end
+  owe(t.lane, t.owner, 0 - t.cost)
+  count_open(t.lane, t.owner, -1, 0 - t.bytes)
   if t.reserve > 0 then call('DECRBY', RESERVED, int(t.reserve)) end
-  call('HINCRBY', S, 'tasks_' .. t.lane, -1)
+  add(HELD, t.owner, 0 - t.held)
+  keep_results(t.owner, kept, t.ttl)
   ended_ids[#ended_ids + 1] = id
 end
 local function end_task(id, state)      -- cancel, deadline; false when it is not open
   local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve',
-    'listed')
+    'listed', 'held')
   if not f[1] or not OPEN[f[1]] then return false end
   leave_lane(id, f[2], f[3])
   if call('EXISTS', suspects_key(id)) == 1 then leave_lane(id, 'suspects', f[3]) end
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
-    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10]})
+    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10], held = tonumber(f[11])})
   return true
 end
 
@@ -163,11 +210,11 @@ local function settle(id, ok, failed, cost, tokens)
   local t = settling[id]
   if not t then
     local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
-      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed')
+      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
       ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
       bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), listed = f[14],
-      spent = 0, ended = 0}
+      held = tonumber(f[15]), spent = 0, ended = 0}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
@@ -185,7 +232,7 @@ local function settled()
     end
     call('HSET', task_key(id), 'completed', int(t.ok), 'failed', int(t.failed), 'cost', int(t.cost),
       'tokens', int(t.tokens), 'version', int(t.version))
-    if t.spent > 0 then call('HINCRBY', S, 'cost_' .. t.lane, int(0 - t.spent)) end
+    owe(t.lane, t.owner, 0 - t.spent)
     if t.ok + t.failed >= t.total then finish(id, t.ok > 0 and 'completed' or 'failed', t)
     else changed_ids[#changed_ids + 1] = id end
   end

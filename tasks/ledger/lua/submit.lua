@@ -1,15 +1,20 @@
 -- Stores one task whole, or finds the one its alias names.
 -- own: id lane owner deadline_in ttl options meta alias digest join max_backlog_s default_rate max_bytes max_memory
---      vector_bytes listed,
+--      vector_bytes listed share (as many times what is free as one owner may fill; 0: all of it),
 --      then per unit: items cost payload
--- reply: {'ok' | 'joined', id, ring} | {'full', seconds until there is room, seconds queued} | {'memory'} | {'conflict'}
+-- reply: {'ok' | 'joined', id, ring} | {'conflict'} | {'full', seconds until there is room, seconds of work before it}
+--      | {'memory' | 'share', seconds until there is room}
 local id, lane, owner = arg(1), arg(2), arg(3)
 local deadline_in, ttl, options, meta = tonumber(arg(4)), arg(5), arg(6), arg(7)
 local alias, digest, join = arg(8), arg(9), arg(10) == '1'
 local listed = arg(16) == '1'
-local UNITS = FIRST + 16
+local share = tonumber(arg(17))
+local UNITS = FIRST + 17
 local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
 local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
+local UNWANTED_MS = 10000    -- a waiter keeps the end of its task further away than this (LINGERING_INTEREST_S)
+local LOOK = 64              -- at so many tasks or entries at most, and only before a refusal
+local NEVER_S = 1e6
 
 local function found(how, task)         -- stores nothing new, so a full Redis does not matter
   allowed_when_full()
@@ -50,30 +55,95 @@ for i = 0, units - 1 do
   bytes = bytes + #ARGV[UNITS + 3 + 3 * i]
 end
 
--- Admission. An empty queue takes any single task; otherwise it would never run.
-local s = call('HMGET', S, 'cost_' .. lane, 'rate', 'bytes')
+-- Admission. A task is judged by the work that is served before its own end, not by all that is queued: tasks of one
+-- owner take turns by cost, so each of them gets no more than this one before it ends, and so do owners. An owner with
+-- nothing queued may bring any one task; otherwise it would never run.
+local s = call('HMGET', S, 'cost_' .. lane, 'rate', 'bytes', 'cost_' .. lane .. ':' .. owner,
+  'tasks_' .. lane .. ':' .. owner, 'owners_' .. lane, 'bytes:' .. owner, 'cost_online', 'cost_bulk')
+local function number(i) return tonumber(s[i] or 0) end
 local rate = tonumber(s[2] or arg(12))
-local queued, held = tonumber(s[1] or 0), tonumber(s[3] or 0)
-if queued > 0 and queued + cost > tonumber(arg(11)) * rate then
-  return {'full', tostring((queued + cost) / rate - tonumber(arg(11))), tostring(queued / rate)}
+local queued = {all = number(1), mine = number(4), tasks = number(5)}
+local others = number(6) - (queued.tasks > 0 and 1 or 0)
+local limit_cost = tonumber(arg(11)) * rate
+local function wait_of(q)               -- seconds until it is let in, and of work before it
+  local mine = math.min(q.mine, q.tasks * cost)
+  local before = mine + math.min(q.all - q.mine, others * (mine + cost))
+  local above = before + cost - limit_cost
+  if above <= 0 then return 0 end
+  -- Among larger tasks the work before it shrinks as they end, more slowly than they are served. It is let in
+  -- at last when nothing of the owner's is left.
+  above = above * math.max(1, q.mine / math.max(mine, 1))
+  return math.min(above, q.mine + math.min(q.all - q.mine, others * q.mine)) / rate, before / rate
 end
-if held > 0 and held + bytes > tonumber(arg(13)) then
-  return {'full', tostring(queued / rate / 2), tostring(queued / rate)}
+-- A task that is not listed has a caller who waits, until UNWANTED_MS before its end. From then on it does not count: it
+-- ends unserved, or soon. `each`: for how many it stands.
+local function without(q, other, each)
+  local f = call('HMGET', task_key(other), 'lane', 'owner', 'cost', 'listed')
+  if f[1] ~= lane or f[4] then return end
+  q.all = q.all - each * f[3]
+  if f[2] == owner then q.mine, q.tasks = q.mine - each * f[3], q.tasks - each end
+  q.mine, q.tasks = math.max(q.mine, 0), math.max(q.tasks, 0)
+  q.all = math.max(q.all, q.mine)
 end
+local function wait_for_wanted(q)
+  local soon = NOW + UNWANTED_MS
+  local unwanted = call('ZRANGEBYSCORE', DEADLINES, '-inf', int(soon), 'LIMIT', 0, LOOK)
+  local each = #unwanted < LOOK and 1 or call('ZCOUNT', DEADLINES, '-inf', int(soon)) / LOOK
+  for _, other in ipairs(unwanted) do without(q, other, each) end
+  local wait, before = wait_of(q)
+  if wait == 0 then return 0 end
+  local later = call('ZRANGEBYSCORE', DEADLINES, '(' .. int(soon), int(soon + wait * 1000), 'WITHSCORES', 'LIMIT', 0, LOOK)
+  for i = 1, #later, 2 do
+    without(q, later[i], 1)
+    wait = math.min(wait, math.max((later[i + 1] - soon) / 1000, (wait_of(q))))
+  end
+  return wait, before
+end
+if wait_of(queued) > 0 then
+  local wait, before = wait_for_wanted(queued)
+  if wait > 0 then return {'full', tostring(wait), tostring(before)} end
+end
+
+-- Bytes. What one owner fills must leave room for others (dynamic thresholds, Choudhury and Hahne 1998): however many
+-- there are, whoever has little is let in.
+local function over(room, mine, need)   -- bytes above what there is room for, of all or of this owner; nil: none
+  if need > room then return need - room end
+  if share > 0 and mine > 0 and mine + need > share * (room - need) then
+    return (mine + need - share * (room - need)) / (1 + share), true
+  end
+end
+local function worked_off(n)            -- seconds until so many bytes of queued texts are done
+  return n <= number(3) and n / number(3) * (number(8) + number(9)) / rate or NEVER_S
+end
+local function expired(n, of_owner)     -- seconds until results that fill so much have expired
+  local entries = call('ZRANGE', HELD_UNTIL, 0, LOOK - 1)
+  for _, entry in ipairs(entries) do
+    local ends, who = string.match(entry, '^(%d+) (.*)$')
+    if not of_owner or who == owner then n = n - call('HGET', HELD, entry) end
+    if n <= 0 then return (ends - NOW) / 1000 end
+  end
+  return NEVER_S
+end
+local many = number(3) > 0 and over(tonumber(arg(13)) - number(3), number(7), bytes)
+if many then return {'full', tostring(worked_off(many)), tostring((number(8) + number(9)) / rate)} end
 -- The vectors of accepted work need room too: it is reserved now, or running work could not be finished later.
 local reserve = total * tonumber(arg(15)) + (tonumber(arg(15)) > 0 and TASK_BYTES or 0)
 local used, limit = string.match(call('GET', MEMORY) or '', '^(%d+) (%d+)$')
 if used and tonumber(limit) > 0 then
-  local reserved = tonumber(call('GET', RESERVED) or 0)
-  if tonumber(used) + reserved + reserve + bytes > tonumber(limit) * tonumber(arg(14)) / 100 then return {'memory'} end
+  local room = tonumber(limit) * tonumber(arg(14)) / 100 - tonumber(used) - tonumber(call('GET', RESERVED) or 0)
+  local n, of_owner = over(room, tonumber(call('HGET', HELD, owner) or 0), bytes + reserve)
+  if n then
+    return {of_owner and 'share' or 'memory', tostring(math.min(expired(n, of_owner), worked_off(n)))}
+  end
 end
 
 -- HSET first: Redis refuses it when memory is full, before anything has changed.
 local stored = redis.pcall('HSET', task_key(id), 'q', MODEL, 'lane', lane, 'owner', owner, 'state', 'queued',
   'total', int(total), 'completed', 0, 'failed', 0, 'units', int(units), 'next', 0, 'back', 0, 'cost', int(cost),
-  'bytes', int(bytes), 'reserve', int(reserve), 'created', int(NOW), 'ttl', ttl, 'tokens', 0, 'version', 1)
+  'bytes', int(bytes), 'reserve', int(reserve), 'held', int(bytes + reserve), 'created', int(NOW), 'ttl', ttl, 'tokens', 0, 'version', 1)
 if type(stored) == 'table' and stored.err then
-  return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
+  if string.find(stored.err, 'OOM', 1, true) then return {'memory', tostring(expired(bytes + reserve))} end
+  return redis.error_reply('ERR ' .. stored.err)
 end
 if options ~= '' then call('HSET', task_key(id), 'options', options) end
 if listed then
@@ -102,9 +172,9 @@ for i = 0, units - 1 do
     root = int(i), offset = 0, token = '-'}), 'p' .. int(i), ARGV[UNITS + 3 + 3 * i])
   first = first + items
 end
-call('HINCRBY', S, 'cost_' .. lane, int(cost))
-call('HINCRBY', S, 'tasks_' .. lane, 1)
-call('HINCRBY', S, 'bytes', int(bytes))
+owe(lane, owner, cost)
+count_open(lane, owner, 1, bytes)
+add(HELD, owner, bytes + reserve)
 call('INCRBY', RESERVED, int(reserve))
 if used then call('SET', MEMORY, int(tonumber(used) + bytes) .. ' ' .. limit, 'KEEPTTL') end  -- until WATCH looks again
 enter_lane(id, lane, owner, head)

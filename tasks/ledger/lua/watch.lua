@@ -1,6 +1,7 @@
 -- Housekeeping that must not depend on a live worker.   reply: {ring, ready, leases, expired, more}
 local MAX_ENDED = 64 -- Redis is not held for long
 local FORGOTTEN_AFTER_MS = 7 * 86400000
+local MAX_DROPPED = 256
 allowed_when_full()
 look_at_clock(true)
 reap(2)
@@ -9,6 +10,9 @@ for _, id in ipairs(overdue) do
   if end_task(id, 'expired') then expired = expired + 1 else call('ZREM', DEADLINES, id) end
 end
 prune_workers()
+for _, entry in ipairs(call('ZRANGEBYSCORE', HELD_UNTIL, '-inf', int(NOW), 'LIMIT', 0, MAX_DROPPED)) do
+  drop_results(entry)
+end
 
 local info = call('INFO', 'memory')
 local used, limit = string.match(info, 'used_memory:(%d+)'), string.match(info, 'maxmemory:(%d+)')

@@ -107,6 +107,31 @@ def test_a_timeout_says_try_again_and_the_retry_joins(client: httpx.Client, work
     assert worker.ledger.run(operations.overview())[MODEL].counters["committed_items"] == 1
 
 
+def test_a_model_that_no_worker_serves_is_said_at_once(
+    client: httpx.Client, worker: LedgerWorker, redis_url: str
+) -> None:
+    """Unless it is the server's own: one may be about to start, and the timeout says that there is none."""
+    with LedgerWorker(redis_url, "other/model") as other:
+        other.announce()
+        wait_until(lambda: client.get("/v1/models/other/model").json().get("ready"), message="it is not known")
+        other.ledger.run(operations.retire("other/model", other.id))
+    worker.ledger.run(operations.retire(MODEL, worker.id))
+    wait_until(lambda: not ready(client, "other/model") and not ready(client, MODEL), message="they are not gone")
+
+    refused = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"})
+    waited = client.post("/v1/embeddings", json={"input": "x"}, headers={"prefer": "wait=0.05"})
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
+    assert "No worker serves other/model" in refused.json()["error"]["message"]
+    assert (waited.status_code, waited.json()["error"]["code"]) == (503, "wait_timeout")
+    assert f"No worker serves {MODEL}" in waited.json()["error"]["message"]
+    assert client.post("/v1/tasks", json={"input": "x", "model": "other/model"}).status_code == 202
+
+
+def ready(client: httpx.Client, model: str) -> bool:
+    return bool(client.get(f"/v1/models/{model}").json()["ready"])
+
+
 def test_a_repetition_of_finished_work_needs_no_worker(client: httpx.Client, worker: LedgerWorker) -> None:
     with worker.serving():
         first = client.post("/v1/embeddings", json={"input": "one"})

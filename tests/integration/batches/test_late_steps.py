@@ -6,11 +6,12 @@ import pytest
 
 from tasks.documents.batches.steps import step
 from tasks.errors import StorageUnavailable
-from tasks.ledger import DOCUMENTS, State, operations
+from tasks.ledger import DOCUMENTS, Lane, State, operations
 from tasks.ledger.batch_operations import move_batch, open_batches
 from tasks.ledger.batches import Batch, BatchStatus, Stage
 from tasks.ledger.file_operations import delete_file, read_file
-from tests.integration.batches.hands import Hands, half_way, nothing_is_left, request
+from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
+from tests.ledger_client import LedgerClient
 
 
 def test_cancelling_between_two_thoughts_of_a_step(hands: Hands) -> None:
@@ -84,6 +85,18 @@ def test_a_full_queue_makes_a_batch_wait(hands: Hands) -> None:
     assert hands.batch(second).status is BatchStatus.VALIDATING
     hands.work()
     assert {hands.batch(batch_id).status for batch_id in (first, second)} == {BatchStatus.COMPLETED}
+
+
+def test_a_lane_that_callers_fill_keeps_no_batch_out(hands: Hands) -> None:
+    """Twenty tokens may wait at the speed that is assumed, and the caller's own tasks are as many."""
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 0.005})
+    client = LedgerClient(hands.ledger, MODEL)
+    tasks = [client.submit(["x"], lane=Lane.BULK) for _ in range(20)]
+    batch_id = hands.create([request(f"{number}", "xxxx") for number in range(3)])
+    hands.until(lambda: Stage.EMBED in hands.batch(batch_id).stages, model=False)
+    hands.ledger.run(operations.forget_all(MODEL, tasks))  # these hands encode rows alone
+    hands.work()
+    assert hands.batch(batch_id).status is BatchStatus.COMPLETED
 
 
 def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(hands: Hands) -> None:

@@ -227,6 +227,7 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "joined",
         "shared",
         "references",
+        "counted_out",
     ):
         assert stats[reached] > 0, reached
 

@@ -47,6 +47,11 @@ def test_patience_is_the_least_of_all_limits(announced: str | None, wanted_s: fl
     assert patience_s(headers, wanted_s, 55) == expected_s
 
 
+def test_the_client_for_node_announces_its_time_under_another_name() -> None:
+    assert patience_s(Headers({"x-stainless-timeout": "30"}), None, 55) == 28
+    assert patience_s(Headers({"x-stainless-timeout": "30", "x-stainless-read-timeout": "12"}), None, 55) == 10
+
+
 @pytest.mark.parametrize(
     ("wishes", "wait_s", "expected"),
     [

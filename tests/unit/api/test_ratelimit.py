@@ -7,7 +7,7 @@ from tests.unit.api.test_submission import MODEL, drafter, overview
 
 
 def headers(limits: RateLimits) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in limits.headers(MODEL)}
+    return {name.decode(): value.decode() for name, value in limits.headers(MODEL, "me")}
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,16 @@ def test_what_may_wait_and_what_is_left_of_it() -> None:
     }
 
 
+def test_what_others_have_queued_counts_as_far_as_it_goes_first() -> None:
+    registry = drafter(overview(rate=100, online=500, others={"a": 9000}), max_backlog_s=30).registry
+    limits = RateLimits(registry)
+
+    assert headers(limits)["x-ratelimit-remaining-tokens"] == "1000"  # half of the limit, less its own
+    assert headers(limits)["x-ratelimit-reset-tokens"] == "10s"
+    registry.update({MODEL: overview(rate=100, online=500, others={"a": 100})})
+    assert headers(limits)["x-ratelimit-remaining-tokens"] == "2400"
+
+
 def test_more_may_be_queued_than_the_limit_because_an_empty_queue_takes_any_task() -> None:
     limits = RateLimits(drafter(overview(rate=100, online=9000), max_backlog_s=30).registry)
 
@@ -41,9 +51,9 @@ def test_more_may_be_queued_than_the_limit_because_an_empty_queue_takes_any_task
 def test_they_are_made_once_for_each_look_at_the_ledger() -> None:
     registry = drafter(overview(rate=100, online=0)).registry
     limits = RateLimits(registry)
-    first = limits.headers(MODEL)
+    first = limits.headers(MODEL, "me")
 
-    assert limits.headers(MODEL) is first
+    assert limits.headers(MODEL, "me") is first
     registry.update({MODEL: overview(rate=100, online=500)})
     assert headers(limits)["x-ratelimit-remaining-tokens"] == "2500"
 

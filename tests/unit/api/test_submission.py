@@ -38,18 +38,23 @@ WORKER = WorkerEntry(
 )
 
 
-def overview(*, workers: int = 2, rate: float | None = 4000, online: int = 0) -> ModelOverview:
+def overview(
+    *, workers: int = 2, rate: float | None = 4000, online: int = 0, others: dict[str, int] | None = None
+) -> ModelOverview:
+    """`online`: what "me" has queued in the online lane."""
+    owners = {"me": online} | (others or {})
     return ModelOverview(
         queue=MODEL,
         entry=ENTRY,
         workers=(WORKER,) * workers,
         rate=rate,
-        backlog_cost={Lane.ONLINE: online, Lane.BULK: 0},
+        backlog_cost={Lane.ONLINE: sum(owners.values()), Lane.BULK: 0},
         backlog_tasks={Lane.ONLINE: 0, Lane.BULK: 0},
         backlog_bytes=0,
         leases=0,
         counters={},
         memory_percent=0,
+        owner_cost={Lane.ONLINE: {owner: cost for owner, cost in owners.items() if cost}, Lane.BULK: {}},
     )
 
 
@@ -243,7 +248,26 @@ def test_retry_after_is_what_is_queued_at_the_measured_rate() -> None:
     drafts = drafter(overview(rate=100, online=1234))
     registry = drafts.registry
 
-    assert registry.retry_after_s(MODEL, Lane.ONLINE) == 13
-    assert registry.retry_after_s(MODEL, Lane.BULK) == 1
+    assert registry.retry_after_s(MODEL, Lane.ONLINE, "me") == 13
+    assert registry.retry_after_s(MODEL, Lane.BULK, "me") == 1
     registry.update({MODEL: overview(rate=1, online=100_000)})
-    assert registry.retry_after_s(MODEL, Lane.ONLINE) == 120
+    assert registry.retry_after_s(MODEL, Lane.ONLINE, "me") == 120
+    registry.update({MODEL: overview(rate=100, online=1000, others={"a": 100_000, "b": 500})})
+    assert registry.retry_after_s(MODEL, Lane.ONLINE, "me") == 30  # 1,000 of each, or less: they take turns
+    assert registry.retry_after_s(MODEL, Lane.ONLINE, "new") == 1
+
+
+def test_queries_find_room_that_other_tasks_leave() -> None:
+    drafts = drafter(overview(), max_backlog_s=30, max_redis_memory_percent=70)
+    query, listed = synchronous(drafts, input="a").admission, task(drafts, input="a", lane="online").admission
+
+    assert (query.max_backlog_s, listed.max_backlog_s) == (30, 15)
+    assert (query.max_memory_percent, listed.max_memory_percent) == (70, 63)
+    assert task(drafts, input="a", lane="bulk").admission.max_backlog_s == 86_400
+
+
+def test_memory_is_shared_where_there_are_several_callers() -> None:
+    one, two = f"a:{'0' * 64}", f"b:{'1' * 64}"
+    shares = [task(drafter(overview(), api_keys=k), input="a").admission.owner_share for k in ("", one, f"{one},{two}")]
+
+    assert [share > 0 for share in shares] == [False, False, True]

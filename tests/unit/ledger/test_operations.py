@@ -49,7 +49,7 @@ def test_a_full_backlog_says_when_to_come_again(seconds: str, retry_after_s: int
 
 def test_other_refusals() -> None:
     with pytest.raises(StorageFull):
-        read_submit([b"memory"])
+        read_submit([b"memory", b"5"])
     with pytest.raises(IdempotencyConflict):
         read_submit([b"conflict"])
 

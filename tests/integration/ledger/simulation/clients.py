@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tasks.errors import IdempotencyConflict
-from tasks.ledger import Alias, Lane, NewUnit, State, Submission, operations
+from tasks.ledger import Admission, Alias, Lane, NewUnit, State, Submission, operations
 from tasks.ledger.rows import UnitReference
-from tests.integration.ledger.simulation.world import ExpectedTask, World
+from tests.integration.ledger.simulation.world import TTLS_MS, VECTOR_BYTES, ExpectedTask, World
 
 DIGEST, OTHER_DIGEST = "d" * 32, "e" * 32
 
@@ -123,6 +123,8 @@ def _submission(world: World, request: Request) -> Submission:
         alias=alias,
         metadata=b'{"a":"b"}' if len(request.sizes) > 1 else b"",
         listed=alias is None or not alias.join,
+        ttl_ms=TTLS_MS[len(request.sizes) % len(TTLS_MS)],
+        admission=Admission(max_backlog_s=1e9, vector_bytes=VECTOR_BYTES),
     )
     return replace(submission, units=_references(submission.units)) if request.by_reference else submission
 

@@ -84,4 +84,4 @@ def _check_everything_ended(world: World) -> None:
         expected = [task.id for task in world.tasks.values() if task.owner == owner and task.listed]
         assert listed == sorted(expected, reverse=True)
     lasting = {name for name, key in world.seen.keys.items() if key.ttl_ms == -1}
-    assert lasting <= {"eq:q:m:state", "eq:q:m:lingering", "eq:reserved"}
+    assert lasting <= {f"eq:{name}" for name in ("q:m:state", "q:m:lingering", "reserved", "held", "held-until")}

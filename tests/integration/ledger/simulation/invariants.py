@@ -1,16 +1,18 @@
 """What must hold of all keys after every step."""
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tasks.ledger import ClaimedUnit, Lane, State
 from tests.integration.ledger.simulation.claims import MAX_UNIT_COST
-from tests.integration.ledger.simulation.world import SUSPECTS, ExpectedTask, World
+from tests.integration.ledger.simulation.world import SUSPECTS, TASK_BYTES, VECTOR_BYTES, ExpectedTask, World
 from tests.integration.ledger.snapshot import Snapshot
 
 STATE, LEASES, LINGER, DEADLINES = (f"eq:q:m:{part}" for part in ("state", "leases", "lingering", "deadlines"))
 LINES = ("eq:q:m:online", "eq:q:m:bulk", "eq:q:m:suspects")
+ACCOUNTS = ("cost_", "tasks_", "owners_", "bytes")
 LOST = "worker_lost"
 
 Ready: TypeAlias = dict[str, dict[str, set[str]]]
@@ -41,7 +43,7 @@ def check(world: World) -> None:
     claims = seen.named("eq:q:m:claim:")
     assert set(claims) == set(seen.get(LEASES)), "a claim without a lease, or a lease without a claim"
     ready: Ready = {line: defaultdict(set) for line in (*Lane, SUSPECTS)}
-    backlog = {f"{what}_{lane}": 0 for what in ("cost", "tasks") for lane in Lane} | {"bytes": 0}
+    backlog = Counter[str]()
     deadlines: dict[str, str] = {}
     leased: set[tuple[str, str]] = set()
     for task in world.tasks.values():
@@ -56,9 +58,10 @@ def check(world: World) -> None:
         for record in records.values():
             if record.token == "-":
                 ready[SUSPECTS if record.attempts else task.lane][task.owner].add(task.id)
-        backlog[f"cost_{task.lane}"] += int(stored["cost"])
-        backlog[f"tasks_{task.lane}"] += 1
-        backlog["bytes"] += task.size_bytes
+        for whose in ("", f":{task.owner}"):
+            backlog[f"cost_{task.lane}{whose}"] += int(stored["cost"])
+            backlog[f"tasks_{task.lane}{whose}"] += 1
+            backlog[f"bytes{whose}"] += task.size_bytes
         if task.deadline_ms is not None:
             deadlines[task.id] = str(task.deadline_ms)
     _check_claims(world, claims, leased)
@@ -66,11 +69,51 @@ def check(world: World) -> None:
     _check_lanes(seen, ready)
     assert seen.get(DEADLINES) == deadlines
     state = seen.get(STATE)
-    assert {name: int(state.get(name, 0)) for name in backlog} == backlog
+    _check_accounts(world, state, backlog)
     _check_turns(world, ready)
     _check_wakeup(world, state, any(ready.values()))
     _check_lists(world, seen)
     _check_names(world, seen)
+
+
+def _check_accounts(world: World, state: dict[str, Any], backlog: Counter[str]) -> None:
+    for lane in Lane:
+        backlog[f"owners_{lane}"] = sum(name.startswith(f"tasks_{lane}:") for name in backlog)
+    stored = {name: int(value) for name, value in state.items() if name.startswith(ACCOUNTS)}
+    lasting = {name: n for name, n in stored.items() if n or ":" in name}
+    assert lasting == {name: n for name, n in backlog.items() if n}
+    _check_bytes(world)
+
+
+def _check_bytes(world: World) -> None:
+    """Who fills how much of Redis: open tasks, and results until they have expired."""
+    opened, entries, reserved = Counter[str](), Counter[str](), 0
+    for task in world.tasks.values():
+        fields = world.seen.get(f"eq:task:{task.id}")
+        held, left = int(fields["held"]), int(fields["reserve"])
+        room = task.items * VECTOR_BYTES + TASK_BYTES
+        if State(fields["state"]).terminal:
+            assert held == room - left
+            entries[f"{_moment(int(fields['finished']), int(fields['ttl']))} {task.owner}"] += held
+        else:
+            assert held == room + task.size_bytes
+            reserved += left
+            opened[task.owner] += held
+    assert int(world.seen.get("eq:reserved") or 0) == reserved
+    stored = {name: int(value) for name, value in world.seen.get("eq:held").items()}
+    kept = {name: size for name, size in stored.items() if " " in name}
+    due = {entry: size for entry, size in entries.items() if size and int(entry.split()[0]) <= world.now_ms}
+    assert kept | due == +entries, "results are not in the account of their owner"
+    assert world.seen.get("eq:held-until") == {entry: entry.split()[0] for entry in kept}
+    for entry, size in kept.items():
+        opened[entry.split()[1]] += size
+    assert {name: size for name, size in stored.items() if " " not in name} == +opened, "the sum of an owner is wrong"
+    world.stats["counted_out"] += len(due.keys() - kept.keys())
+
+
+def _moment(finished_ms: int, ttl_ms: int) -> int:
+    apart = 1 << max(0, math.frexp(ttl_ms / 32)[1] - 1)
+    return -(-(finished_ms + ttl_ms) // apart) * apart
 
 
 def _outcomes(world: World, task: ExpectedTask, seen: Snapshot) -> set[int]:
@@ -221,7 +264,8 @@ def _check_lists(world: World, seen: Snapshot) -> None:
 
 def _check_names(world: World, seen: Snapshot) -> None:
     """No key beside those that the known tasks and claims have."""
-    allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory", "eq:reserved", "eq:q:m:workers", "eq:q:m:rates"}
+    allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory", "eq:reserved", "eq:held", "eq:held-until"}
+    allowed |= {"eq:q:m:workers", "eq:q:m:rates"}
     for task in world.tasks.values():
         allowed |= {f"eq:{kind}:{task.id}" for kind in ("task", "units", "back", "suspects", "result", "meta")}
         if task.alias is not None:
