@@ -80,6 +80,9 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.origins)] = ()
     """Origins of web pages whose scripts may call; `*`: all."""
 
+    max_connections: int = Field(default=8192, ge=16, le=1_000_000)
+    """Of one process of the web tier, at the same time."""
+
     # Limits of one request
     max_inputs: int = Field(default=2048, ge=1, le=65_536)
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**30)
