@@ -9,6 +9,7 @@ import traceback
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
+from api.held import release
 from api.metrics import Metrics
 from tasks.errors import InternalError, RouteNotFound
 
@@ -51,6 +52,7 @@ class Edge:
                 answer = errors.response(InternalError(_apology(request_id)), scope["path"])
                 await answer(scope, receive, labelled)
         finally:
+            release(scope)
             took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
             self._metrics.served(scope["method"], _route(scope), status, took_s)
 

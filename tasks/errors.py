@@ -36,7 +36,7 @@
     │   └── RangeNotSatisfiable 416
     ├── EncodingFailed          422  the model could not turn this input into a vector
     ├── Unavailable             503  try again later
-    │   ├── BacklogFull, StorageFull, RedisUnavailable, NotReady, WaitTimeout
+    │   ├── BacklogFull, StorageFull, RedisUnavailable, NotReady, WaitTimeout, Overloaded
     │   ├── StorageUnavailable, DiskFull, SinkUnavailable
     ├── NotStored               500  a stored object is not where it should be
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
@@ -467,6 +467,13 @@ class WaitTimeout(Unavailable):
     code = "wait_timeout"
     title = "Still working"
     should_retry = True
+
+
+class Overloaded(Unavailable):
+    """This process of the web tier has as much to do as it can. Nothing was stored."""
+
+    code = "overloaded"
+    title = "Overloaded"
 
 
 class StorageUnavailable(Unavailable):

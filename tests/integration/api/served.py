@@ -21,9 +21,10 @@ MODEL = "test/model"
 
 
 class ServedApp:
-    """One app; a context manager. `client` talks to it over a socket."""
+    """One app; a context manager. `client` talks to it over a socket. `limits`: of its connections."""
 
-    def __init__(self, redis_url: str, *, limits: Limits = Limits(), **settings: Any) -> None:  # noqa: B008 - frozen
+    def __init__(self, redis_url: str, **settings: Any) -> None:
+        connections = Connections(settings.pop("limits", Limits()))
         merged = {
             "redis_url": redis_url,
             "compute": "fake",
@@ -33,7 +34,6 @@ class ServedApp:
         } | settings
         self.app = create_app(load_settings(**merged))
         self.services: Services = self.app.state.services
-        connections = Connections(limits)
         config = uvicorn.Config(
             self.app,
             port=0,

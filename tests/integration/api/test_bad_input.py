@@ -151,6 +151,23 @@ def test_a_streamed_body_over_the_limit(serve: Callable[..., ServedApp]) -> None
     refused(answer, 413, "body_too_large", None)
 
 
+@pytest.mark.parametrize("path", [TASKS, EMBEDDINGS, "/embed", "/v1/batches", "/v1/ingestions"])
+def test_a_body_of_lists_is_not_parsed(client: httpx.Client, path: str) -> None:
+    body = b'{"input":"a","z":[' + b"[]," * 100_000 + b"[]]}"
+    answer = client.post(path, content=body, headers=JSON)
+
+    assert "EMBEDQ_MAX_BODY_LISTS" in answer.text
+    assert answer.status_code == (422 if path == "/embed" else 400)  # as TEI has it
+    if path != "/embed":
+        refused(answer, 400, "body_too_complex", None)
+
+
+def test_brackets_in_texts_are_no_lists(client: httpx.Client) -> None:
+    body = b'{"input":["' + b"[{" * 60_000 + b'"],"metadata":{"k":[]}}'
+
+    refused(client.post(TASKS, content=body, headers=JSON), 400, "invalid_type", "metadata.k")
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
 def test_a_body_that_does_not_say_it_is_json(client: httpx.Client, content_type: str) -> None:
     answer = client.post("/v1/tasks", content=b'{"input":"a"}', headers={"content-type": content_type})
