@@ -3,14 +3,13 @@
 import asyncio
 import logging
 import resource
-import time
-from collections import Counter
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from api.protocol import Limits, Protocol
+from api.tally import Tally
 from tasks.errors import EmbedqError
 
 _log = logging.getLogger(__name__)
@@ -55,30 +54,6 @@ class Connections:
 
     def _note(self, error: EmbedqError) -> None:
         self._refusals.add(error.code)
-
-
-class Tally:
-    """Says in the log what happens often: at once, then at most once a minute how often.
-
-    Anybody can make a line per request otherwise.
-    """
-
-    def __init__(self, log: logging.Logger, what: str, interval_s: float = 60) -> None:
-        self._log = log
-        self._what = what
-        self._interval_s = interval_s
-        self._counts: Counter[str] = Counter()
-        self._next_s = 0.0
-
-    def add(self, why: str) -> None:
-        """One more. `why`: one of few words."""
-        self._counts[why] += 1
-        now = time.monotonic()
-        if now >= self._next_s:
-            self._next_s = now + self._interval_s
-            told = ", ".join(f"{count} x {name}" for name, count in sorted(self._counts.items()))
-            self._counts.clear()
-            self._log.warning("%s: %s", self._what, told)
 
 
 class _Full(asyncio.Protocol):

@@ -17,6 +17,7 @@ from api.direct import DirectRoute
 from api.edge import Edge
 from api.failures import CallerGone
 from api.metrics import Metrics
+from api.visitors import Visitors
 from tasks.errors import EmbedqError
 
 Shortcuts = Mapping[tuple[str, str], ASGIApp]
@@ -38,11 +39,13 @@ class App(FastAPI):
         await (short or super().__call__)(scope, receive, send)
 
 
-def make_shortcuts(app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics, origins: Sequence[str]) -> Shortcuts:
+def make_shortcuts(
+    app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics, visitors: Visitors, origins: Sequence[str]
+) -> Shortcuts:
     """Those of the routes that can be told by method and path alone. `origins`: of web pages that may call them."""
     fixed = [route for route in routes if isinstance(route, DirectRoute) and not route.param_convertors]
     return {
-        (method, route.path): Edge(admit(_Shortcut(app, route), origins), metrics)
+        (method, route.path): Edge(admit(_Shortcut(app, route), origins), metrics, visitors)
         for route in fixed
         for method in route.methods or ()
     }

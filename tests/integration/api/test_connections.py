@@ -125,6 +125,22 @@ def test_a_trailer_is_no_field_of_the_request(serve: Callable[..., ServedApp]) -
         assert b"mine" not in connection.recv(65_536)
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", 400),
+        (b"GET / HTTP/1.0\r\n", 200),
+        (b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: b\r\n", 400),
+    ],
+    ids=["none", "two", "none in 1.0", "two in 1.0"],
+)
+def test_a_request_names_one_host(app: ServedApp, head: bytes, status: int) -> None:
+    with connected(app) as connection:
+        sent(connection, head + b"Connection: close\r\n\r\n")
+        assert [found for found, _ in answers(connection)] == [status]
+
+
 # ---- several requests on one connection ------------------------------------------------------------------------------
 
 
