@@ -1,7 +1,7 @@
 """Whether a request may be looked at: one Host, and where no key is asked for, no web page of a stranger behind it.
 
 A page whose name resolves to 127.0.0.1 is of the same origin for the browser (DNS rebinding), but its name is in
-`Host`. Other pages may send forms unasked; browsers then say so in `Sec-Fetch-Site` and `Origin`. Programs send neither.
+`Host`. Other pages may send forms unasked; browsers say so in `Sec-Fetch-Site` and `Origin`, programs send neither.
 """
 
 import logging

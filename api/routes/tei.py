@@ -27,7 +27,6 @@ _JSON = "application/json"
 _VECTORS: dict[int | str, dict[str, Any]] = {200: {"model": list[list[float]]}}
 
 router.get("/", responses={200: {"model": Live}})(live)
-router.head("/", include_in_schema=False)(live)
 
 
 @router.post("/embed", responses=_VECTORS, openapi_extra=json_body(EmbedBody))
@@ -59,7 +58,6 @@ async def info(request: Request) -> Response:
 
 
 @router.get("/health", response_class=Response)
-@router.head("/health", include_in_schema=False)
 @router.get("/health/", include_in_schema=False)
 async def health(request: Request) -> Response:
     """200 while a worker serves the model, as of about a second ago; nobody else is asked."""

@@ -187,16 +187,16 @@ def test_an_unknown_route_and_a_wrong_method(client: httpx.Client) -> None:
     refused(client.get("/v1/nothing"), 404, "route_not_found", None)
     answer = client.put("/v1/tasks")
     refused(answer, 405, "method_not_allowed", None)
-    assert answer.headers["allow"] == "GET, POST"
+    assert answer.headers["allow"] == "GET, HEAD, POST"
 
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PATCH", "/v1/tasks/x", "DELETE, GET"),
+        ("PATCH", "/v1/tasks/x", "DELETE, GET, HEAD"),
         ("DELETE", "/v1/tasks/x/cancel", "POST"),
         ("PUT", "/v1/embeddings/", "POST"),
-        ("POST", "/v1/models", "GET"),
+        ("POST", "/v1/models", "GET, HEAD"),
         ("POST", "/health/live", "GET, HEAD"),
     ],
 )
@@ -207,6 +207,19 @@ def test_a_wrong_method_is_told_all_that_the_path_has(
 
     refused(answer, 405, "method_not_allowed", None)
     assert answer.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "hint"),
+    [
+        ("POST", "/v1/v1/embeddings", "without /v1"),
+        ("POST", "/v1", "without /v1"),
+        ("POST", "/v1/", "without /v1"),
+        ("GET", "/v2/models", "/openapi.json"),
+    ],
+)
+def test_a_wrong_base_address_gets_a_hint(client: httpx.Client, method: str, path: str, hint: str) -> None:
+    assert hint in refused(client.request(method, path), 404, "route_not_found", None)
 
 
 def test_no_error_repeats_what_was_submitted(client: httpx.Client) -> None:
