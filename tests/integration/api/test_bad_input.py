@@ -209,6 +209,12 @@ def test_a_wrong_method_is_told_all_that_the_path_has(
     assert answer.headers["allow"] == allowed
 
 
+def test_a_number_alone_is_no_list_of_token_numbers(client: httpx.Client) -> None:
+    detail = refused(client.post(TASKS, json={"input": 5}), 400, "invalid_type", "input")
+
+    assert detail == "input must be a string or a list of strings."
+
+
 @pytest.mark.parametrize(
     ("method", "path", "hint"),
     [
