@@ -13,8 +13,9 @@ import uvicorn
 
 from api.address import bind, require_bindable
 from api.app import create_app
+from api.connections import Connections, affordable_connections
 from api.processes import run_processes
-from api.protocol import Protocol
+from api.protocol import Limits
 from api.services import Services
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
@@ -73,7 +74,7 @@ def _serve(settings: Settings, sockets: list[socket.socket] | None = None, proce
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http=Protocol,
+        http=Connections(Limits(connections=affordable_connections(settings.max_connections))),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,  # the root logger is set up already

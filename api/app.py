@@ -10,6 +10,7 @@ from api.openapi import describe
 from api.routes import batches, docs, embeddings, files, health, ingestions, models, tasks, tei
 from api.services import Services
 from api.shortcut import App, make_shortcuts
+from api.visitors import Visitors
 from worker_config.settings import Settings
 
 
@@ -36,7 +37,8 @@ def create_app(settings: Settings, process: int | None = None) -> App:
     routes = [route for router in routers for route in router.routes]
     errors.install(app, routes)
     app.add_middleware(admit, origins=settings.cors_origins)
-    app.add_middleware(Edge, metrics=services.metrics)  # the last one added is the outermost
-    app.shortcuts = make_shortcuts(app, routes, services.metrics, settings.cors_origins)
+    visitors = Visitors(settings)
+    app.add_middleware(Edge, metrics=services.metrics, visitors=visitors)  # the last one added is the outermost
+    app.shortcuts = make_shortcuts(app, routes, services.metrics, visitors, settings.cors_origins)
     describe(app)
     return app

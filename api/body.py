@@ -1,21 +1,67 @@
 """Reading a request body: bounded, JSON, and precise about what is wrong with it."""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
 from api.failures import CallerGone
-from tasks.errors import BodyTooLarge, EmbedqError, InvalidJSON, InvalidType, InvalidUnicode, UnsupportedMediaType
+from api.held import SMALL_BYTES, Budget
+from api.offload import offload
+from tasks.errors import (
+    BodyTooComplex,
+    BodyTooLarge,
+    EmbedqError,
+    InvalidJSON,
+    InvalidType,
+    InvalidUnicode,
+    UnsupportedMediaType,
+)
+from tasks.json_lists import has_more_lists
 
 _SURROGATE_SEARCH_BYTES = 2**20
 """Above this a lone surrogate is reported by line and column only: finding its field holds the interpreter lock."""
 _NAME_CHARS = 64
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """Reads the JSON bodies of one process.
+
+    Attributes:
+        max_bytes: of one body.
+        max_lists: lists and objects in one body.
+        budget: of all bodies together.
+    """
+
+    max_bytes: int
+    max_lists: int
+    budget: Budget
+
+    async def read(self, request: Request) -> bytes:
+        """The whole body, fit to be parsed. It counts against the budget as long as the request lasts.
+
+        Raises:
+            BodyTooComplex: parsing it would take seconds, and many times its size.
+            Overloaded: too many large bodies are here already.
+            EmbedqError: as `read_body` does.
+        """
+        body = await read_body(request, self.max_bytes, lambda size: self.budget.take(request.scope, size))
+        if len(body) > self.max_lists and await offload(len(body), has_more_lists, body, self.max_lists):
+            raise BodyTooComplex(
+                f"The body holds more than {self.max_lists:,} lists and objects (EMBEDQ_MAX_BODY_LISTS). "
+                f"Send fewer per request."
+            )
+        return body
+
+
+async def read_body(request: Request, max_bytes: int, take: Callable[[int], None] = lambda _size_bytes: None) -> bytes:
     """The whole body of a request that says it is JSON.
+
+    `take` is called with the size of what has come, as soon as that is not small, and with what comes then.
 
     Raises:
         UnsupportedMediaType: it says otherwise, or is compressed. A missing type counts: a web page could send such a
@@ -29,12 +75,15 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
-    size = 0
+    size = taken = 0
     try:
         async for chunk in request.stream():
             size += len(chunk)
             if size > max_bytes:
                 raise _too_large(max_bytes)
+            if size > SMALL_BYTES:
+                take(size - taken)
+                taken = size
             chunks.append(chunk)
     except ClientDisconnect:
         raise CallerGone from None

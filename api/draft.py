@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from api.offload import offload
+from api.offload import offload_in_turn
 from api.services import Services
 from api.tokens import VocabularyNotLoaded
 
@@ -18,8 +18,8 @@ async def draft(services: Services, size_bytes: int, patience_s: float, make: Ca
         NotReady: they cannot be within `patience_s`.
     """
     try:
-        return await offload(size_bytes, make)
+        return await offload_in_turn(size_bytes, make)
     except VocabularyNotLoaded:
         assert services.drafter.vocabulary is not None  # noqa: S101 - it raised
         await services.drafter.vocabulary.load(patience_s)
-    return await offload(size_bytes, make)
+    return await offload_in_turn(size_bytes, make)

@@ -9,7 +9,9 @@ import traceback
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
+from api.held import release
 from api.metrics import Metrics
+from api.visitors import Visitors
 from tasks.errors import InternalError, RouteNotFound
 
 _log = logging.getLogger(__name__)
@@ -21,9 +23,10 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 class Edge:
     """Pure ASGI middleware; Starlette's convenient base class would cost a task per request."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, visitors: Visitors) -> None:
         self._app = app
         self._metrics = metrics
+        self._visitors = visitors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection of whatever type."""
@@ -43,21 +46,27 @@ class Edge:
             await send(message)
 
         try:
-            # Starlette's patterns end with `$`, which also fits before a newline: /v1/models/%0A would be the list.
-            await (_nowhere if scope["path"].endswith("\n") else self._app)(scope, receive, labelled)
+            if refusal := self._visitors.check(scope) or _nowhere(scope):
+                await errors.response(refusal, scope["path"])(scope, receive, labelled)
+            else:
+                await self._app(scope, receive, labelled)
         except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
             _log_defect(request_id, error)
             if not status:  # otherwise the response is half out, and the server closes the connection
                 answer = errors.response(InternalError(_apology(request_id)), scope["path"])
                 await answer(scope, receive, labelled)
         finally:
+            release(scope)
             took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
+            self._visitors.answered(scope, status)
             self._metrics.served(scope["method"], _route(scope), status, took_s)
 
 
-async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
-    error = RouteNotFound("There is no such path: it ends with a line break. See /openapi.json for what there is.")
-    await errors.response(error, scope["path"])(scope, receive, send)
+def _nowhere(scope: Scope) -> RouteNotFound | None:
+    # Starlette's patterns end with `$`, which also fits before a newline: /v1/models/%0A would be the list.
+    if not scope["path"].endswith("\n"):
+        return None
+    return RouteNotFound("There is no such path: it ends with a line break. See /openapi.json for what there is.")
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -48,7 +48,8 @@ async def _routing(routes: Sequence[BaseRoute], request: Request, error: Excepti
     answer = response(_translated(raised, request), request.url.path)
     headers = dict(raised.headers or {})
     if "Allow" in headers:
-        headers["Allow"] = ", ".join(sorted(_methods(routes, request.scope) | set(headers["Allow"].split(", "))))
+        methods = _methods(routes, request.scope) | set(headers["Allow"].split(", "))
+        headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
     answer.headers.update(headers)
     return answer
 
@@ -62,7 +63,15 @@ def _methods(routes: Sequence[BaseRoute], scope: Scope) -> set[str]:
 def _translated(error: HTTPException, request: Request) -> EmbedqError:
     where = f"{request.method} {request.url.path}"
     if error.status_code == RouteNotFound.status:
-        return RouteNotFound(f"There is no {where}. See /openapi.json for what there is.")
+        return RouteNotFound(f"There is no {where}. {_hint(request.url.path)}")
     if error.status_code == MethodNotAllowed.status:
         return MethodNotAllowed(f"{where} is not possible; the Allow header names the methods that are.")
     return InternalError("Something unexpected happened while the request was routed.")
+
+
+def _hint(path: str) -> str:
+    if path.startswith("/v1/v1"):
+        return "The client adds /v1 itself: give it the base address without /v1."
+    if path.rstrip("/") == "/v1" or path.startswith("/v1/embed/"):
+        return "Clients of text-embeddings-inference take the base address without /v1, those of OpenAI with it."
+    return "See /openapi.json for what there is."

@@ -12,6 +12,7 @@ from tasks.ledger.file_operations import list_files
 from tasks.ledger.files import FileRecord, Order, created_ms
 
 MAX_LIMIT = 10_000
+_AT_ONCE = 250
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -46,7 +47,8 @@ async def read_page(ledger: AsyncLedger, owner: str, wish: PageWish) -> tuple[li
     found: list[FileRecord] = []
     after = wish.after
     while len(found) <= wish.limit:
-        missing = wish.limit + 1 - len(found)  # one more than asked for: it says whether there is more
+        # One more than asked for says whether there is more. Of many only some at once: reading a reply holds the loop.
+        missing = min(wish.limit + 1 - len(found), _AT_ONCE)
         page = await ledger.run(list_files(owner, purpose=wish.purpose, after=after, limit=missing, order=wish.order))
         found += page.files
         after = page.next

@@ -2,6 +2,8 @@
 
 import orjson
 
+from tasks.json_lists import has_more_lists
+
 LOOK_LINES = 50_000
 """The most requests that a batch may have: a file without one among so many lines is of no use."""
 _BOM = b"\xef\xbb\xbf"
@@ -12,11 +14,13 @@ class LineProbe:
 
     Args:
         max_line_bytes: a longer line counts as none, so that memory is bounded.
+        max_lists: one with more lists and objects likewise.
     """
 
-    def __init__(self, max_line_bytes: int) -> None:
+    def __init__(self, max_line_bytes: int, max_lists: int) -> None:
         self.found = False
         self._max_line_bytes = max_line_bytes
+        self._max_lists = max_lists
         self._line = bytearray()
         self._too_long = False
         self._lines = 0
@@ -47,14 +51,14 @@ class LineProbe:
     def _end_line(self) -> None:
         if not self.found and not self._too_long:
             line = bytes(self._line).removeprefix(_BOM) if self._lines == 0 else bytes(self._line)
-            self.found = _is_object(line)
+            self.found = _is_object(line, self._max_lists)
         self._lines += 1
         self._line.clear()
         self._too_long = False
 
 
-def _is_object(line: bytes) -> bool:
-    if not line.lstrip().startswith(b"{"):
+def _is_object(line: bytes, max_lists: int) -> bool:
+    if not line.lstrip().startswith(b"{") or has_more_lists(line, max_lists):
         return False
     try:
         orjson.loads(line)

@@ -1,5 +1,6 @@
 """Metrics of this process. Those about queues and workers are in `api.queue_metrics`."""
 
+import time
 from collections.abc import Iterator
 from functools import cache
 
@@ -12,6 +13,8 @@ from tasks.ledger import Submission
 
 _LATENCIES_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _STALLS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5)
+
+_FRESH_S = 1.0
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -27,6 +30,9 @@ class Metrics:
     def __init__(self, process: int | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._process = process
+        self.fresh_s = _FRESH_S
+        self._stale_s = 0.0
+        self._rendered = b""
         self._registry = CollectorRegistry()
         self._shared = CollectorRegistry()
         ProcessCollector(registry=self._registry)
@@ -95,8 +101,12 @@ class Metrics:
         self._shared.register(collector)
 
     def render(self) -> bytes:
-        """All series in Prometheus's text format."""
-        return generate_latest(self) + generate_latest(self._shared)
+        """All series in Prometheus's text format, `fresh_s` old at most: they take milliseconds and need no key."""
+        now_s = time.monotonic()
+        if now_s >= self._stale_s:
+            self._rendered = generate_latest(self) + generate_latest(self._shared)
+            self._stale_s = now_s + self.fresh_s
+        return self._rendered
 
     def collect(self) -> Iterator[Metric]:
         """The series of this process, for `generate_latest`."""

@@ -68,6 +68,8 @@ class FormReader:
             InvalidValue: they are not multipart/form-data, or too many or too long fields.
             InvalidUnicode: a name or a field is not UTF-8.
         """
+        if self._ended:
+            return  # what follows the form is nobody's; the parser would log each piece of it
         try:
             self._parser.write(data)
         except FormParserError:

@@ -6,7 +6,7 @@ from api.failures import CallerGone
 from api.multipart import FormReader
 from api.storage import AsyncStorage
 from api.upload import Received, Upload
-from tasks.errors import FileTooLarge
+from tasks.errors import FileTooLarge, InvalidValue
 from worker_config.settings import Settings
 
 _FORM_BYTES = 2**20
@@ -25,10 +25,14 @@ async def receive(request: Request, storage: AsyncStorage, name: str, settings: 
     async with storage.writing(name) as writer:
         upload = Upload(writer, settings)
         reader = FormReader(request.headers.get("content-type", ""), upload)
+        received = 0
         try:
             async for chunk in request.stream():
+                received += len(chunk)
                 # Parsing and writing in a thread: a disk that stands still must not stop the event loop.
                 await storage.run(reader.feed, chunk)
+                if received - writer.size_bytes > _FORM_BYTES:
+                    raise InvalidValue(f"The form has more than {_FORM_BYTES:,} bytes besides the file.")
         except ClientDisconnect:
             raise CallerGone from None
         reader.finish()

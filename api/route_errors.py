@@ -11,8 +11,14 @@ from tasks import errors
 Kinds = tuple[type[errors.EmbedqError], ...]
 
 _CALLER: Kinds = (errors.Unauthenticated, errors.RedisUnavailable)
-_BODY: Kinds = (*_CALLER, errors.RequestError, errors.BodyTooLarge, errors.UnsupportedMediaType)
-_REFUSED: Kinds = (errors.BacklogFull, errors.StorageFull, errors.Overloaded)
+_BODY: Kinds = (
+    *_CALLER,
+    errors.RequestError,
+    errors.BodyTooLarge,
+    errors.UnsupportedMediaType,
+    errors.Overloaded,
+)
+_REFUSED: Kinds = (errors.BacklogFull, errors.StorageFull)
 _TEXTS: Kinds = (*_BODY, errors.ModelNotFound, errors.IdempotencyConflict, *_REFUSED)
 _TASK: Kinds = (*_CALLER, errors.TaskNotFound, errors.TaskGone)
 _FILE: Kinds = (*_CALLER, errors.FileUnknown)
@@ -27,7 +33,7 @@ ERRORS: Mapping[str, Kinds] = {
     "GET /v1/tasks/{task_id}": (*_TASK, errors.RequestError),
     "DELETE /v1/tasks/{task_id}": _TASK,
     "GET /v1/tasks/{task_id}/events": _TASK,
-    "GET /v1/tasks/{task_id}/result": (*_TASK, errors.RequestError, errors.TaskNotFinished),
+    "GET /v1/tasks/{task_id}/result": (*_TASK, errors.RequestError, errors.TaskNotFinished, errors.Overloaded),
     "POST /v1/tasks/{task_id}/cancel": (*_TASK, errors.TaskEnded),
     "POST /v1/files": (
         *_CALLER,

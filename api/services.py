@@ -9,7 +9,9 @@ from starlette.requests import Request
 
 from api.auth import KeyRing
 from api.bell import Bell
+from api.body import Bodies
 from api.door import Door
+from api.held import SMALL_BYTES, Budget
 from api.hub import Hub
 from api.metrics import Metrics
 from api.queue_metrics import ProcessMetrics, QueueMetrics
@@ -25,6 +27,8 @@ from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
+_TEXT_PER_VECTOR = 3
+"""Bytes of JSON for each byte of a vector."""
 _CANCEL_AGAIN_S = 0.5
 _CANCELLATIONS = 10
 _FIRST_SUBSCRIPTION_S = 1.0
@@ -47,6 +51,8 @@ class Services:
     drafter: Drafter
     rate_limits: RateLimits
     storage: AsyncStorage
+    bodies: Bodies
+    answers: Budget
 
     @classmethod
     def build(cls, settings: Settings, process: int | None = None) -> Self:
@@ -73,6 +79,10 @@ class Services:
             drafter=Drafter(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
             storage=AsyncStorage(settings.storage_url),
+            bodies=Bodies(
+                settings.max_body_bytes, settings.max_body_lists, Budget(settings.max_held_bytes, "requests")
+            ),
+            answers=Budget(settings.max_held_bytes, "answers"),
         )
 
     @classmethod
@@ -83,6 +93,11 @@ class Services:
     def owner(self, request: Request) -> str:
         """Who calls; raises `Unauthenticated`."""
         return self.keys.owner(request.headers)
+
+    def take_answer(self, request: Request, vectors_bytes: int) -> None:
+        """Counts the answer to `request`, before it is made; raises `Overloaded`."""
+        if vectors_bytes * _TEXT_PER_VECTOR > SMALL_BYTES:
+            self.answers.take(request.scope, vectors_bytes * _TEXT_PER_VECTOR)
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
 from api.cross_origin import admit
@@ -17,6 +17,7 @@ from api.direct import DirectRoute
 from api.edge import Edge
 from api.failures import CallerGone
 from api.metrics import Metrics
+from api.visitors import Visitors
 from tasks.errors import EmbedqError
 
 Shortcuts = Mapping[tuple[str, str], ASGIApp]
@@ -34,15 +35,42 @@ class App(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection of whatever type."""
-        short = self.shortcuts.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
-        await (short or super().__call__)(scope, receive, send)
+        if scope["type"] == "http":
+            if scope["path"].startswith("//"):
+                # Of base addresses that end with a slash; servers of OpenAI's and TEI's kind take them.
+                scope["path"] = "/" + scope["path"].lstrip("/")
+            if scope["method"] == "HEAD":
+                # A server drops the bodies of answers by the method of its own scope; apps see a GET.
+                scope, send = {**scope, "method": "GET"}, _head_of(send)
+            short = self.shortcuts.get((scope["method"], scope["path"]))
+            if short is not None:
+                await short(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
 
 
-def make_shortcuts(app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics, origins: Sequence[str]) -> Shortcuts:
+def _head_of(send: Send) -> Send:
+    ended = False
+
+    async def send_head(message: Message) -> None:
+        nonlocal ended
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body"})  # not after the body, which may be endless
+            ended = True
+        elif not ended:
+            await send(message)
+
+    return send_head
+
+
+def make_shortcuts(
+    app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics, visitors: Visitors, origins: Sequence[str]
+) -> Shortcuts:
     """Those of the routes that can be told by method and path alone. `origins`: of web pages that may call them."""
     fixed = [route for route in routes if isinstance(route, DirectRoute) and not route.param_convertors]
     return {
-        (method, route.path): Edge(admit(_Shortcut(app, route), origins), metrics)
+        (method, route.path): Edge(admit(_Shortcut(app, route), origins), metrics, visitors)
         for route in fixed
         for method in route.methods or ()
     }

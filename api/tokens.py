@@ -147,7 +147,9 @@ def _require_tokens(tokens: Sequence[object], start: int, param: str, n_vocab: i
     for index, token in enumerate(tokens, start):
         if type(token) is not int:  # True is an int, too
             where = f"{param}[{index}]"
-            raise InvalidType(f"{where} must be a token number, as the others are.", param=where)
+            raise InvalidType(
+                f"{where} must be a token number: a list in input is one text. Send texts as strings.", param=where
+            )
         if not 0 <= token < n_vocab:
             where = f"{param}[{index}]"
             raise InvalidValue(f"{where} is no token of {ENCODING}, which has {n_vocab:,}.", param=where)

@@ -39,7 +39,7 @@ class Upload:
         self._fields: dict[str, str] = {}
         self._filename: str | None = None
         self._purpose: Purpose | None = None
-        self._lines = LineProbe(settings.max_body_bytes)
+        self._lines = LineProbe(settings.max_body_bytes, settings.max_body_lists)
 
     def field(self, name: str, value: str) -> None:
         """A field. Unknown ones are ignored; of several with one name the last counts.

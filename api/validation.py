@@ -151,7 +151,7 @@ def _bad_input(kind: str, param: str, value: object) -> EmbedqError:
         return EmptyInput(f"{param} is an empty string; leave it out or send a text.", param=param)
     if kind == "string_unicode":
         return InvalidUnicode(f"{param} is not valid Unicode.", param=param)
-    if _token_like(value):
+    if "[" in param and _token_like(value):
         return InvalidType(
             f"{param} holds token numbers; send strings (LangChain: check_embedding_ctx_length=False).", param=param
         )

@@ -4,7 +4,11 @@
     ├── RequestError            400  what the caller sent cannot be used
     │   ├── InvalidJSON, MissingParameter, UnknownParameter, InvalidType, InvalidValue, InvalidUnicode
     │   ├── EmptyInput, TooManyInputs, InputTooLarge, InputTooLong
+    │   ├── BodyTooComplex, InvalidHTTP
     │   ├── BodyTooLarge        413
+    │   ├── HeadTooLarge        431
+    │   ├── RequestTimeout      408  the request did not come in time
+    │   ├── HostRefused, OriginRefused 403
     │   ├── UnsupportedMediaType 415
     │   ├── IdempotencyConflict 422
     │   ├── Unauthenticated     401
@@ -157,6 +161,54 @@ class BodyTooLarge(RequestError):
     status = 413
     code = "body_too_large"
     title = "Body too large"
+
+
+class BodyTooComplex(RequestError):
+    """The body holds more lists and objects than one request may."""
+
+    code = "body_too_complex"
+    title = "Body too complex"
+
+
+class InvalidHTTP(RequestError):
+    """What came is not a request of HTTP/1.1. The connection is closed."""
+
+    code = "invalid_http"
+    title = "Invalid HTTP"
+
+
+class HeadTooLarge(RequestError):
+    """The request's line and fields exceed the limit. The connection is closed."""
+
+    status = 431
+    code = "head_too_large"
+    title = "Request head too large"
+
+
+class RequestTimeout(RequestError):
+    """The request's head or body did not come in time. The connection is closed."""
+
+    status = 408
+    code = "request_timeout"
+    title = "Request timeout"
+
+
+class HostRefused(RequestError):
+    """Without keys, the server is called by a name that is not one of its own."""
+
+    status = 403
+    code = "host_not_allowed"
+    title = "Host not allowed"
+    should_retry = False
+
+
+class OriginRefused(RequestError):
+    """Without keys, a web page of another origin wants to change something."""
+
+    status = 403
+    code = "origin_not_allowed"
+    title = "Origin not allowed"
+    should_retry = False
 
 
 class UnsupportedMediaType(RequestError):
@@ -389,7 +441,7 @@ class BacklogFull(Unavailable):
 
 
 class Overloaded(Unavailable):
-    """More requests came than one process can handle. Nothing was stored, or only the answer is lost."""
+    """More requests or larger bodies came than one process can handle. Nothing was stored, or the answer is lost."""
 
     code = "overloaded"
     title = "Too many requests at once"

@@ -1,13 +1,17 @@
 """Forms that the values of settings have. Each function takes what the environment says and raises `ValueError`."""
 
+import hashlib
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
 _SHA256_HEX_CHARS = 64
+_EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+_ANONYMOUS = "anonymous"
 _SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 _BETWEEN_SINKS = re.compile(r",(?=[^,=/@]*=)")
 _SERVED_NAME = re.compile(r"[\w./:@+-]{1,200}")
+_HOST = re.compile(r"[a-z0-9._-]{1,253}")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
 
@@ -93,6 +97,16 @@ def origins(value: Any) -> Any:
     return found
 
 
+def hosts(value: Any) -> Any:
+    """Names of hosts, comma-separated."""
+    if not isinstance(value, str):
+        return value
+    found = tuple(part.lower() for part in listed(value))
+    if not all(host == "*" or _HOST.fullmatch(host) for host in found):
+        raise ValueError("each is *, or a name such as embed.example.org, without a scheme, a port or a path")
+    return found
+
+
 def api_keys(value: Any) -> Any:
     """(name, SHA-256 in hexadecimal digits) of each `name:sha256`, comma-separated."""
     if not isinstance(value, str):
@@ -102,6 +116,12 @@ def api_keys(value: Any) -> Any:
         name, _, digest = part.partition(":")
         digest = digest.lower()
         named = name.replace("-", "").replace("_", "").isalnum() and len(name) <= 48  # noqa: PLR2004
+        if name == _ANONYMOUS or digest == _EMPTY_SHA256:
+            raise ValueError(
+                "the name 'anonymous' owns what is stored without keys, choose another one"
+                if name == _ANONYMOUS
+                else "an entry has the sum of an empty key: the variable with the key was not set when it was made"
+            )
         if not named or len(digest) != _SHA256_HEX_CHARS or not set(digest) <= set("0123456789abcdef"):
             # Never echo the value: people paste the key itself here by mistake.
             raise ValueError(

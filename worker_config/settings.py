@@ -80,9 +80,18 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.origins)] = ()
     """Origins of web pages whose scripts may call; `*`: all."""
 
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.hosts)] = ()
+    """Names by which the web tier may be called where there are no keys; `*`: all."""
+    max_connections: int = Field(default=8192, ge=16, le=1_000_000)
+    """Of one process of the web tier, at the same time."""
+
     # Limits of one request
     max_inputs: int = Field(default=2048, ge=1, le=65_536)
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**30)
+    max_body_lists: int = Field(default=100_000, ge=1000, le=100_000_000)
+    """Lists and objects in one JSON body: each takes a hundred bytes when it is parsed."""
+    max_held_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**40)
+    """Of bodies under way in one process of the web tier, and as many of answers."""
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
     token_inputs: Literal["tiktoken", "reject"] = "tiktoken"  # noqa: S105 - no secret: tokens of text
     max_wait_s: float = Field(default=55, gt=0, le=600)
@@ -173,6 +182,16 @@ class Settings(BaseSettings):
         return forms.without_password(self.redis_url)
 
     @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches the address that the web tier binds."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
     def heartbeat_ttl_s(self) -> float:
         """After this long without a beat a worker counts as gone: three missed beats."""
         return 3 * self.heartbeat_s + 1
@@ -183,22 +202,13 @@ class Settings(BaseSettings):
         Raises:
             SettingsError: the host is not loopback, there are no API keys and nobody said that this is fine.
         """
-        if self.api_keys or self.allow_unauthenticated or _is_loopback(self.host):
+        if self.api_keys or self.allow_unauthenticated or self.is_loopback:
             return
         raise SettingsError(
             f"{PREFIX}HOST={self.host} is reachable from other machines and no API key is set. "
             f"Set {PREFIX}API_KEYS=name:sha256, or {PREFIX}ALLOW_UNAUTHENTICATED=true if something in front "
             f"checks callers, or bind 127.0.0.1."
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from api.answers import Batch, BatchList
 from api.batch_schemas import BatchBody
 from api.batches import BATCHES, admission, batch_json, new_batch
-from api.body import read_body
 from api.direct import direct_router
 from api.openapi import json_body, paging
 from api.owned import list_body, own, own_ids
@@ -48,7 +47,7 @@ async def create(request: Request) -> Response:
     services = Services.of(request)
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
-    body = await read_body(request, services.settings.max_body_bytes)
+    body = await services.bodies.read(request)
     asked = new_batch(body, owner=owner, idempotency_key=key, settings=services.settings)
     batch_id = await services.ledger.run(create_batch(asked, admission(services.settings)))
     return _answer(await own(services, request, BATCHES, batch_id))

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from api import render, vectors
 from api.answers import EmbeddingList, Task
-from api.body import read_body
 from api.direct import direct_router
 from api.draft import draft
+from api.held import LargeResponse
 from api.offload import offload
 from api.openapi import json_body
 from api.prefer import Preference, applied, patience_s, preference
@@ -37,7 +37,7 @@ async def create_embeddings(request: Request) -> Response:
     owner = services.owner(request)
     services.door.check()
     wishes = preference(request.headers)
-    body = await read_body(request, services.settings.max_body_bytes)
+    body = await services.bodies.read(request)
     wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)
     end_s = time.monotonic() + wait_s
     if wishes.respond_async:
@@ -51,8 +51,9 @@ async def create_embeddings(request: Request) -> Response:
         make = partial(services.drafter.synchronous, body, owner=owner, wait_s=wait_s)
         submission, base64 = await draft(services, len(body), wait_s, make)
         outcome = await encode_now(services, request, submission, end_s - time.monotonic())
+    services.take_answer(request, vectors.size_bytes(outcome))
     content = await offload(vectors.size_bytes(outcome), vectors.embedding_list, outcome, base64=base64)
-    response = Response(content, media_type="application/json")
+    response = LargeResponse(content, media_type="application/json")
     took_ms = int((time.perf_counter() - started_s) * 1000)
     response.raw_headers += [
         (b"openai-processing-ms", b"%d" % took_ms),

@@ -1,7 +1,7 @@
 """Files: OpenAI's calls. The bytes are in the storage, the records in the ledger."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -12,6 +12,7 @@ from api.answers import DeletedFile, File, FileList
 from api.content import BYTES, content
 from api.direct import direct_router
 from api.file_page import PageWish, read_page
+from api.offload import offload
 from api.openapi import FILE_FORM, FILE_PAGE
 from api.receiving import announced_bytes, receive
 from api.services import Services
@@ -23,6 +24,8 @@ router = direct_router(tag="files")
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
+_BYTES_OF_FILE = 400
+"""About as much has a file in a list."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -68,8 +71,7 @@ async def list_files(request: Request) -> Response:
     services = Services.of(request)
     owner = services.owner(request)
     files, more = await read_page(services.ledger, owner, PageWish.from_query(request.query_params))
-    ends = {"first_id": files[0].id if files else None, "last_id": files[-1].id if files else None}
-    return _json({"object": "list", "data": [_file(file) for file in files], **ends, "has_more": more})
+    return Response(await offload(len(files) * _BYTES_OF_FILE, _page, files, more=more), media_type=_JSON)
 
 
 @_answers("GET", "/files/{file_id}", responses={200: {"model": File}})
@@ -112,6 +114,11 @@ async def remove_file(request: Request, file_id: str) -> Response:
     return _json({"id": file_id, "object": "file", "deleted": True})
 
 
+def _page(files: Sequence[FileRecord], *, more: bool) -> bytes:
+    ends = {"first_id": files[0].id if files else None, "last_id": files[-1].id if files else None}
+    return orjson.dumps({"object": "list", "data": [_file(file) for file in files], **ends, "has_more": more})
+
+
 async def _require_room(services: Services, owner: str, announced: int | None) -> None:
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
     if announced is not None:
@@ -147,8 +154,9 @@ async def _own_file(services: Services, request: Request, file_id: str) -> FileR
 
 
 def _unknown(file_id: str) -> FileUnknown:
-    shown = file_id if created_ms(file_id) is not None else "with this id"
-    return FileUnknown(f"No such File object: {shown}.", param="id")
+    if created_ms(file_id) is None:
+        return FileUnknown("No such File object: ids of files are file- and 32 hexadecimal digits.", param="id")
+    return FileUnknown(f"No such File object: {file_id}.", param="id")
 
 
 def _file(file: FileRecord) -> dict[str, Any]:

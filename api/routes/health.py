@@ -17,18 +17,14 @@ _JSON = "application/json"
 
 
 @router.get("/health/live", responses={200: {"model": Live}})
-@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live/", include_in_schema=False)
-@router.head("/health/live/", include_in_schema=False)
 async def live(_request: Request) -> Response:
     """The process runs and its event loop turns. Asks nobody else."""
     return Response(b'{"status":"live"}', media_type=_JSON, headers={"cache-control": "no-store"})
 
 
 @router.get("/health/ready", responses={200: {"model": Ready}})
-@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready/", include_in_schema=False)
-@router.head("/health/ready/", include_in_schema=False)
 async def ready(request: Request) -> Response:
     """200 while a worker with a loaded model beats; otherwise 503 naming the missing part."""
     services = Services.of(request)

@@ -6,7 +6,6 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from api.body import read_body
 from api.content import BYTES, content
 from api.direct import direct_router
 from api.ingestion_answers import Ingestion, IngestionDocumentList, IngestionList, Output
@@ -14,7 +13,7 @@ from api.ingestion_documents import FILTERS, DocumentQuery, read_documents
 from api.ingestion_output import output_json, part_tag, read_output
 from api.ingestion_schemas import IngestionBody
 from api.ingestions import INGESTIONS, Asked, asked_for, ingestion_json
-from api.offload import offload
+from api.offload import offload_in_turn
 from api.openapi import json_body, paging
 from api.owned import list_body, own, own_ids
 from api.page import DEFAULT_LIMIT, MAX_LIMIT
@@ -57,8 +56,8 @@ async def create(request: Request) -> Response:
     services = Services.of(request)
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
-    body = await read_body(request, services.settings.max_body_bytes)
-    asked = await offload(
+    body = await services.bodies.read(request)
+    asked = await offload_in_turn(
         len(body),
         asked_for,
         body,

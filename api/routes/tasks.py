@@ -8,12 +8,12 @@ from starlette.responses import Response
 
 from api import lookup, render, vectors
 from api.answers import Deleted, EmbeddingList, Task, TaskList
-from api.body import read_body
 from api.direct import direct_router
 from api.events import EventStream, events
+from api.held import LargeResponse
 from api.intake import accept
 from api.longpoll import matches, next_state
-from api.offload import offload
+from api.offload import offload, offload_in_turn
 from api.openapi import json_body, paging, query
 from api.page import MAX_LIMIT, page_json, page_query, read_page
 from api.prefer import preference, query_wait_s
@@ -46,10 +46,9 @@ async def create_task(request: Request) -> Response:
     owner = services.owner(request)
     services.door.check()
     key = request.headers.get("idempotency-key")
-    body = await read_body(request, services.settings.max_body_bytes)
-    return await accept(
-        services, await offload(len(body), services.drafter.task, body, owner=owner, idempotency_key=key)
-    )
+    body = await services.bodies.read(request)
+    task = services.drafter.task
+    return await accept(services, await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key))
 
 
 @router.get("", responses={200: {"model": TaskList}}, openapi_extra=_PAGE)
@@ -115,12 +114,13 @@ async def read_result(request: Request, task_id: str) -> Response:
     if result is None:
         raise missing(task_id, services.settings.result_ttl_s)
     size = vectors.size_bytes(result)
+    services.take_answer(request, size)
     headers = {"etag": render.etag(result.task), "cache-control": "private", "vary": "Accept"}
     if vectors.NPY in request.headers.get("accept", ""):
         file = await offload(size, vectors.npy_file, result, _dimension(services, result.task))
-        return Response(file, media_type=vectors.NPY, headers=headers)
+        return LargeResponse(file, media_type=vectors.NPY, headers=headers)
     content = await offload(size, vectors.embedding_list, result, base64=base64)
-    return Response(content, media_type=_JSON, headers=headers)
+    return LargeResponse(content, media_type=_JSON, headers=headers)
 
 
 @router.post("/{task_id}/cancel", responses={200: {"model": Task}})

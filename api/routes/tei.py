@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from api import tei
 from api.answers import Live, TEIInfo
-from api.body import read_body
 from api.direct import direct_router
-from api.offload import offload
+from api.held import LargeResponse
+from api.offload import offload, offload_in_turn
 from api.openapi import json_body
 from api.prefer import patience_s, preference
 from api.routes.health import live
@@ -27,7 +27,6 @@ _JSON = "application/json"
 _VECTORS: dict[int | str, dict[str, Any]] = {200: {"model": list[list[float]]}}
 
 router.get("/", responses={200: {"model": Live}})(live)
-router.head("/", include_in_schema=False)(live)
 
 
 @router.post("/embed", responses=_VECTORS, openapi_extra=json_body(EmbedBody))
@@ -38,12 +37,13 @@ async def embed(request: Request) -> Response:
     services = Services.of(request)
     owner = services.owner(request)
     services.door.check()
-    body = await read_body(request, services.settings.max_body_bytes)
+    body = await services.bodies.read(request)
     wished_s = preference(request.headers).wait_s
     wait_s = patience_s(request.headers, wished_s, services.settings.max_wait_s)
-    submission = await offload(len(body), services.drafter.embed, body, owner=owner, wait_s=wait_s)
+    submission = await offload_in_turn(len(body), services.drafter.embed, body, owner=owner, wait_s=wait_s)
     result = await encode_now(services, request, submission, wait_s)
-    return Response(await offload(size_bytes(result), tei.matrix, result), media_type=_JSON)
+    services.take_answer(request, size_bytes(result))
+    return LargeResponse(await offload(size_bytes(result), tei.matrix, result), media_type=_JSON)
 
 
 @router.get("/info", responses={200: {"model": TEIInfo}})
@@ -59,7 +59,6 @@ async def info(request: Request) -> Response:
 
 
 @router.get("/health", response_class=Response)
-@router.head("/health", include_in_schema=False)
 @router.get("/health/", include_in_schema=False)
 async def health(request: Request) -> Response:
     """200 while a worker serves the model, as of about a second ago; nobody else is asked."""

@@ -82,7 +82,7 @@ def test_curl_gets_the_error(
 
 def test_the_answer_comes_before_the_body(served: ServedApp) -> None:
     head = (
-        b"POST /v1/files HTTP/1.1\r\nhost: x\r\nauthorization: Bearer key of ann\r\n"
+        b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer key of ann\r\n"
         b"content-type: multipart/form-data; boundary=b\r\ncontent-length: %d\r\n\r\n"
     )
     for size_bytes, status in ((40 * MB, b"413"), (25 * MB, b"403")):

@@ -139,3 +139,31 @@ def test_a_sink_that_cannot_be_is_refused_without_showing_it(value: str, monkeyp
     with pytest.raises(SettingsError, match="EMBEDQ_SINKS: ") as refusal:
         load_settings()
     assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("a:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "the sum of an empty key"),
+        ("anonymous:" + "ab" * 32, "owns what is stored without keys"),
+        ("the-key-itself", "name:sha256"),
+    ],
+)
+def test_keys_that_let_in_the_wrong_ones_are_refused(value: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=rf"^EMBEDQ_API_KEYS: .*{message}") as caught:
+        load_settings(api_keys=f"b:{'0' * 64},{value}")
+    assert value.partition(":")[2] not in str(caught.value) or ":" not in value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("", ()), ("*", ("*",)), ("Embed.example.org, api", ("embed.example.org", "api"))]
+)
+def test_names_of_hosts(monkeypatch: pytest.MonkeyPatch, value: str, expected: tuple[str, ...]) -> None:
+    monkeypatch.setenv("EMBEDQ_ALLOWED_HOSTS", value)
+    assert load_settings().allowed_hosts == expected
+
+
+@pytest.mark.parametrize("value", ["https://example.org", "example.org:8000", "example.org/", "[::1]"])
+def test_what_is_no_name_of_a_host_is_refused(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"EMBEDQ_ALLOWED_HOSTS=.*without a scheme"):
+        load_settings(allowed_hosts=value)

@@ -10,6 +10,7 @@ import orjson
 from tasks.documents.batches.body import body_fault, inputs_of
 from tasks.documents.batches.facts import Limits, Models
 from tasks.documents.batches.lines import Line
+from tasks.json_lists import has_more_lists
 from tasks.ledger.batches import ENDPOINT, BatchFault
 from tasks.ledger.units import cost
 
@@ -53,6 +54,12 @@ class FileCheck:
         self.rows += 1
         if line.data is None:
             message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES)."
+            self._fault(BatchFault("line_too_large", message), line)
+            return
+        if has_more_lists(line.data, self.limits.max_line_lists):
+            message = (
+                f"This line has more than {self.limits.max_line_lists:,} lists and objects (EMBEDQ_MAX_BODY_LISTS)."
+            )
             self._fault(BatchFault("line_too_large", message), line)
             return
         try:

@@ -24,6 +24,7 @@ class Limits:
     unit_max_items: int
     unit_max_tokens: int
     unit_s: float
+    max_line_lists: int
 
 
 @dataclass(frozen=True, slots=True)

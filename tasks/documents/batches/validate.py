@@ -92,6 +92,7 @@ def _limits(settings: Settings) -> Limits:
         unit_max_items=settings.unit_max_items,
         unit_max_tokens=settings.unit_max_tokens,
         unit_s=settings.unit_s,
+        max_line_lists=settings.max_body_lists,
     )
 
 

@@ -11,7 +11,8 @@ import uvicorn
 import uvloop
 
 from api.app import create_app
-from api.protocol import Protocol
+from api.connections import Connections
+from api.protocol import Limits
 from api.services import Services
 from tests.harness import wait_until
 from worker_config.settings import load_settings
@@ -20,9 +21,10 @@ MODEL = "test/model"
 
 
 class ServedApp:
-    """One app; a context manager. `client` talks to it over a socket."""
+    """One app; a context manager. `client` talks to it over a socket. `limits`: of its connections."""
 
     def __init__(self, redis_url: str, **settings: Any) -> None:
+        connections = Connections(settings.pop("limits", Limits()))
         merged = {
             "redis_url": redis_url,
             "compute": "fake",
@@ -32,7 +34,16 @@ class ServedApp:
         } | settings
         self.app = create_app(load_settings(**merged))
         self.services: Services = self.app.state.services
-        config = uvicorn.Config(self.app, port=0, log_config=None, lifespan="on", loop="uvloop", http=Protocol)
+        self.services.metrics.fresh_s = 0  # a test reads them right after what it counts
+        config = uvicorn.Config(
+            self.app,
+            port=0,
+            log_config=None,
+            lifespan="on",
+            loop="uvloop",
+            http=connections,  # type: ignore[arg-type]
+            ws="none",
+        )
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run)

@@ -65,3 +65,14 @@ def test_idempotency_keys_belong_to_their_owner(guarded: httpx.Client) -> None:
 
 def test_without_keys_a_sent_one_is_not_looked_at(client: httpx.Client) -> None:
     assert client.get("/v1/models", headers={"authorization": "Bearer anything"}).status_code == 200
+
+
+def test_wrong_keys_are_counted_in_the_log_and_never_shown(
+    serve: Callable[..., ServedApp], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = serve(api_keys=f"alice:{sha256(b'right').hexdigest()}")
+    for number in range(5):
+        assert app.client.get("/v1/models", headers={"x-api-key": f"guess-{number}"}).status_code == 401
+
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == "requests without a known API key: 1 x from 127.0.0.1"

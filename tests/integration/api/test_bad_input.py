@@ -151,6 +151,23 @@ def test_a_streamed_body_over_the_limit(serve: Callable[..., ServedApp]) -> None
     refused(answer, 413, "body_too_large", None)
 
 
+@pytest.mark.parametrize("path", [TASKS, EMBEDDINGS, "/embed", "/v1/batches", "/v1/ingestions"])
+def test_a_body_of_lists_is_not_parsed(client: httpx.Client, path: str) -> None:
+    body = b'{"input":"a","z":[' + b"[]," * 100_000 + b"[]]}"
+    answer = client.post(path, content=body, headers=JSON)
+
+    assert "EMBEDQ_MAX_BODY_LISTS" in answer.text
+    assert answer.status_code == (422 if path == "/embed" else 400)  # as TEI has it
+    if path != "/embed":
+        refused(answer, 400, "body_too_complex", None)
+
+
+def test_brackets_in_texts_are_no_lists(client: httpx.Client) -> None:
+    body = b'{"input":["' + b"[{" * 60_000 + b'"],"metadata":{"k":[]}}'
+
+    refused(client.post(TASKS, content=body, headers=JSON), 400, "invalid_type", "metadata.k")
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
 def test_a_body_that_does_not_say_it_is_json(client: httpx.Client, content_type: str) -> None:
     answer = client.post("/v1/tasks", content=b'{"input":"a"}', headers={"content-type": content_type})
@@ -170,16 +187,16 @@ def test_an_unknown_route_and_a_wrong_method(client: httpx.Client) -> None:
     refused(client.get("/v1/nothing"), 404, "route_not_found", None)
     answer = client.put("/v1/tasks")
     refused(answer, 405, "method_not_allowed", None)
-    assert answer.headers["allow"] == "GET, POST"
+    assert answer.headers["allow"] == "GET, HEAD, POST"
 
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PATCH", "/v1/tasks/x", "DELETE, GET"),
+        ("PATCH", "/v1/tasks/x", "DELETE, GET, HEAD"),
         ("DELETE", "/v1/tasks/x/cancel", "POST"),
         ("PUT", "/v1/embeddings/", "POST"),
-        ("POST", "/v1/models", "GET"),
+        ("POST", "/v1/models", "GET, HEAD"),
         ("POST", "/health/live", "GET, HEAD"),
     ],
 )
@@ -190,6 +207,25 @@ def test_a_wrong_method_is_told_all_that_the_path_has(
 
     refused(answer, 405, "method_not_allowed", None)
     assert answer.headers["allow"] == allowed
+
+
+def test_a_number_alone_is_no_list_of_token_numbers(client: httpx.Client) -> None:
+    detail = refused(client.post(TASKS, json={"input": 5}), 400, "invalid_type", "input")
+
+    assert detail == "input must be a string or a list of strings."
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "hint"),
+    [
+        ("POST", "/v1/v1/embeddings", "without /v1"),
+        ("POST", "/v1", "without /v1"),
+        ("POST", "/v1/", "without /v1"),
+        ("GET", "/v2/models", "/openapi.json"),
+    ],
+)
+def test_a_wrong_base_address_gets_a_hint(client: httpx.Client, method: str, path: str, hint: str) -> None:
+    assert hint in refused(client.request(method, path), 404, "route_not_found", None)
 
 
 def test_no_error_repeats_what_was_submitted(client: httpx.Client) -> None:

@@ -1,6 +1,8 @@
-"""Web pages of other origins: what a browser is told."""
+"""Web pages of other origins: what a browser is told, and what a server without keys refuses."""
 
 from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
 
 import httpx
 import pytest
@@ -62,3 +64,84 @@ def test_another_page_may_not(browser: httpx.Client) -> None:
 
     assert (asked.status_code, allowed(asked)) == (400, None)
     assert allowed(browser.get("/v1/models", headers={"origin": OTHER})) is None
+
+
+# ---- without keys ----------------------------------------------------------------------------------------------------
+
+FORM: dict[str, Any] = {"files": {"file": ("a.txt", b"text")}, "data": {"purpose": "user_data"}}
+EVIL = "https://evil.example"
+
+
+def refused(answer: httpx.Response, code: str) -> bool:
+    return answer.status_code == 403 and str(answer.json()["error"]["code"]) == code
+
+
+@pytest.mark.parametrize("host", ["evil.example:8000", "evil.example", "localhost.evil.example", "127.0.0.1.evil", ""])
+def test_a_name_that_is_not_ours_is_refused(client: httpx.Client, host: str) -> None:
+    for method, path in (("GET", "/v1/tasks"), ("GET", "/metrics"), ("POST", "/v1/tasks"), ("DELETE", "/v1/tasks/x")):
+        answer = client.request(method, path, headers={"host": host})
+
+        assert refused(answer, "host_not_allowed"), path
+        assert answer.headers["x-request-id"]
+    assert client.get("/health", headers={"host": host}).json()["error_type"] == "Validation"
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:9000", "127.0.0.1:1", "[::1]:8000", "a.localhost", "localhost."]
+)
+def test_names_of_this_machine_are_ours(client: httpx.Client, host: str) -> None:
+    assert client.get("/v1/models", headers={"host": host}).status_code == 200
+
+
+def test_names_may_be_added(serve: Callable[..., ServedApp]) -> None:
+    named, public = serve(allowed_hosts="embed.example.org,api"), serve(allowed_hosts="*")
+
+    for host in ("embed.example.org", "Api:8000", "localhost"):
+        assert named.client.get("/health/live", headers={"host": host}).status_code == 200
+    assert refused(named.client.get("/health/live", headers={"host": "example.org"}), "host_not_allowed")
+    assert public.client.get("/health/live", headers={"host": "example.org"}).status_code == 200
+
+
+def test_behind_keys_or_in_public_any_name_will_do(serve: Callable[..., ServedApp]) -> None:
+    elsewhere = {"host": "embed.example.org", "origin": EVIL, "sec-fetch-site": "cross-site"}
+    public = serve(host="0.0.0.0", allow_unauthenticated=True)  # noqa: S104 - only a setting here
+    keyed = serve(api_keys=f"alice:{sha256(b'secret').hexdigest()}")
+
+    assert public.client.get("/v1/models", headers=elsewhere).status_code == 200
+    assert keyed.client.post("/v1/tasks", headers=elsewhere).status_code == 401
+    answer = keyed.client.post("/v1/files", headers={**elsewhere, "x-api-key": "secret"}, **FORM)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": EVIL},
+        {"origin": "null"},
+        {"origin": EVIL, "sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "cross-site"},
+        {"origin": "http://127.0.0.1:1", "sec-fetch-site": "same-site"},
+        {"origin": "http://127.0.0.1:1"},
+    ],
+)
+def test_a_page_of_another_origin_changes_nothing(client: httpx.Client, headers: dict[str, str]) -> None:
+    assert refused(client.post("/v1/files", headers=headers, **FORM), "origin_not_allowed")
+    for method, path in (("POST", "/v1/tasks/x/cancel"), ("DELETE", "/v1/files/x"), ("POST", "/v1/embeddings")):
+        assert refused(client.request(method, path, headers=headers), "origin_not_allowed")
+    assert client.post("/embed", headers=headers).json()["error_type"] == "Validation"
+    assert client.get("/v1/files", headers=headers).json()["data"] == []
+
+
+def test_programs_and_pages_of_ours_do(client: httpx.Client) -> None:
+    own = f"http://{client.base_url.netloc.decode()}"
+    for headers in ({}, {"origin": own}, {"origin": own, "sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
+        assert client.post("/v1/files", headers=headers, **FORM).status_code == 200
+
+
+def test_named_origins_do(browser: httpx.Client, serve: Callable[..., ServedApp]) -> None:
+    cross_site = {"sec-fetch-site": "cross-site"}
+    any_page = serve(cors_origins="*").client
+
+    assert browser.post("/v1/tasks", json={"input": "one"}, headers=cross_site).status_code == 202
+    assert refused(browser.post("/v1/tasks", json={}, headers={**cross_site, "origin": OTHER}), "origin_not_allowed")
+    assert any_page.post("/v1/tasks", json={"input": "one"}, headers={**cross_site, "origin": OTHER}).status_code == 202

@@ -185,9 +185,8 @@ def requesting(app: ServedApp, text: str) -> Iterator[None]:
     """A client that has sent its request and waits; at the end it closes the connection."""
     body = f'{{"input": "{text}"}}'
     with socket.create_connection(("127.0.0.1", app.port)) as connection:
-        head = (
-            f"POST /v1/embeddings HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        )
+        head = "POST /v1/embeddings HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
+        head += f"\r\ncontent-length: {len(body)}"
         connection.sendall(f"{head}\r\n\r\n{body}".encode())
         yield
 

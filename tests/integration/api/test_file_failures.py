@@ -116,7 +116,7 @@ def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, r
 
 def test_a_caller_who_hangs_up_leaves_nothing(app: ServedApp, client: httpx.Client, root: Path) -> None:
     head = (
-        b"POST /v1/files HTTP/1.1\r\nhost: x\r\n"
+        b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\n"
         b"content-type: multipart/form-data; boundary=b\r\ncontent-length: 999999\r\n\r\n"
     )
     begun = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(100_000)
@@ -131,7 +131,7 @@ def test_bytes_are_on_their_way_to_the_disk_while_more_come(app: ServedApp, root
     """A slow upload of 20 MB is never held in memory: what came is in the file, but for some buffers."""
     piece, pieces = 1_000_000, 20
     head = (
-        b"POST /v1/files HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+        b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
         b"content-type: multipart/form-data; boundary=b\r\ntransfer-encoding: chunked\r\n\r\n"
     )
 

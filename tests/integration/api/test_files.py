@@ -1,8 +1,9 @@
 """Files over HTTP: what comes back, what is refused, and what is left when the storage fails."""
 
+import contextlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import httpx
 import pytest
 import redis
 
+from tasks.ledger import ANONYMOUS, Ledger
+from tasks.ledger.file_operations import put_file
+from tasks.ledger.files import FileRecord, Purpose, created_ms, new_file_id, stored_name
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
 from tests.integration.api.served import ServedApp
 from tests.integration.api.test_auth import ANN, BOB, KEYS
@@ -258,3 +262,43 @@ def test_a_file_of_somebody_else_does_not_exist(serve: Callable[..., ServedApp],
         assert client.request(method, f"/v1/files/{file_id}{path}").status_code == 401
     assert ids(client.get("/v1/files", headers=BOB)) == []
     assert ids(client.get("/v1/files", headers=ANN)) == [file_id]
+
+
+def test_a_list_of_very_many_files(client: httpx.Client, redis_url: str) -> None:
+    ledger = Ledger.connect(redis_url)
+    made = [new_file_id() for _ in range(600)]
+    for file_id in made:
+        record = FileRecord(
+            file_id, ANONYMOUS, "a", Purpose.USER_DATA, 1, created_ms(file_id) or 0, None, stored_name(file_id)
+        )
+        ledger.run(put_file(record))
+    ledger.close()
+    newest_first = sorted(made, reverse=True)
+
+    everything, some = client.get("/v1/files"), client.get("/v1/files", params={"limit": 599})
+    assert (ids(everything), everything.json()["has_more"]) == (newest_first, False)
+    assert (ids(some), some.json()["has_more"]) == (newest_first[:599], True)
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_what_is_no_part_of_the_form_is_not_read_without_end(
+    app: ServedApp, root: Path, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = app.client.build_request("POST", "/v1/files", data={"purpose": "user_data"}, files={"file": ("a", b"x")})
+    form, sent = request.read(), 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        if place == "behind":
+            yield form
+        while sent < 2**28:
+            sent += 2**16
+            yield b"\r\n" + b"x" * 2**16
+
+    with contextlib.suppress(httpx.TransportError):  # the server may close before the client has read the answer
+        answer = app.client.post(
+            "/v1/files", content=endless(), headers={"content-type": request.headers["content-type"]}
+        )
+        problem(answer, 400, "invalid_value")
+    assert stored(root) == []
+    assert len(caplog.records) <= 1

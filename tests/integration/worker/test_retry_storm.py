@@ -57,7 +57,7 @@ def test_clients_that_time_out_and_retry_twice_cost_one_round_of_work(roles: Rol
             os.kill(child, signal.SIGCONT)
         outcomes = clients.result()
 
-    assert answers(api, "503") > CLIENTS * 3 / 2, "hardly anybody had to try twice"
+    wait_until(lambda: answers(api, "503") > CLIENTS * 3 / 2, message="hardly anybody had to try twice")
     wait_until(lambda: client.counter("committed_items") >= CLIENTS * TEXTS, message="the end of the work")
     assert client.counter("committed_items") == CLIENTS * TEXTS
     assert ONE_ROUND <= client.counter("padded_tokens") - before <= 1.1 * ONE_ROUND

@@ -204,17 +204,19 @@ def test_a_file_over_its_limit(*, first: bool) -> None:
         (b'{"a":"' + b"x" * 200 + b'"}\n', False),  # longer than a line may be
         (b'{"a":"' + b"x" * 200 + b'"}\n{}', True),
         (b"{" * 99, False),
+        (b'{"a":[[],[],[],[]]}', False),  # more lists than it may have
+        (b'{"a":"[[[[[[[[["}', True),
     ],
 )
 def test_a_line_that_is_an_object(content: bytes, piece: int, *, found: bool) -> None:
-    probe = LineProbe(max_line_bytes=100)
+    probe = LineProbe(max_line_bytes=100, max_lists=5)
     for start in range(0, len(content), piece):
         probe.feed(content[start : start + piece])
     assert probe.finish() is found
 
 
 def test_lines_behind_those_that_a_batch_may_have_are_not_looked_at() -> None:
-    probe = LineProbe(max_line_bytes=100)
+    probe = LineProbe(max_line_bytes=100, max_lists=5)
     probe.feed(b"\n" * LOOK_LINES)
     probe.feed(b"{}\n")
     assert probe.finish() is False

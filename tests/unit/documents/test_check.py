@@ -1,6 +1,7 @@
 """What is wrong with the lines of a batch, case by case, and how good ones are cut into units."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ LIMITS = Limits(
     unit_max_items=4,
     unit_max_tokens=40,
     unit_s=0.25,
+    max_line_lists=2100,
 )
 
 
@@ -168,7 +170,7 @@ def test_no_message_repeats_what_was_sent() -> None:
 
 
 def test_faults_have_a_limit() -> None:
-    limits = Limits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25)
+    limits = Limits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25, 2100)
     assert len(check(*["{"] * 1500, limits=limits).faults) == MAX_FAULTS
 
 
@@ -186,3 +188,10 @@ def test_units_have_a_limit_of_rows_and_of_cost() -> None:
 
 def _ends(units: list[tuple[int, int, int]]) -> list[int]:
     return [first + rows for first, rows, _ in units]
+
+
+def test_a_line_of_too_many_lists_is_not_parsed() -> None:
+    limits = replace(LIMITS, max_line_lists=20)
+    many, brackets = line(body=good_body(user=[[]] * 20)), line(body=good_body(input="[" * 50))
+
+    assert [fault.code for fault in check(brackets, many, limits=limits).faults] == ["line_too_large"]

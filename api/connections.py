@@ -1,0 +1,84 @@
+"""All connections of one process: makes the protocol of each, and ends those that keep the process waiting."""
+
+import asyncio
+import logging
+import resource
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from api.protocol import Limits, Protocol
+from api.tally import Tally
+from tasks.errors import EmbedqError
+
+_log = logging.getLogger(__name__)
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_SHARE_OF_DESCRIPTORS = 3, 4
+"""For connections of callers; the rest is for Redis, files and libraries."""
+
+
+class Connections:
+    """Called by uvicorn like the class of a protocol."""
+
+    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        self._limits = limits
+        self._state: ServerState | None = None
+        self._refusals = Tally(_log, "connections were ended")
+
+    def __call__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> asyncio.Protocol:
+        """The protocol of a connection that has just been accepted."""
+        if len(server_state.connections) >= self._limits.connections:
+            self._refusals.add(f"more than {self._limits.connections:,} at a time (EMBEDQ_MAX_CONNECTIONS)")
+            return _Full()
+        if self._state is None:
+            self._state = server_state
+            asyncio.get_running_loop().call_later(self._limits.tick_s, self._look)
+        return Protocol(config, server_state, app_state, _loop, limits=self._limits, refused=self._note)
+
+    def _look(self) -> None:
+        state, self._state = self._state, None
+        if state is None or not state.connections:
+            return  # the next connection starts it again
+        self._state = state
+        for connection in list(state.connections):
+            if isinstance(connection, Protocol):
+                connection.look()
+        asyncio.get_running_loop().call_later(self._limits.tick_s, self._look)
+
+    def _note(self, error: EmbedqError) -> None:
+        self._refusals.add(error.code)
+
+
+class _Full(asyncio.Protocol):
+    """Of a connection too many."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Called by the event loop."""
+        transport.write(_FULL)
+        transport.close()
+
+
+def affordable_connections(wanted: int) -> int:
+    """`wanted`, or less where this process may not open so many files; raises the limit as far as it may be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    share, of = _SHARE_OF_DESCRIPTORS
+    needed = wanted * of // share + 1
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    affordable = max(1, soft * share // of)
+    _log.warning(
+        "%d connections at a time instead of EMBEDQ_MAX_CONNECTIONS=%d: this process may have %d files open "
+        "(LimitNOFILE, ulimit -n)",
+        affordable, wanted, soft,
+    )  # fmt: skip
+    return affordable

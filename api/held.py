@@ -1,0 +1,65 @@
+"""Memory that requests hold: large bodies on their way in and large answers on their way out, each within a budget."""
+
+import asyncio
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tasks.errors import Overloaded
+
+SMALL_BYTES = 64 * 1024
+"""Less than this is not counted and never refused: small requests go on while large ones fill a budget."""
+_PIECE_BYTES = 256 * 1024
+_RETRY_AFTER_S = 2
+_HELD = "embedq.held"
+
+
+class Budget:
+    """So many bytes may be held at the same time by all requests of this process.
+
+    Args:
+        what: is held, for the message.
+    """
+
+    def __init__(self, limit_bytes: int, what: str) -> None:
+        self._limit_bytes = limit_bytes
+        self._what = what
+        self.held_bytes = 0
+
+    def take(self, scope: Scope, size_bytes: int) -> None:
+        """Counts bytes for the request of `scope`, until `release`. What nobody else hinders is never refused.
+
+        Raises:
+            Overloaded: the budget is used up by others.
+        """
+        mine: dict[Budget, int] = scope.setdefault(_HELD, {})
+        others_bytes = self.held_bytes - mine.get(self, 0)
+        if others_bytes and self.held_bytes + size_bytes > self._limit_bytes:
+            raise Overloaded(
+                f"Too many bytes of {self._what} are under way here (EMBEDQ_MAX_HELD_BYTES); try again shortly.",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        mine[self] = mine.get(self, 0) + size_bytes
+        self.held_bytes += size_bytes
+
+
+def release(scope: Scope) -> None:
+    """The request of `scope` is over: it holds nothing any more."""
+    for budget, size_bytes in scope.pop(_HELD, {}).items():
+        budget.held_bytes -= size_bytes
+
+
+class LargeResponse(Response):
+    """Sent in pieces, as fast as the client takes them: so long lasts the request, and what it holds of a budget."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it."""
+        if len(self.body) <= _PIECE_BYTES:
+            await super().__call__(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        whole = memoryview(self.body)
+        for start in range(0, len(whole), _PIECE_BYTES):
+            end = start + _PIECE_BYTES
+            await send({"type": "http.response.body", "body": whole[start:end], "more_body": end < len(whole)})
+            await asyncio.sleep(0)  # what is written leaves at the end of a turn (api/protocol.py)

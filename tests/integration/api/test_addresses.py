@@ -1,0 +1,58 @@
+"""Requests that are served though their path or method is not quite a route's: slashes at the start, HEAD."""
+
+import socket
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import ServedApp
+
+
+@pytest.mark.parametrize("path", ["//v1/embeddings", "///v1/embeddings", "//embeddings", "//embed"])
+def test_slashes_at_the_start_count_as_one(app: ServedApp, worker: LedgerWorker, path: str) -> None:
+    address = f"http://127.0.0.1:{app.port}{path}"
+    with worker.serving():
+        answer = app.client.post(address, json={"input": "one", "inputs": "one"})
+
+    assert answer.status_code == 200
+    assert answer.request.url.raw_path.decode() == path
+
+
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/models", "/v1/models/test/model", "/v1/tasks", "/v1/files", "/openapi.json", "/v1/nothing", "/metrics"],
+)
+def test_head_tells_what_get_does_without_its_body(
+    worker: LedgerWorker, serve: Callable[..., ServedApp], path: str, *, short: bool
+) -> None:
+    app = serve()
+    if not short:
+        app.app.shortcuts = {}
+    body, head = app.client.get(path), app.client.head(path)
+
+    assert head.content == b""
+    assert head.status_code == body.status_code
+    volatile = {"date", "x-request-id"} | ({"content-length"} if path == "/metrics" else set())
+    assert {**head.headers, **dict.fromkeys(volatile)} == {**body.headers, **dict.fromkeys(volatile)}
+
+
+def test_head_of_a_post_route_is_told_so(client: httpx.Client) -> None:
+    answer = client.head("/v1/embeddings")
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+def test_head_of_what_never_ends_ends(app: ServedApp) -> None:
+    path = app.client.post("/v1/tasks", json={"input": "one"}).headers["location"]
+    request = f"HEAD {path}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    last = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", app.port), timeout=20) as connection:
+        connection.sendall(request * 2 + last)
+        data = b"".join(iter(lambda: connection.recv(65_536), b""))
+
+    assert [line for line in data.split(b"\r\n") if line.startswith(b"HTTP/")] == [b"HTTP/1.1 200 OK"] * 3
+    assert data.endswith(b'{"status":"live"}')
+    assert b"data:" not in data

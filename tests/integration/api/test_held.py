@@ -1,0 +1,76 @@
+"""Memory for large bodies and answers: within a budget, given back at the end of each request; small ones go on."""
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.harness import wait_until
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import ServedApp
+
+LARGE = {"input": ["x" * 150_000]}
+KILOBYTES = 2**10
+HEAD = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@pytest.fixture
+def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> Iterator[ServedApp]:
+    app = serve(max_held_bytes=2**20)
+    yield app
+    wait_until(lambda: app.services.bodies.budget.held_bytes == 0, message="bodies are still counted")
+    wait_until(lambda: app.services.answers.held_bytes == 0, message="answers are still counted")
+
+
+def half_sent(app: ServedApp, path: bytes, size_bytes: int) -> socket.socket:
+    """A connection over which a body comes that never ends, once the server has so much of it."""
+    before = app.services.bodies.budget.held_bytes
+    connection = socket.create_connection(("127.0.0.1", app.port), timeout=20)
+    connection.sendall(HEAD % path + b"{" + b" " * (size_bytes - 1))
+    wait_until(lambda: app.services.bodies.budget.held_bytes >= before + size_bytes, message="it was not read")
+    return connection
+
+
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/embeddings", "/embed", "/v1/batches", "/v1/ingestions"])
+def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, path: str) -> None:
+    with half_sent(app, path.encode(), 500 * KILOBYTES), half_sent(app, path.encode(), 500 * KILOBYTES):
+        full = app.client.post("/v1/tasks", json=LARGE)
+        small = app.client.post("/v1/tasks", json={"input": "one"})
+
+    assert (full.status_code, full.json()["error"]["code"]) == (503, "overloaded")
+    assert full.headers["retry-after"] == "2"
+    assert small.status_code == 202
+    wait_until(lambda: app.services.bodies.budget.held_bytes == 0, message="the client has left, its body has not")
+    assert app.client.post("/v1/tasks", json=LARGE).status_code == 202
+
+
+def test_one_body_alone_may_be_larger_than_the_budget(app: ServedApp) -> None:
+    assert app.client.post("/v1/tasks", json={"input": ["x" * 600_000] * 2}).status_code == 202
+
+
+def test_what_was_refused_is_not_counted(app: ServedApp) -> None:
+    for body in (b"{" * 300_000, b'{"input": 7, "user": "' + b"x" * 300_000 + b'"}'):
+        answer = app.client.post("/v1/embeddings", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+    assert app.services.bodies.budget.held_bytes == 0
+
+
+def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
+    app = serve(max_held_bytes=2**20, max_inputs=65_536)
+    with worker.serving():
+        path = app.client.post("/v1/tasks", json={"input": ["one"] * 65_536}).headers["location"]
+        assert app.client.get(f"{path}?wait=20").json()["status"] == "completed"
+    answers = app.services.answers
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", app.port))
+        slow.sendall(f"GET {path}/result HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        wait_until(lambda: answers.held_bytes > 0, message="it is not counted")
+        other = app.client.get(f"{path}/result")
+        held_bytes = answers.held_bytes
+        data = b"".join(iter(lambda: slow.recv(65_536), b""))
+    wait_until(lambda: answers.held_bytes == 0, message="it is still counted")
+
+    assert held_bytes > 2**20
+    assert (other.status_code, other.json()["error"]["code"]) == (503, "overloaded")
+    assert data.partition(b"\r\n\r\n")[2] == app.client.get(f"{path}/result").content
