@@ -112,6 +112,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         finish_state=_state(finish_state),
         expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
         resumable=f.get("resumable") == "1",
+        ids=f.get("ids", ""),
     )
 
 

@@ -164,6 +164,7 @@ class Ingestion:
         list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
         expires_ms: when its record goes; None while it is open.
         resumable: it has failed through no fault of its request, and can go on where it was: its pages wait.
+        ids: stored name of the ids that are listed so far; "": of none, or nothing more is listed.
     """
 
     id: str
@@ -199,6 +200,12 @@ class Ingestion:
     finish_state: State | None = None
     expires_ms: int | None = None
     resumable: bool = False
+    ids: str = ""
+
+    @property
+    def ids_folder(self) -> str:
+        """Ids that are listed, with a slash at the end; only needed while it lists."""
+        return f"{self.folder}ids/"
 
     @property
     def model(self) -> str:

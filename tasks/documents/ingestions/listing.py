@@ -52,6 +52,7 @@ def _take_in(context: StepContext, ingestion: Ingestion, found: dict[str, Any]) 
             "list_number": ingestion.list_number + 1,
             "next_page": ingestion.next_page + len(pages),
             **(cursor or {"listing_complete": "1"}),
+            **({"ids": found["ids"]} if found.get("ids") else {}),
         },
         unset=[*(() if cursor else ["cursor"]), *(("s0", "s1") if retries else ())],
         add={

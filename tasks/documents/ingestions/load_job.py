@@ -15,15 +15,11 @@ from tasks.documents.ingestions.page_vectors import Loading
 from tasks.documents.ingestions.pipeline import stamp
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sinks.types import LoadOutcome
+from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.types import ListedFault
 from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus
 from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage
 
-_DUPLICATE = DocumentError(
-    "duplicate_document_id",
-    "Another document of this ingestion has the same id. Give each document an id of its own.",
-    "loading",
-)
 Outcomes = Mapping[str, Sequence[LoadOutcome]]
 
 
@@ -116,7 +112,7 @@ class OutcomeWriter:
         said = self._outcomes[document.id][self._taken[document.id]]
         self._taken[document.id] += 1
         if said is LoadOutcome.DUPLICATE:
-            return document.outcome(DocumentStatus.FAILED, _DUPLICATE)
+            return document.outcome(DocumentStatus.FAILED, duplicate(None, "loading"))
         if said is LoadOutcome.SUPERSEDED:  # the newer version stays as it is
             return dataclasses.replace(document, note="superseded").outcome(DocumentStatus.UNCHANGED)
         return document.outcome(DocumentStatus.LOADED)

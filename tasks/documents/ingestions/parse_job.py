@@ -16,16 +16,12 @@ from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.builder import check_chars
 from tasks.documents.parsing.types import Parsed
 from tasks.documents.sinks.types import Receipt
+from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
 from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
 from tasks.ledger.ingestions import Ingestion, Page, PageStage
 
-_DUPLICATE = DocumentError(
-    "duplicate_document_id",
-    "Another document of this ingestion has the same id. Give each document an id of its own.",
-    "loading",
-)
 _EMPTY = DocumentError("empty_document", "The document has no text.", "chunking")
 
 
@@ -80,7 +76,7 @@ class Documents:
         if receipt is None:
             return None
         if receipt.ingestion == self.ingestion.id and receipt.page != self.page.number:
-            return ParsedDocument.failed(ref, _DUPLICATE, fetched.content_hash)
+            return ParsedDocument.failed(ref, duplicate(None, "loading"), fetched.content_hash)
         same = (receipt.content_hash, receipt.fingerprint) == (fetched.content_hash, self.ingestion.fingerprint)
         if same and receipt.ingestion != self.ingestion.id:
             return ParsedDocument(ref.id, ref.uri, "unchanged", content_hash=fetched.content_hash)
