@@ -55,6 +55,7 @@ def page_text(page: Page) -> str:
         "load": page.load,
         "losses": page.losses or None,
         "cut": page.cut if any(page.cut) else None,
+        "emptied": page.emptied or None,
     }
     return orjson.dumps({name: value for name, value in known.items() if value is not None and value != ""}).decode()
 
@@ -172,6 +173,7 @@ def _page(row: Sequence[Any]) -> Page:
         load=known.get("load"),
         losses=known.get("losses", 0),
         cut=tuple(known.get("cut", (0, 0))),
+        emptied=known.get("emptied", 0),
         state=_state(state),
         embedded=int(done) if embeds else 0,
         embedding_tokens=int(tokens) if embeds else 0,

@@ -80,6 +80,7 @@ class Page:
         load: number of the LOAD job that it is in.
         losses: how often PARSE was given up because its workers died.
         cut: chunks and their tokens, as PARSE has added them to the counts.
+        emptied: documents that have no text any more: the sink has to learn it.
         embedded, embedding_tokens: of its embed task so far.
     """
 
@@ -96,6 +97,7 @@ class Page:
     load: int | None = None
     losses: int = 0
     cut: tuple[int, int] = (0, 0)
+    emptied: int = 0
     state: State | None = None
     embedded: int = 0
     embedding_tokens: int = 0

@@ -97,6 +97,7 @@ def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[
             index=found["index"],
             chunks=found["rows"],
             cut=(found["chunks"], found["tokens"]),
+            emptied=found.get("emptied", 0),
         )
         add = {"chunks": found["chunks"], "chunk_tokens": found["tokens"]}
     move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE}, put=[after], add=add | {"pages_parsed": 1})

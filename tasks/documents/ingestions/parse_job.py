@@ -29,7 +29,8 @@ def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
     """The outcome as JSON.
 
     It holds stored names of the `source` and `index` of its chunks ("" without any) and of what it says of each
-    document (`parsed`), numbers of `rows`, `chunks` and `tokens`, and `units` as `ChunkRows` cut them.
+    document (`parsed`), numbers of `rows`, `chunks`, `tokens` and `emptied` documents, and `units` as `ChunkRows` cut
+    them.
 
     Raises:
         ModelChanged: workers serve another revision than the one that its receipts would name.
@@ -78,7 +79,7 @@ class Documents:
         if receipt.ingestion == self.ingestion.id and receipt.page != self.page.number:
             return ParsedDocument.failed(ref, duplicate(None, "loading"), fetched.content_hash)
         same = (receipt.content_hash, receipt.fingerprint) == (fetched.content_hash, self.ingestion.fingerprint)
-        if same and receipt.ingestion != self.ingestion.id:
+        if same and receipt.ingestion != self.ingestion.id and self.ingestion.spec.get("mode") != "upsert":
             return ParsedDocument(ref.id, ref.uri, "unchanged", content_hash=fetched.content_hash)
         return None
 
@@ -95,9 +96,11 @@ class Documents:
                     rows.add(chunk)
                 chunks, tokens = chunks + 1, tokens + chunk.token_count
         except DocumentFailed as failed:  # rows that it has already are nobody's
+            if failed.error.code == _EMPTY.code:
+                return self._empty(fetched, failed.error)
             return ParsedDocument.failed(ref, failed.error, fetched.content_hash)
         if not chunks:
-            return ParsedDocument.failed(ref, _EMPTY, fetched.content_hash)
+            return self._empty(fetched, _EMPTY)
         return ParsedDocument(
             ref.id,
             ref.uri,
@@ -107,6 +110,15 @@ class Documents:
             first=first,
             chunks=chunks,
             tokens=tokens,
+        )
+
+    def _empty(self, fetched: Fetched, error: DocumentError) -> ParsedDocument:
+        """A document without text fails; where the sink has an earlier version, it takes that one's place."""
+        ref = fetched.ref
+        if ref.id not in self.receipts:
+            return ParsedDocument.failed(ref, error, fetched.content_hash)
+        return ParsedDocument(
+            ref.id, ref.uri, "chunked", ref=ref.to_json(), content_hash=fetched.content_hash, note="emptied"
         )
 
     def _parsed(self, fetched: Fetched) -> Parsed:
@@ -135,10 +147,11 @@ def _write(
             max_items=settings.unit_max_items,
             max_cost=unit_cost(overview, settings.unit_max_tokens, settings.unit_s),
         )
-        chunks = tokens = 0
+        chunks = tokens = emptied = 0
         for document in _each(documents, entries, tools, None if ingestion.dry_run else rows):
             said.write(document.to_line())
             chunks, tokens = chunks + document.chunks, tokens + document.tokens
+            emptied += document.emptied
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)
@@ -152,6 +165,7 @@ def _write(
             "chunks": chunks,
             "tokens": tokens,
             "units": rows.units,
+            "emptied": emptied,
         }
     )
 
@@ -178,7 +192,7 @@ def _receipts(
     context: JobContext, ingestion: Ingestion, entries: list[DocumentRef | ListedFault], tools: Tools
 ) -> Mapping[str, Receipt]:
     ids = [entry.id for entry in entries if isinstance(entry, DocumentRef)]
-    if ingestion.spec.get("mode") == "upsert" or not ids:
+    if not ids:
         return {}
     sink = tools.sink(context, ingestion)
     try:

@@ -104,21 +104,19 @@ class FieldMap:
             return failed.error
 
     def text_of(self, record: Mapping[str, Any]) -> str:
-        """Its text.
+        """Its text; blank where the field is there and holds none.
 
         Raises:
-            DocumentFailed: it has none, or something else in its place.
+            DocumentFailed: it has no such field, or something else in its place.
         """
         names = self.text or next(((name,) for name in _TEXTS if record.get(name) is not None), ())
         values = [(name, record[name]) for name in names if record.get(name) is not None]
-        if not values:
+        if not values and not any(name in record for name in self.text or _TEXTS):
             raise _missing(None, self.text)
         for name, value in values:
             if not isinstance(value, str):
                 raise _failed("invalid_field", f"The field {name!r:.80} is not a string.")
         text = self.separator.join(value for _, value in values if value)
-        if not text or text.isspace():
-            raise _failed("empty_document", "The document's text is empty.")
         require_storable(text)
         return text
 

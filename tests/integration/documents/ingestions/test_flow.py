@@ -147,7 +147,7 @@ def test_a_document_that_cannot_be_read_is_no_hole_in_the_listing(hands: Ingesti
     hands.work()
     lines = [
         b'{"id": "a", "text": "first"}',
-        b'{"id": "b", "text": " "}',
+        b'{"id": "b", "text": 5}',
         b'{"id": "a", "text": "again"}',
         b'{"id": "d", "text": "x", "metadata": {"page": "\\u0000"}}',
     ]
@@ -156,6 +156,37 @@ def test_a_document_that_cannot_be_read_is_no_hole_in_the_listing(hands: Ingesti
     ingestion = hands.ingestion(sync)
     assert (ingestion.status, ingestion.counts.failed, ingestion.counts.deleted) == (S.COMPLETED, 3, 1)
     assert set(hands.loaded()) == {"a", "b"}  # of b the earlier version, which is better than none
+
+
+@pytest.mark.parametrize("mode", ["skip_unchanged", "upsert", "sync"])
+@pytest.mark.parametrize("text", ["", " \n", None])
+def test_an_emptied_document_loses_its_chunks(hands: IngestionHands, mode: str, text: str | None) -> None:
+    hands.documents([{"id": "a", "text": "first"}, {"id": "b", "text": "secret"}])
+    hands.work()
+    given: list[dict[str, str | None]] = [
+        {"id": "b", "text": text},
+        {"id": "a", "text": "first"},
+        {"id": "never", "text": text},
+    ]
+    for run in range(2):
+        emptied = hands.documents(given, mode=mode)
+        hands.work()
+        counts = hands.ingestion(emptied).counts
+        done = mode == "upsert" or run == 0
+        assert (counts.failed, counts.chunks) == (1, mode == "upsert")
+        assert (hands.outcomes(emptied)["b"].status == DocumentStatus.LOADED) is done
+        assert hands.outcomes(emptied)["b"].code == ("emptied" if done else None)
+        assert hands.outcomes(emptied)["never"].code == "empty_document"
+        assert hands.loaded() == {"a": "first"}
+        nothing_is_left(hands, emptied)
+
+
+def test_an_emptied_file_loses_its_chunks_and_gets_them_again(hands: IngestionHands) -> None:
+    for name in ("a.txt", "b.md", "c.html"):
+        for data, left in ((b"<p>a secret", 1), (b"", 0), (b"<p>a secret", 1), (b" \n ", 0)):
+            made = hands.ingest({"files": [hands.file(name, data)]})
+            hands.work()
+            assert (hands.ingestion(made).status, len(hands.rows())) == (S.COMPLETED, left), (name, data)
 
 
 @pytest.mark.parametrize("stage", [None, PageStage.EMBED])
