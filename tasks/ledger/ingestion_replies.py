@@ -33,6 +33,7 @@ COUNTS = (
     "tokens",
     "chunk_tokens",
     "pages_parsed",
+    "replaced",
 )
 """Fields of `Counts`, each a field of the hash."""
 

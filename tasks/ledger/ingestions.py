@@ -55,7 +55,7 @@ class NewIngestion:
         spec: what was asked for, JSON: `source`, `inline` or `listed` (stored name of the source's `documents`, or of
             its `files` or `urls`: every step reads the spec, so it holds no more than their number), `chunking`,
             `sink`, `mode`, `model` (served name), and where they were given `urls_shown`, `dimensions`, `normalize`,
-            `prompt_name`, `input_type`, `dry_run`, `metadata`.
+            `prompt_name`, `input_type`, `dry_run`, `metadata`, `on_conflict`.
         ttl_ms: how long its record and its documents' outcomes are kept after its end.
         key: (name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for.
     """

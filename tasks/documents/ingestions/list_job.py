@@ -1,6 +1,7 @@
 """The job that lists the next pages of a source, or of what failed before, and writes their manifests."""
 
 import time
+from contextlib import closing
 from itertools import chain
 
 import orjson
@@ -9,6 +10,7 @@ from tasks.documents.context import JobContext
 from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.listed_ids import ListedIds
 from tasks.documents.ingestions.manifest import write_manifest
+from tasks.documents.ingestions.pipeline import stamp
 from tasks.documents.ingestions.relist import relist
 from tasks.documents.ingestions.tools import Tools
 from tasks.ledger.ingestions import Ingestion
@@ -27,6 +29,7 @@ def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
 
     Raises:
         SourceFailed: it can never be listed.
+        SinkRefused, SinkDimensionMismatch: the sink can never take what it holds.
         RedisUnavailable: it cannot be listed now.
     """
     ingestion, number = find(context, job)
@@ -39,6 +42,9 @@ def _list(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
     if ingestion.cursor is not None and "retry" in ingestion.cursor:
         return relist(context, ingestion)
     source = tools.source(context, ingestion)
+    if ingestion.cursor is None and not ingestion.dry_run:  # what is wrong with it should not show after the embedding
+        with closing(tools.sink(context, ingestion)) as sink:
+            sink.prepare(stamp(ingestion), context.progress)
     cursor = ingestion.cursor
     ids = ListedIds(context, ingestion)
     pages: list[list[int]] = []

@@ -48,6 +48,7 @@ class ParsedDocument:
         error: of a failed one.
         content_hash: "" where it could not be read.
         note: a code beside `unchanged` or `chunked`.
+        replaces: an earlier ingestion has brought another content under its id.
     """
 
     id: str
@@ -60,6 +61,7 @@ class ParsedDocument:
     chunks: int = 0
     tokens: int = 0
     note: str | None = None
+    replaces: bool = False
 
     @classmethod
     def failed(cls, entry: DocumentRef | ListedFault, error: DocumentError, content_hash: str = "") -> Self:

@@ -102,6 +102,7 @@ def _with_vectors(
         metadata=ref.get("metadata") or {},
         chunks=chunks,
         vectors=np.concatenate(vectors),
+        origin=ref.get("origin", ""),
     )
 
 

@@ -11,11 +11,12 @@ from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.chunk_rows import ChunkRows
 from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest
-from tasks.documents.ingestions.pipeline import require_revision, row_options
+from tasks.documents.ingestions.pipeline import replaces_others, require_revision, row_options
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.builder import check_chars
 from tasks.documents.parsing.types import Parsed
 from tasks.documents.sinks.types import Receipt
+from tasks.documents.sinks.verdict import from_elsewhere
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
 from tasks.errors import NotReady, SourceFailed
@@ -81,7 +82,16 @@ class Documents:
         same = (receipt.content_hash, receipt.fingerprint) == (fetched.content_hash, self.ingestion.fingerprint)
         if same and receipt.ingestion != self.ingestion.id and self.ingestion.spec.get("mode") != "upsert":
             return ParsedDocument(ref.id, ref.uri, "unchanged", content_hash=fetched.content_hash)
+        if from_elsewhere(receipt, ref.origin) and not replaces_others(self.ingestion.spec):
+            return ParsedDocument.failed(ref, _conflict(receipt, ref), fetched.content_hash)
         return None
+
+    def replaces(self, fetched: Fetched) -> bool:
+        """Whether an earlier ingestion has brought another content under this id."""
+        receipt = self.receipts.get(fetched.ref.id)
+        if receipt is None or not receipt.chunks or receipt.ingestion == self.ingestion.id:
+            return False
+        return receipt.content_hash != fetched.content_hash
 
     def cut(self, fetched: Fetched, rows: ChunkRows | None) -> ParsedDocument:
         """Parses and cuts a document, chunk by chunk into `rows`; None: it only counts."""
@@ -110,6 +120,7 @@ class Documents:
             first=first,
             chunks=chunks,
             tokens=tokens,
+            replaces=self.replaces(fetched),
         )
 
     def _empty(self, fetched: Fetched, error: DocumentError) -> ParsedDocument:
@@ -118,7 +129,13 @@ class Documents:
         if ref.id not in self.receipts:
             return ParsedDocument.failed(ref, error, fetched.content_hash)
         return ParsedDocument(
-            ref.id, ref.uri, "chunked", ref=ref.to_json(), content_hash=fetched.content_hash, note="emptied"
+            ref.id,
+            ref.uri,
+            "chunked",
+            ref=ref.to_json(),
+            content_hash=fetched.content_hash,
+            note="emptied",
+            replaces=self.replaces(fetched),
         )
 
     def _parsed(self, fetched: Fetched) -> Parsed:
@@ -126,6 +143,15 @@ class Documents:
             check_chars(len(fetched.text))  # cutting takes time and memory by the character, of whatever it is
             return Parsed(fetched.text)
         return self.parser.parse(fetched.data or b"", fetched.ref.name)
+
+
+def _conflict(known: Receipt, ref: DocumentRef) -> DocumentError:
+    message = (
+        f"The sink has a document with this id, of {known.origin!r:.200}; this one is of {ref.origin!r:.200}. "
+        "Give each its own with source.fields.id, name another sink, or let it be replaced: "
+        'on_conflict "replace", or the mode upsert or sync.'
+    )
+    return DocumentError("id_conflict", message, "reading")
 
 
 def _write(

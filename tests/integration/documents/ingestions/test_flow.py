@@ -273,7 +273,7 @@ def test_a_sink_that_refuses_fails_the_ingestion_and_what_was_loaded_stays(hands
     assert ingestion.status is S.FAILED
     assert ingestion.error is not None
     assert ingestion.error.code == "sink_dimension_mismatch"
-    assert (ingestion.counts.cancelled, set(hands.loaded())) == (1, {"a"})
+    assert (ingestion.counts.documents, ingestion.counts.chunks, set(hands.loaded())) == (0, 0, {"a"})
     nothing_is_left(hands, other)
 
 

@@ -45,3 +45,55 @@ def test_many_pages_with_one_id_name_the_first_and_read_few(hands: IngestionHand
     assert (counts.loaded, counts.failed) == (20, 20)
     named = [failed for failed in hands.failed(made) if "a.jsonl#" in (failed.message or "")]
     assert 16 <= len(named) <= 20
+
+
+def csv(hands: IngestionHands, name: str, *texts: str) -> dict[str, list[str]]:
+    lines = [f"{number},{text}" for number, text in enumerate(texts, 1)]
+    return {"files": [hands.file(name, "\n".join(["id,text", *lines]).encode())]}
+
+
+def test_records_of_another_file_do_not_take_the_place_of_those_there(hands: IngestionHands) -> None:
+    hands.ingest(csv(hands, "customers.csv", "Ann", "Bob"))
+    hands.work()
+    other = hands.ingest(csv(hands, "products.csv", "pen", "Bob", "ink"))
+    hands.work()
+    counts = hands.ingestion(other).counts
+    assert (counts.failed, counts.unchanged, counts.loaded, counts.replaced) == (1, 1, 1, 0)
+    (failed,) = hands.failed(other)
+    assert (failed.id, failed.code, failed.stage) == ("1", "id_conflict", "reading")
+    assert "'customers.csv'" in (failed.message or "")
+    assert "'products.csv'" in (failed.message or "")
+    assert hands.loaded() == {"1": "Ann", "2": "Bob", "3": "ink"}
+
+    again = hands.ingest(csv(hands, "customers.csv", "Anna", "Bob"))
+    hands.work()
+    counts = hands.ingestion(again).counts
+    assert (counts.failed, counts.loaded, counts.replaced) == (0, 1, 1)
+    assert hands.loaded()["1"] == "Anna"
+
+
+@pytest.mark.parametrize("asked", [{"on_conflict": "replace"}, {"mode": "upsert"}, {"mode": "sync"}])
+def test_they_do_where_that_was_asked_for_and_are_counted(hands: IngestionHands, asked: dict[str, str]) -> None:
+    hands.ingest(csv(hands, "monday.csv", "Ann", "Bob", "Cy"))
+    hands.work()
+    other = hands.ingest(csv(hands, "tuesday.csv", "Anna", "Bob", ""), **asked)
+    hands.work()
+    counts = hands.ingestion(other).counts
+    assert (counts.failed, counts.replaced, counts.deleted) == (0, 2, 0)
+    assert hands.loaded() == {"1": "Anna", "2": "Bob"}
+
+
+def test_upsert_may_be_told_to_leave_them(hands: IngestionHands) -> None:
+    hands.ingest(csv(hands, "monday.csv", "Ann"))
+    hands.work()
+    other = hands.ingest(csv(hands, "tuesday.csv", "Anna"), mode="upsert", on_conflict="fail")
+    hands.work()
+    assert (hands.ingestion(other).counts.failed, hands.loaded()) == (1, {"1": "Ann"})
+
+
+def test_records_without_ids_of_their_own_meet_nobody(hands: IngestionHands) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        made = hands.ingest({"files": [hands.file(name, b'{"text": "of %s"}\n' % name.encode())]})
+        hands.work()
+        assert (hands.ingestion(made).counts.failed, hands.ingestion(made).counts.replaced) == (0, 0)
+    assert hands.loaded() == {"a.jsonl#1": "of a.jsonl", "b.jsonl#1": "of b.jsonl"}
