@@ -18,6 +18,9 @@ from tasks.ledger.waiting_pages import WaitingPage
 FOLDER = "ingestions"
 """Where everything of theirs is in the storage."""
 
+MAX_METADATA_DEPTH = 32
+"""Of a document."""
+
 _FORM = re.compile(r"ing_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
 
@@ -301,6 +304,20 @@ class Ingestion:
 def new_ingestion_id() -> str:
     """A fresh id: `ing_` and the digits of a UUIDv7, so that ids sort by time."""
     return f"ing_{uuid_utils.uuid7().hex}"
+
+
+def is_too_deep(metadata: Any) -> bool:
+    """Whether metadata has objects and lists within each other, itself counted, beyond `MAX_METADATA_DEPTH`.
+
+    What is read of JSON can be deeper than what can be written: 254 levels.
+    """
+    level: list[Any] = [metadata]
+    for _ in range(MAX_METADATA_DEPTH):
+        below = (one for each in level for one in (each.values() if isinstance(each, Mapping) else each))
+        level = [one for one in below if isinstance(one, Mapping | list | tuple)]
+        if not level:
+            return False
+    return True
 
 
 def is_ingestion_id(text: str) -> bool:

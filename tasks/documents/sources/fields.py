@@ -8,6 +8,7 @@ import orjson
 
 from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.sources.types import MAX_ID_BYTES
+from tasks.ledger.ingestions import MAX_METADATA_DEPTH, is_too_deep
 
 _IDS = ("id", "_id", "doc_id")
 _TEXTS = ("text", "content", "body")
@@ -157,6 +158,9 @@ class FieldMap:
 
 def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The same after a way through JSON; times and decimals become strings. Raises `DocumentFailed`."""
+    if is_too_deep(metadata):
+        message = f"The metadata has more than {MAX_METADATA_DEPTH} levels of objects and lists. Make it flatter."
+        raise _failed("invalid_metadata", message)
     try:
         data = orjson.dumps(metadata, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except (TypeError, ValueError):

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -216,6 +217,22 @@ def test_metadata_is_bounded_as_each_chunk_gets_a_copy(tmp_path: Path) -> None:
     spec = files("a_jsonl") | {"fields": {"metadata": "*"}}
     assert texts(spec, access) == {"0": "x"}
     assert codes(spec, access) == {"1": "invalid_metadata"}
+
+
+def test_metadata_of_any_depth_fails_alone_or_can_be_written(tmp_path: Path) -> None:
+    def nested(depth: int) -> dict[str, Any]:
+        inner: Any = 1
+        for level in range(depth - 1):
+            inner = [inner] if level % 2 else {"a": inner}
+        return {"a": inner}
+
+    lines = [orjson.dumps({"id": n, "text": "x"})[:-1] + b',"metadata":' for n in range(1, 301)]
+    deep = [line + json.dumps(nested(n)).encode() + b"}" for n, line in enumerate(lines, 1)]
+    access = uploaded(tmp_path, a_jsonl=b"\n".join(deep))
+    found = documents(files("a_jsonl"), access)
+    assert [ref.id for ref in found] == [str(n) for n in range(1, 33)]
+    assert all(orjson.dumps(ref.to_json()) for ref in found)
+    assert codes(files("a_jsonl"), access) == {str(n): "invalid_metadata" for n in range(33, 301)}
 
 
 @pytest.mark.parametrize(("line", "code"), BAD_LINES)
