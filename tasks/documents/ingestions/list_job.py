@@ -22,10 +22,11 @@ _ENOUGH_S = 2.0
 
 
 def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
-    """The outcome as JSON: `fence`, `pages`, `cursor` and `ids`.
+    """The outcome as JSON: `fence`, `first`, `pages`, `cursor` and `ids`.
 
-    `fence` is that of the manifests, `pages` are numbers of documents and bytes of each, `cursor` is null at the end.
-    `ids` is the stored name of the ids that are listed so far, "" where no listing comes after this one.
+    `fence` is that of the manifests, `first` the number of the first page, `pages` are numbers of documents and bytes
+    of each, `cursor` is null at the end, `ids` is the stored name of the ids listed so far, "" where no listing
+    comes after this one.
 
     Raises:
         SourceFailed: it can never be listed.
@@ -60,4 +61,5 @@ def _list(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
             pages.append([count, listed.size_bytes])
         if cursor is None or len(pages) >= PAGES or time.monotonic() - began > _ENOUGH_S:
             known = ids.written() if cursor is not None else ""
-            return orjson.dumps({"fence": context.fence, "pages": pages, "cursor": cursor, "ids": known})
+            found = {"fence": context.fence, "first": ingestion.next_page, "pages": pages, "cursor": cursor}
+            return orjson.dumps(found | {"ids": known})

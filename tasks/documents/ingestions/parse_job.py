@@ -1,7 +1,9 @@
 """The job that turns a page of documents into chunks."""
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -10,7 +12,7 @@ from tasks.documents.context import JobContext
 from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.chunk_rows import ChunkRows
-from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest
+from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest, write_manifest
 from tasks.documents.ingestions.pipeline import replaces_others, require_revision, row_options
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.builder import check_chars
@@ -23,6 +25,8 @@ from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
 from tasks.ledger.ingestions import Ingestion, Page, PageStage
 
+ENOUGH_S = 30.0
+"""After this time it hands the rest of its page back: other jobs wait, and each of 64 files may take a while."""
 _EMPTY = DocumentError("empty_document", "The document has no text.", "chunking")
 
 
@@ -31,7 +35,8 @@ def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
 
     It holds stored names of the `source` and `index` of its chunks ("" without any) and of what it says of each
     document (`parsed`), numbers of `rows`, `chunks`, `tokens` and `emptied` documents, and `units` as `ChunkRows` cut
-    them.
+    them. Where it stopped early, `done` is the manifest of what it has done, `rest` that of the others: stored name,
+    number of documents and bytes of each.
 
     Raises:
         ModelChanged: workers serve another revision than the one that its receipts would name.
@@ -50,7 +55,8 @@ def _parse(context: JobContext, ingestion: Ingestion, page: Page, tools: Tools) 
     if overview is None or overview.entry is None:
         raise NotReady("No worker has loaded this model yet.")
     require_revision(ingestion, overview.entry.revision)
-    entries = list(read_manifest(context.storage, page.manifest))
+    # Documents first: that is the order in which they are done.
+    entries = sorted(read_manifest(context.storage, page.manifest), key=lambda entry: isinstance(entry, ListedFault))
     cuts = tools.chunker(context, ingestion, overview.entry)
     receipts = _receipts(context, ingestion, entries, tools)
     with tools.parser(context) as parser:
@@ -173,11 +179,15 @@ def _write(
             max_items=settings.unit_max_items,
             max_cost=unit_cost(overview, settings.unit_max_tokens, settings.unit_s),
         )
-        chunks = tokens = emptied = 0
+        chunks = tokens = emptied = number = 0
+        began = time.monotonic()
         for document in _each(documents, entries, tools, None if ingestion.dry_run else rows):
             said.write(document.to_line())
             chunks, tokens = chunks + document.chunks, tokens + document.tokens
             emptied += document.emptied
+            number += 1
+            if time.monotonic() - began > ENOUGH_S:
+                break
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)
@@ -192,8 +202,29 @@ def _write(
             "tokens": tokens,
             "units": rows.units,
             "emptied": emptied,
+            **_divided(documents, entries, number),
         }
     )
+
+
+def _divided(documents: Documents, entries: list[DocumentRef | ListedFault], number: int) -> dict[str, Any]:
+    """The page as two, where only the first so many of its entries are done."""
+    if number == len(entries):
+        return {}
+    context, ingestion, page = documents.context, documents.ingestion, documents.page
+    done, rest = entries[:number], entries[number:]
+    size_bytes = page.size_bytes * number // len(entries)
+    names = (
+        ingestion.manifest_name(page.number, context.fence),
+        # The ending tells it from the rest of any other page: a step that is late may write both in the same place.
+        f"{ingestion.page_folder(page.number)}rest.{context.fence}p{page.number}",
+    )
+    for name, some in zip(names, (done, rest), strict=True):
+        write_manifest(context.storage, name, iter(some))
+    return {
+        "done": [names[0], len(done), size_bytes],
+        "rest": [names[1], len(rest), page.size_bytes - size_bytes],
+    }
 
 
 def _each(

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.leftovers import sweep_ingestions
 from tasks.ledger import operations
-from tasks.ledger.ingestion_operations import cancel_ingestion
+from tasks.ledger.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
-from tasks.ledger.ingestions import IngestionStatus, PageStage
+from tasks.ledger.ingestions import IngestionFault, IngestionStatus, PageStage
 from tasks.ledger.model_files import read_tokenizer
 from tasks.ledger.parts import RowError
 from tasks.ledger.storage import Storage
@@ -331,6 +332,53 @@ def test_credit_bounds_what_is_begun(hands: IngestionHands, monkeypatch: pytest.
     hands.work()
     assert hands.ingestion(made).counts.loaded == 100
     assert len(hands.rows()) == 100
+
+
+@pytest.mark.parametrize("pages_of_a_listing", [1, 16])
+@pytest.mark.parametrize("enough_s", [-1, 30])
+def test_a_page_that_takes_long_is_divided(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch, pages_of_a_listing: int, enough_s: float
+) -> None:
+    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 4)
+    monkeypatch.setattr("tasks.documents.ingestions.list_job.PAGES", pages_of_a_listing)
+    monkeypatch.setattr("tasks.documents.ingestions.parse_job.ENOUGH_S", enough_s)
+    lines = [b'{"id": "d%d", "text": "text %d"}' % (n, n) for n in range(10)]
+    lines[3:3] = [b"no JSON", b'{"id": "d1", "text": "again"}', b'{"id": "empty", "text": ""}']
+    made = hands.ingest({"files": [hands.file("a.jsonl", b"\n".join(lines))]})
+    while not hands.ingestion(made).status.terminal:
+        hands.step()
+        hands.work_documents(limit=1)
+        hands.work_model()
+        counts = hands.ingestion(made).counts
+        assert counts.loaded + counts.failed <= counts.documents <= 13
+    counts = hands.ingestion(made).counts
+    assert (counts.documents, counts.loaded, counts.failed, counts.chunks_loaded) == (13, 10, 3, 10)
+    assert counts.bytes == counts.bytes_done
+    assert counts.pages_parsed == (13 if enough_s < 0 else 4)
+    assert sorted(str(failed.code) for failed in hands.failed(made)) == [
+        "duplicate_document_id",
+        "empty_document",
+        "malformed_record",
+    ]
+    assert hands.loaded() == {f"d{n}": f"text {n}" for n in range(10)}
+    nothing_is_left(hands, made)
+
+
+def test_a_divided_page_goes_on_with_an_ingestion_that_had_failed(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.documents.ingestions.parse_job.ENOUGH_S", -1)
+    made = hands.texts({f"d{n}": f"text {n}" for n in range(5)})
+    hands.until(lambda: hands.ingestion(made).next_page == 2, model=False)
+    ending.stop(hands.step_context, hands.ingestion(made), IngestionFault("worker_lost", "No more."))
+    hands.work()
+    assert (hands.ingestion(made).status, hands.ingestion(made).resumable) == (S.FAILED, True)
+    hands.ledger.run(resume_ingestion(made))
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert (hands.ingestion(made).status, counts.documents, counts.loaded) == (S.COMPLETED, 5, 5)
+    assert (counts.chunks, counts.chunks_loaded) == (5, 5)
+    nothing_is_left(hands, made)
 
 
 def test_leftovers_are_swept(hands: IngestionHands) -> None:
