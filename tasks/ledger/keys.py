@@ -41,7 +41,8 @@ With a TTL from the start:
 
 Of one task; until it ends, then with its TTL, or gone:
 
-    R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back
+    R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back; what
+                                 was `charged` to its owner beyond its cost
     R:units:{id}         hash    u{unit} -> "first items cost attempts root offset token", p{root} -> payload, of units
                                  that are not done; deleted one by one at COMMIT, whole at the end
     R:back:{id}          list    units that were given back; taken before fresh ones; deleted at the end
