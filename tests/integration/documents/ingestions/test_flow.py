@@ -7,7 +7,7 @@ import pytest
 
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.leftovers import sweep_ingestions
-from tasks.ledger import operations
+from tasks.ledger import DOCUMENTS, operations
 from tasks.ledger.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
 from tasks.ledger.ingestions import IngestionFault, IngestionStatus, PageStage
@@ -116,6 +116,33 @@ def test_upsert_never_skips_and_sync_deletes_what_vanished(hands: IngestionHands
     counts = hands.ingestion(sync).counts
     assert (counts.unchanged, counts.loaded, counts.deleted) == (1, 1, 1)
     assert set(hands.loaded()) == {"a", "c"}
+
+
+@pytest.mark.parametrize("newer", ["skip_unchanged", "sync"])
+@pytest.mark.parametrize("closed", [True, False], ids=["it has ended", "its page is not closed"])
+def test_an_older_sync_that_ends_later_leaves_what_a_newer_run_has_seen(
+    hands: IngestionHands, newer: str, *, closed: bool
+) -> None:
+    hands.texts({"a": "first", "b": "second", "c": "third"})
+    hands.work()
+    older = hands.texts({"a": "first"}, mode="sync")
+    hands.until(lambda: hands.ingestion(older).status is S.FINALIZING)
+    hands.step()
+    finish = hands.claim(DOCUMENTS, 1)
+    assert len(finish.units) == 1
+    made = hands.texts({"a": "first", "b": "second"}, mode=newer)
+    if closed:
+        hands.work()
+    else:
+        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [PageStage.READY])
+    hands.ledger.run(operations.release(DOCUMENTS, finish.token))
+    hands.work()
+    assert (
+        hands.ingestion(older).status,
+        hands.ingestion(older).counts.deleted + hands.ingestion(made).counts.deleted,
+    ) == (S.COMPLETED, 1)
+    assert (hands.ingestion(made).status, hands.ingestion(made).counts.unchanged) == (S.COMPLETED, 2)
+    assert set(hands.loaded()) == {"a", "b"}
 
 
 def test_a_source_without_documents_deletes_nothing(hands: IngestionHands) -> None:
