@@ -17,6 +17,7 @@ class DocumentCounts(BaseModel):
     cancelled: int
     unchanged: int = Field(description="Of the completed ones.")
     deleted: int = Field(description="Of earlier ingestions, taken away by the mode sync; not in total.")
+    replaced: int = Field(description="Of the completed ones: an earlier ingestion had another content under this id.")
 
 
 class ChunkCounts(BaseModel):

@@ -18,6 +18,7 @@ from api.ingestion_schemas import (
 )
 from api.validation import require_known
 from tasks.errors import InvalidValue, MissingParameter, SourceFailed
+from tasks.ledger.ingestions import MAX_METADATA_DEPTH, is_too_deep
 from worker_config.settings import Settings
 
 _OBJECTS: Sequence[tuple[tuple[str, ...], type[BaseModel]]] = (
@@ -55,6 +56,8 @@ def check_source(source: Source, settings: Settings) -> None:
         raise InvalidValue(
             f"source has {' and '.join(given)}; one ingestion has one kind of source.", param=f"source.{given[1]}"
         )
+    _check_metadata("files", [file.metadata for file in source.files or ()])
+    _check_metadata("documents", [document.metadata for document in source.documents or ()])
     for index, url in enumerate(source.urls or ()):
         _check_url(url, settings.ingest_roots, f"source.urls[{index}]")
 
@@ -107,6 +110,15 @@ def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None) 
         check_sink(body.sink, settings)
 
 
+def _check_metadata(kind: str, given: Sequence[Mapping[str, Any] | None]) -> None:
+    for index, metadata in enumerate(given):
+        if metadata and is_too_deep(metadata):
+            raise InvalidValue(
+                f"metadata may have at most {MAX_METADATA_DEPTH} levels of objects and lists.",
+                param=f"source.{kind}[{index}].metadata",
+            )
+
+
 def _check_url(url: str, roots: Sequence[str], param: str) -> None:
     # Only what its name tells: the worker that reads looks at links, too.
     if not roots:
@@ -115,11 +127,17 @@ def _check_url(url: str, roots: Sequence[str], param: str) -> None:
             param=param,
         )
     path = _plain(url)
-    below = any(path == _plain(root).rstrip("/") or path.startswith(_plain(root).rstrip("/") + "/") for root in roots)
-    if not below or ".." in unquote(path).split("/"):
+    tops = [top for top in (_plain(root).rstrip("/") for root in roots) if path == top or path.startswith(top + "/")]
+    if not tops or ".." in unquote(path).split("/"):
         raise SourceFailed(
             "This is not below one of the folders and URLs that the server may read (EMBEDQ_INGEST_ROOTS).", param=param
         )
+    if all(_is_hidden(path[len(top) :]) for top in tops):
+        raise SourceFailed("Files and folders whose names begin with a dot are not read.", param=param)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") and part != "." for part in unquote(path).split("/"))
 
 
 def _plain(url: str) -> str:

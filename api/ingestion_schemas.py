@@ -163,6 +163,9 @@ class IngestionBody(BaseModel):
     mode: Literal["skip_unchanged", "upsert", "sync"] = Field(
         "skip_unchanged", description="upsert redoes, sync deletes."
     )
+    on_conflict: Literal["fail", "replace"] | None = Field(
+        None, description="Of an id that another file has brought; by default fail in the mode skip_unchanged."
+    )
     model: ModelName | None = Field(None, description="A name from GET /v1/models; by default the server's own model.")
     dimensions: int | None = Field(None, ge=1, description="Cut the vectors to this length and renormalise.")
     normalize: bool = Field(True, description="Scale every vector to length 1.")

@@ -25,7 +25,7 @@ _MAX_KEY_CHARS = 255
 _DIGEST_CHARS = 32
 _KINDS = ("files", "urls", "documents")
 _URLS_SHOWN = 10
-_OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata")
+_OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ def ingestion_json(found: Ingestion) -> dict[str, Any]:
             "cancelled": counts.cancelled,
             "unchanged": counts.unchanged,
             "deleted": counts.deleted,
+            "replaced": counts.replaced,
         },
         "listing_complete": found.listing_complete,
         "chunks": {

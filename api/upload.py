@@ -80,7 +80,7 @@ class Upload:
 
         Raises:
             MissingParameter: there was no file or no purpose.
-            InvalidFile: it is empty, or not what its purpose needs.
+            InvalidFile: it is empty and not for `user_data`, or not what its purpose needs.
             InvalidValue: it cannot expire as asked for.
         """
         if self._filename is None:
@@ -89,7 +89,7 @@ class Upload:
             raise MissingParameter("Missing required parameter: 'purpose'.", param="purpose")
         size_bytes = self._writer.size_bytes
         self._require_size(size_bytes)
-        if not size_bytes:
+        if not size_bytes and self._purpose is not Purpose.USER_DATA:  # there it says that a document has no text now
             raise InvalidFile("The file is empty.", param="file")
         if self._purpose is Purpose.BATCH:
             self._require_lines(self._filename)

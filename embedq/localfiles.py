@@ -12,7 +12,11 @@ class BadSourceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """One file and the id of its document: its path from the folder in which its source lies."""
+    """One file and the id of its document.
+
+    That is its path as it was written, if that was relative: `handbook` and `handbook/refunds.md` name one document.
+    Of a path that is absolute or leads upwards it is what follows the folder in which that source lies.
+    """
 
     id: str
     path: Path
@@ -42,11 +46,13 @@ def local_files(sources: Iterable[Path]) -> list[LocalFile]:
 
 def _files(source: Path) -> Iterator[LocalFile]:
     top = Path(os.path.abspath(source))  # noqa: PTH100 - resolve() would follow a link, and name what it leads to
+    as_written = source.parts and not source.is_absolute() and ".." not in source.parts
+    base = Path(os.path.abspath("")) if as_written else top.parent  # noqa: PTH100 - as above
     if top.is_file():
-        yield _file(top, top.parent)
+        yield _file(top, base)
     elif top.is_dir():
         for path in _walk(top):
-            yield _file(path, top.parent)
+            yield _file(path, base)
     else:
         pattern = any(letter in str(source) for letter in "*?[")
         hint = "; a pattern is for what the server itself reads, as in 'file:///srv/docs/**'" if pattern else ""

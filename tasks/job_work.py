@@ -3,12 +3,13 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from tasks.documents.context import JobContext
-from tasks.documents.jobs import PATIENT, Job, JobCall
+from tasks.documents.jobs import JOB_COST, PATIENT, Job, JobCall
 from tasks.documents.rounds import place_of
-from tasks.errors import EmbedqError, InternalError, Unavailable
-from tasks.ledger import Claim, ClaimedUnit, Finished, ItemError, Ledger
+from tasks.errors import EmbedqError, InternalError, RedisUnavailable, Unavailable
+from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, ItemError, Ledger, operations
 from tasks.ledger.storage import Storage
 from tasks.outages import Outages
 from tasks.progress import Progress
@@ -38,6 +39,7 @@ class JobWork:
         progress: Progress,
         stop: Callable[[], bool],
         ended: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
         self._storage = storage.telling(progress.step)  # a large file is sent for longer than work may stand still
@@ -48,6 +50,7 @@ class JobWork:
         self._stop = stop
         self._outages = Outages(OUTAGE_PATIENCE_S)
         self._ended = ended
+        self._clock = clock
         self.done = 0
 
     def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:  # noqa: ARG002 - a job is not interrupted
@@ -58,7 +61,7 @@ class JobWork:
         self._progress.hold(claim.token)
         try:
             with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
-                finished = [self._finished(unit, claim.token) for unit in claim.units]
+                finished = [self._charged(unit, claim.token) for unit in claim.units]
             self._settlement.commit(claim, finished)
             self.done += len(finished)
             self._ended()
@@ -75,6 +78,16 @@ class JobWork:
         finally:
             self._progress.drop(claim.token)
         return True
+
+    def _charged(self, unit: ClaimedUnit, token: str) -> Finished:
+        """What came of it. Its owner pays for the time it took: a job is claimed at a cost that is the same for all."""
+        began = self._clock()
+        finished = self._finished(unit, token)
+        seconds = round(self._clock() - began)
+        if seconds > JOB_COST:
+            with suppress(RedisUnavailable):  # the next job of this owner comes too early: that is all
+                self._ledger.run(operations.charge(DOCUMENTS, unit.task_id, seconds - JOB_COST))
+        return finished
 
     def _finished(self, unit: ClaimedUnit, token: str) -> Finished:
         try:

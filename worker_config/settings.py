@@ -118,7 +118,7 @@ class Settings(BaseSettings):
     """Of one line or row of a file of records; some hundred bytes of memory are needed for each of them at worst."""
     ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
     """Chunks of one ingestion that are cut and not loaded yet."""
-    parse_timeout_s: float = Field(default=60, gt=0, le=3600)
+    parse_timeout_s: float = Field(default=15, gt=0, le=3600)
     parse_memory_bytes: int = Field(default=2**30, ge=2**28, le=2**40)
 
     # Admission

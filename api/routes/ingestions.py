@@ -161,7 +161,8 @@ async def retry(request: Request, ingestion_id: str) -> Response:
     going_on = found.status.terminal and status is not None and not status.terminal
     if not moved and status is not None and not going_on:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
-        raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.")
+        advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
+        raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.{advice}")
     return _answer(await own(services, request, INGESTIONS, ingestion_id))
 
 

@@ -39,6 +39,11 @@ def add(commands: Commands) -> None:
         default="skip_unchanged",
         help="upsert: do unchanged documents again too; sync: also delete those that are gone from the source",
     )
+    parser.add_argument(
+        "--on-conflict",
+        choices=["fail", "replace"],
+        help="of a record whose id another file has brought (default: fail; replace with --mode upsert or sync)",
+    )
     _chunking_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="count documents, chunks and tokens; load nothing")
     parser.add_argument("--detach", action="store_true", help="start it, print its id, and leave")
@@ -87,6 +92,8 @@ def body_of(args: argparse.Namespace) -> dict[str, Any]:
     body: dict[str, Any] = {"mode": args.mode, "chunking": _chunking(args), **encoding_of(args)}
     if args.model:
         body["model"] = args.model
+    if args.on_conflict:
+        body["on_conflict"] = args.on_conflict
     if args.dry_run:
         body["dry_run"] = True
     return body

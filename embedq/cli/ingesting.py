@@ -180,9 +180,6 @@ async def _sent(
 
 
 async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:
-    if not file.size_bytes:
-        uploads.not_sent.append(FailedDocument(file.id, "empty_document", "The file is empty."))
-        return
     try:
         file_id = await _uploaded(server, file, uploads)
     except RefusedError as error:

@@ -17,6 +17,8 @@ def describe(found: Ingestion) -> str:
     of_all = f"/{found.total:,}" if found.listing_complete else ""
     parts = [f"{found.id} {found.status}: {found.done - found.cancelled:,}{of_all} documents"]
     parts += [f"{found.unchanged:,} unchanged"] if found.unchanged else []
+    replaced = found.raw["file_counts"].get("replaced")
+    parts += [f"{replaced:,} replaced"] if replaced else []
     parts += [f"{found.failed:,} failed"] if found.failed else []
     parts += [f"{found.cancelled:,} cancelled"] if found.cancelled else []
     deleted = found.raw["file_counts"].get("deleted")

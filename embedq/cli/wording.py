@@ -16,6 +16,7 @@ _OPTIONS = {
     "sink.name": "the connection in --out",
     "sink.table": "the table in --out",
     "prompt_name": "--prompt-name",
+    "on_conflict": "--on-conflict",
 }
 _FIELD = re.compile("|".join(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)" for name in _OPTIONS))
 

@@ -46,7 +46,8 @@ PATIENT = frozenset({"assemble_batch", "list_page", "parse_page", "load_pages", 
 """They wait for storage and sink as long as it takes: what they would throw away are hours of a model's work."""
 
 JOB_COST = 1
-"""Of any job, in the unit of the ledger: they take turns by their number. Workers say that they do one in a second."""
+"""Of any job when it is claimed, in the unit of the ledger. Workers say that they do one in a second; what took
+longer is charged to its owner when it has ended, so that owners take turns by time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ class Counts:
     Attributes:
         documents: listed so far; `loaded`, `unchanged`, `failed` and `cancelled` of them have ended.
         deleted: documents of earlier ingestions that `sync` took away.
+        replaced: of those loaded, in whose place an earlier ingestion had brought another content.
         chunks: cut so far.
         tokens: that the model has read.
         chunk_tokens: of all chunks, counted before.
@@ -29,6 +30,7 @@ class Counts:
     tokens: int = 0
     chunk_tokens: int = 0
     pages_parsed: int = 0
+    replaced: int = 0
 
     @property
     def done(self) -> int:

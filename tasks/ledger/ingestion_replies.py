@@ -33,6 +33,7 @@ COUNTS = (
     "tokens",
     "chunk_tokens",
     "pages_parsed",
+    "replaced",
 )
 """Fields of `Counts`, each a field of the hash."""
 
@@ -55,6 +56,7 @@ def page_text(page: Page) -> str:
         "load": page.load,
         "losses": page.losses or None,
         "cut": page.cut if any(page.cut) else None,
+        "emptied": page.emptied or None,
     }
     return orjson.dumps({name: value for name, value in known.items() if value is not None and value != ""}).decode()
 
@@ -112,6 +114,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         finish_state=_state(finish_state),
         expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
         resumable=f.get("resumable") == "1",
+        ids=f.get("ids", ""),
     )
 
 
@@ -171,6 +174,7 @@ def _page(row: Sequence[Any]) -> Page:
         load=known.get("load"),
         losses=known.get("losses", 0),
         cut=tuple(known.get("cut", (0, 0))),
+        emptied=known.get("emptied", 0),
         state=_state(state),
         embedded=int(done) if embeds else 0,
         embedding_tokens=int(tokens) if embeds else 0,

@@ -18,6 +18,9 @@ from tasks.ledger.waiting_pages import WaitingPage
 FOLDER = "ingestions"
 """Where everything of theirs is in the storage."""
 
+MAX_METADATA_DEPTH = 32
+"""Of a document."""
+
 _FORM = re.compile(r"ing_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
 
@@ -55,7 +58,7 @@ class NewIngestion:
         spec: what was asked for, JSON: `source`, `inline` or `listed` (stored name of the source's `documents`, or of
             its `files` or `urls`: every step reads the spec, so it holds no more than their number), `chunking`,
             `sink`, `mode`, `model` (served name), and where they were given `urls_shown`, `dimensions`, `normalize`,
-            `prompt_name`, `input_type`, `dry_run`, `metadata`.
+            `prompt_name`, `input_type`, `dry_run`, `metadata`, `on_conflict`.
         ttl_ms: how long its record and its documents' outcomes are kept after its end.
         key: (name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for.
     """
@@ -80,6 +83,7 @@ class Page:
         load: number of the LOAD job that it is in.
         losses: how often PARSE was given up because its workers died.
         cut: chunks and their tokens, as PARSE has added them to the counts.
+        emptied: documents that have no text any more: the sink has to learn it.
         embedded, embedding_tokens: of its embed task so far.
     """
 
@@ -96,6 +100,7 @@ class Page:
     load: int | None = None
     losses: int = 0
     cut: tuple[int, int] = (0, 0)
+    emptied: int = 0
     state: State | None = None
     embedded: int = 0
     embedding_tokens: int = 0
@@ -164,6 +169,7 @@ class Ingestion:
         list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
         expires_ms: when its record goes; None while it is open.
         resumable: it has failed through no fault of its request, and can go on where it was: its pages wait.
+        ids: stored name of the ids that are listed so far; "": of none, or nothing more is listed.
     """
 
     id: str
@@ -199,6 +205,12 @@ class Ingestion:
     finish_state: State | None = None
     expires_ms: int | None = None
     resumable: bool = False
+    ids: str = ""
+
+    @property
+    def ids_folder(self) -> str:
+        """Ids that are listed, with a slash at the end; only needed while it lists."""
+        return f"{self.folder}ids/"
 
     @property
     def model(self) -> str:
@@ -292,6 +304,20 @@ class Ingestion:
 def new_ingestion_id() -> str:
     """A fresh id: `ing_` and the digits of a UUIDv7, so that ids sort by time."""
     return f"ing_{uuid_utils.uuid7().hex}"
+
+
+def is_too_deep(metadata: Any) -> bool:
+    """Whether metadata has objects and lists within each other, itself counted, beyond `MAX_METADATA_DEPTH`.
+
+    What is read of JSON can be deeper than what can be written: 254 levels.
+    """
+    level: list[Any] = [metadata]
+    for _ in range(MAX_METADATA_DEPTH):
+        below = (one for each in level for one in (each.values() if isinstance(each, Mapping) else each))
+        level = [one for one in below if isinstance(one, Mapping | list | tuple)]
+        if not level:
+            return False
+    return True
 
 
 def is_ingestion_id(text: str) -> bool:

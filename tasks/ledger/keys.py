@@ -47,7 +47,8 @@ With a TTL from the start:
 
 Of one task; until it ends, then with its TTL, or gone:
 
-    R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back
+    R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back; what
+                                 was `charged` to its owner beyond its cost
     R:units:{id}         hash    u{unit} -> "first items cost attempts root offset token", p{root} -> payload, of units
                                  that are not done; deleted one by one at COMMIT, whole at the end
     R:back:{id}          list    units that were given back; taken before fresh ones; deleted at the end
@@ -79,8 +80,9 @@ Of one batch; with a TTL from the start (its window and the retention), and a ne
 Of one ingestion; without TTL while it is open, and with one (the retention) from its end on:
 
     R:ingestion:{id}     hash    owner, status, spec (JSON), `t_{status}` times; model revision, dimension, fingerprint,
-                                 cursor and number of the next listing, numbers of the next page and load; counts
-                                 (documents, loaded, chunks, bytes, …), samples base, s0, s1 for rates, `setback_{job}`:
+                                 cursor and number of the next listing, stored name
+                                 of the `ids` listed so far, numbers of the next page and load; counts (documents,
+                                 loaded, chunks, bytes, …), samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away,
                                  `losses_{job}`: how often in a row their workers died. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and

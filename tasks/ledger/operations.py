@@ -252,6 +252,11 @@ def renew(model: str, token: str, lease_ms: int) -> Operation[bool]:
     return Operation("renew", model, (token, lease_ms), bool)
 
 
+def charge(model: str, task_id: str, cost: int) -> Operation[bool]:
+    """Charges the owner of an open task this much beyond its cost, which nobody knew before; again is harmless."""
+    return Operation("charge", model, (task_id, cost), bool)
+
+
 def leave(model: str, worker: str, *, warm: bool) -> Operation[bool]:
     """A drain ends: it no longer lingers. `warm`: it did work and wants the bell rung once more.
 

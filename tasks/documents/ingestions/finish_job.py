@@ -1,6 +1,7 @@
 """The last job of an ingestion that keeps a sink equal to its source: it deletes what the source has no more."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import orjson
 
@@ -9,11 +10,12 @@ from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.pipeline import stamp
 from tasks.documents.ingestions.tools import Tools
 from tasks.errors import NotStored, SourceFailed
-from tasks.ledger.ingestion_operations import read_closed
-from tasks.ledger.ingestion_outcomes import DocumentOutcome, read_outcomes
+from tasks.ledger.ingestion_operations import list_ingestions, read_closed, read_ingestions
+from tasks.ledger.ingestion_outcomes import DocumentOutcome, read_listed, read_outcomes
 from tasks.ledger.ingestions import Ingestion, IngestionStatus
 
 _PAGES_AT_ONCE = 256
+_INGESTIONS_AT_ONCE = 100
 _LISTING = "listing"
 
 
@@ -55,7 +57,30 @@ def _require_whole_listing(context: JobContext, ingestion: Ingestion) -> None:
 
 def _seen(context: JobContext, ingestion: Ingestion) -> Iterator[str]:
     # Failed ones too: the source has them, and their earlier version is better than none.
-    return (outcome.id for outcome in _outcomes(context, ingestion))
+    for outcome in _outcomes(context, ingestion):
+        yield outcome.id
+    # A newer one may have found unchanged what this one has not seen: nobody would bring it again.
+    for newer in _newer(context, ingestion):
+        for page in newer.pages.values():
+            with suppress(NotStored):  # loaded meanwhile: its receipts say that it is newer
+                yield from (document_id for document_id, _ in read_listed(context.storage, page.manifest))
+        for first in range(0, newer.next_page, _PAGES_AT_ONCE):
+            for closed in context.ledger.run(read_closed(newer.id, first, _PAGES_AT_ONCE)):
+                context.progress()
+                with suppress(NotStored):  # closed once more, by another try
+                    yield from (outcome.id for outcome in read_outcomes(context.storage, closed.stored))
+
+
+def _newer(context: JobContext, ingestion: Ingestion) -> Iterator[Ingestion]:
+    """Ingestions of this owner into this sink that were created after this one, as they are now."""
+    after, more = None, bool(ingestion.spec["sink"].get("dataset") or ingestion.spec["sink"].get("table"))
+    while more:
+        context.progress()
+        ids, more = context.ledger.run(list_ingestions(ingestion.owner, after=after, limit=_INGESTIONS_AT_ONCE))
+        found = [one for one in context.ledger.run(read_ingestions(ids)) if one.created_ms >= ingestion.created_ms]
+        mine = [one for one in found if one.id != ingestion.id and one.spec["sink"] == ingestion.spec["sink"]]
+        yield from (one for one in mine if not one.dry_run)
+        more, after = more and bool(found), ids[-1] if ids else None
 
 
 def _outcomes(context: JobContext, ingestion: Ingestion) -> Iterator[DocumentOutcome]:

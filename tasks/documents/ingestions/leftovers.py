@@ -38,11 +38,13 @@ def remove_work(storage: Storage, ingestion: Ingestion) -> None:
         return
     if ingestion.status is IngestionStatus.CANCELLED:  # nobody tries it again
         storage.delete(folder)
+        storage.delete(ingestion.ids_folder)
         return
     found = {int(stored.name.removeprefix(folder).partition("/")[0]) for stored in storage.stored(folder)}
     for page in found:
         if page < ingestion.next_page:
             storage.delete(ingestion.page_folder(page))
+    storage.delete(ingestion.ids_folder)
 
 
 def _old(storage: Storage, limit_ms: float) -> Iterator[tuple[str, bool]]:
@@ -51,5 +53,5 @@ def _old(storage: Storage, limit_ms: float) -> Iterator[tuple[str, bool]]:
     for stored in storage.stored(FOLDER):
         if stored.modified_ms <= limit_ms:
             _, ingestion_id, kind = stored.name.split("/")[:3]
-            found[ingestion_id] = found.get(ingestion_id, False) or kind == "work"
+            found[ingestion_id] = found.get(ingestion_id, False) or kind in {"work", "ids"}
     yield from found.items()

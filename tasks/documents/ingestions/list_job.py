@@ -1,17 +1,18 @@
 """The job that lists the next pages of a source, or of what failed before, and writes their manifests."""
 
 import time
-from collections.abc import Iterable, Iterator
+from contextlib import closing
 from itertools import chain
 
 import orjson
 
 from tasks.documents.context import JobContext
 from tasks.documents.ingestions.calls import GONE, find, patiently
+from tasks.documents.ingestions.listed_ids import ListedIds
 from tasks.documents.ingestions.manifest import write_manifest
+from tasks.documents.ingestions.pipeline import stamp
 from tasks.documents.ingestions.relist import relist
 from tasks.documents.ingestions.tools import Tools
-from tasks.documents.sources.types import DocumentRef, ListedFault
 from tasks.ledger.ingestions import Ingestion
 
 PAGES = 16
@@ -21,12 +22,15 @@ _ENOUGH_S = 2.0
 
 
 def list_page(context: JobContext, job: str, tools: Tools) -> bytes:
-    """The outcome as JSON: `fence`, `pages` and `cursor`.
+    """The outcome as JSON: `fence`, `first`, `pages`, `cursor` and `ids`.
 
-    `fence` is that of the manifests, `pages` are numbers of documents and bytes of each, `cursor` is null at the end.
+    `fence` is that of the manifests, `first` the number of the first page, `pages` are numbers of documents and bytes
+    of each, `cursor` is null at the end, `ids` is the stored name of the ids listed so far, "" where no listing
+    comes after this one.
 
     Raises:
         SourceFailed: it can never be listed.
+        SinkRefused, SinkDimensionMismatch: the sink can never take what it holds.
         RedisUnavailable: it cannot be listed now.
     """
     ingestion, number = find(context, job)
@@ -39,7 +43,11 @@ def _list(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
     if ingestion.cursor is not None and "retry" in ingestion.cursor:
         return relist(context, ingestion)
     source = tools.source(context, ingestion)
+    if ingestion.cursor is None and not ingestion.dry_run:  # what is wrong with it should not show after the embedding
+        with closing(tools.sink(context, ingestion)) as sink:
+            sink.prepare(stamp(ingestion), context.progress)
     cursor = ingestion.cursor
+    ids = ListedIds(context, ingestion)
     pages: list[list[int]] = []
     began = time.monotonic()
     while True:
@@ -47,12 +55,11 @@ def _list(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
         listed = source.page(cursor)
         cursor = listed.cursor
         if listed.documents or listed.faults:
-            name = ingestion.manifest_name(ingestion.next_page + len(pages), context.fence)
-            count = write_manifest(context.storage, name, _entries(listed.documents, listed.faults))
+            number = ingestion.next_page + len(pages)
+            entries = chain(ids.admitted(listed.documents, number), listed.faults)
+            count = write_manifest(context.storage, ingestion.manifest_name(number, context.fence), entries)
             pages.append([count, listed.size_bytes])
         if cursor is None or len(pages) >= PAGES or time.monotonic() - began > _ENOUGH_S:
-            return orjson.dumps({"fence": context.fence, "pages": pages, "cursor": cursor})
-
-
-def _entries(documents: Iterable[DocumentRef], faults: Iterable[ListedFault]) -> Iterator[DocumentRef | ListedFault]:
-    yield from chain(documents, faults)
+            known = ids.written() if cursor is not None else ""
+            found = {"fence": context.fence, "first": ingestion.next_page, "pages": pages, "cursor": cursor}
+            return orjson.dumps(found | {"ids": known})

@@ -27,8 +27,11 @@ def list_on(context: StepContext, ingestion: Ingestion) -> None:
             submit_job(context, ingestion, "list", number)
     elif ingestion.list_state.terminal:
         found = outcome_of(context, ingestion, "list", number)
-        if isinstance(found, dict) and "gone" in found:
-            forget(context, ingestion, "list", number)  # it ran before its ingestion was as it is now: once more
+        if isinstance(found, dict) and (
+            "gone" in found or found.get("first", ingestion.next_page) != ingestion.next_page
+        ):
+            # It ran before its ingestion was as it is now, or a page was divided meanwhile: once more.
+            forget(context, ingestion, "list", number)
         elif isinstance(found, dict):
             _take_in(context, ingestion, found)
         elif found is not None and not deaths.again(context, ingestion, "list", number, found):
@@ -47,11 +50,12 @@ def _take_in(context: StepContext, ingestion: Ingestion, found: dict[str, Any]) 
     cursor = {"cursor": orjson.dumps(found["cursor"]).decode()} if found["cursor"] is not None else {}
     move = Move(
         only_from=[IngestionStatus.IN_PROGRESS],
-        equal={"list_number": ingestion.list_number},
+        equal={"list_number": ingestion.list_number, "next_page": ingestion.next_page},
         set={
             "list_number": ingestion.list_number + 1,
             "next_page": ingestion.next_page + len(pages),
             **(cursor or {"listing_complete": "1"}),
+            **({"ids": found["ids"]} if found.get("ids") else {}),
         },
         unset=[*(() if cursor else ["cursor"]), *(("s0", "s1") if retries else ())],
         add={

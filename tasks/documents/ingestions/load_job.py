@@ -15,23 +15,19 @@ from tasks.documents.ingestions.page_vectors import Loading
 from tasks.documents.ingestions.pipeline import stamp
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sinks.types import LoadOutcome
+from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.types import ListedFault
 from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus
 from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage
 
-_DUPLICATE = DocumentError(
-    "duplicate_document_id",
-    "Another document of this ingestion has the same id. Give each document an id of its own.",
-    "loading",
-)
 Outcomes = Mapping[str, Sequence[LoadOutcome]]
 
 
 def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
     """The outcome as JSON: `pages`, for each a list.
 
-    It holds its number, the stored name of its outcomes, how many documents were loaded, unchanged and failed, and how
-    many chunks were loaded.
+    It holds its number, the stored name of its outcomes, how many documents were loaded, unchanged and failed, how many
+    chunks were loaded, and how many of the documents took the place of an earlier content.
 
     Raises:
         SinkRefused, ModelChanged, NotStored: the ingestion cannot go on.
@@ -82,29 +78,32 @@ class OutcomeWriter:
         self._taken: dict[str, int] = defaultdict(int)
 
     def write(self, page: Page) -> list[Any]:
-        """Number, stored name, and how many documents are loaded, unchanged and failed, and how many chunks loaded."""
+        """See `load_pages`."""
         name = self._ingestion.outcomes_name(page.number, self._context.fence)
         counts = dict.fromkeys(DocumentStatus, 0)
-        chunks = 0
+        chunks = replaced = 0
         with self._context.storage.writing(name) as file:
-            for at, outcome in enumerate(self._of(page)):
+            for at, (outcome, replaces) in enumerate(self._of(page)):
                 if at % 64 == 0:
                     self._context.progress()
                 file.write(outcome.to_line())
                 counts[outcome.status] += 1
-                chunks += outcome.chunks if outcome.status is DocumentStatus.LOADED else 0
+                if outcome.status is DocumentStatus.LOADED:
+                    chunks, replaced = chunks + outcome.chunks, replaced + replaces
         loaded = counts[DocumentStatus.LOADED] + counts[DocumentStatus.COUNTED]
-        return [page.number, name, loaded, counts[DocumentStatus.UNCHANGED], counts[DocumentStatus.FAILED], chunks]
+        unchanged, failed = counts[DocumentStatus.UNCHANGED], counts[DocumentStatus.FAILED]
+        return [page.number, name, loaded, unchanged, failed, chunks, replaced]
 
-    def _of(self, page: Page) -> Iterator[DocumentOutcome]:
+    def _of(self, page: Page) -> Iterator[tuple[DocumentOutcome, bool]]:
+        """What became of each document, and whether it is to take the place of an earlier content."""
         if page.fault is not None:
             error = DocumentError(*page.fault, "parsing")
             for entry in read_manifest(self._context.storage, page.manifest):
                 own = entry.error if isinstance(entry, ListedFault) else error
-                yield ParsedDocument.failed(entry, own).outcome(DocumentStatus.FAILED, own)
+                yield ParsedDocument.failed(entry, own).outcome(DocumentStatus.FAILED, own), False
             return
         for at, document in enumerate(read_parsed(self._context.storage, page.parsed)):
-            yield self._outcome(document, self._failures.get((page.number, at)))
+            yield self._outcome(document, self._failures.get((page.number, at))), document.replaces
 
     def _outcome(self, document: ParsedDocument, failure: DocumentError | None) -> DocumentOutcome:
         if document.status == "failed" or failure is not None:
@@ -116,7 +115,7 @@ class OutcomeWriter:
         said = self._outcomes[document.id][self._taken[document.id]]
         self._taken[document.id] += 1
         if said is LoadOutcome.DUPLICATE:
-            return document.outcome(DocumentStatus.FAILED, _DUPLICATE)
+            return document.outcome(DocumentStatus.FAILED, duplicate(None, "loading"))
         if said is LoadOutcome.SUPERSEDED:  # the newer version stays as it is
             return dataclasses.replace(document, note="superseded").outcome(DocumentStatus.UNCHANGED)
         return document.outcome(DocumentStatus.LOADED)

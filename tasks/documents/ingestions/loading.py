@@ -86,7 +86,7 @@ def _ready(ingestion: Ingestion, credit: int) -> list[Page]:
 def _close(context: StepContext, ingestion: Ingestion, outcomes: list[list[Any]]) -> None:
     pages = [ingestion.pages[outcome[0]] for outcome in outcomes]
     closed = [ClosedPage(*outcome[:5]) for outcome in outcomes]
-    chunks = sum(outcome[5] for outcome in outcomes)
+    chunks, replaced = sum(outcome[5] for outcome in outcomes), sum(sum(outcome[6:]) for outcome in outcomes)
     move = Move(
         _LOADS,
         stages={page.number: PageStage.LOADING for page in pages},
@@ -100,6 +100,7 @@ def _close(context: StepContext, ingestion: Ingestion, outcomes: list[list[Any]]
             "loaded": sum(page.loaded for page in closed),
             "unchanged": sum(page.unchanged for page in closed),
             "failed": sum(page.failed for page in closed),
+            "replaced": replaced,
             "chunks_loaded": 0 if ingestion.dry_run else chunks,
             "bytes_done": sum(page.size_bytes for page in pages),
         },

@@ -47,7 +47,8 @@ class ParsedDocument:
         status: `chunked`: its chunks are rows `first` to `first + chunks` of the page; else it goes no further.
         error: of a failed one.
         content_hash: "" where it could not be read.
-        note: a code beside `unchanged`.
+        note: a code beside `unchanged` or `chunked`.
+        replaces: an earlier ingestion has brought another content under its id.
     """
 
     id: str
@@ -60,12 +61,18 @@ class ParsedDocument:
     chunks: int = 0
     tokens: int = 0
     note: str | None = None
+    replaces: bool = False
 
     @classmethod
     def failed(cls, entry: DocumentRef | ListedFault, error: DocumentError, content_hash: str = "") -> Self:
         """An entry that goes no further."""
         ref = entry.to_json() if isinstance(entry, DocumentRef) else None
         return cls(entry.id, entry.uri, "failed", ref=ref, error=error, content_hash=content_hash)
+
+    @property
+    def emptied(self) -> bool:
+        """Whether it has no text any more, and takes the place of an earlier version that had."""
+        return self.status == "chunked" and not self.chunks
 
     def to_line(self) -> bytes:
         """With its line break."""

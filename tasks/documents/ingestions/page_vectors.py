@@ -32,7 +32,7 @@ class Loading:
     def __init__(self, context: JobContext, ingestion: Ingestion, pages: list[Page]) -> None:
         self._context = context
         self._ingestion = ingestion
-        self._pages = [page for page in pages if page.fault is None and page.source]
+        self._pages = [page for page in pages if page.fault is None and (page.source or page.emptied)]
         self.failures: dict[tuple[int, int], DocumentError] = {}
 
     @property
@@ -48,13 +48,13 @@ class Loading:
             NotStored: chunks or vectors are gone.
             Unavailable: they cannot be read now.
         """
-        embedded = [self._embedded(page) for page in self._pages]
+        embedded = [self._embedded(page) if page.source else None for page in self._pages]
         for page, committed in zip(self._pages, embedded, strict=True):
-            rows = iter(self._rows(page, committed))
+            rows = iter(self._rows(page, committed)) if committed else iter(())
             for at, document in enumerate(read_parsed(self._context.storage, page.parsed)):
                 if document.status != "chunked":
                     continue
-                loaded = _with_vectors(page, document, rows)
+                loaded = _with_vectors(page, document, rows, self._ingestion.dimension or 0)
                 if isinstance(loaded, DocumentError):
                     self.failures[page.number, at] = loaded
                 else:
@@ -75,11 +75,13 @@ class Loading:
         )
 
 
-def _with_vectors(page: Page, document: ParsedDocument, rows: Iterator[EmbeddedRow]) -> LoadDocument | DocumentError:
+def _with_vectors(
+    page: Page, document: ParsedDocument, rows: Iterator[EmbeddedRow], dimension: int
+) -> LoadDocument | DocumentError:
     chunks: list[Chunk] = []
-    vectors = []
+    vectors = [np.empty((0, dimension), np.float32)]
     error: DocumentError | None = None
-    for number, line, outcome in rows:
+    for number, line, outcome in () if document.emptied else rows:
         if number < document.first:
             continue  # of a document that failed when it was cut half
         if isinstance(outcome, RowOutcome) and outcome.error is None:
@@ -100,6 +102,7 @@ def _with_vectors(page: Page, document: ParsedDocument, rows: Iterator[EmbeddedR
         metadata=ref.get("metadata") or {},
         chunks=chunks,
         vectors=np.concatenate(vectors),
+        origin=ref.get("origin", ""),
     )
 
 

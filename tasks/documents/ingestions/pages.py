@@ -85,9 +85,12 @@ def _parse(context: StepContext, ingestion: Ingestion, page: Page) -> None:
 
 
 def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[str, Any] | ItemError) -> None:
+    move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE})
     if isinstance(found, ItemError):
         after, add = dataclasses.replace(page, stage=PageStage.READY, fault=(found.code, found.message)), {}
     else:
+        if "rest" in found:
+            move, page = _divided(context, ingestion, page, found), _first_half(page, found)
         embeds = found["rows"] > 0
         after = dataclasses.replace(
             page,
@@ -97,11 +100,32 @@ def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[
             index=found["index"],
             chunks=found["rows"],
             cut=(found["chunks"], found["tokens"]),
+            emptied=found.get("emptied", 0),
         )
         add = {"chunks": found["chunks"], "chunk_tokens": found["tokens"]}
-    move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE}, put=[after], add=add | {"pages_parsed": 1})
+    move = dataclasses.replace(move, put=[after], add=add | {"pages_parsed": 1})
     if move_on(context, ingestion, move) and after.stage is PageStage.EMBED and isinstance(found, dict):
         submit_embedding(context, ingestion, after, found)
+
+
+def _divided(context: StepContext, ingestion: Ingestion, page: Page, found: dict[str, Any]) -> Move:
+    """What PARSE had no time for becomes a page that waits behind the others; the move in which it does."""
+    stored, documents, size_bytes = found["rest"]
+    number, fence = ingestion.next_page, stored.rpartition(".")[2]
+    # With another number if a listing is faster: what is written here is litter of that page then.
+    context.storage.write(ingestion.manifest_name(number, fence), context.storage.read(stored))
+    return Move(
+        _IN_PROGRESS,
+        stages={page.number: PageStage.PARSE},
+        equal={"next_page": number},
+        set={"next_page": number + 1},
+        wait=[WaitingPage(number, fence, documents, size_bytes)],
+    )
+
+
+def _first_half(page: Page, found: dict[str, Any]) -> Page:
+    manifest, documents, size_bytes = found["done"]
+    return dataclasses.replace(page, manifest=manifest, documents=documents, size_bytes=size_bytes)
 
 
 def _embed(context: StepContext, ingestion: Ingestion, page: Page) -> None:

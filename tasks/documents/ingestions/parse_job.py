@@ -1,7 +1,9 @@
 """The job that turns a page of documents into chunks."""
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -10,22 +12,21 @@ from tasks.documents.context import JobContext
 from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.chunk_rows import ChunkRows
-from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest
-from tasks.documents.ingestions.pipeline import require_revision, row_options
+from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest, write_manifest
+from tasks.documents.ingestions.pipeline import replaces_others, require_revision, row_options
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.builder import check_chars
 from tasks.documents.parsing.types import Parsed
 from tasks.documents.sinks.types import Receipt
+from tasks.documents.sinks.verdict import from_elsewhere
+from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
 from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
 from tasks.ledger.ingestions import Ingestion, Page, PageStage
 
-_DUPLICATE = DocumentError(
-    "duplicate_document_id",
-    "Another document of this ingestion has the same id. Give each document an id of its own.",
-    "loading",
-)
+ENOUGH_S = 30.0
+"""After this time it hands the rest of its page back: other jobs wait, and each of 64 files may take a while."""
 _EMPTY = DocumentError("empty_document", "The document has no text.", "chunking")
 
 
@@ -33,7 +34,9 @@ def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
     """The outcome as JSON.
 
     It holds stored names of the `source` and `index` of its chunks ("" without any) and of what it says of each
-    document (`parsed`), numbers of `rows`, `chunks` and `tokens`, and `units` as `ChunkRows` cut them.
+    document (`parsed`), numbers of `rows`, `chunks`, `tokens` and `emptied` documents, and `units` as `ChunkRows` cut
+    them. Where it stopped early, `done` is the manifest of what it has done, `rest` that of the others: stored name,
+    number of documents and bytes of each.
 
     Raises:
         ModelChanged: workers serve another revision than the one that its receipts would name.
@@ -52,7 +55,8 @@ def _parse(context: JobContext, ingestion: Ingestion, page: Page, tools: Tools) 
     if overview is None or overview.entry is None:
         raise NotReady("No worker has loaded this model yet.")
     require_revision(ingestion, overview.entry.revision)
-    entries = list(read_manifest(context.storage, page.manifest))
+    # Documents first: that is the order in which they are done.
+    entries = sorted(read_manifest(context.storage, page.manifest), key=lambda entry: isinstance(entry, ListedFault))
     cuts = tools.chunker(context, ingestion, overview.entry)
     receipts = _receipts(context, ingestion, entries, tools)
     with tools.parser(context) as parser:
@@ -80,11 +84,20 @@ class Documents:
         if receipt is None:
             return None
         if receipt.ingestion == self.ingestion.id and receipt.page != self.page.number:
-            return ParsedDocument.failed(ref, _DUPLICATE, fetched.content_hash)
+            return ParsedDocument.failed(ref, duplicate(None, "loading"), fetched.content_hash)
         same = (receipt.content_hash, receipt.fingerprint) == (fetched.content_hash, self.ingestion.fingerprint)
-        if same and receipt.ingestion != self.ingestion.id:
+        if same and receipt.ingestion != self.ingestion.id and self.ingestion.spec.get("mode") != "upsert":
             return ParsedDocument(ref.id, ref.uri, "unchanged", content_hash=fetched.content_hash)
+        if from_elsewhere(receipt, ref.origin) and not replaces_others(self.ingestion.spec):
+            return ParsedDocument.failed(ref, _conflict(receipt, ref), fetched.content_hash)
         return None
+
+    def replaces(self, fetched: Fetched) -> bool:
+        """Whether an earlier ingestion has brought another content under this id."""
+        receipt = self.receipts.get(fetched.ref.id)
+        if receipt is None or not receipt.chunks or receipt.ingestion == self.ingestion.id:
+            return False
+        return receipt.content_hash != fetched.content_hash
 
     def cut(self, fetched: Fetched, rows: ChunkRows | None) -> ParsedDocument:
         """Parses and cuts a document, chunk by chunk into `rows`; None: it only counts."""
@@ -99,9 +112,11 @@ class Documents:
                     rows.add(chunk)
                 chunks, tokens = chunks + 1, tokens + chunk.token_count
         except DocumentFailed as failed:  # rows that it has already are nobody's
+            if failed.error.code == _EMPTY.code:
+                return self._empty(fetched, failed.error)
             return ParsedDocument.failed(ref, failed.error, fetched.content_hash)
         if not chunks:
-            return ParsedDocument.failed(ref, _EMPTY, fetched.content_hash)
+            return self._empty(fetched, _EMPTY)
         return ParsedDocument(
             ref.id,
             ref.uri,
@@ -111,6 +126,22 @@ class Documents:
             first=first,
             chunks=chunks,
             tokens=tokens,
+            replaces=self.replaces(fetched),
+        )
+
+    def _empty(self, fetched: Fetched, error: DocumentError) -> ParsedDocument:
+        """A document without text fails; where the sink has an earlier version, it takes that one's place."""
+        ref = fetched.ref
+        if ref.id not in self.receipts:
+            return ParsedDocument.failed(ref, error, fetched.content_hash)
+        return ParsedDocument(
+            ref.id,
+            ref.uri,
+            "chunked",
+            ref=ref.to_json(),
+            content_hash=fetched.content_hash,
+            note="emptied",
+            replaces=self.replaces(fetched),
         )
 
     def _parsed(self, fetched: Fetched) -> Parsed:
@@ -118,6 +149,15 @@ class Documents:
             check_chars(len(fetched.text))  # cutting takes time and memory by the character, of whatever it is
             return Parsed(fetched.text)
         return self.parser.parse(fetched.data or b"", fetched.ref.name)
+
+
+def _conflict(known: Receipt, ref: DocumentRef) -> DocumentError:
+    message = (
+        f"The sink has a document with this id, of {known.origin!r:.200}; this one is of {ref.origin!r:.200}. "
+        "Give each its own with source.fields.id, name another sink, or let it be replaced: "
+        'on_conflict "replace", or the mode upsert or sync.'
+    )
+    return DocumentError("id_conflict", message, "reading")
 
 
 def _write(
@@ -139,10 +179,15 @@ def _write(
             max_items=settings.unit_max_items,
             max_cost=unit_cost(overview, settings.unit_max_tokens, settings.unit_s),
         )
-        chunks = tokens = 0
+        chunks = tokens = emptied = number = 0
+        began = time.monotonic()
         for document in _each(documents, entries, tools, None if ingestion.dry_run else rows):
             said.write(document.to_line())
             chunks, tokens = chunks + document.chunks, tokens + document.tokens
+            emptied += document.emptied
+            number += 1
+            if time.monotonic() - began > ENOUGH_S:
+                break
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)
@@ -156,8 +201,30 @@ def _write(
             "chunks": chunks,
             "tokens": tokens,
             "units": rows.units,
+            "emptied": emptied,
+            **_divided(documents, entries, number),
         }
     )
+
+
+def _divided(documents: Documents, entries: list[DocumentRef | ListedFault], number: int) -> dict[str, Any]:
+    """The page as two, where only the first so many of its entries are done."""
+    if number == len(entries):
+        return {}
+    context, ingestion, page = documents.context, documents.ingestion, documents.page
+    done, rest = entries[:number], entries[number:]
+    size_bytes = page.size_bytes * number // len(entries)
+    names = (
+        ingestion.manifest_name(page.number, context.fence),
+        # The ending tells it from the rest of any other page: a step that is late may write both in the same place.
+        f"{ingestion.page_folder(page.number)}rest.{context.fence}p{page.number}",
+    )
+    for name, some in zip(names, (done, rest), strict=True):
+        write_manifest(context.storage, name, iter(some))
+    return {
+        "done": [names[0], len(done), size_bytes],
+        "rest": [names[1], len(rest), page.size_bytes - size_bytes],
+    }
 
 
 def _each(
@@ -182,7 +249,7 @@ def _receipts(
     context: JobContext, ingestion: Ingestion, entries: list[DocumentRef | ListedFault], tools: Tools
 ) -> Mapping[str, Receipt]:
     ids = [entry.id for entry in entries if isinstance(entry, DocumentRef)]
-    if ingestion.spec.get("mode") == "upsert" or not ids:
+    if not ids:
         return {}
     sink = tools.sink(context, ingestion)
     try:

@@ -73,6 +73,11 @@ def row_options(spec: Mapping[str, Any], entry: ModelEntry) -> dict[str, Any]:
     return options if spec.get("normalize") is not False else options | {"normalize": False}
 
 
+def replaces_others(spec: Mapping[str, Any]) -> bool:
+    """Whether a document takes the place of one that another file has brought under the same id."""
+    return bool((spec.get("on_conflict") or ("fail" if spec["mode"] == "skip_unchanged" else "replace")) == "replace")
+
+
 def require_revision(ingestion: Ingestion, revision: str) -> None:
     """Receipts name the revision with which an ingestion began.
 

@@ -47,7 +47,7 @@ def relist(context: JobContext, ingestion: Ingestion) -> bytes:
         closed.append(_rewritten(context, ingestion, page, len(refs)))
     then = failing[_PAGES].number if len(failing) > _PAGES else first + _LOOK
     cursor = {"retry": then, "until": until} if then < until else None
-    counted = {"chunks": chunks, "tokens": tokens}
+    counted = {"first": ingestion.next_page, "chunks": chunks, "tokens": tokens}
     return orjson.dumps({"fence": context.fence, "pages": pages, "closed": closed, "cursor": cursor, **counted})
 
 

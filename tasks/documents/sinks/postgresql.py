@@ -32,6 +32,11 @@ class PostgresSink:
         self._table = Table.parse(table)
         self._connection = Connection(name, url)
 
+    def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
+        """See `Sink.prepare`."""
+        # A transaction of its own: nobody else waits for a whole load to see the tables.
+        self._connection.run(lambda c: ensure_tables(c, self._table, stamp.dimension, self._name), progress)
+
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """See `Sink.known`; raises like `load`."""
 
@@ -61,7 +66,7 @@ class PostgresSink:
                     await rows.replace(few, stamp)
                 await rows.acknowledge([arrivals.taken[document.id] for document in taken])
 
-        self._prepare(stamp, progress)
+        self.prepare(stamp, progress)
         self._connection.run(work, progress)
         return arrivals.outcomes
 
@@ -86,16 +91,12 @@ class PostgresSink:
                 last = page[-1][0]
             return deleted
 
-        self._prepare(stamp, progress)
+        self.prepare(stamp, progress)
         return self._connection.run(work, progress)
 
     def close(self) -> None:
         """See `Sink.close`."""
         self._connection.close()
-
-    def _prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
-        # A transaction of its own: nobody else waits for a whole load to see the tables.
-        self._connection.run(lambda c: ensure_tables(c, self._table, stamp.dimension, self._name), progress)
 
     async def _begin(self, connection: Any) -> None:
         await connection.execute(LOCK_TIMEOUT)
@@ -110,7 +111,8 @@ class PostgresSink:
     async def _receipts(self, connection: Any, document_ids: Sequence[str]) -> dict[str, Receipt]:
         ids = {clean(document_id): document_id for document_id in document_ids}
         rows = await connection.fetch(
-            f"SELECT {quoted(RECEIPT)} FROM {self._table.documents} WHERE doc_id = ANY($1::text[])",  # noqa: S608 - checked
+            f"SELECT {quoted(RECEIPT[:-1])}, coalesce(to_jsonb(d)->>'origin', '')"  # noqa: S608 - checked
+            f" FROM {self._table.documents} d WHERE doc_id = ANY($1::text[])",
             list(ids),
         )
         return {ids[row[0]]: Receipt(ids[row[0]], *row[1:]) for row in rows}
@@ -132,4 +134,5 @@ def _goes_in(document: LoadDocument, known: Receipt | None, arrivals: Arrivals) 
     wanted = (len(document.chunks), arrivals.stamp.dimension)
     if document.vectors.shape != wanted:
         raise ValueError(f"vectors of shape {document.vectors.shape} for {wanted}")
-    return arrivals.add(document.id, document.page, document.content_hash, len(document.chunks), known)
+    size, content_hash = len(document.chunks), document.content_hash
+    return arrivals.add(document.id, document.page, content_hash, size, known, origin=document.origin)

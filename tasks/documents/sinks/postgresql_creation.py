@@ -35,8 +35,9 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
         raise SinkRefused(
             f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}."
         )
-    if await _exists(connection, table.rows) and await table_exists(connection, table):
+    if await _exists(connection, table.rows) and await _has_origin(connection, table):
         await _require_dimension(connection, table, dimension)
+        await _require_rights(connection, table, sink)
         return
     await connection.execute(LOCK_TIMEOUT)
     # One lock for all tables: the extension is the whole database's.
@@ -49,11 +50,18 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
         except _RACED:  # by somebody who knows nothing of our lock
             if not left:
                 raise
+    await _require_rights(connection, table, sink)
 
 
 async def table_exists(connection: Any, table: Table) -> bool:
     """Whether something has been loaded before."""
     return await _exists(connection, table.documents)
+
+
+async def _has_origin(connection: Any, table: Table) -> bool:
+    """Whether the table of receipts is there, as this version makes it."""
+    sql = "SELECT true FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'origin'"
+    return bool(await connection.fetchval(sql, table.documents))
 
 
 async def _exists(connection: Any, name: str) -> bool:
@@ -78,14 +86,32 @@ async def _ensure_extension(connection: Any, sink: str) -> None:
             "(Debian: apt install postgresql-NN-pgvector), then retry.",
             param="sink.name",
         )
-    allowed = await connection.fetchval("SELECT has_database_privilege(current_database(), 'CREATE')")
-    if not allowed:
+    try:
+        async with connection.transaction():
+            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    except asyncpg.InsufficientPrivilegeError:  # also of a database's owner, where pgvector is not marked as trusted
         raise SinkRefused(
             f"The database of sink {sink!r} lacks the extension vector, and its user may not create it. "
-            "Have an administrator run: CREATE EXTENSION vector;",
+            "Have a superuser run in that database: CREATE EXTENSION vector;",
+            param="sink.name",
+        ) from None
+
+
+async def _require_rights(connection: Any, table: Table, sink: str) -> None:
+    """What a load does later: rows are changed, and arrive in a temporary table."""
+    rights = "SELECT, INSERT, UPDATE, DELETE"
+    for name in (table.rows, table.documents):
+        asked = " AND ".join(f"has_table_privilege($1, '{right}')" for right in rights.split(", "))
+        if not await connection.fetchval(f"SELECT {asked}", name):
+            raise SinkRefused(
+                f"The user of sink {sink!r} may not change the table {name}. Grant it {rights}, or name another table.",
+                param="sink.table",
+            )
+    if not await connection.fetchval("SELECT has_database_privilege(current_database(), 'TEMPORARY')"):
+        raise SinkRefused(
+            f"The user of sink {sink!r} may not make temporary tables. Grant it TEMPORARY on the database.",
             param="sink.name",
         )
-    await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
 
 
 async def _require_dimension(connection: Any, table: Table, dimension: int) -> None:
@@ -146,4 +172,5 @@ def _documents_sql(table: Table) -> str:
             page bigint NOT NULL,
             chunks bigint NOT NULL
         );
+        ALTER TABLE {table.documents} ADD COLUMN IF NOT EXISTS origin text NOT NULL DEFAULT '';
     """

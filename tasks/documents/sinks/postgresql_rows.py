@@ -14,8 +14,8 @@ from tasks.pieces import pieces, weighed
 ROWS = 1000
 """Of one statement at most: an index over vectors may take 100 ms for each on a slow machine, and a statement 120 s."""
 _BYTES = 8 * 2**20
-RECEIPT = ("doc_id", "content_hash", "fingerprint", "ingestion", "page", "chunks")
-_RECEIPT_TYPES = ("text", "text", "text", "text", "bigint", "bigint")
+RECEIPT = ("doc_id", "content_hash", "fingerprint", "ingestion", "page", "chunks", "origin")
+_RECEIPT_TYPES = ("text", "text", "text", "text", "bigint", "bigint", "text")
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 _Row = tuple[Any, ...]
@@ -135,7 +135,7 @@ def _size_bytes(row: _Row) -> int:
 
 def _receipt_row(receipt: Receipt) -> _Row:
     r = receipt
-    return (clean(r.document_id), r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks)
+    return (clean(r.document_id), r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks, clean(r.origin))
 
 
 def _all_new(columns: Iterable[str]) -> str:

@@ -31,7 +31,10 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A document is in the sink: its content, under which pipeline, from which page of which ingestion."""
+    """A document is in the sink: its content, under which pipeline, from which page of which ingestion.
+
+    `origin`: see `DocumentRef`; "" also where an earlier version of embedq wrote the receipt.
+    """
 
     document_id: str
     content_hash: str
@@ -39,6 +42,7 @@ class Receipt:
     ingestion: str
     page: int
     chunks: int
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class LoadDocument:
     metadata: Mapping[str, Any]
     chunks: Sequence[Chunk]
     vectors: npt.NDArray[np.float32]
+    origin: str = ""
 
 
 class LoadOutcome(StrEnum):
@@ -66,6 +71,9 @@ class LoadOutcome(StrEnum):
 
 class Sink(Protocol):
     """Takes documents in. Every method may be repeated, and may be called by two workers at the same time."""
+
+    def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
+        """Makes what is missing, and looks whether these vectors can go in. Raises like `load`."""
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """Receipts of those that are there, by id."""

@@ -40,6 +40,11 @@ def judge(known: Receipt | None, page: int, content_hash: str, stamp: Stamp) -> 
     return Verdict.KEEP if same else Verdict.TAKE
 
 
+def from_elsewhere(known: Receipt, origin: str) -> bool:
+    """Whether it is a document of another file that only has the same id: what is in the sink would be lost."""
+    return bool(known.chunks and known.origin and origin and known.origin != origin)
+
+
 class Arrivals:
     """The documents of one call to `load`: what is to go in, and what to report of each.
 
@@ -54,7 +59,9 @@ class Arrivals:
         self._takes: dict[str, int] = {}  # id -> which of its outcomes is that of the one that went in
         self.taken: dict[str, Receipt] = {}
 
-    def add(self, document_id: str, page: int, content_hash: str, chunks: int, known: Receipt | None) -> bool:
+    def add(
+        self, document_id: str, page: int, content_hash: str, chunks: int, known: Receipt | None, *, origin: str = ""
+    ) -> bool:
         """Notes one document; whether it goes in. `known`: what the sink has of it."""
         stamp = self.stamp
         verdict = judge(self.taken.get(document_id, known), page, content_hash, stamp)
@@ -64,7 +71,7 @@ class Arrivals:
         if verdict is Verdict.TAKE:
             self._takes[document_id] = len(outcomes)
             self.taken[document_id] = Receipt(
-                document_id, content_hash, stamp.fingerprint, stamp.ingestion, page, chunks
+                document_id, content_hash, stamp.fingerprint, stamp.ingestion, page, chunks, origin
             )
         outcomes.append(verdict.outcome)
         return verdict is Verdict.TAKE

@@ -8,6 +8,7 @@ import orjson
 
 from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.sources.types import MAX_ID_BYTES
+from tasks.ledger.ingestions import MAX_METADATA_DEPTH, is_too_deep
 
 _IDS = ("id", "_id", "doc_id")
 _TEXTS = ("text", "content", "body")
@@ -104,21 +105,19 @@ class FieldMap:
             return failed.error
 
     def text_of(self, record: Mapping[str, Any]) -> str:
-        """Its text.
+        """Its text; blank where the field is there and holds none.
 
         Raises:
-            DocumentFailed: it has none, or something else in its place.
+            DocumentFailed: it has no such field, or something else in its place.
         """
         names = self.text or next(((name,) for name in _TEXTS if record.get(name) is not None), ())
         values = [(name, record[name]) for name in names if record.get(name) is not None]
-        if not values:
+        if not values and not any(name in record for name in self.text or _TEXTS):
             raise _missing(None, self.text)
         for name, value in values:
             if not isinstance(value, str):
                 raise _failed("invalid_field", f"The field {name!r:.80} is not a string.")
         text = self.separator.join(value for _, value in values if value)
-        if not text or text.isspace():
-            raise _failed("empty_document", "The document's text is empty.")
         require_storable(text)
         return text
 
@@ -159,6 +158,9 @@ class FieldMap:
 
 def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The same after a way through JSON; times and decimals become strings. Raises `DocumentFailed`."""
+    if is_too_deep(metadata):
+        message = f"The metadata has more than {MAX_METADATA_DEPTH} levels of objects and lists. Make it flatter."
+        raise _failed("invalid_metadata", message)
     try:
         data = orjson.dumps(metadata, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except (TypeError, ValueError):

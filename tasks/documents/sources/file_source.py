@@ -111,7 +111,9 @@ class FileSource:
             page.add_failed(document_id, uri, failed.error, record.source_bytes)
             return
         place = {"at": entry.place, "in": entry.name, "version": version, "record": record.place}
-        page.add_record(DocumentRef(document_id, uri, "", record.size_bytes, place, metadata), record.source_bytes)
+        origin = entry.id if document.id else ""
+        ref = DocumentRef(document_id, uri, "", record.size_bytes, place, metadata, origin)
+        page.add_record(ref, record.source_bytes)
 
     def _format(self, entry: Entry) -> RecordFormat:
         return self._format_of(entry.name)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tasks.documents.faults import DocumentError, DocumentFailed
+from tasks.documents.faults import DocumentError, DocumentFailed, FailureStage
 from tasks.documents.sources.fields import require_id
 from tasks.documents.sources.types import (
     MAX_ID_BYTES,
@@ -16,6 +16,13 @@ from tasks.documents.sources.types import (
     Listed,
     ListedFault,
 )
+
+
+def duplicate(first: str | None, stage: FailureStage = "reading") -> DocumentError:
+    """Of a document whose id another one of the same ingestion has; `first`: where that one is, if it is known."""
+    other = f"The document at {first}" if first else "Another document of this ingestion"
+    message = f"{other} has the same id. Give each its own, with source.fields.id or document_id."
+    return DocumentError("duplicate_document_id", message, stage)
 
 
 class Page:
@@ -78,9 +85,7 @@ class Page:
             self.add_failed(ref.id, ref.uri, failed.error, source_bytes)
             return
         if ref.id in self._documents:
-            message = "Another document has this id. Give each its own, with source.fields.id or document_id."
-            error = DocumentError("duplicate_document_id", message, "reading")
-            self.add_failed(ref.id, ref.uri, error, source_bytes)
+            self.add_failed(ref.id, ref.uri, duplicate(self._documents[ref.id].uri), source_bytes)
             return
         self._size_bytes += source_bytes
         self._documents[ref.id] = ref

@@ -39,24 +39,29 @@ def parse_glob(url: str, roots: Sequence[str], param: str) -> Glob:
         message = f"This server reads no folders and URLs. Its operator allows them in {SETTING}; or upload the files."
         raise SourceFailed(message, param=param)
     scheme, path = split_url(url)
-    parts = path.split("/")
+    parts = [part for part in path.split("/") if part != "." or scheme != "file"]
     fixed = next((n for n, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
     if "::" in url or not is_encodable(url) or not is_allowed(scheme, "/".join(parts[:fixed]), roots):
         message = f"This is not below one of the folders and URLs that the server may read ({SETTING})."
         raise SourceFailed(message, param=param)
     pattern = tuple(part for part in parts[fixed:] if part)
-    if path.endswith("/"):
+    if parts[-1] == "":
         pattern = (*pattern, "**")
     return Glob(scheme, "/".join(part for n, part in enumerate(parts[:fixed]) if part or n == 0), pattern)
 
 
 def is_allowed(scheme: str, path: str, roots: Sequence[str]) -> bool:
-    """Whether it is below a root by its name alone."""
+    """Whether it is below a root by its name alone, and not hidden: no name behind the root begins with a dot."""
     # Some drivers decode what is encoded once more.
     if ".." in unquote(unquote(path)).split("/") or "\0" in path or (scheme == "file" and not path.startswith("/")):
         return False
     tops = [top.rstrip("/") for root_scheme, top in map(split_url, roots) if root_scheme == scheme]
-    return any(path.rstrip("/") == top or path.startswith(top + "/") for top in tops)
+    behind = [path[len(top) :] for top in tops if path.rstrip("/") == top or path.startswith(top + "/")]
+    return any(not _is_hidden(rest) for rest in behind)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") for part in unquote(unquote(path)).split("/"))
 
 
 def is_encodable(text: str) -> bool:
@@ -80,16 +85,21 @@ def is_within(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
+def root_around(scheme: str, path: str, roots: Sequence[str]) -> str | None:
+    """The outermost root that is a path, or lies around it; without a slash at its end. None: there is none."""
+    tops = (top.rstrip("/") for root_scheme, top in map(split_url, roots) if root_scheme == scheme)
+    return min((top for top in tops if f"{path}/".startswith(f"{top}/")), key=len, default=None)
+
+
 def document_id(scheme: str, path: str, roots: Sequence[str]) -> str:
     """A file's path from the root that it lies in, whose own name comes first; its URL where two roots have that name.
 
     What else is asked for decides nothing: with one more URL the same file would be another document, and in twice.
     """
     tops = [(root_scheme, top.rstrip("/")) for root_scheme, top in map(split_url, roots)]
-    around = [top for root_scheme, top in tops if root_scheme == scheme and path.startswith(f"{top}/")]
-    if not around:
+    root = root_around(scheme, path, roots)
+    if root is None:
         return f"{scheme}://{path}"
-    root = min(around, key=len)
     name = root.rpartition("/")[2]
     if any(top.rpartition("/")[2] == name and (root_scheme, top) != (scheme, root) for root_scheme, top in tops):
         return f"{scheme}://{path}"

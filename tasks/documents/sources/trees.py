@@ -132,6 +132,11 @@ def circle() -> DocumentFailed:
     return DocumentFailed("symlink_loop", "The link leads to a folder that it lies in. It was not followed.", "listing")
 
 
+def leads_back(real: str, around: str, name: str) -> bool:
+    """Whether what a folder has under a name is a link to that folder or to one around it; all without links."""
+    return real != f"{around.rstrip('/')}/{name}" and f"{around}/".startswith(f"{real.rstrip('/')}/")
+
+
 def smallest(number: int, children: Iterable[Child], behind: str, progress: Callable[[], None]) -> list[Child]:
     """The first of them behind a name, out of any order."""
     return heapq.nsmallest(number, shown(children, behind, progress), key=lambda child: child.name)

@@ -26,6 +26,7 @@ class DocumentRef:
         size_bytes: if known before reading; None otherwise.
         place: the source's own notes on where it is; JSON.
         metadata: the owner's, goes with each of its chunks; JSON.
+        origin: the file among whose records the id is unique; "" for one that is unique by itself, such as a path.
     """
 
     id: str
@@ -34,6 +35,7 @@ class DocumentRef:
     size_bytes: int | None
     place: Mapping[str, Any]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """For a manifest."""
@@ -44,12 +46,14 @@ class DocumentRef:
             "size": self.size_bytes,
             "place": dict(self.place),
             "metadata": dict(self.metadata),
+            **({"origin": self.origin} if self.origin else {}),
         }
 
     @classmethod
     def from_json(cls, known: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`."""
-        return cls(known["id"], known["uri"], known["name"], known["size"], known["place"], known["metadata"])
+        origin = known.get("origin", "")
+        return cls(known["id"], known["uri"], known["name"], known["size"], known["place"], known["metadata"], origin)
 
 
 @dataclass(frozen=True, slots=True)

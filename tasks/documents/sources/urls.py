@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.sources.access import SourceAccess
-from tasks.documents.sources.content import Content, LocalContent, RemoteContent, outside
+from tasks.documents.sources.content import Content, LocalContent, RemoteContent, gone, outside
 from tasks.documents.sources.entries import Entry
 from tasks.documents.sources.remote import open_remote
 from tasks.documents.sources.remote_trees import remote_tree
@@ -20,9 +20,10 @@ from tasks.documents.sources.roots import (
     is_encodable,
     parse_glob,
     real_roots,
+    root_around,
     split_url,
 )
-from tasks.documents.sources.trees import LocalTree, Tree
+from tasks.documents.sources.trees import LocalTree, Tree, circle, leads_back
 from tasks.documents.sources.walk import Found, Walk
 from tasks.errors import SourceFailed
 
@@ -56,7 +57,7 @@ class Urls:
                         # A name need not be UTF-8; a cursor must.
                         yield self._entry([at, os.fsencode(found.path).decode("latin-1"), listing], glob, found)
             except DocumentFailed as failed:
-                raise SourceFailed(failed.error.message, param=f"source.urls[{at}]") from None
+                raise _refused(failed, at) from None
 
     def open(self, place: Mapping[str, Any]) -> Content:
         """See `Entries`."""
@@ -86,21 +87,31 @@ class Urls:
 
     def _resolve(self, glob: Glob, number: int) -> Glob:
         """With a file's name as the pattern, and all that is below for a folder's."""
-        if glob.pattern:
-            return glob
         try:
             tree = self._tree(glob.scheme)
+            self._require_straight(tree, glob)
+            if glob.pattern:
+                return glob
             tree.real(glob.base or "/")
             kind = tree.kind(glob.base or "/")
         except DocumentFailed as failed:
-            raise SourceFailed(failed.error.message, param=f"source.urls[{number}]") from None
+            raise _refused(failed, number) from None
         if kind is None:
-            message = "There is no such file or folder on the server."
-            raise SourceFailed(message, param=f"source.urls[{number}]")
+            raise _refused(gone(), number)
         if kind == "folder":
             return Glob(glob.scheme, glob.base, ("**",))
         base, _, name = glob.base.rpartition("/")
         return Glob(glob.scheme, base, (name,))
+
+    def _require_straight(self, tree: Tree, glob: Glob) -> None:
+        """A link to a folder around it would give each file below one more id; a walk does not follow it either."""
+        path = root_around(glob.scheme, glob.base, self._access.roots) or ""
+        real = tree.real(path or "/")
+        for name in glob.base[len(path) :].split("/")[1:]:
+            path, around = f"{path}/{name}", real
+            real = tree.real(path)
+            if leads_back(real, around, name):
+                raise circle()
 
     def _tree(self, scheme: str) -> Tree:
         if scheme not in self._trees:
@@ -112,6 +123,13 @@ class Urls:
         if scheme not in self._drivers:
             self._drivers[scheme] = open_remote(scheme)
         return self._drivers[scheme]
+
+
+def _refused(failed: DocumentFailed, number: int) -> SourceFailed:
+    """What is wrong with a URL of the request: nobody has seen there what is not there."""
+    gone = failed.error.code == "gone"
+    message = "There is no such file or folder on the server." if gone else failed.error.message
+    return SourceFailed(message, param=f"source.urls[{number}]")
 
 
 def _shown(name: str) -> str:

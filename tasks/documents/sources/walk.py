@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.sources.roots import Matcher
-from tasks.documents.sources.trees import Child, Tree, circle, sorted_names
+from tasks.documents.sources.trees import Child, Tree, circle, leads_back, sorted_names
 
 _MAX_DEPTH = 100
 _MAX_LINKS = 8
@@ -89,7 +89,7 @@ class Walk:
         real = self._tree.real(path)
         is_link = real != f"{folder.real.rstrip('/')}/{name[:-1]}"
         links = folder.links + is_link
-        if is_link and f"{folder.real}/".startswith(f"{real.rstrip('/')}/"):
+        if leads_back(real, folder.real, name[:-1]):
             raise circle()
         if links > _MAX_LINKS or folder.depth >= _MAX_DEPTH:
             message = f"Folders deeper than {_MAX_DEPTH}, or behind more than {_MAX_LINKS} links, are not read."

@@ -60,6 +60,13 @@ def test_an_uploaded_file(upload: Upload, client: httpx.Client, root: Path) -> N
     assert client.get(f"/v1/files/{file['id']}/content").content == LINES
 
 
+def test_a_document_may_be_empty(upload: Upload, client: httpx.Client) -> None:
+    file = upload(b"", "__init__.py", "user_data").json()
+
+    assert (file["bytes"], file["filename"]) == (0, "__init__.py")
+    assert client.get(f"/v1/files/{file['id']}/content").content == b""
+
+
 def test_an_expiry_that_was_asked_for(client: httpx.Client, redis_client: redis.Redis) -> None:
     form = {"purpose": "user_data", "expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"}
     file = client.post("/v1/files", data=form, files={"file": ("a", b"x")}).json()

@@ -1,4 +1,4 @@
-"""A job that sends a large file to a slow bucket is at work, however long that takes."""
+"""A job that takes long: sending a large file to a slow bucket is work, and its owner pays for the time."""
 
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,26 @@ def test_each_piece_of_an_upload_counts_as_progress(
     work(_claim(ledger), lambda: pytest.fail("a job is not interrupted"))
     assert documents.answer(task_id) == {}
     assert seen == [False] * PIECES
+
+
+def test_the_owner_of_a_job_pays_for_the_time_it_took(
+    redis_client: "redis.Redis", documents: DocumentsClient, tmp_path: Path
+) -> None:
+    ledger, now = Ledger(redis_client), iter((100.0, 140.0, 200.0, 200.1))
+    work = JobWork(
+        ledger,
+        Storage.open(str(tmp_path)),
+        load_settings(run_dir=str(tmp_path)),
+        jobs={"send": send},
+        settlement=Settlement(ledger, DOCUMENTS, patience_s=10, stop=lambda: False),
+        progress=Progress(),
+        stop=lambda: False,
+        clock=lambda: next(now),
+    )
+    for name, cost in (("long", b"40"), ("short", b"41")):
+        documents.submit_job("send", name)
+        work(_claim(ledger), lambda: pytest.fail("a job is not interrupted"))
+        assert redis_client.hget(f"eq:q:{DOCUMENTS}:state", "pass_bulk:anonymous") == cost
 
 
 def send(context: JobContext, job_id: str) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tasks.ledger import ClaimedUnit, Lane
+from tasks.ledger import ClaimedUnit, Lane, operations
 from tests.integration.ledger.driver import Driver
 
 
@@ -166,3 +166,34 @@ def test_a_look_at_the_online_lane_takes_no_bulk_work(driver: Driver) -> None:
     assert {owner_of(u) for u in driver.claim(online_only=True).units} == {"online"}
     assert driver.claim(online_only=True).units == ()
     assert {owner_of(u) for u in driver.claim().units} == {"bulk"}
+
+
+def test_an_owner_pays_for_what_took_more_than_it_said(driver: Driver) -> None:
+    for owner in "ab":
+        for number in range(40):
+            driver.submit((1, 1), task_id=f"{owner}-{number}", owner=owner)
+    order = []
+    for _ in range(60):
+        claim = driver.claim(max_units=1)
+        (unit,) = claim.units
+        order.append(owner_of(unit))
+        if owner_of(unit) == "a":
+            for _ in range(2):  # an answer was lost
+                driver.run(operations.charge(driver.model, unit.task_id, 9))
+        driver.commit(claim)
+        assert not driver.run(operations.charge(driver.model, unit.task_id, 20)), "it has ended"
+    until_b_is_through = order[: max(i for i, owner in enumerate(order) if owner == "b")]
+    assert 3 <= until_b_is_through.count("a") <= 5, "a tenth of what b got"
+
+
+def test_what_is_charged_is_remembered_while_the_owner_has_nothing(driver: Driver) -> None:
+    driver.submit((1, 1), task_id="a-0", owner="a")
+    claim = driver.claim()
+    assert driver.run(operations.charge(driver.model, "a-0", 50))
+    driver.commit(claim)
+    for owner in "ab":
+        for number in range(30):
+            driver.submit((1, 1), task_id=f"{owner}-{number + 1}", owner=owner)
+    first = [owner_of(driver.claim(max_units=1).units[0]) for _ in range(30)]
+    assert first.count("b") >= 29
+    assert not driver.run(operations.charge(driver.model, "nobody", 5))

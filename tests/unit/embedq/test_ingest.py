@@ -174,15 +174,21 @@ async def test_fields_are_named_as_options(tmp_path: Path, handbook: Path, capsy
 async def test_a_file_that_cannot_be_sent_stops_no_other(
     tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (handbook / "empty.md").touch()
     (handbook / "large.md").write_text("unwanted")
     server = Server()
     assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
     assert len(server.started[0]["source"]["files"]) == 2
     said = capsys.readouterr()
-    assert "h/empty.md failed: empty_document" in said.err
     assert "h/large.md failed: file_too_large" in said.err
-    assert "2 not sent" in said.out
+    assert "1 not sent" in said.out
+
+
+@pytest.mark.parametrize("mode", ["skip_unchanged", "upsert", "sync"])
+async def test_an_empty_file_is_sent_as_it_may_have_been_emptied(tmp_path: Path, handbook: Path, mode: str) -> None:
+    (handbook / "__init__.py").touch()
+    server = Server()
+    assert await run(server, tmp_path / "out", handbook, body=BODY | {"mode": mode}) == 0
+    assert "h/__init__.py" in [file["document_id"] for file in server.started[0]["source"]["files"]]
 
 
 async def test_a_file_that_cannot_be_read_stops_no_other(

@@ -27,6 +27,30 @@ def test_ids_do_not_depend_on_where_the_command_runs(handbook: Path, monkeypatch
     assert [file.id for file in local_files([Path("z.md")])] == ["z.md"]
 
 
+def test_a_file_is_one_document_however_it_is_named_from_one_folder(
+    handbook: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(handbook.parent)
+    whole = {file.path: file.id for file in local_files([Path("handbook")])}
+    for source in ("handbook/b", "handbook/z.md", "./handbook/b/a.txt", "handbook//b/"):
+        for file in local_files([Path(source)]):
+            assert file.id == whole[file.path]
+    assert {file.path: file.id for file in local_files([handbook])} == whole, "as an absolute path of the folder"
+
+
+def test_folders_of_one_name_are_other_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a/docs", "b/docs"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "readme.md").write_text(name)
+    monkeypatch.chdir(tmp_path)
+    assert [file.id for file in local_files([Path("a/docs"), Path("b/docs")])] == [
+        "a/docs/readme.md",
+        "b/docs/readme.md",
+    ]
+    monkeypatch.chdir(tmp_path / "a")
+    assert [file.id for file in local_files([Path("../b/docs")])] == ["docs/readme.md"]
+
+
 def test_a_hidden_name_that_is_asked_for_is_taken(handbook: Path) -> None:
     assert [file.id for file in local_files([handbook / ".hidden"])] == [".hidden"]
 

@@ -47,7 +47,7 @@ class ReceiptIndex:
         self._parts: list[str] = []  # names of receipts by the number of a record's part
         self._numbers: dict[str, int] = {}  # of the living
         self._documents = 0  # in the living
-        self._stamps: dict[tuple[str, str], int] = {}
+        self._stamps: dict[tuple[str, str, str], int] = {}  # in memory: as many as files of records and ingestions
 
     def find(
         self, catalog: Catalog, document_ids: Sequence[str], progress: Callable[[], None] = lambda: None
@@ -63,9 +63,10 @@ class ReceiptIndex:
             stamps = list(self._stamps)
             found: dict[str, Found] = {}
             for at, (part, stamp, page, chunks, content_hash) in self._runs.find(keys_of(document_ids)):
-                fingerprint, ingestion = stamps[stamp]
-                receipt = Receipt(document_ids[at], content_hash.decode(), fingerprint, ingestion, page, chunks)
-                found[document_ids[at]] = Found(receipt, self._parts[part])
+                fingerprint, ingestion, origin = stamps[stamp]
+                of = document_ids[at]
+                receipt = Receipt(of, content_hash.decode(), fingerprint, ingestion, page, chunks, origin)
+                found[of] = Found(receipt, self._parts[part])
             return found
 
     def _sync(self, catalog: Catalog, progress: Callable[[], None]) -> None:
@@ -98,12 +99,12 @@ class ReceiptIndex:
 
     def _records(self, table: pa.Table, part: int) -> Records:
         records: npt.NDArray[Any] = np.zeros(table.num_rows, _RECORD)
-        pairs = zip(table["fingerprint"].to_pylist(), table["ingestion"].to_pylist(), strict=True)
+        stamps = zip(*(table[name].to_pylist() for name in ("fingerprint", "ingestion", "origin")), strict=True)
         hashes = table["content_hash"].to_pylist()
         if any(len(each) > _HASH_CHARS for each in hashes):
             raise ValueError(f"a hash of content has at most {_HASH_CHARS} characters")
         records["part"] = part
-        records["stamp"] = [self._stamps.setdefault(pair, len(self._stamps)) for pair in pairs]
+        records["stamp"] = [self._stamps.setdefault(stamp, len(self._stamps)) for stamp in stamps]
         records["page"] = table["page"].to_numpy()
         records["chunks"] = table["chunks"].to_numpy()
         records["content_hash"] = hashes

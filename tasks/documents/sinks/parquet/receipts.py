@@ -18,13 +18,14 @@ _SCHEMA = pa.schema(
         pa.field("ingestion", pa.string(), nullable=False),
         pa.field("page", pa.int64(), nullable=False),
         pa.field("chunks", pa.int64(), nullable=False),
+        pa.field("origin", pa.string(), nullable=False),
     ]
 )
 
 
 def receipts_table(receipts: Iterable[Receipt]) -> pa.Table:
     """As they are stored."""
-    rows = [(r.document_id, r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks) for r in receipts]
+    rows = [(r.document_id, r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks, r.origin) for r in receipts]
     columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
     arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
@@ -32,13 +33,16 @@ def receipts_table(receipts: Iterable[Receipt]) -> pa.Table:
 
 def write_receipts(storage: Storage, name: str, table: pa.Table) -> None:
     """Stores them; raises like `Storage.writing`."""
-    with writing_parquet(storage, name, _SCHEMA, ["fingerprint", "ingestion", "page"]) as (writer, _):
+    with writing_parquet(storage, name, _SCHEMA, ["fingerprint", "ingestion", "page", "origin"]) as (writer, _):
         writer.write(table)
 
 
 def read_receipts(storage: Storage, name: str) -> pa.Table:
     """Those of one part, at most a load's documents; raises like `Storage.read`."""
-    return pq.read_table(pa.BufferReader(storage.read(name)))
+    table = pq.read_table(pa.BufferReader(storage.read(name)))
+    if "origin" not in table.column_names:  # of an earlier version
+        table = table.append_column(_SCHEMA.field("origin"), pa.repeat(pa.scalar(""), table.num_rows))
+    return table
 
 
 def without(table: pa.Table, column: str, document_ids: Collection[str]) -> pa.Table:

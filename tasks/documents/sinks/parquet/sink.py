@@ -41,6 +41,11 @@ class ParquetSink:
         self._parts = Parts(storage, self._dataset.folder)
         self._index: ReceiptIndex = index_of(storage, self._dataset.folder)
 
+    def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
+        """See `Sink.prepare`."""
+        progress()
+        _require_dimension(self._dataset.present().catalog, stamp)
+
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """See `Sink.known`."""
         for _ in range(_TRIES):
@@ -108,7 +113,8 @@ class ParquetSink:
             for document in some:
                 _require_shape(document, stamp)
                 known = found[document.id].receipt if document.id in found else None
-                if arrivals.add(document.id, document.page, document.content_hash, len(document.chunks), known):
+                size, content_hash = len(document.chunks), document.content_hash
+                if arrivals.add(document.id, document.page, content_hash, size, known, origin=document.origin):
                     yield document
             progress()
 

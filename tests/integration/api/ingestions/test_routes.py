@@ -44,6 +44,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
             "cancelled": 0,
             "unchanged": 0,
             "deleted": 0,
+            "replaced": 0,
         },
         "listing_complete": False,
         "chunks": {"total": 0, "embedded": 0, "loaded": 0, "tokens": 0},
@@ -105,6 +106,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("a file of a number", of_source(files=[5]), "invalid_type", "source.files[0]"),
     ("outside", of_source(urls=["/srv/docs/a", "/etc/passwd"]), "source_failed", "source.urls[1]"),
     ("a neighbour", of_source(urls=["/srv/docs2/a"]), "source_failed", "source.urls[0]"),
+    ("hidden", of_source(urls=["/srv/docs/a", "/srv/docs/b/.ssh/id_rsa"]), "source_failed", "source.urls[1]"),
+    ("hidden, by a glob", of_source(urls=["file:///srv/docs/%2egit/**"]), "source_failed", "source.urls[0]"),
     ("upwards", of_source(urls=["/srv/docs/%2e%2e/secret"]), "source_failed", "source.urls[0]"),
     ("a format", of_source(documents=DOCUMENTS, format="xml"), "invalid_value", "source.format"),
     ("no type", {"chunking": {}}, "missing_required_parameter", "chunking.type"),
@@ -125,6 +128,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("a table for Parquet", {"sink": {"type": "parquet", "table": "t"}}, "invalid_value", "sink.table"),
     ("a dataset that is a path", {"sink": {"type": "parquet", "dataset": "../x"}}, "invalid_value", "sink.dataset"),
     ("mode", {"mode": "replace"}, "invalid_value", "mode"),
+    ("on_conflict", {"on_conflict": "ignore"}, "invalid_value", "on_conflict"),
     ("dimensions", {"dimensions": 100_000}, "invalid_value", "dimensions"),
     ("prompt", {"prompt_name": "nothing"}, "invalid_value", "prompt_name"),
 ]
@@ -164,6 +168,8 @@ def test_an_unknown_model_and_an_unknown_file(client: httpx.Client) -> None:
     [
         static(16, 8),
         {"chunking": {"type": "none"}, "mode": "sync", "dry_run": True},
+        {"on_conflict": "replace"},
+        {"on_conflict": None},
         of_source(urls=["/srv/docs", "file:///srv/docs/**/*.md", "s3://bucket/in/a"], records=False),
         of_source(documents=DOCUMENTS, fields={"text": "body", "metadata": "*", "id": None}),
         {"sink": {"type": "postgresql", "name": "store", "table": "public.chunks"}, "chunking": None},
@@ -171,6 +177,21 @@ def test_an_unknown_model_and_an_unknown_file(client: httpx.Client) -> None:
 )
 def test_what_is_accepted(client: httpx.Client, changed: dict[str, Any]) -> None:
     create(client, **changed)
+
+
+def test_metadata_of_any_depth_is_taken_or_refused(client: httpx.Client) -> None:
+    for kind, items in (
+        ("documents", '"id":"a","text":"x"'),
+        ("files", f'"id":"{upload_with(client)().json()["id"]}"'),
+    ):
+        codes = []
+        for depth in range(1, 301, 1 if kind == "documents" else 31):
+            metadata = '{"a":' * depth + "1" + "}" * depth
+            data = f'{{"source":{{"{kind}":[{{{items},"metadata":{metadata}}}]}}}}'
+            answer = client.post("/v1/ingestions", content=data, headers={"content-type": "application/json"})
+            assert (answer.status_code == 202) is (depth <= 32), answer.text
+            codes += [] if depth <= 32 else [(answer.status_code, answer.json()["error"]["param"])]
+        assert set(codes) == {(400, f"source.{kind}[0].metadata")}
 
 
 def test_fields_reach_the_ledger_as_they_were_meant(client: httpx.Client, ledger: Ledger) -> None:

@@ -18,7 +18,7 @@ from tasks.ledger.datasets import read_catalog
 from tasks.ledger.file_operations import put_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
 from tasks.ledger.ingestion_operations import create_ingestion, open_ingestions, read_closed, read_ingestion
-from tasks.ledger.ingestion_outcomes import DocumentOutcome, read_outcomes
+from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus, read_outcomes
 from tasks.ledger.ingestions import Ingestion, NewIngestion, new_ingestion_id
 from tasks.ledger.model_files import Prompts, write_model_files
 from tasks.model.fake import FakeEncoder
@@ -97,6 +97,12 @@ class IngestionHands(Hands):
         found = [outcome for page in pages for outcome in read_outcomes(self.storage, page.stored)]
         assert len({outcome.id for outcome in found}) == len(found)
         return {outcome.id: outcome for outcome in found}
+
+    def failed(self, ingestion_id: str) -> list[DocumentOutcome]:
+        """Documents that have failed, in the order of pages; ids may come twice."""
+        pages = self.ledger.run(read_closed(ingestion_id, 0, 1000))
+        found = [outcome for page in pages for outcome in read_outcomes(self.storage, page.stored)]
+        return [outcome for outcome in found if outcome.status is DocumentStatus.FAILED]
 
     def rows(self, owner: str = "anonymous", dataset: str = DATASET) -> list[dict[str, Any]]:
         """What the dataset holds, by document and chunk."""

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.leftovers import sweep_ingestions
-from tasks.ledger import operations
-from tasks.ledger.ingestion_operations import cancel_ingestion
+from tasks.ledger import DOCUMENTS, operations
+from tasks.ledger.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
-from tasks.ledger.ingestions import IngestionStatus, PageStage
+from tasks.ledger.ingestions import IngestionFault, IngestionStatus, PageStage
 from tasks.ledger.model_files import read_tokenizer
 from tasks.ledger.parts import RowError
 from tasks.ledger.storage import Storage
@@ -117,6 +118,33 @@ def test_upsert_never_skips_and_sync_deletes_what_vanished(hands: IngestionHands
     assert set(hands.loaded()) == {"a", "c"}
 
 
+@pytest.mark.parametrize("newer", ["skip_unchanged", "sync"])
+@pytest.mark.parametrize("closed", [True, False], ids=["it has ended", "its page is not closed"])
+def test_an_older_sync_that_ends_later_leaves_what_a_newer_run_has_seen(
+    hands: IngestionHands, newer: str, *, closed: bool
+) -> None:
+    hands.texts({"a": "first", "b": "second", "c": "third"})
+    hands.work()
+    older = hands.texts({"a": "first"}, mode="sync")
+    hands.until(lambda: hands.ingestion(older).status is S.FINALIZING)
+    hands.step()
+    finish = hands.claim(DOCUMENTS, 1)
+    assert len(finish.units) == 1
+    made = hands.texts({"a": "first", "b": "second"}, mode=newer)
+    if closed:
+        hands.work()
+    else:
+        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [PageStage.READY])
+    hands.ledger.run(operations.release(DOCUMENTS, finish.token))
+    hands.work()
+    assert (
+        hands.ingestion(older).status,
+        hands.ingestion(older).counts.deleted + hands.ingestion(made).counts.deleted,
+    ) == (S.COMPLETED, 1)
+    assert (hands.ingestion(made).status, hands.ingestion(made).counts.unchanged) == (S.COMPLETED, 2)
+    assert set(hands.loaded()) == {"a", "b"}
+
+
 def test_a_source_without_documents_deletes_nothing(hands: IngestionHands) -> None:
     hands.texts({"a": "first"})
     hands.work()
@@ -147,7 +175,7 @@ def test_a_document_that_cannot_be_read_is_no_hole_in_the_listing(hands: Ingesti
     hands.work()
     lines = [
         b'{"id": "a", "text": "first"}',
-        b'{"id": "b", "text": " "}',
+        b'{"id": "b", "text": 5}',
         b'{"id": "a", "text": "again"}',
         b'{"id": "d", "text": "x", "metadata": {"page": "\\u0000"}}',
     ]
@@ -156,6 +184,37 @@ def test_a_document_that_cannot_be_read_is_no_hole_in_the_listing(hands: Ingesti
     ingestion = hands.ingestion(sync)
     assert (ingestion.status, ingestion.counts.failed, ingestion.counts.deleted) == (S.COMPLETED, 3, 1)
     assert set(hands.loaded()) == {"a", "b"}  # of b the earlier version, which is better than none
+
+
+@pytest.mark.parametrize("mode", ["skip_unchanged", "upsert", "sync"])
+@pytest.mark.parametrize("text", ["", " \n", None])
+def test_an_emptied_document_loses_its_chunks(hands: IngestionHands, mode: str, text: str | None) -> None:
+    hands.documents([{"id": "a", "text": "first"}, {"id": "b", "text": "secret"}])
+    hands.work()
+    given: list[dict[str, str | None]] = [
+        {"id": "b", "text": text},
+        {"id": "a", "text": "first"},
+        {"id": "never", "text": text},
+    ]
+    for run in range(2):
+        emptied = hands.documents(given, mode=mode)
+        hands.work()
+        counts = hands.ingestion(emptied).counts
+        done = mode == "upsert" or run == 0
+        assert (counts.failed, counts.chunks) == (1, mode == "upsert")
+        assert (hands.outcomes(emptied)["b"].status == DocumentStatus.LOADED) is done
+        assert hands.outcomes(emptied)["b"].code == ("emptied" if done else None)
+        assert hands.outcomes(emptied)["never"].code == "empty_document"
+        assert hands.loaded() == {"a": "first"}
+        nothing_is_left(hands, emptied)
+
+
+def test_an_emptied_file_loses_its_chunks_and_gets_them_again(hands: IngestionHands) -> None:
+    for name in ("a.txt", "b.md", "c.html"):
+        for data, left in ((b"<p>a secret", 1), (b"", 0), (b"<p>a secret", 1), (b" \n ", 0)):
+            made = hands.ingest({"files": [hands.file(name, data)]})
+            hands.work()
+            assert (hands.ingestion(made).status, len(hands.rows())) == (S.COMPLETED, left), (name, data)
 
 
 @pytest.mark.parametrize("stage", [None, PageStage.EMBED])
@@ -242,7 +301,7 @@ def test_a_sink_that_refuses_fails_the_ingestion_and_what_was_loaded_stays(hands
     assert ingestion.status is S.FAILED
     assert ingestion.error is not None
     assert ingestion.error.code == "sink_dimension_mismatch"
-    assert (ingestion.counts.cancelled, set(hands.loaded())) == (1, {"a"})
+    assert (ingestion.counts.documents, ingestion.counts.chunks, set(hands.loaded())) == (0, 0, {"a"})
     nothing_is_left(hands, other)
 
 
@@ -300,6 +359,53 @@ def test_credit_bounds_what_is_begun(hands: IngestionHands, monkeypatch: pytest.
     hands.work()
     assert hands.ingestion(made).counts.loaded == 100
     assert len(hands.rows()) == 100
+
+
+@pytest.mark.parametrize("pages_of_a_listing", [1, 16])
+@pytest.mark.parametrize("enough_s", [-1, 30])
+def test_a_page_that_takes_long_is_divided(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch, pages_of_a_listing: int, enough_s: float
+) -> None:
+    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 4)
+    monkeypatch.setattr("tasks.documents.ingestions.list_job.PAGES", pages_of_a_listing)
+    monkeypatch.setattr("tasks.documents.ingestions.parse_job.ENOUGH_S", enough_s)
+    lines = [b'{"id": "d%d", "text": "text %d"}' % (n, n) for n in range(10)]
+    lines[3:3] = [b"no JSON", b'{"id": "d1", "text": "again"}', b'{"id": "empty", "text": ""}']
+    made = hands.ingest({"files": [hands.file("a.jsonl", b"\n".join(lines))]})
+    while not hands.ingestion(made).status.terminal:
+        hands.step()
+        hands.work_documents(limit=1)
+        hands.work_model()
+        counts = hands.ingestion(made).counts
+        assert counts.loaded + counts.failed <= counts.documents <= 13
+    counts = hands.ingestion(made).counts
+    assert (counts.documents, counts.loaded, counts.failed, counts.chunks_loaded) == (13, 10, 3, 10)
+    assert counts.bytes == counts.bytes_done
+    assert counts.pages_parsed == (13 if enough_s < 0 else 4)
+    assert sorted(str(failed.code) for failed in hands.failed(made)) == [
+        "duplicate_document_id",
+        "empty_document",
+        "malformed_record",
+    ]
+    assert hands.loaded() == {f"d{n}": f"text {n}" for n in range(10)}
+    nothing_is_left(hands, made)
+
+
+def test_a_divided_page_goes_on_with_an_ingestion_that_had_failed(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.documents.ingestions.parse_job.ENOUGH_S", -1)
+    made = hands.texts({f"d{n}": f"text {n}" for n in range(5)})
+    hands.until(lambda: hands.ingestion(made).next_page == 2, model=False)
+    ending.stop(hands.step_context, hands.ingestion(made), IngestionFault("worker_lost", "No more."))
+    hands.work()
+    assert (hands.ingestion(made).status, hands.ingestion(made).resumable) == (S.FAILED, True)
+    hands.ledger.run(resume_ingestion(made))
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert (hands.ingestion(made).status, counts.documents, counts.loaded) == (S.COMPLETED, 5, 5)
+    assert (counts.chunks, counts.chunks_loaded) == (5, 5)
+    nothing_is_left(hands, made)
 
 
 def test_leftovers_are_swept(hands: IngestionHands) -> None:

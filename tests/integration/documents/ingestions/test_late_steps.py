@@ -34,7 +34,11 @@ def test_pages_that_wait_for_room_cost_nothing_until_there_may_be_some(
     assert (hands.ingestion(made).status, hands.ingestion(made).counts.loaded) == (S.COMPLETED, 31)
 
 
-def test_every_step_may_be_taken_twice(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("enough_s", "pages"), [(30, 3), (-1, 6)], ids=["whole pages", "divided pages"])
+def test_every_step_may_be_taken_twice(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch, enough_s: float, pages: int
+) -> None:
+    monkeypatch.setattr("tasks.documents.ingestions.parse_job.ENOUGH_S", enough_s)
     monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 2)
     texts = {f"d{n}": f"text {n}" for n in range(6)}
     lines = b"".join(b'{"id": "%s", "text": "%s"}\n' % (name.encode(), text.encode()) for name, text in texts.items())
@@ -42,14 +46,14 @@ def test_every_step_may_be_taken_twice(hands: IngestionHands, monkeypatch: pytes
     hands.work()
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]}, mode="sync")
     seen: list[Ingestion] = []
-    for _ in range(14):
+    for _ in range(14 if pages == 3 else 24):
         seen.append(hands.ingestion(made))
         for old in seen:  # every state that any worker may still believe in
             hands.steps.step(hands.step_context, old)
         hands.work_documents()
         hands.work_model(limit=1)
     counts = hands.ingestion(made).counts
-    assert (counts.documents, counts.loaded, counts.deleted, counts.pages_parsed) == (6, 6, 1, 3)
+    assert (counts.documents, counts.loaded, counts.deleted, counts.pages_parsed) == (6, 6, 1, pages)
     assert counts.chunks == counts.chunks_embedded == counts.chunks_loaded == counts.tokens == 6
     assert hands.loaded() == texts
     hands.work()

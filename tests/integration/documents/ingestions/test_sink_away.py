@@ -1,6 +1,6 @@
 """A sink that is away: its ingestion waits, can be cancelled, and holds up nobody else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from tasks.ledger.ingestion_operations import cancel_ingestion
 from tasks.ledger.ingestions import IngestionStatus, PageStage
 from tests.harness import free_port
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
+from tests.pg_server import PgServer
 
 S = IngestionStatus
 DEAD = {"type": "postgresql", "name": "dead", "table": "docs"}
@@ -23,8 +24,20 @@ def hands(redis_url: str, tmp_path: Path) -> Iterator[IngestionHands]:
     ledger.close()
 
 
-def test_a_dead_sink_is_asked_less_and_less_and_holds_up_no_other_ingestion(hands: IngestionHands) -> None:
-    made = hands.texts({"a": "first"}, sink=DEAD, mode="upsert")
+def ready(hands: IngestionHands, url: str, texts: Mapping[str, str]) -> str:
+    """An ingestion whose sink goes away when all that is left to do is to load; its id."""
+    dead = hands.settings
+    hands.settings = dead.model_copy(update={"sinks": (("dead", url),)})
+    made = hands.texts(texts, sink=DEAD)
+    hands.until(lambda: [page.stage for page in hands.ingestion(made).pages.values()] == [PageStage.READY])
+    hands.settings = dead
+    return made
+
+
+def test_a_dead_sink_is_asked_less_and_less_and_holds_up_no_other_ingestion(
+    hands: IngestionHands, postgres: PgServer, database: str
+) -> None:
+    made = ready(hands, postgres.url(database), {"a": "first"})
     other = hands.texts({"b": "second"}, owner="other")
     for _ in range(240):
         hands.step()
@@ -52,9 +65,10 @@ def test_a_dead_sink_that_is_asked_for_receipts_is_asked_as_seldom_for_many_page
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["in the queue", "tried in vain"])
-def test_an_ingestion_whose_sink_is_away_can_be_cancelled(hands: IngestionHands, begun: bool) -> None:
-    made = hands.texts({"a": "first", "b": "second"}, sink=DEAD, mode="upsert")
-    hands.until(lambda: [page.stage for page in hands.ingestion(made).pages.values()] == [PageStage.READY])
+def test_an_ingestion_whose_sink_is_away_can_be_cancelled(
+    hands: IngestionHands, postgres: PgServer, database: str, begun: bool
+) -> None:
+    made = ready(hands, postgres.url(database), {"a": "first", "b": "second"})
     hands.until(lambda: hands.ingestion(made).load_state is not None, documents=begun)
     assert hands.ledger.run(cancel_ingestion(made)) == (True, S.CANCELLING)
     for _ in range(4):

@@ -22,7 +22,14 @@ def stamp(number: int = 1, *, dimension: int = DIMENSION, fingerprint: str = "f"
 
 
 def document(
-    name: str, text: str = "one", *, chunks: int = 2, page: int = 0, dimension: int = DIMENSION, **metadata: Any
+    name: str,
+    text: str = "one",
+    *,
+    chunks: int = 2,
+    page: int = 0,
+    dimension: int = DIMENSION,
+    origin: str = "",
+    **metadata: Any,
 ) -> LoadDocument:
     """A document whose chunks and vectors follow from its text."""
     cut = [
@@ -30,7 +37,7 @@ def document(
     ]
     digest = hashlib.sha256(text.encode()).digest()
     vectors = np.random.default_rng(digest[0]).standard_normal((chunks, dimension)).astype(np.float32)
-    return LoadDocument(name, f"file:///{name}", digest.hex(), page, metadata, cut, vectors)
+    return LoadDocument(name, f"file:///{name}", digest.hex(), page, metadata, cut, vectors, origin)
 
 
 def load(sink: Sink, *documents: LoadDocument, by: Stamp | None = None) -> Mapping[str, Sequence[LoadOutcome]]:

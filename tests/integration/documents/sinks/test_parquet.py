@@ -6,6 +6,7 @@ from typing import cast
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import redis
@@ -78,6 +79,24 @@ def test_an_answer_that_was_lost_is_no_second_load(redis_url: str, storage: Stor
 
         assert load(sink, document("a")) == {"a": [LoadOutcome.LOADED]}
     assert texts(parquet.rows()) == {"a": ["one 0", "one 1"]}
+
+
+def test_receipts_of_an_earlier_version_are_read(
+    sink: ParquetSink, storage: Storage, ledger: Ledger, parquet: Place
+) -> None:
+    load(sink, document("a"), document("b"))
+    catalog = present(storage, ledger)
+    assert catalog is not None
+    (part,) = catalog.parts
+    old = pq.read_table(pa.BufferReader(storage.read(part.receipts))).drop_columns(["origin"])
+    buffer = pa.BufferOutputStream()
+    pq.write_table(old, buffer)
+    storage.write(part.receipts, buffer.getvalue().to_pybytes())
+
+    other = parquet.open()
+    assert other.known(["a"])["a"].origin == ""
+    load(other, document("a", "new", origin="f"), by=stamp(2))
+    assert {name: known.origin for name, known in other.known(["a", "b"]).items()} == {"a": "f", "b": ""}
 
 
 def test_other_programs_read_the_parts(sink: ParquetSink, storage: Storage, ledger: Ledger, tmp_path: Path) -> None:

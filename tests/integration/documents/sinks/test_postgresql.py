@@ -14,13 +14,17 @@ from tests.pg_server import PASSWORD, PgServer
 USER = "somebody"
 
 
-@pytest.fixture
-def somebody(postgres: PgServer) -> str:
+def made(postgres: PgServer) -> str:
     """A user who may do nothing in particular."""
     postgres.execute(
         f"DO $$ BEGIN CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
     )
     return USER
+
+
+@pytest.fixture
+def somebody(postgres: PgServer) -> str:
+    return made(postgres)
 
 
 def refusal(sink: Sink, kind: type[EmbedqError]) -> str:
@@ -80,6 +84,36 @@ def test_a_user_without_rights(postgres: PgServer, database: str, somebody: str)
     assert "CREATE on the schema" in refusal(sink, SinkRefused)
 
 
+def test_an_owner_of_the_database_who_may_not_make_the_extension(
+    postgres: PgServer, database: str, somebody: str
+) -> None:
+    postgres.execute(f"ALTER DATABASE {database} OWNER TO {somebody}")
+    sink = PostgresSink("here", postgres.url(database, user=somebody), "docs")
+    assert "Have a superuser run in that database: CREATE EXTENSION vector;" in refusal(sink, SinkRefused)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("REVOKE DELETE ON docs FROM {user}", 'may not change the table "docs". Grant it SELECT, INSERT'),
+        ("REVOKE INSERT ON docs_documents FROM {user}", 'may not change the table "docs_documents"'),
+        ("REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC", "Grant it TEMPORARY"),
+    ],
+)
+def test_rights_are_looked_at_before_anything_is_loaded(
+    postgresql: Place, postgres: PgServer, database: str, sql: str, said: str
+) -> None:
+    somebody = made(postgres)
+    load(postgresql.open(), document("a"))
+    postgres.execute(f"GRANT ALL ON docs, docs_documents TO {somebody}", database)
+    postgres.execute(sql.format(user=somebody, database=database), database)
+    sink = PostgresSink("here", postgres.url(database, user=somebody), "docs")
+    with pytest.raises(SinkRefused) as refused:
+        sink.prepare(stamp(2), lambda: None)
+    sink.close()
+    assert said in refused.value.detail
+
+
 def test_a_schema_of_its_own(postgres: PgServer, database: str, somebody: str) -> None:
     postgres.execute("CREATE EXTENSION vector", database)
     postgres.execute(f"CREATE SCHEMA mine AUTHORIZATION {somebody}", database)
@@ -92,6 +126,18 @@ def test_a_schema_of_its_own(postgres: PgServer, database: str, somebody: str) -
 
 def test_a_missing_schema(postgres: PgServer, database: str) -> None:
     assert "no such schema" in refusal(PostgresSink("here", postgres.url(database), "no.docs"), SinkRefused)
+
+
+def test_a_table_of_an_earlier_version_is_read_and_gets_what_it_lacks(
+    postgresql: Place, postgres: PgServer, database: str
+) -> None:
+    load(postgresql.open(), document("a"), document("b"))
+    postgres.execute("ALTER TABLE docs_documents DROP COLUMN origin", database)
+
+    sink = postgresql.open()
+    assert sink.known(["a"])["a"].origin == ""
+    load(sink, document("a", "new", origin="f"), by=stamp(2))
+    assert {name: known.origin for name, known in sink.known(["a", "b"]).items()} == {"a": "f", "b": ""}
 
 
 def test_no_connection_to_be_had(postgres: PgServer, database: str, somebody: str) -> None:

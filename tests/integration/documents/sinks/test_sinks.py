@@ -61,6 +61,13 @@ def test_receipts_say_what_went_in(sink: Sink, place: Place) -> None:
         assert asked.known(["b"])["b"].chunks == 0
 
 
+def test_receipts_say_which_file_a_record_came_from(sink: Sink, place: Place) -> None:
+    load(sink, document("a", origin="a.csv"), document("b", origin="b.csv\0"), document("c"))
+
+    for asked in (sink, place.open()):
+        assert [asked.known(["a", "b", "c"])[name].origin[:5] for name in "abc"] == ["a.csv", "b.csv", ""]
+
+
 def test_receipts_of_many_documents(sink: Sink) -> None:
     load(sink, *(document(f"d{i}", chunks=1) for i in range(1500)))
 
@@ -141,6 +148,16 @@ def test_another_dimension_is_refused(sink: Sink, place: Place) -> None:
     with pytest.raises(SinkDimensionMismatch, match=r"8 dimensions.*makes 4.*[Nn]ame another") as refusal:
         load(sink, document("b", dimension=4), by=stamp(2, dimension=4))
     assert refusal.value.code == "sink_dimension_mismatch"
+    assert texts(place.rows()).keys() == {"a"}
+
+
+def test_another_dimension_is_refused_before_anything_is_loaded(sink: Sink, place: Place) -> None:
+    sink.prepare(stamp(), lambda: None)
+    load(sink, document("a"))
+
+    with pytest.raises(SinkDimensionMismatch):
+        place.open().prepare(stamp(2, dimension=4), lambda: None)
+    sink.prepare(stamp(2), lambda: None)
     assert texts(place.rows()).keys() == {"a"}
 
 

@@ -13,6 +13,7 @@ from tasks.documents.sources import page, trees
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.registry import open_source
 from tasks.documents.sources.roots import document_id
+from tasks.documents.sources.types import DocumentRef
 from tasks.errors import SourceFailed
 from tasks.ledger.storage import Storage
 from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, tree
@@ -298,3 +299,43 @@ def test_the_roots_are_asked_again_when_reading(tmp_path: Path) -> None:
     refs = open_source(spec, below(tmp_path)).page(None).documents
     elsewhere = open_source({"urls": [f"{tmp_path}/b/**"]}, below(tmp_path / "b"))
     assert [one.error and one.error.code for one in elsewhere.read(refs)] == ["outside_roots"]
+
+
+@pytest.mark.parametrize(
+    "url", [".git/config", ".git/**", ".git", "a/.ssh/id_rsa", ".hidden.md", ".git/./config", "%2egit/config"]
+)
+def test_what_is_hidden_is_not_read_by_its_name_either(tmp_path: Path, url: str) -> None:
+    root = tree(tmp_path / "root", *FILES, "a/.ssh/id_rsa")
+    with pytest.raises(SourceFailed):
+        ids(root, f"{root}/{url}")
+    place = {"at": {"url": f"file://{root}/.git/config"}}
+    (fetched,) = open_source({"urls": [f"{root}/*.md"]}, below(root)).read([DocumentRef("x", "x", "x", 1, place)])
+    assert fetched.error is not None
+    assert fetched.error.code == "outside_roots"
+
+
+def test_a_root_may_be_hidden_itself(tmp_path: Path) -> None:
+    root = tree(tmp_path / ".docs", "a.md", ".b.md")
+    assert ids(root, f"{root}/**", f"{root}/a.md") == ["a.md"]
+
+
+@pytest.mark.parametrize("url", ["./a.md", "//a.md", "c/.//d/e/f.md", ".", "c/."])
+def test_a_file_has_one_id_however_its_path_is_written(tmp_path: Path, url: str) -> None:
+    root = tree(tmp_path / "root", "a.md", "c/d/e/f.md")
+    assert set(ids(root, f"{root}/{url}")) <= {"a.md", "c/d/e/f.md"}
+
+
+@pytest.mark.parametrize("url", ["link/a.md", "link/link/a.md", "c/up/a.md", "link/**", "link"])
+def test_a_link_to_a_folder_around_it_is_no_further_name(tmp_path: Path, url: str) -> None:
+    root = tree(tmp_path / "root", "a.md", "c/d.md")
+    (root / "link").symlink_to(root)
+    (root / "c/up").symlink_to("..")
+    with pytest.raises(SourceFailed, match="leads to a folder that it lies in"):
+        ids(root, f"{root}/{url}")
+
+
+@pytest.mark.parametrize("url", ["never", "never/**", "a.md/never", "never/*.md"])
+def test_what_never_was_there_is_not_said_to_be_gone(tmp_path: Path, url: str) -> None:
+    root = tree(tmp_path / "root", "a.md")
+    with pytest.raises(SourceFailed, match="There is no such file or folder"):
+        ids(root, f"{root}/{url}")

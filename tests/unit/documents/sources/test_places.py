@@ -111,7 +111,7 @@ def inline(tmp_path: Path, *given: Any) -> SourceAccess:
 def test_inline_documents_and_what_is_wrong_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "PAGE_RECORDS", 2)
     good = [{"id": "a", "text": "A", "metadata": {"k": 1}}, {"id": 2, "text": "B"}, {"id": "c", "text": "C"}]
-    bad = [{"id": "d"}, {"id": "e", "text": ""}, "f", {"text": "no id"}]
+    bad = [{"id": "d"}, {"id": "e", "text": 5}, "f", {"text": "no id"}]
     access = inline(tmp_path, *good, *bad)
     spec: dict[str, Any] = {"documents": []}
     found = contents(spec, access)
@@ -119,7 +119,7 @@ def test_inline_documents_and_what_is_wrong_with_them(tmp_path: Path, monkeypatc
         ("a", "A", {"k": 1}), ("2", "B", {}), ("c", "C", {})
     ]  # fmt: skip
     assert codes(spec, access) == {
-        "d": "missing_field", "e": "empty_document", "#6": "malformed_record", "#7": "missing_field"
+        "d": "missing_field", "e": "invalid_field", "#6": "malformed_record", "#7": "missing_field"
     }  # fmt: skip
     assert found[0].ref.uri == "inline:a"
     assert len(pages(spec, access)) == 4

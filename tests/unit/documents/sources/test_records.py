@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -199,9 +200,6 @@ BAD_LINES = [
     (b'{"text": "\\ud800"}', "malformed_record"),
     (b'{"text": "a\\u0000b"}', "invalid_text"),
     (b'{"other": "x"}', "missing_field"),
-    (b'{"text": null}', "missing_field"),
-    (b'{"text": ""}', "empty_document"),
-    (b'{"text": " \\n\\t"}', "empty_document"),
     (b'{"text": 5}', "invalid_field"),
     (b'{"id": [1], "text": "x"}', "invalid_id"),
     (b'{"id": true, "text": "x"}', "invalid_id"),
@@ -219,6 +217,22 @@ def test_metadata_is_bounded_as_each_chunk_gets_a_copy(tmp_path: Path) -> None:
     spec = files("a_jsonl") | {"fields": {"metadata": "*"}}
     assert texts(spec, access) == {"0": "x"}
     assert codes(spec, access) == {"1": "invalid_metadata"}
+
+
+def test_metadata_of_any_depth_fails_alone_or_can_be_written(tmp_path: Path) -> None:
+    def nested(depth: int) -> dict[str, Any]:
+        inner: Any = 1
+        for level in range(depth - 1):
+            inner = [inner] if level % 2 else {"a": inner}
+        return {"a": inner}
+
+    lines = [orjson.dumps({"id": n, "text": "x"})[:-1] + b',"metadata":' for n in range(1, 301)]
+    deep = [line + json.dumps(nested(n)).encode() + b"}" for n, line in enumerate(lines, 1)]
+    access = uploaded(tmp_path, a_jsonl=b"\n".join(deep))
+    found = documents(files("a_jsonl"), access)
+    assert [ref.id for ref in found] == [str(n) for n in range(1, 33)]
+    assert all(orjson.dumps(ref.to_json()) for ref in found)
+    assert codes(files("a_jsonl"), access) == {str(n): "invalid_metadata" for n in range(33, 301)}
 
 
 @pytest.mark.parametrize(("line", "code"), BAD_LINES)
@@ -268,11 +282,18 @@ def test_parquet_without_the_column_names_the_field(tmp_path: Path) -> None:
     assert texts(files("a_parquet", fields={"text": "title"}), access) == {"a.parquet#1": "x"}
 
 
-def test_rows_that_are_empty_or_too_large_are_faults(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", [b'{"text": null}', b'{"text": ""}', b'{"text": " \\n\\t"}', b'{"body": null}'])
+def test_a_record_without_text_is_a_blank_document(tmp_path: Path, line: bytes) -> None:
+    access = uploaded(tmp_path, a_jsonl=line)
+    assert [(text or "").strip() for text in texts(files("a_jsonl"), access).values()] == [""]
+    assert codes(files("a_jsonl"), access) == {}
+
+
+def test_rows_that_are_empty_are_documents_and_those_too_large_are_faults(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"text": "a"}, {"text": None}, {"text": ""}, {"text": "x" * 3000}, {"text": "b"}]
     access = uploaded(tmp_path, limit=2000, a_parquet=parquet(rows))
-    assert texts(files("a_parquet"), access) == {"a.parquet#1": "a", "a.parquet#5": "b"}
-    assert list(codes(files("a_parquet"), access).values()) == ["missing_field", "empty_document", "document_too_large"]
+    assert list(texts(files("a_parquet"), access).values()) == ["a", "", "", "b"]
+    assert list(codes(files("a_parquet"), access).values()) == ["document_too_large"]
 
 
 def test_messages_name_no_text(tmp_path: Path) -> None:
