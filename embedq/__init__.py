@@ -9,7 +9,8 @@ from embedq.errors import (
     UnreachableError,
     WaitTimeoutError,
 )
-from embedq.service import EmbeddingService, EncodingOptions, ModelInfo
+from embedq.modelinfo import ModelInfo
+from embedq.service import EmbeddingService, EncodingOptions
 from embedq.task import Counts, ItemError, Task
 
 __all__ = [

@@ -92,7 +92,9 @@ class UnavailableError(RefusedError):
 def from_response(response: httpx.Response) -> EmbedqClientError:
     """The error that an answer with an error status means."""
     body = _error_member(response)
-    message = body.get("message") or f"The server answered {response.status_code} without saying why."
+    message = body.get("message") or (
+        f"The server answered {response.status_code} without saying why. Is the address that of an embedq server?"
+    )
     kind = WaitTimeoutError if body.get("code") == "wait_timeout" else _kind(response.status_code)
     return kind(
         message,

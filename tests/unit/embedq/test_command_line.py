@@ -77,6 +77,17 @@ def test_nobody_there_is_4(command: list[str], closed_url: str, capsys: pytest.C
     assert "`embedq up` starts one" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["embed x", "doctor", "ingest x"])
+def test_a_key_that_cannot_be_sent_is_not_printed(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EMBEDQ_API_KEY", "sécret")
+    assert main(command.split()) == 2
+    said = capsys.readouterr().err
+    assert "EMBEDQ_API_KEY" in said
+    assert "sécret" not in said
+
+
 def test_the_doctor_finds_that_nobody_is_there(closed_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--url", closed_url, "--json"]) == 1
     finding = json.loads(capsys.readouterr().out)
