@@ -11,15 +11,21 @@ from embedq.errors import EmbedqClientError
 
 @dataclass
 class Output:
-    """Prints in one of the two forms."""
+    """Prints in one of the two forms.
+
+    Attributes:
+        results: how many have been printed.
+    """
 
     json_lines: bool
+    results: int = 0
     _noted: set[str] = field(default_factory=set)
 
     def result(self, text: str, fields: Mapping[str, Any]) -> None:
         """One result: `text` for people, `fields` for programs."""
         # Written out at once: whoever reads a pipe wants the first id while later ones are still being made.
         print(json.dumps(fields, ensure_ascii=False) if self.json_lines else text, flush=True)
+        self.results += 1
 
     def note(self, text: str, **fields: Any) -> None:
         """A remark on stderr."""

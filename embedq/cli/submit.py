@@ -16,7 +16,7 @@ from embedq.cli.limit import within
 from embedq.cli.options import Commands, encoding_of, encoding_options, server_options, service_of
 from embedq.cli.output import Output
 from embedq.cli.tally import Tally
-from embedq.errors import RefusedError
+from embedq.errors import EmbedqClientError, RefusedError
 from embedq.halving import halving
 from embedq.inflight import in_order
 from embedq.pieces import MAX_TEXTS, cut, json_bytes
@@ -82,6 +82,7 @@ async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
         writer = stack.enter_context(collection.writing(args.out)) if args.out else None
         progress = stack.enter_context(showing("embedding", _count(args.file), json_lines=args.json))
         tally = Tally(progress)
+        turn = asyncio.Lock()  # many are waited for at once, but submitted in the order of the file, as `_submit` does
         async with service_of(args, output) as service:
 
             async def finish(part: list[Record], task: Task) -> Finished:
@@ -90,17 +91,33 @@ async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
                 return Finished(part, task, vectors, {} if task.succeeded else await service.item_errors(task.id))
 
             async def finish_all(piece: list[Record]) -> list[Finished]:
-                submitted = await _submit_piece(service, piece, args, output)
+                async with turn:
+                    submitted = await _submit_piece(service, piece, args, output)
                 return [await finish(part, task) for part, task in submitted]
 
-            async with aclosing(in_order(finish_all, _pieces(records), limit=IN_FLIGHT)) as pieces:
-                async for done in (one async for finished in pieces for one in finished):
-                    _report(done, output)
-                    if writer and done.vectors is not None:
-                        writer.append(done.records, done.vectors, done.errors)
+            with _told_how_to_go_on(output):
+                async with aclosing(in_order(finish_all, _pieces(records), limit=IN_FLIGHT)) as pieces:
+                    async for done in (one async for finished in pieces for one in finished):
+                        _report(done, output)
+                        if writer and done.vectors is not None:
+                            writer.append(done.records, done.vectors, done.errors)
     if args.out:
         output.note(f"wrote {args.out / collection.VECTORS} and {collection.TEXTS}", texts=tally.done)
     return OK if tally.all_succeeded else SOME_FAILED
+
+
+@contextmanager
+def _told_how_to_go_on(output: Output) -> Iterator[None]:
+    """Whoever leaves while tasks go on is told how to get their vectors: a second `submit` would do all again."""
+    try:
+        yield
+    except (asyncio.CancelledError, EmbedqClientError):
+        if output.results:
+            output.note(
+                "nothing was written; fetch the tasks above, which are in the order of the file, one by one: "
+                "embedq result ID -o NAME.npy"
+            )
+        raise
 
 
 async def _submit_piece(

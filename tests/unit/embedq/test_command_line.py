@@ -19,6 +19,7 @@ from embedq.cli.result import lines_of
 from embedq.cli.search import shown
 from embedq.cli.tally import Tally
 from embedq.task import Counts, ItemError, Task
+from tests.unit.embedq.scripted import Answer, Asked, Scripted, problem, task
 
 
 @pytest.fixture
@@ -100,6 +101,26 @@ def test_a_bad_line_names_itself_before_anything_is_asked(tmp_path: Path, capsys
     file.write_text('{"text": "a"}\n{"txt": "b"}\n')
     assert main(["submit", str(file), "--url", "http://127.0.0.1:9"]) == 2
     assert "line 2" in capsys.readouterr().err
+
+
+def test_ids_are_printed_in_the_order_of_the_file_whatever_the_server_takes_first(
+    elsewhere: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = [problem(503, "backlog_full", retry_after="0")] * 3
+
+    def answer(asked: Asked) -> Answer:
+        if asked.method != "POST":
+            return task()
+        if asked.json()["input"][0] == "1" and busy:
+            return busy.pop()
+        return task("queued", completed=0)
+
+    elsewhere.answers = [answer]
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(str(number) for number in range(1, 5000)))
+    assert main(["submit", str(file), "--wait", "--json", "--url", elsewhere.url]) == 0
+    assert [json.loads(line)["first_line"] for line in capsys.readouterr().out.splitlines()] == [1, 2049, 4097]
+    assert not busy
 
 
 @pytest.mark.parametrize(

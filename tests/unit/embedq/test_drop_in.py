@@ -6,9 +6,6 @@ import gc
 import json
 import pickle
 import ssl
-from collections.abc import Callable, Iterator
-from queue import Queue
-from threading import Thread
 
 import httpx
 import pytest
@@ -22,27 +19,8 @@ KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
 MODELS = Answer(200, {"object": "list", "data": [model("b/c", ready=True)]})
 
 
-@pytest.fixture
-def elsewhere() -> Iterator[Scripted]:
-    """A server in a thread of its own, for calls that hold this one."""
-    scripts: Queue[tuple[Scripted, Callable[[], object]]] = Queue()
-
-    async def serve() -> None:
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        async with scripted(MODELS) as script:
-            scripts.put((script, lambda: loop.call_soon_threadsafe(stop.set)))
-            await stop.wait()
-
-    thread = Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    script, stop = scripts.get(timeout=30)
-    yield script
-    stop()
-    thread.join()
-
-
-def test_an_in_process_service_is_asked_and_cleared_without_await(elsewhere: Scripted) -> None:
-    service = EmbeddingService(elsewhere.url, model_name="b/c", device="cuda")
+def test_an_in_process_service_is_asked_and_cleared_without_await(models: Scripted) -> None:
+    service = EmbeddingService(models.url, model_name="b/c", device="cuda")
     assert (service.model_name, service.device) == ("b/c", "cuda")
     info = service.get_model_info()
     assert isinstance(info, dict)
@@ -51,16 +29,16 @@ def test_an_in_process_service_is_asked_and_cleared_without_await(elsewhere: Scr
     service.clear_cache()
     assert service.device == "cuda"
     assert service.model["embedding_size"] == 384
-    assert [asked.target for asked in elsewhere.asked] == ["/v1/models/b/c"] * 2
+    assert [asked.target for asked in models.asked] == ["/v1/models/b/c"] * 2
 
 
-async def test_async_code_may_leave_out_the_await(elsewhere: Scripted) -> None:
-    service = EmbeddingService(elsewhere.url)
+async def test_async_code_may_leave_out_the_await(models: Scripted) -> None:
+    service = EmbeddingService(models.url)
     info = service.get_model_info()
-    assert elsewhere.asked == [], "nobody has looked yet"
+    assert models.asked == [], "nobody has looked yet"
     assert "device" in info
     assert service.get_model_info() == info == await service.get_model_info()
-    assert len(elsewhere.asked) == 1
+    assert len(models.asked) == 1
     assert (service.model_name, service.device) == ("b/c", "cpu")
     service.clear_cache()
     assert await service.clear_cache() is None  # type: ignore[func-returns-value]
@@ -81,6 +59,12 @@ LOOKS = [
     lambda info: list(reversed(info)),
     lambda info: pickle.loads(pickle.dumps(info)),  # noqa: S301 - of our own
 ]
+
+
+@pytest.fixture
+def models(elsewhere: Scripted) -> Scripted:
+    elsewhere.answers = [MODELS]
+    return elsewhere
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -105,9 +89,9 @@ def test_a_failure_is_raised_where_somebody_looks() -> None:
         service.get_model_info()
 
 
-async def test_a_model_that_nobody_has_loaded_is_no_answer_either_way(elsewhere: Scripted) -> None:
-    elsewhere.answers = [Answer(200, {"object": "list", "data": []})]
-    async with EmbeddingService(elsewhere.url) as service:
+async def test_a_model_that_nobody_has_loaded_is_no_answer_either_way(models: Scripted) -> None:
+    models.answers = [Answer(200, {"object": "list", "data": []})]
+    async with EmbeddingService(models.url) as service:
         with pytest.raises(UnavailableError):
             await service.get_model_info()
         with pytest.raises(UnavailableError):
@@ -151,8 +135,8 @@ async def test_one_that_nobody_closed_is_closed_when_it_is_forgotten() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # connections end with their loop
-def test_one_service_may_be_used_in_one_loop_after_the_other(elsewhere: Scripted) -> None:
-    service = EmbeddingService(elsewhere.url)
+def test_one_service_may_be_used_in_one_loop_after_the_other(models: Scripted) -> None:
+    service = EmbeddingService(models.url)
 
     async def described(service: EmbeddingService) -> dict[str, object]:
         service.clear_cache()
