@@ -158,7 +158,7 @@ def showing(
     stream = stream or sys.stderr
     if not json_lines and stream.isatty():
         try:
-            # Optional (`pip install 'embedq[cli]'`), and slow to import for a command that shows no bar.
+            # Optional (`pip install rich`), and slow to import for a command that shows no bar.
             from embedq.progressbar import bar  # noqa: PLC0415
         except ImportError:
             pass
