@@ -21,6 +21,8 @@ from embedq.progress import showing
 
 UPLOADS = 8
 """Files sent at the same time."""
+MOST_FILES = 10_000
+"""Of one ingestion; the server takes no more."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _SLOWING = 0.2, 2.0, 1.25
 _LAST_ANSWER_S = 5.0
 """How long an interrupted command waits for the answers to what it is sending."""
@@ -155,7 +157,14 @@ def _local(plan: Plan) -> list[LocalFile]:
     remote = [source for source in plan.sources if "://" in source]
     if remote and len(remote) < len(plan.sources):
         raise UsageError("local files and URLs cannot be mixed in one ingestion; run the command for each kind")
-    return [] if remote else local_files(Path(source) for source in plan.sources)
+    files = [] if remote else local_files(Path(source) for source in plan.sources)
+    if len(files) > MOST_FILES:
+        raise UsageError(
+            f"these are {len(files):,} files, and {MOST_FILES:,} can be uploaded for one ingestion. Let the server "
+            "read them itself: put their folder below its EMBEDQ_INGEST_ROOTS and name it as a URL, "
+            "`embedq ingest file:///srv/docs`. Or run the command once for each part of them, with the same --out"
+        )
+    return files
 
 
 async def _sent(
@@ -169,14 +178,27 @@ async def _sent(
             progress.update(len(uploads.documents) + len(uploads.not_sent), len(uploads.not_sent))
 
         async with aclosing(in_order(send, files, limit=UPLOADS)) as sent:
-            async for _ in sent:
-                pass
+            try:
+                async for _ in sent:
+                    pass
+            except RefusedError as error:
+                raise _explained(error, len(files)) from None
     if uploads.not_sent and (plan.body["mode"] == "sync" or not uploads.documents):
         first = uploads.not_sent[0]
         reason = "with --mode sync it would be deleted" if uploads.documents else "nothing is left to ingest"
         raise UsageError(f"{first.id} cannot be sent, and {reason}: {first.message}")
     order = {file.id: number for number, file in enumerate(files)}
     return {"files": sorted(uploads.documents, key=lambda document: order[document["document_id"]])}
+
+
+def _explained(error: RefusedError, files: int) -> RefusedError:
+    if error.code != "quota_exceeded":
+        return error
+    return error.reworded(
+        f"{error.message} This ingestion needs room for {files:,}. Uploads of runs that were detached or interrupted "
+        "stay for seven days and count. A folder that the server reads itself needs none: name it as a file:// URL "
+        "below EMBEDQ_INGEST_ROOTS."
+    )
 
 
 async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:

@@ -10,6 +10,14 @@ from embedq.ingestions import Ingestions
 from embedq.progress import Beside, shown_rate
 
 SHOWN_FAILURES = 10
+_WAITS = {
+    "disk_full": "room in the server's storage, which is full",
+    "model": "a worker that has loaded the model",
+    "sink": "the sink, which does not answer",
+    "storage": "the server's storage, which does not answer",
+    "worker": "another try, as its workers died",
+}
+"""What the server calls it, and what that means."""
 
 
 def describe(found: Ingestion) -> str:
@@ -23,8 +31,8 @@ def describe(found: Ingestion) -> str:
     parts += [f"{deleted:,} deleted"] if deleted else []
     parts += [_chunks(found)]
     parts += [f"about {found.eta_s:,.0f} s left"] if found.eta_s is not None and not found.ended else []
-    waiting = found.raw.get("waiting_for")
-    parts += [f"waiting for the {waiting}"] if waiting else []
+    waiting = _waiting(found)
+    parts += [waiting] if waiting else []
     if found.raw.get("dry_run") and found.raw.get("estimate_s") is not None:
         parts += [f"{found.tokens:,} tokens, about {found.raw['estimate_s']:,.0f} s to embed"]
     return ", ".join(parts)
@@ -32,9 +40,22 @@ def describe(found: Ingestion) -> str:
 
 def beside(found: Ingestion) -> Beside:
     """What its progress says besides documents. Only the server knows how far the pages under way are."""
-    counted = {"chunks": found.chunks, "embedded": found.embedded, "chunks_per_s": found.chunks_per_s}
+    waiting = _waiting(found)
+    fields = {
+        "chunks": found.chunks,
+        "embedded": found.embedded,
+        "chunks_per_s": found.chunks_per_s,
+        "waiting_for": found.raw.get("waiting_for") if waiting else None,
+    }
     rate = f" at {shown_rate(found.chunks_per_s)}" if found.chunks_per_s else ""
-    return Beside(_chunks(found) + rate, counted, None if found.ended else found.eta_s)
+    text = f"{waiting}, {_chunks(found)}" if waiting else _chunks(found) + rate
+    return Beside(text, fields, None if found.ended or waiting else found.eta_s)
+
+
+def _waiting(found: Ingestion) -> str | None:
+    """What it waits for, if it goes on by itself as soon as that is there."""
+    what = found.raw.get("waiting_for")
+    return f"waiting for {_WAITS.get(what, f'the {what}')}" if what and not found.ended else None
 
 
 def _chunks(found: Ingestion) -> str:
