@@ -8,23 +8,20 @@ from typing import Any
 from embedq.cli.exits import INTERRUPTED, OK, SOME_FAILED, UsageError
 from embedq.cli.ingesting import Plan, Sink, follow, ingest, watch
 from embedq.cli.limit import within
-from embedq.cli.options import Commands, count, encoding_of, encoding_options, server_options
+from embedq.cli.options import count, encoding_of, encoding_options, server_options
 from embedq.cli.output import Output
 from embedq.cli.report import describe, report
 from embedq.ingestions import Ingestions
 from embedq.outputfolder import OutputFolder
 
 DEFAULT_OUT = "vectors"
+LEAST_CHUNK_TOKENS = 16
 _POSTGRESQL = "postgresql:"
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "ingest",
-        help="parse, cut, embed and load documents; run it again and only what changed costs anything",
-        description="Ctrl-C detaches: the ingestion goes on, and --status looks at it again.",
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = "Ctrl-C detaches: the ingestion goes on, and --status looks at it again."
     parser.add_argument(
         "sources", nargs="*", metavar="SOURCE", help="local files and folders; or URLs and globs that the server reads"
     )
@@ -121,6 +118,11 @@ def _chunking(args: argparse.Namespace) -> dict[str, Any]:
     if args.overlap and not args.chunk_tokens:
         raise UsageError("--overlap needs --chunk-tokens")
     if args.chunk_tokens:
+        # As the server says, but before all is uploaded. What the model reads at most is known there alone.
+        if args.chunk_tokens < LEAST_CHUNK_TOKENS:
+            raise UsageError(f"--chunk-tokens {args.chunk_tokens}: at least {LEAST_CHUNK_TOKENS}")
+        if (args.overlap or 0) > args.chunk_tokens // 2:
+            raise UsageError(f"--overlap {args.overlap}: at most half of --chunk-tokens, {args.chunk_tokens // 2}")
         static = {"max_chunk_size_tokens": args.chunk_tokens, "chunk_overlap_tokens": args.overlap or 0}
         return {"type": "static", "static": static}
     return {"type": "none" if args.no_chunking else "auto"}

@@ -1,6 +1,7 @@
 """The course of one `embedq ingest`: upload, start, watch, fetch, clean up."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -59,6 +60,13 @@ class Plan:
     body: Mapping[str, Any]
     sink: Sink
     detach: bool = False
+    stays: bool = True
+    """Whether the server is there when the command has ended."""
+
+    @property
+    def again(self) -> str | None:
+        """What to add to `embedq ingest --status ING` after an interruption; None where nothing goes on."""
+        return None if not self.stays else f" --out {shlex.quote(self.sink.shown)}" if self.folder else ""
 
     @property
     def folder(self) -> OutputFolder | None:
@@ -86,7 +94,7 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
         if plan.detach:
             output.result(started.id, started.raw)
             return OK
-        ended = await watch(server, started.id, output)
+        ended = await watch(server, started.id, output, again=plan.again)
         if not ended.resumable:
             kept = await _worth_another_try(server, ended)
             uploads.ids = [file_id for file_id in uploads.ids if file_id not in kept]
@@ -105,7 +113,7 @@ async def _worth_another_try(server: Ingestions, ended: Ingestion) -> set[str]:
         return {document.file_id async for document in failed if document.through_no_fault_of_its_own}
 
 
-async def watch(server: Ingestions, ingestion_id: str, output: Output) -> Ingestion:
+async def watch(server: Ingestions, ingestion_id: str, output: Output, *, again: str | None = "") -> Ingestion:
     """Shows an ingestion until it ends; the ingestion then. Whoever interrupts is told how to look again."""
     pause_s = _FIRST_PAUSE_S
     try:
@@ -119,7 +127,9 @@ async def watch(server: Ingestions, ingestion_id: str, output: Output) -> Ingest
                 await asyncio.sleep(pause_s)
                 pause_s = min(_LONGEST_PAUSE_S, pause_s * _SLOWING)
     except (asyncio.CancelledError, EmbedqClientError):
-        output.note(f"{ingestion_id} goes on; look again with: embedq ingest --status {ingestion_id}", id=ingestion_id)
+        if again is not None:
+            look = f"embedq ingest --status {ingestion_id}{again}"
+            output.note(f"{ingestion_id} goes on; look again with: {look}", id=ingestion_id)
         raise
 
 

@@ -91,5 +91,5 @@ async def report(
         output.note(f"it failed: {ended.error[0]}: {as_options(ended.error[1])}", code=ended.error[0])
     if ended.resumable:
         output.note(f"when that is mended it goes on where it was: embedq ingest --retry {ended.id}", id=ended.id)
-    unsent = f", {len(not_sent):,} not sent" if not_sent else ""
+    unsent = f", and {len(not_sent):,} more not sent" if not_sent else ""
     output.result(describe(ended) + unsent, {**ended.raw, "not_sent": len(not_sent)})

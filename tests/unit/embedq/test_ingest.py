@@ -191,7 +191,7 @@ async def test_a_file_that_cannot_be_sent_stops_no_other(
     said = capsys.readouterr()
     assert "h/empty.md failed: empty_document" in said.err
     assert "h/large.md failed: file_too_large" in said.err
-    assert "2 not sent" in said.out
+    assert "2/2 documents, 1 unchanged, 5 chunks, and 2 more not sent" in said.out
 
 
 async def test_a_file_that_cannot_be_read_stops_no_other(
