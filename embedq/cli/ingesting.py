@@ -80,16 +80,12 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
     if plan.folder:
         plan.folder.claim()  # first: that nothing can be written there should not be said after an hour of uploading
     async with _uploads(server) as uploads:
-        source = await _sent(server, plan, files, uploads, output) if files else {"urls": plan.sources}
-        fields = {"fields": plan.fields} if plan.fields else {}
         try:
-            started = await server.start({**plan.body, "source": {**source, **fields}, "sink": plan.sink.body})
-        except RefusedError as error:
-            raise in_options(error) from None
-        except EmbedqClientError:
-            uploads.needed = True  # it may have been accepted, and only the answer was lost
+            started = await _started(server, plan, files, uploads, output)
+        except (RefusedError, UsageError):
+            if plan.folder:
+                plan.folder.abandon()
             raise
-        uploads.needed = True
         output.note(f"started {started.id}", id=started.id)
         if plan.detach:
             output.result(started.id, started.raw)
@@ -103,6 +99,23 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
             await follow(server, ended.id, plan.folder, plan.sink.shown, output)
         await report(server, ended, output, not_sent=uploads.not_sent)
     return OK if ended.succeeded and not uploads.not_sent else SOME_FAILED
+
+
+async def _started(
+    server: Ingestions, plan: Plan, files: Sequence[LocalFile], uploads: Uploads, output: Output
+) -> Ingestion:
+    """The ingestion, with all that it needs on the server."""
+    source = await _sent(server, plan, files, uploads, output) if files else {"urls": plan.sources}
+    fields = {"fields": plan.fields} if plan.fields else {}
+    try:
+        started = await server.start({**plan.body, "source": {**source, **fields}, "sink": plan.sink.body})
+    except RefusedError as error:
+        raise in_options(error) from None
+    except EmbedqClientError:
+        uploads.needed = True  # it may have been accepted, and only the answer was lost
+        raise
+    uploads.needed = True
+    return started
 
 
 async def _worth_another_try(server: Ingestions, ended: Ingestion) -> set[str]:

@@ -214,11 +214,22 @@ async def test_sync_does_not_begin_without_all_files(tmp_path: Path, handbook: P
     assert (server.started, server.files) == ([], {})
 
 
-async def test_after_a_refusal_no_upload_is_left(tmp_path: Path, handbook: Path) -> None:
-    server = Server(refuses="invalid_value")
+async def test_after_a_refusal_no_upload_is_left_and_no_trace_of_it_in_the_folder(
+    tmp_path: Path, handbook: Path
+) -> None:
+    server, out = Server(refuses="invalid_value"), tmp_path / "out"
     with pytest.raises(RefusedError):
-        await run(server, tmp_path / "out", handbook)
+        await run(server, out, handbook)
     assert server.files == {}
+    assert not out.exists()
+
+    server.refuses = ""
+    assert await run(server, out, handbook) == OK
+    notes = (out / "_embedq.json").read_text()
+    server.refuses = "invalid_value"
+    with pytest.raises(RefusedError):
+        await run(server, out, handbook)
+    assert (out / "_embedq.json").read_text() == notes
 
 
 async def test_more_files_than_one_ingestion_takes_are_counted_before_the_first_is_sent(
