@@ -225,11 +225,12 @@ async def test_after_a_refusal_no_upload_is_left_and_no_trace_of_it_in_the_folde
 
     server.refuses = ""
     assert await run(server, out, handbook) == OK
-    notes = (out / "_embedq.json").read_text()
+    dataset = json.loads((out / "_embedq.json").read_text())["dataset"]
     server.refuses = "invalid_value"
     with pytest.raises(RefusedError):
         await run(server, out, handbook)
-    assert (out / "_embedq.json").read_text() == notes
+    assert json.loads((out / "_embedq.json").read_text())["dataset"] == dataset
+    assert (out / PART_NAME).exists()
 
 
 async def test_more_files_than_one_ingestion_takes_are_counted_before_the_first_is_sent(
