@@ -10,7 +10,7 @@ from embedq.cli.ingesting import Plan, Sink, follow, ingest, watch
 from embedq.cli.limit import within
 from embedq.cli.options import count, encoding_of, encoding_options, server_options
 from embedq.cli.output import Output
-from embedq.cli.report import describe, report
+from embedq.cli.report import describe, list_failures, report
 from embedq.ingestions import Ingestions
 from embedq.outputfolder import OutputFolder
 
@@ -42,6 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     about = parser.add_mutually_exclusive_group()
     about.add_argument("--status", metavar="ING", help="print where an ingestion is; with --out fetch its output")
     about.add_argument("--cancel", metavar="ING", help="end an ingestion; what is loaded stays")
+    about.add_argument("--errors", metavar="ING", help="print every document that has failed, and why")
     about.add_argument("--retry", metavar="ING", help="try its failed documents again")
     encoding_options(parser, truncating=False)
     server_options(parser, timeout_s=None)
@@ -64,9 +65,9 @@ def _chunking_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
     output = Output(args.json)
-    known = args.status or args.cancel or args.retry
+    known = args.status or args.errors or args.cancel or args.retry
     if bool(known) == bool(args.sources):
-        raise UsageError("name either sources to ingest, or an ingestion with --status, --cancel or --retry")
+        raise UsageError("name either sources to ingest, or an ingestion with --status, --errors, --cancel or --retry")
     work = _look(args, output) if known else _ingest(args, output)
     try:
         return asyncio.run(within(args.timeout, work))
@@ -137,6 +138,8 @@ async def _ingest(args: argparse.Namespace, output: Output) -> int:
 
 async def _look(args: argparse.Namespace, output: Output) -> int:
     async with _server(args, output) as server:
+        if args.errors:
+            return SOME_FAILED if await list_failures(server, args.errors, output) else OK
         if args.cancel:
             found = await server.cancel(args.cancel)
         elif args.retry:

@@ -64,6 +64,21 @@ def _chunks(found: Ingestion) -> str:
     return f"{found.embedded:,} of {found.chunks:,} chunks embedded"
 
 
+async def list_failures(server: Ingestions, ingestion_id: str, output: Output) -> int:
+    """Prints every document that has failed; how many there are."""
+    count = 0
+    async with aclosing(server.failed(ingestion_id)) as documents:
+        async for one in documents:
+            fields = {"document": one.id, "code": one.code, "message": as_options(one.message), "stage": one.stage}
+            output.result(_failure(one), fields)
+            count += 1
+    return count
+
+
+def _failure(document: FailedDocument) -> str:
+    return f"{document.id} failed: {document.code}: {as_options(document.message)}"
+
+
 async def report(
     server: Ingestions, ended: Ingestion, output: Output, *, not_sent: Sequence[FailedDocument] = ()
 ) -> None:
@@ -79,12 +94,10 @@ async def report(
                 if len(failed) == SHOWN_FAILURES:
                     break
     for document in failed:
-        said = as_options(document.message)
-        output.note(f"{document.id} failed: {document.code}: {said}", document=document.id, code=document.code)
+        output.note(_failure(document), document=document.id, code=document.code)
     more = ended.failed + len(not_sent) - len(failed)
     if more > 0:
-        path = f"/v1/ingestions/{ended.id}/documents?filter=failed"
-        output.note(f"{more:,} more failed documents are listed at {path}", more=more)
+        output.note(f"{more:,} more documents failed; all of them: embedq ingest --errors {ended.id}", more=more)
     for warning in ended.raw.get("warnings") or ():
         output.note(str(warning))
     if ended.error:
