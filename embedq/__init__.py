@@ -1,16 +1,24 @@
-"""The client library: text in, vectors out, over HTTP. The command line is `embedq.cli`."""
+"""The client library: text in, vectors out, over HTTP. The command line is `embedq.cli`.
 
-from embedq.errors import (
-    EmbedqClientError,
-    NotAuthenticatedError,
-    NotFoundError,
-    RefusedError,
-    UnavailableError,
-    UnreachableError,
-    WaitTimeoutError,
-)
-from embedq.service import EmbeddingService, EncodingOptions, ModelInfo
-from embedq.task import Counts, ItemError, Task
+Names are loaded when they are used: `embedq --help` needs neither httpx nor numpy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from embedq.errors import (
+        EmbedqClientError,
+        NotAuthenticatedError,
+        NotFoundError,
+        RefusedError,
+        UnavailableError,
+        UnreachableError,
+        WaitTimeoutError,
+    )
+    from embedq.modelinfo import ModelInfo
+    from embedq.service import EmbeddingService, EncodingOptions
+    from embedq.task import Counts, ItemError, Task
 
 __all__ = [
     "Counts",
@@ -27,3 +35,12 @@ __all__ = [
     "UnreachableError",
     "WaitTimeoutError",
 ]
+
+_MODULES = {"Counts": "task", "ItemError": "task", "Task": "task", "ModelInfo": "modelinfo"}
+_MODULES |= {"EmbeddingService": "service", "EncodingOptions": "service"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'embedq' has no attribute {name!r}")
+    return getattr(import_module(f"embedq.{_MODULES.get(name, 'errors')}"), name)

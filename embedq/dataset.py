@@ -110,6 +110,6 @@ def _pyarrow_parquet() -> ModuleType:
         # An extra, and too slow to import for commands that do not need it.
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError:
-        raise BadCollectionError("Parquet files need pyarrow: pip install 'embedq[parquet]'") from None
+        raise BadCollectionError("Parquet files need pyarrow: pip install pyarrow") from None
     found: ModuleType = pyarrow.parquet
     return found

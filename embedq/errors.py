@@ -11,9 +11,10 @@ EmbedqClientError
 
 import re
 from json import JSONDecodeError
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import httpx
+if TYPE_CHECKING:
+    import httpx
 
 _INPUT = re.compile(r"\binput\[(\d+)\]")
 _GONE = 410
@@ -89,10 +90,12 @@ class UnavailableError(RefusedError):
     """The server cannot do this now."""
 
 
-def from_response(response: httpx.Response) -> EmbedqClientError:
+def from_response(response: "httpx.Response") -> EmbedqClientError:
     """The error that an answer with an error status means."""
     body = _error_member(response)
-    message = body.get("message") or f"The server answered {response.status_code} without saying why."
+    message = body.get("message") or (
+        f"The server answered {response.status_code} without saying why. Is the address that of an embedq server?"
+    )
     kind = WaitTimeoutError if body.get("code") == "wait_timeout" else _kind(response.status_code)
     return kind(
         message,
@@ -103,7 +106,7 @@ def from_response(response: httpx.Response) -> EmbedqClientError:
     )
 
 
-def unexpected(response: httpx.Response, what: str) -> RefusedError:
+def unexpected(response: "httpx.Response", what: str) -> RefusedError:
     """The error for a successful answer that cannot be read, probably of something else than embedq."""
     return RefusedError(
         f"The answer of {response.url.path} is not {what}. Is the address that of an embedq server?",
@@ -121,7 +124,7 @@ def _kind(status: int) -> type[RefusedError]:
     return UnavailableError if status in {429, 503} else RefusedError
 
 
-def _error_member(response: httpx.Response) -> dict[str, Any]:
+def _error_member(response: "httpx.Response") -> dict[str, Any]:
     # A proxy on the way answers with HTML, with an empty body, or with JSON of its own.
     try:
         body = response.json()

@@ -4,7 +4,7 @@ import json
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,6 +40,7 @@ class OutputFolder:
         self._folder = folder
         self._server = server
         notes = _read(folder / NOTES)
+        self._fresh = not notes
         followed = notes.get("dataset")
         if dataset and followed and followed != dataset:
             raise BadCollectionError(f"{folder} holds the dataset {followed!r}, not {dataset!r}; choose another folder")
@@ -52,6 +53,13 @@ class OutputFolder:
         """Makes the folder and notes the dataset, so that a run after one that was killed finds it again."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_notes()
+
+    def abandon(self) -> None:
+        """Takes `claim` back, for a folder that follows nothing yet."""
+        if self._fresh:
+            (self._folder / NOTES).unlink(missing_ok=True)
+            with suppress(OSError):  # it holds what is none of ours
+                self._folder.rmdir()
 
     async def follow(self, parts: Sequence[Part], fetch: Fetch) -> int:
         """Makes the folder hold these parts and none of the former ones besides; how many were fetched.

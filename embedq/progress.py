@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 _PLAIN_INTERVAL_S = 10.0
 _JSON_INTERVAL_S = 1.0
+_SHOWN_IN_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Beside:
     """
 
     text: str
-    fields: Mapping[str, float]
+    fields: Mapping[str, Any]
     eta_s: float | None
 
 
@@ -67,7 +68,7 @@ class Sample:
         parts = [f"{self.label} {share}"]
         parts += [self.also.text] if self.also else [shown_rate(self.rate)] if self.rate else []
         parts += [f"{self.failed:,} failed"] if self.failed else []
-        parts += [f"{self.eta_s:,.0f} s left"] if self.eta_s else []
+        parts += [shown_left(self.eta_s)] if self.eta_s else []
         return ", ".join(parts)
 
     def to_json(self) -> str:
@@ -82,6 +83,14 @@ class Sample:
             **(self.also.fields if self.also else {}),
         }
         return json.dumps(fields)
+
+
+def shown_left(eta_s: float) -> str:
+    """The time to the end for people: seconds, from ten minutes on hours and minutes."""
+    if eta_s < _SHOWN_IN_SECONDS:
+        return f"{eta_s:,.0f} s left"
+    minutes = round(eta_s / 60)
+    return f"{minutes} min left" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min left"  # noqa: PLR2004
 
 
 def shown_rate(per_s: float) -> str:
@@ -158,7 +167,7 @@ def showing(
     stream = stream or sys.stderr
     if not json_lines and stream.isatty():
         try:
-            # Optional (`pip install 'embedq[cli]'`), and slow to import for a command that shows no bar.
+            # Optional (`pip install rich`), and slow to import for a command that shows no bar.
             from embedq.progressbar import bar  # noqa: PLC0415
         except ImportError:
             pass

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
-from embedq.progress import Beside, Pace, shown_rate
+from embedq.progress import Beside, Pace, Sample, shown_left, shown_rate
 
 
 class Bar:
@@ -17,37 +18,34 @@ class Bar:
 
     def __init__(self, display: Progress, label: str, total: int | None, pace: Pace) -> None:
         self._display = display
+        self._label = label
+        self._total = total
         self._pace = pace
-        self._task = display.add_task(label, total=total, rate="", also="", left=None, failed="")
+        self._task = display.add_task(label, total=total, rate="", also="", left="", failed="")
 
     def update(self, done: int, failed: int = 0, *, total: int | None = None, also: Beside | None = None) -> None:
         """Redraws the bar."""
-        if total is not None:
-            self._display.update(self._task, total=total)
-        rate = self._pace.rate(done)
+        self._total = self._total if total is None else total
+        # rich's own speed is that of the last updates, which for tasks of 2,048 texts says nothing.
+        sample = Sample(self._label, done, failed, self._total, self._pace.rate(done), also)
         self._display.update(
             self._task,
+            total=self._total,
             completed=done,
-            # rich's own speed is that of the last updates, which for tasks of 2,048 texts says nothing.
-            rate=shown_rate(rate) if rate and not also else "",
+            rate=shown_rate(sample.rate) if sample.rate and not also else "",
             also=also.text if also else "",
-            left=_left(also),
+            left=shown_left(sample.eta_s) if sample.eta_s else "",
             failed=f"{failed:,} failed" if failed else "",
         )
 
 
-class _TimeLeft(TimeRemainingColumn):
-    """As rich computes it from the count, unless somebody knows better."""
+class _Shortened(TextColumn):
+    """What gives way on a narrow terminal, with the bar."""
 
     def render(self, task: Task) -> Text:
-        known = task.fields["left"]
-        return super().render(task) if known is None else Text(known, style="progress.remaining")
-
-
-def _left(also: Beside | None) -> str | None:
-    if also is None:
-        return None
-    return "" if also.eta_s is None else f"{also.eta_s:,.0f} s left"
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
 
 
 @contextmanager
@@ -56,10 +54,10 @@ def bar(label: str, total: int | None, stream: TextIO, pace: Pace) -> Iterator[B
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TextColumn("[progress.data.speed]{task.fields[rate]}"),
-        TextColumn("{task.fields[also]}"),
-        _TimeLeft(),
+        _Shortened("{task.fields[also]}", table_column=Column()),
+        TextColumn("[progress.remaining]{task.fields[left]}"),
         TextColumn("[red]{task.fields[failed]}"),
     )
     # Results on the same terminal are printed above the bar; results that go into a pipe must not end up on stderr.

@@ -5,6 +5,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from embedq.answers import Vectors, read_array, read_embeddings, read_item_error
 from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
 from embedq.halving import halving
 from embedq.inflight import in_order
+from embedq.modelinfo import Done, ModelInfo
 from embedq.pieces import MAX_WAITED_BYTES, cut, json_bytes
 from embedq.task import ItemError, Task
 from embedq.transport import Call, RetryListener, Transport
@@ -23,6 +25,8 @@ from embedq.transport import Call, RetryListener, Transport
 LONGEST_WAIT_S = 55.0
 """How long one request may be held back by the server: its own limit, and below the idle limit of usual proxies."""
 REQUESTS_IN_FLIGHT = 4
+PLAIN_CALL_S = 10.0
+"""How long a call without `await` may hold its thread."""
 _PAUSE_BETWEEN_POLLS_S = 0.1
 
 
@@ -39,26 +43,23 @@ class EncodingOptions(TypedDict, total=False):
     """One of the model's prompts, put before each text."""
 
 
-class ModelInfo(TypedDict):
-    """What an in-process service tells about its model."""
-
-    model_name: str
-    device: str
-    embedding_size: int
-
-
 class EmbeddingService:
-    """Asynchronous client of one embedq server. Belongs to one event loop; close it, or use it in `async with`.
+    """Asynchronous client of one embedq server. Close it, or use it in `async with`; used in one event loop at a time.
 
     Args:
         url: address of the server; None: `EMBEDQ_URL`, else http://127.0.0.1:8000.
         api_key: None: `EMBEDQ_API_KEY`, else calls go without one.
         model: name under which the server serves it; None: the server's own.
+        model_name: the same, as in-process services call it.
+        device: of an in-process service; the server has its own, and `device` says which once it is known.
         timeout_s: longest time one call may take, repetitions included. `get_embeddings` of many texts makes several
             calls.
         on_retry: told of each repetition: the reason, and the seconds until it happens.
 
     Every method raises `EmbedqClientError`: `UnreachableError`, `WaitTimeoutError`, or a kind of `RefusedError`.
+
+    Raises:
+        ValueError: the address is none, the key cannot be sent, or there are two names for the model.
     """
 
     def __init__(
@@ -68,13 +69,18 @@ class EmbeddingService:
         model: str | None = None,
         timeout_s: float = 600.0,
         *,
+        model_name: str | None = None,
+        device: str | None = None,
         on_retry: RetryListener | None = None,
     ) -> None:
+        if model and model_name and model != model_name:
+            raise ValueError("model and model_name mean the same; give one of them")
         self.url = url or environment.server_url()
-        self.model = model
         self.timeout_s = timeout_s
+        self._chosen = model or model_name
+        self._device = device
         self._transport = Transport(self.url, api_key=api_key or environment.api_key(), on_retry=on_retry)
-        self._model_info: ModelInfo | None = None
+        self._model: ModelInfo | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,27 +127,40 @@ class EmbeddingService:
                 vectors += result
         return vectors
 
-    async def get_model_info(self) -> ModelInfo:
-        """Name, device and vector size of the model. Asked once and remembered.
+    def get_model_info(self) -> ModelInfo:
+        """Name, device and vector size of the model: a dict, with or without `await`. Asked once and remembered.
+
+        In a running event loop use `await`: without it the loop stands still until the server has answered,
+        `PLAIN_CALL_S` seconds at most.
 
         Raises:
             NotFoundError: the server does not know the model.
             UnavailableError: no worker has loaded a model yet.
         """
-        if self._model_info is None:
-            name = f"/{quote(self.model)}" if self.model is not None else ""
-            entry = read_model(await self._call(Call("GET", f"/v1/models{name}"))) or {}
-            if entry.get("dimension") is None:
-                message = "No worker has loaded a model yet; `embedq doctor` says what is missing."
-                raise UnavailableError(message, code="not_ready")
-            self._model_info = ModelInfo(
-                model_name=entry["id"], device=str(entry.get("device")), embedding_size=entry["dimension"]
-            )
-        return self._model_info
+        if self._model is not None:
+            return self._model
+        info = self._info(None)
+        return info if _in_event_loop() else info.look()
 
-    async def clear_cache(self) -> None:
-        """Forgets what was remembered about the model. Vectors are never cached here."""
-        self._model_info = None
+    def clear_cache(self) -> Done:
+        """Forgets what was remembered about the model. Vectors are never cached here. Over at once, `await` or not."""
+        self._model = None
+        return Done()
+
+    @property
+    def model(self) -> ModelInfo:
+        """What is known of the model, where an in-process service has the model itself. Asks if need be, and waits."""
+        return self.get_model_info().look()
+
+    @property
+    def model_name(self) -> str | None:
+        """As it was given, else as the server calls it; None as long as that is unknown."""
+        return self._chosen or (self._model["model_name"] if self._model else None)
+
+    @property
+    def device(self) -> str | None:
+        """On which the server computes; as long as that is unknown, what was given."""
+        return self._model["device"] if self._model else self._device
 
     # ---- tasks -------------------------------------------------------------------------------------------------------
 
@@ -166,7 +185,7 @@ class EmbeddingService:
             deadline_s: the task ends as `expired` when it has not finished by then.
             idempotency_key: of the caller's own, when it may call again after a crash with the same texts.
         """
-        optional = {"model": self.model, "metadata": metadata, "deadline_s": deadline_s}
+        optional = {"model": self._chosen, "metadata": metadata, "deadline_s": deadline_s}
         body = {"input": texts if isinstance(texts, str) else list(texts), "lane": lane, **options}
         body |= {name: value for name, value in optional.items() if value is not None}
         key = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
@@ -234,11 +253,39 @@ class EmbeddingService:
 
     async def _embed(self, texts: list[str], options: EncodingOptions) -> list[list[float]]:
         body: dict[str, Any] = {"input": texts, "encoding_format": "base64", **options}
-        if self.model is not None:
-            body["model"] = self.model
+        if self._chosen is not None:
+            body["model"] = self._chosen
         # The server joins an equal request to the one under way, so a repetition does not double the work.
         response = await self._call(Call("POST", "/v1/embeddings", body=body, wait_s=LONGEST_WAIT_S))
         return read_embeddings(response, len(texts))
+
+    async def _ask_model(self, transport: Transport | None = None, timeout_s: float | None = None) -> dict[str, Any]:
+        name = f"/{quote(self._chosen)}" if self._chosen is not None else ""
+        call = Call("GET", f"/v1/models{name}")
+        entry = read_model(await (transport or self._transport).call(call, timeout_s=timeout_s or self.timeout_s)) or {}
+        if entry.get("dimension") is None:
+            message = "No worker has loaded a model yet; `embedq doctor` says what is missing."
+            raise UnavailableError(message, code="not_ready")
+        known = {
+            "model_name": self._chosen or entry["id"],
+            "device": str(entry.get("device")),
+            "embedding_size": entry["dimension"],
+        }
+        self._model = self._info(known)
+        return known
+
+    def _info(self, known: Mapping[str, Any] | None) -> ModelInfo:
+        return ModelInfo(known, self._ask_model, self._ask_model_plainly)
+
+    def _ask_model_plainly(self) -> dict[str, Any]:
+        """The same while this thread waits: in a loop of its own, as one may be running here."""
+
+        async def ask() -> dict[str, Any]:
+            async with self._transport.twin() as transport:
+                return await self._ask_model(transport, min(PLAIN_CALL_S, self.timeout_s))
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, ask()).result()
 
     async def _held(self, task_id: str, left_s: float | None, *, seen: Task | None = None) -> Task:
         """The task after the server held the request back: until its end, or, with `seen`, until it differs."""
@@ -247,6 +294,14 @@ class EmbeddingService:
         call = Call("GET", _path(task_id), headers=headers, wait_s=wait_s)
         response = await self._transport.call(call, timeout_s=wait_s + self.timeout_s)
         return seen if seen and response.status_code == httpx.codes.NOT_MODIFIED else read_task(response)
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _path(task_id: str, below: str = "") -> str:

@@ -1,11 +1,14 @@
 """HTTP: one call with its repetitions, and errors in the client's own words."""
 
 import asyncio
+import functools
 import itertools
 import json
 import math
 import random
+import ssl
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -58,14 +61,18 @@ class Call:
 
 
 class Transport:
-    """Connections to one server. Belongs to one event loop.
+    """Connections to one server, made at the first call. Used in one event loop at a time.
+
+    Making one costs next to nothing, and one that nobody closes is closed when it is forgotten: an in-process service
+    that is made anew for every request must not cost more when this takes its place.
 
     Args:
         url: address of the server, with or without the `/v1` of OpenAI's clients.
+        api_key: white space around it is no part of it.
         on_retry: told of each repetition.
 
     Raises:
-        ValueError: the address is not an http or https URL.
+        ValueError: the address is not an http or https URL, or the key cannot be sent. Neither is repeated.
     """
 
     def __init__(
@@ -76,17 +83,20 @@ class Transport:
         policy: RetryPolicy | None = None,
         on_retry: RetryListener | None = None,
     ) -> None:
-        base = _base_url(url)
-        self._address = f"{base.scheme}://{base.netloc.decode()}"  # never with the password a URL may hold
+        self._url = url
+        self._base = _base_url(url)
+        self._address = f"{self._base.scheme}://{self._base.netloc.decode()}"  # never with a URL's password
+        self._api_key = _sendable(api_key)
         self._policy = policy or RetryPolicy()
         self._on_retry = on_retry
         self._answered = False
-        self._client = httpx.AsyncClient(
-            base_url=base,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
-            # A proxy for the outside world cannot reach this machine's own loopback.
-            trust_env=not _is_loopback(base.host),
-        )
+        self._closed = False
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def twin(self) -> "Transport":
+        """Another one to the same server, for another event loop."""
+        return Transport(self._url, api_key=self._api_key, policy=self._policy)
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,8 +105,10 @@ class Transport:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._client.aclose()
+        """Closes the connections, for good."""
+        self._closed = True
+        if self._client is not None and self._loop is asyncio.get_running_loop():
+            await self._client.aclose()
 
     async def call(self, call: Call, *, timeout_s: float) -> httpx.Response:
         """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx or 304.
@@ -105,6 +117,7 @@ class Transport:
             UnreachableError: no answer for as long as the policy tries.
             WaitTimeoutError: no final answer in time.
             RefusedError: an error answer; one of its kinds.
+            EmbedqClientError: it was closed, or a header cannot be sent.
         """
         started = heard = time.monotonic()
         for attempt in itertools.count():
@@ -146,25 +159,48 @@ class Transport:
             headers["Prefer"] = f"wait={wait_s}"
         read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
         timeout = httpx.Timeout(read_s, connect=min(CONNECT_TIMEOUT_S, read_s), pool=None)
+        client = await self._connections()
         with ExitStack() as stack:
             files = None
             if call.file is not None:
                 name, path = call.file
                 files = {"file": (name, stack.enter_context(path.open("rb")))}
-            request = self._client.build_request(
+            request = client.build_request(
                 call.method,
                 call.path,
                 content=call.content(),
                 data=call.form,
                 files=files,
-                headers=headers,
+                headers=_checked(headers),
                 params=call.params,
                 timeout=timeout,
             )
-            return await self._exchange(request, call.into)
+            return await self._exchange(client, request, call.into)
 
-    async def _exchange(self, request: httpx.Request, into: BinaryIO | None) -> httpx.Response:
-        response = await self._client.send(request, stream=into is not None)
+    async def _connections(self) -> httpx.AsyncClient:
+        if self._closed:
+            raise EmbedqClientError("This client was closed. Make another one.", code="closed")
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:  # connections of an earlier loop ended with it
+            client = await self._opened()
+            if self._client is None or self._loop is not loop:  # nobody was faster
+                self._client, self._loop = client, loop
+                weakref.finalize(self, _close_later, loop, client).atexit = False
+        return self._client
+
+    async def _opened(self) -> httpx.AsyncClient:
+        # A proxy for the outside world cannot reach this machine's own loopback.
+        trust_env = not _is_loopback(self._base.host)
+        # Reading the certificates takes a tenth of a second, which is not for the event loop. For http:// there are
+        # none, and httpx would read them all the same.
+        tls = await asyncio.to_thread(_tls, trust_env=trust_env) if self._base.scheme == "https" else False
+        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else None
+        return httpx.AsyncClient(base_url=self._base, headers=headers, trust_env=trust_env, verify=tls)
+
+    async def _exchange(
+        self, client: httpx.AsyncClient, request: httpx.Request, into: BinaryIO | None
+    ) -> httpx.Response:
+        response = await client.send(request, stream=into is not None)
         if into is None:
             return response
         try:
@@ -193,6 +229,9 @@ class Transport:
     def _silence(self, error: httpx.TransportError) -> EmbedqClientError:
         if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
             return WaitTimeoutError(f"{self._address} did not answer in time.", code="timeout")
+        if "WRONG_VERSION_NUMBER" in str(error):
+            message = f"{self._address} does not speak TLS. Does its address begin with http:// ?"
+            return UnreachableError(message, code="unreachable")
         return UnreachableError(
             f"No answer from {self._address} ({str(error) or type(error).__name__}). Is the server running there? "
             "`embedq up` starts one; EMBEDQ_URL names another.",
@@ -208,6 +247,35 @@ def _base_url(url: str) -> httpx.URL:
     if base.scheme not in {"http", "https"} or not base.host:
         raise ValueError("The server's address must look like http://host:port (EMBEDQ_URL or --url)")
     return base.copy_with(path=base.path.rstrip("/").removesuffix("/v1") + "/")
+
+
+@functools.cache
+def _tls(*, trust_env: bool) -> ssl.SSLContext:
+    return httpx.create_ssl_context(trust_env=trust_env)
+
+
+def _close_later(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
+    if loop.is_running():
+        asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+
+
+def _sendable(api_key: str | None) -> str | None:
+    key = (api_key or "").strip()  # a file with a secret, or a line of Windows, ends with what is no part of it
+    if not key.isascii() or not key.isprintable():
+        raise ValueError(
+            "The API key has characters that no key of a server has: letters beyond ASCII, or a line break within. "
+            "Look at EMBEDQ_API_KEY, or at api_key"
+        )
+    return key or None
+
+
+def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """The headers. httpx would repeat the value of a bad one in its error, and this client would try again."""
+    for name, value in headers.items():
+        if not value.isascii() or not value.isprintable():
+            message = f"The header {name} must be printable ASCII."
+            raise EmbedqClientError(message, code="invalid_header", param=name)
+    return headers
 
 
 def _is_loopback(host: str) -> bool:

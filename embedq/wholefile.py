@@ -20,5 +20,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+    except OSError as error:
+        if error.filename == str(part):
+            error.filename = str(path)  # the name that somebody gave
+        raise
     finally:
         part.unlink(missing_ok=True)

@@ -1,45 +1,70 @@
-"""The `embedq` command."""
+"""The `embedq` command.
+
+A command's module is loaded when the command is chosen. So the help comes at once, and Ctrl-C finds somebody who knows
+what to say while httpx and numpy are being loaded.
+"""
 
 import argparse
-import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from importlib import import_module
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
 
-from embedq.cli import cancel, demo, doctor, embed, exits, ingest, result, roles, search, submit, wait
-from embedq.cli.output import Output
-from embedq.collection import BadCollectionError
-from embedq.errors import EmbedqClientError
-from embedq.localfiles import BadSourceError
-from embedq.records import BadRecordError
+from embedq.cli import exits
 
-_COMMANDS = (roles, embed, submit, wait, result, cancel, ingest, search, doctor, demo)
+_COMMANDS = (
+    ("up", "roles", "start everything on this machine: Redis, workers, API"),
+    ("api", "roles", "run the web tier in the foreground, configured by the environment"),
+    ("worker", "roles", "run a model worker in the foreground, configured by the environment"),
+    ("documents-worker", "roles", "run a documents worker (files, batches, ingestions) in the foreground, likewise"),
+    ("embed", "embed", "print the vectors of a few texts"),
+    ("submit", "submit", "submit the texts of a file, and wait for them if wanted"),
+    ("wait", "wait", "wait until tasks end"),
+    ("result", "result", "fetch the vectors of a task; waits for it if it has not ended"),
+    ("cancel", "cancel", "end tasks; what was finished stays readable"),
+    ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
+    ("search", "search", "print the nearest rows of a folder or of a finished task"),
+    ("doctor", "doctor", "check a running server and say what to do"),
+    ("demo", "demo", "start a local stack, ingest this project's documentation, search it"),
+)
+"""Name, module of this package, what it does."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code (`embedq.cli.exits`)."""
-    args = parser().parse_args(argv)
-    output = Output(json_lines=getattr(args, "json", False))
+    with _streams():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
-        code: int = args.run(args)
-        sys.stdout.flush()
-    except EmbedqClientError as error:
-        output.error(error)
-        return exits.code_of(error)
-    except (exits.UsageError, BadRecordError, BadCollectionError, BadSourceError) as error:
-        output.problem(str(error))
-        return exits.USAGE
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.OK
-    except OSError as error:
-        output.problem(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        return exits.USAGE
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        output.note("interrupted; submitted tasks go on")
+        root = parser()
+        args = root.parse_args(argv)
+        if args.run is None:
+            root.print_help()
+            return exits.OK
+        code: int = import_module("embedq.cli.course").run(args)
+    except KeyboardInterrupt:
+        print("embedq: interrupted", file=sys.stderr)
         return exits.INTERRUPTED
     return code
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Somewhere to write notes, whatever was closed (`2>&-`) and whatever can be shown there."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+    with ExitStack() as stack:
+        if sys.stderr is None:
+            nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            stack.enter_context(redirect_stderr(nowhere))
+        yield
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,7 +75,31 @@ def parser() -> argparse.ArgumentParser:
         epilog=exits.HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = root.add_subparsers(metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add(commands)
+    root.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    root.set_defaults(run=None)
+    commands = root.add_subparsers(metavar="COMMAND", parser_class=_Command)
+    for name, module, text in _COMMANDS:
+        commands.add_parser(name, help=text, module=module)
     return root
+
+
+class _Command(argparse.ArgumentParser):
+    """The parser of a command, which gets its options from the command's module when it is chosen."""
+
+    def __init__(self, *, module: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self._module = module
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As every parser does."""
+        module, self._module = self._module, ""
+        if module:
+            import_module(f"embedq.cli.{module}").add(self)
+        return super().parse_known_args(args, namespace)
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        metadata = import_module("importlib.metadata")  # slow to load
+        print(f"embedq {metadata.version('embedq')}")
+        parser.exit()

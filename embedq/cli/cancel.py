@@ -4,13 +4,12 @@ import argparse
 import asyncio
 
 from embedq.cli.exits import OK
-from embedq.cli.options import Commands, server_options, service_of
+from embedq.cli.options import server_options, service_of
 from embedq.cli.output import Output
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("cancel", help="end tasks; what was finished stays readable")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument("ids", nargs="+", metavar="ID")
     server_options(parser, timeout_s=60)
     parser.set_defaults(run=run)

@@ -13,7 +13,6 @@ from embedq.cli.exits import UsageError
 from embedq.cli.ingest import sink_of
 from embedq.cli.ingesting import Plan, ingest
 from embedq.cli.local_stack import running
-from embedq.cli.options import Commands
 from embedq.cli.output import Output
 from embedq.cli.roles import CHECKOUT, command_for
 from embedq.cli.search import print_found
@@ -30,9 +29,8 @@ _COMMAND = re.compile(r"!![a-z]+!!")
 _BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("demo", help="start a local stack, ingest this project's documentation, search it")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds what it does; it has no options."""
     parser.set_defaults(run=run)
 
 
@@ -99,5 +97,5 @@ async def _demo(output: Output) -> int:
 
 async def _ingest(url: str, sources: list[Path], out: Path, output: Output) -> int:
     async with Ingestions(url) as server:
-        plan = Plan([str(source) for source in sources], {}, _BODY, sink_of(str(out), server.url))
+        plan = Plan([str(source) for source in sources], {}, _BODY, sink_of(str(out), server.url), stays=False)
         return await ingest(server, plan, output)

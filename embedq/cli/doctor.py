@@ -6,15 +6,14 @@ import dataclasses
 
 from embedq import environment
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
-from embedq.cli.options import Commands, server_options
+from embedq.cli.options import server_options
 from embedq.cli.output import Output
 from embedq.diagnosis import Finding, examine
 from embedq.transport import Transport
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("doctor", help="check a running server and say what to do")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     server_options(parser, timeout_s=30)
     parser.set_defaults(run=run)
 

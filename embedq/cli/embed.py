@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from embedq.cli.exits import OK, UsageError
-from embedq.cli.options import Commands, encoding_of, encoding_options, server_options, service_of
-from embedq.cli.output import Output
+from embedq.cli.options import encoding_of, encoding_options, server_options, service_of, utf8
+from embedq.cli.output import Output, digits
 from embedq.records import read_records
 from embedq.wholefile import whole_file
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("embed", help="print the vectors of a few texts")
-    parser.add_argument("texts", nargs="+", metavar="TEXT", help="a text; a single - reads one per line from stdin")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.add_argument(
+        "texts", type=utf8, nargs="+", metavar="TEXT", help="a text; a single - reads one per line from stdin"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.npy", help="write one array instead of printing")
     encoding_options(parser)
     server_options(parser, timeout_s=120)
@@ -27,6 +28,8 @@ def add(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
+    if args.output and args.output.suffix != ".npy":
+        raise UsageError(f"{args.output}: the name must end with .npy")
     return asyncio.run(_embed(args, Output(args.json)))
 
 
@@ -44,5 +47,6 @@ async def _embed(args: argparse.Namespace, output: Output) -> int:
         output.note(f"wrote {args.output}", rows=len(vectors))
         return OK
     for index, (text, vector) in enumerate(zip(texts, vectors, strict=True)):
-        output.result(json.dumps(vector), {"index": index, "text": text, "embedding": vector})
+        shown = digits(vector)
+        output.result(json.dumps(shown), {"index": index, "text": text, "embedding": shown})
     return OK

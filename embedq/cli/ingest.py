@@ -8,23 +8,20 @@ from typing import Any
 from embedq.cli.exits import INTERRUPTED, OK, SOME_FAILED, UsageError
 from embedq.cli.ingesting import Plan, Sink, follow, ingest, watch
 from embedq.cli.limit import within
-from embedq.cli.options import Commands, count, encoding_of, encoding_options, server_options
+from embedq.cli.options import count, encoding_of, encoding_options, server_options
 from embedq.cli.output import Output
-from embedq.cli.report import describe, report
+from embedq.cli.report import describe, list_failures, report
 from embedq.ingestions import Ingestions
 from embedq.outputfolder import OutputFolder
 
 DEFAULT_OUT = "vectors"
+LEAST_CHUNK_TOKENS = 16
 _POSTGRESQL = "postgresql:"
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "ingest",
-        help="parse, cut, embed and load documents; run it again and only what changed costs anything",
-        description="Ctrl-C detaches: the ingestion goes on, and --status looks at it again.",
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = "Ctrl-C detaches: the ingestion goes on, and --status looks at it again."
     parser.add_argument(
         "sources", nargs="*", metavar="SOURCE", help="local files and folders; or URLs and globs that the server reads"
     )
@@ -50,6 +47,7 @@ def add(commands: Commands) -> None:
     about = parser.add_mutually_exclusive_group()
     about.add_argument("--status", metavar="ING", help="print where an ingestion is; with --out fetch its output")
     about.add_argument("--cancel", metavar="ING", help="end an ingestion; what is loaded stays")
+    about.add_argument("--errors", metavar="ING", help="print every document that has failed, and why")
     about.add_argument("--retry", metavar="ING", help="try its failed documents again")
     encoding_options(parser, truncating=False)
     server_options(parser, timeout_s=None)
@@ -72,9 +70,9 @@ def _chunking_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
     output = Output(args.json)
-    known = args.status or args.cancel or args.retry
+    known = args.status or args.errors or args.cancel or args.retry
     if bool(known) == bool(args.sources):
-        raise UsageError("name either sources to ingest, or an ingestion with --status, --cancel or --retry")
+        raise UsageError("name either sources to ingest, or an ingestion with --status, --errors, --cancel or --retry")
     work = _look(args, output) if known else _ingest(args, output)
     try:
         return asyncio.run(within(args.timeout, work))
@@ -128,6 +126,11 @@ def _chunking(args: argparse.Namespace) -> dict[str, Any]:
     if args.overlap and not args.chunk_tokens:
         raise UsageError("--overlap needs --chunk-tokens")
     if args.chunk_tokens:
+        # As the server says, but before all is uploaded. What the model reads at most is known there alone.
+        if args.chunk_tokens < LEAST_CHUNK_TOKENS:
+            raise UsageError(f"--chunk-tokens {args.chunk_tokens}: at least {LEAST_CHUNK_TOKENS}")
+        if (args.overlap or 0) > args.chunk_tokens // 2:
+            raise UsageError(f"--overlap {args.overlap}: at most half of --chunk-tokens, {args.chunk_tokens // 2}")
         static = {"max_chunk_size_tokens": args.chunk_tokens, "chunk_overlap_tokens": args.overlap or 0}
         return {"type": "static", "static": static}
     return {"type": "none" if args.no_chunking else "auto"}
@@ -142,6 +145,8 @@ async def _ingest(args: argparse.Namespace, output: Output) -> int:
 
 async def _look(args: argparse.Namespace, output: Output) -> int:
     async with _server(args, output) as server:
+        if args.errors:
+            return SOME_FAILED if await list_failures(server, args.errors, output) else OK
         if args.cancel:
             found = await server.cancel(args.cancel)
         elif args.retry:

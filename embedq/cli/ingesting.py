@@ -1,6 +1,7 @@
 """The course of one `embedq ingest`: upload, start, watch, fetch, clean up."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from embedq.progress import showing
 
 UPLOADS = 8
 """Files sent at the same time."""
+MOST_FILES = 10_000
+"""Of one ingestion; the server takes no more."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _SLOWING = 0.2, 2.0, 1.25
 _LAST_ANSWER_S = 5.0
 """How long an interrupted command waits for the answers to what it is sending."""
@@ -57,6 +60,13 @@ class Plan:
     body: Mapping[str, Any]
     sink: Sink
     detach: bool = False
+    stays: bool = True
+    """Whether the server is there when the command has ended."""
+
+    @property
+    def again(self) -> str | None:
+        """What to add to `embedq ingest --status ING` after an interruption; None where nothing goes on."""
+        return None if not self.stays else f" --out {shlex.quote(self.sink.shown)}" if self.folder else ""
 
     @property
     def folder(self) -> OutputFolder | None:
@@ -70,21 +80,17 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
     if plan.folder:
         plan.folder.claim()  # first: that nothing can be written there should not be said after an hour of uploading
     async with _uploads(server) as uploads:
-        source = await _sent(server, plan, files, uploads, output) if files else {"urls": plan.sources}
-        fields = {"fields": plan.fields} if plan.fields else {}
         try:
-            started = await server.start({**plan.body, "source": {**source, **fields}, "sink": plan.sink.body})
-        except RefusedError as error:
-            raise in_options(error) from None
-        except EmbedqClientError:
-            uploads.needed = True  # it may have been accepted, and only the answer was lost
+            started = await _started(server, plan, files, uploads, output)
+        except (RefusedError, UsageError):
+            if plan.folder:
+                plan.folder.abandon()
             raise
-        uploads.needed = True
         output.note(f"started {started.id}", id=started.id)
         if plan.detach:
             output.result(started.id, started.raw)
             return OK
-        ended = await watch(server, started.id, output)
+        ended = await watch(server, started.id, output, again=plan.again)
         if not ended.resumable:
             kept = await _worth_another_try(server, ended)
             uploads.ids = [file_id for file_id in uploads.ids if file_id not in kept]
@@ -95,6 +101,23 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
     return OK if ended.succeeded and not uploads.not_sent else SOME_FAILED
 
 
+async def _started(
+    server: Ingestions, plan: Plan, files: Sequence[LocalFile], uploads: Uploads, output: Output
+) -> Ingestion:
+    """The ingestion, with all that it needs on the server."""
+    source = await _sent(server, plan, files, uploads, output) if files else {"urls": plan.sources}
+    fields = {"fields": plan.fields} if plan.fields else {}
+    try:
+        started = await server.start({**plan.body, "source": {**source, **fields}, "sink": plan.sink.body})
+    except RefusedError as error:
+        raise in_options(error) from None
+    except EmbedqClientError:
+        uploads.needed = True  # it may have been accepted, and only the answer was lost
+        raise
+    uploads.needed = True
+    return started
+
+
 async def _worth_another_try(server: Ingestions, ended: Ingestion) -> set[str]:
     """Uploads that `--retry` would read again: of documents that failed, but not for what is in them."""
     if not ended.failed or ended.error is not None or ended.status == "cancelled":
@@ -103,7 +126,7 @@ async def _worth_another_try(server: Ingestions, ended: Ingestion) -> set[str]:
         return {document.file_id async for document in failed if document.through_no_fault_of_its_own}
 
 
-async def watch(server: Ingestions, ingestion_id: str, output: Output) -> Ingestion:
+async def watch(server: Ingestions, ingestion_id: str, output: Output, *, again: str | None = "") -> Ingestion:
     """Shows an ingestion until it ends; the ingestion then. Whoever interrupts is told how to look again."""
     pause_s = _FIRST_PAUSE_S
     try:
@@ -117,7 +140,9 @@ async def watch(server: Ingestions, ingestion_id: str, output: Output) -> Ingest
                 await asyncio.sleep(pause_s)
                 pause_s = min(_LONGEST_PAUSE_S, pause_s * _SLOWING)
     except (asyncio.CancelledError, EmbedqClientError):
-        output.note(f"{ingestion_id} goes on; look again with: embedq ingest --status {ingestion_id}", id=ingestion_id)
+        if again is not None:
+            look = f"embedq ingest --status {ingestion_id}{again}"
+            output.note(f"{ingestion_id} goes on; look again with: {look}", id=ingestion_id)
         raise
 
 
@@ -155,7 +180,14 @@ def _local(plan: Plan) -> list[LocalFile]:
     remote = [source for source in plan.sources if "://" in source]
     if remote and len(remote) < len(plan.sources):
         raise UsageError("local files and URLs cannot be mixed in one ingestion; run the command for each kind")
-    return [] if remote else local_files(Path(source) for source in plan.sources)
+    files = [] if remote else local_files(Path(source) for source in plan.sources)
+    if len(files) > MOST_FILES:
+        raise UsageError(
+            f"these are {len(files):,} files, and {MOST_FILES:,} can be uploaded for one ingestion. Let the server "
+            "read them itself: put their folder below its EMBEDQ_INGEST_ROOTS and name it as a URL, "
+            "`embedq ingest file:///srv/docs`. Or run the command once for each part of them, with the same --out"
+        )
+    return files
 
 
 async def _sent(
@@ -169,14 +201,27 @@ async def _sent(
             progress.update(len(uploads.documents) + len(uploads.not_sent), len(uploads.not_sent))
 
         async with aclosing(in_order(send, files, limit=UPLOADS)) as sent:
-            async for _ in sent:
-                pass
+            try:
+                async for _ in sent:
+                    pass
+            except RefusedError as error:
+                raise _explained(error, len(files)) from None
     if uploads.not_sent and (plan.body["mode"] == "sync" or not uploads.documents):
         first = uploads.not_sent[0]
         reason = "with --mode sync it would be deleted" if uploads.documents else "nothing is left to ingest"
         raise UsageError(f"{first.id} cannot be sent, and {reason}: {first.message}")
     order = {file.id: number for number, file in enumerate(files)}
     return {"files": sorted(uploads.documents, key=lambda document: order[document["document_id"]])}
+
+
+def _explained(error: RefusedError, files: int) -> RefusedError:
+    if error.code != "quota_exceeded":
+        return error
+    return error.reworded(
+        f"{error.message} This ingestion needs room for {files:,}. Uploads of runs that were detached or interrupted "
+        "stay for seven days and count. A folder that the server reads itself needs none: name it as a file:// URL "
+        "below EMBEDQ_INGEST_ROOTS."
+    )
 
 
 async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:

@@ -1,14 +1,11 @@
 """Options that several commands share."""
 
 import argparse
-from typing import TypeAlias
 
 from embedq import environment
 from embedq.cli.exits import UsageError
 from embedq.cli.output import Output
 from embedq.service import EmbeddingService, EncodingOptions
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no public name for it
 
 
 def server_options(parser: argparse.ArgumentParser, *, timeout_s: float | None) -> None:
@@ -59,6 +56,15 @@ def service_of(args: argparse.Namespace, output: Output) -> EmbeddingService:
         return EmbeddingService(args.url, model=getattr(args, "model", None), on_retry=output.retry, **limit_s)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def utf8(text: str) -> str:
+    """An argument that must be a text, which any bytes on a command line need not be."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("it is not UTF-8; convert it first") from None
+    return text
 
 
 def count(text: str) -> int:

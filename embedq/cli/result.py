@@ -12,15 +12,14 @@ import numpy as np
 
 from embedq.answers import Vectors
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
-from embedq.cli.options import Commands, server_options, service_of
-from embedq.cli.output import Output
+from embedq.cli.options import server_options, service_of
+from embedq.cli.output import NOWHERE, Output, digits
 from embedq.task import ItemError
 from embedq.wholefile import whole_file
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("result", help="fetch the vectors of a task; waits for it if it has not ended")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument("id", metavar="ID")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="a .npy array or .jsonl lines (default: JSON lines on stdout)"
@@ -42,7 +41,7 @@ def lines_of(vectors: Vectors, errors: Mapping[int, ItemError]) -> Iterator[dict
         if index in errors:
             yield {"index": index, "error": {"code": errors[index].code, "message": errors[index].message}}
         else:
-            yield {"index": index, "embedding": vector.tolist()}
+            yield {"index": index, "embedding": digits(vector.tolist())}
 
 
 async def _result(args: argparse.Namespace, output: Output) -> int:
@@ -58,6 +57,8 @@ async def _result(args: argparse.Namespace, output: Output) -> int:
 
 def _write(path: Path | None, vectors: Vectors, errors: Mapping[int, ItemError]) -> None:
     if path is None:
+        if sys.stdout is None:
+            raise UsageError(NOWHERE)
         for line in lines_of(vectors, errors):
             sys.stdout.write(json.dumps(line) + "\n")
     else:

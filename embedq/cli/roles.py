@@ -8,29 +8,25 @@ from typing import NoReturn
 
 from embedq import environment
 from embedq.cli.exits import UsageError
-from embedq.cli.options import Commands, count
+from embedq.cli.options import count
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-ROLES = (
-    ("api", "api", "the web tier"),
-    ("worker", "tasks.worker", "a model worker"),
-    ("documents-worker", "tasks.documents_worker", "a documents worker (files and batches)"),
-)
-"""Command, module, what it is."""
+ROLES = {"api": "api", "worker": "tasks.worker", "documents-worker": "tasks.documents_worker"}
+"""Command, and the module that it becomes; all but `up`."""
 
 
-def add(commands: Commands) -> None:
-    """Adds the commands."""
-    up = commands.add_parser("up", help="start everything on this machine: Redis, workers, API")
-    up.add_argument(
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the role that the parser is for."""
+    name = parser.prog.split()[-1]
+    if name in ROLES:
+        parser.set_defaults(run=run_role, module=ROLES[name])
+        return
+    parser.add_argument(
         "--port", type=port, metavar="P", help="of the API (default: EMBEDQ_PORT, else 8000); 0: a free one"
     )
-    up.add_argument("--data", type=Path, metavar="DIR", help="where Redis keeps its data (default: .embedq)")
-    up.add_argument("--workers", type=count, metavar="N", help="model workers (default: 1)")
-    up.set_defaults(run=run_stack)
-    for name, module, text in ROLES:
-        role = commands.add_parser(name, help=f"run {text} in the foreground, configured by the environment")
-        role.set_defaults(run=run_role, module=module)
+    parser.add_argument("--data", type=Path, metavar="DIR", help="where Redis keeps its data (default: .embedq)")
+    parser.add_argument("--workers", type=count, metavar="N", help="model workers (default: 1)")
+    parser.set_defaults(run=run_stack)
 
 
 def run_stack(args: argparse.Namespace) -> NoReturn:

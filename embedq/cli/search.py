@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from embedq.cli.exits import OK, UsageError
-from embedq.cli.options import Commands, count, encoding_of, encoding_options, server_options, service_of
+from embedq.cli.options import count, encoding_of, encoding_options, server_options, service_of, utf8
 from embedq.cli.output import Output
 from embedq.collection import Collection, open_collection
 from embedq.dataset import Dataset, Found, parts_in
@@ -20,10 +20,9 @@ _SHOWN_CHARS = 160
 _TASK_PREFIX = "task_"
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("search", help="print the nearest rows of a folder or of a finished task")
-    parser.add_argument("query", metavar="QUERY")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.add_argument("query", type=utf8, metavar="QUERY")
     parser.add_argument(
         "--in",
         dest="source",
@@ -54,12 +53,14 @@ async def _search(args: argparse.Namespace, output: Output) -> int:
         source = await _open(args.source, service)
         query = np.asarray(await service.get_embedding(args.query, **encoding_of(args)), dtype=np.float32)
     try:
-        if isinstance(source, Dataset):
-            print_found(source.nearest(query, args.k), output)
-        else:
-            _print_hits(source, nearest(source.vectors, query, args.k), output)
+        found = source.nearest(query, args.k) if isinstance(source, Dataset) else None
+        hits = nearest(source.vectors, query, args.k) if isinstance(source, Collection) else []
     except ValueError as error:
         raise UsageError(str(error)) from None
+    if found is not None:
+        print_found(found, output)
+    elif isinstance(source, Collection):
+        _print_hits(source, hits, output)
     return OK
 
 

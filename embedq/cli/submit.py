@@ -13,15 +13,15 @@ from embedq import collection
 from embedq.answers import Vectors
 from embedq.cli.exits import OK, SOME_FAILED
 from embedq.cli.limit import within
-from embedq.cli.options import Commands, encoding_of, encoding_options, server_options, service_of
+from embedq.cli.options import encoding_of, encoding_options, server_options, service_of
 from embedq.cli.output import Output
 from embedq.cli.tally import Tally
-from embedq.errors import RefusedError
+from embedq.errors import EmbedqClientError, RefusedError
 from embedq.halving import halving
 from embedq.inflight import in_order
 from embedq.pieces import MAX_TEXTS, cut, json_bytes
 from embedq.progress import showing
-from embedq.records import Record, format_of, read_records
+from embedq.records import BadRecordError, Record, format_of, read_records
 from embedq.service import EmbeddingService
 from embedq.task import ItemError, Task
 
@@ -39,13 +39,9 @@ class Finished:
     errors: dict[int, ItemError]
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "submit",
-        help="submit the texts of a file, and wait for them if wanted",
-        description="Splits over the server's request limit by itself and prints the task ids, one per line.",
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = "Splits over the server's request limit by itself and prints the task ids, one per line."
     parser.add_argument("file", metavar="FILE", help="one text per line, or .jsonl with objects; - is stdin")
     parser.add_argument("--format", choices=["auto", "lines", "jsonl"], default="auto", help="auto: by the file's name")
     parser.add_argument(
@@ -73,6 +69,7 @@ async def _submit(args: argparse.Namespace, output: Output) -> int:
             # One after the other: ids in the order of the file, and none unprinted when a later piece is refused.
             for piece in _pieces(records):
                 await _submit_piece(service, piece, args, output)
+    _say_if_there_was_nothing(args, output)
     return OK
 
 
@@ -82,6 +79,7 @@ async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
         writer = stack.enter_context(collection.writing(args.out)) if args.out else None
         progress = stack.enter_context(showing("embedding", _count(args.file), json_lines=args.json))
         tally = Tally(progress)
+        turn = asyncio.Lock()  # many are waited for at once, but submitted in the order of the file, as `_submit` does
         async with service_of(args, output) as service:
 
             async def finish(part: list[Record], task: Task) -> Finished:
@@ -90,17 +88,39 @@ async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
                 return Finished(part, task, vectors, {} if task.succeeded else await service.item_errors(task.id))
 
             async def finish_all(piece: list[Record]) -> list[Finished]:
-                submitted = await _submit_piece(service, piece, args, output)
+                async with turn:
+                    submitted = await _submit_piece(service, piece, args, output)
                 return [await finish(part, task) for part, task in submitted]
 
-            async with aclosing(in_order(finish_all, _pieces(records), limit=IN_FLIGHT)) as pieces:
-                async for done in (one async for finished in pieces for one in finished):
-                    _report(done, output)
-                    if writer and done.vectors is not None:
-                        writer.append(done.records, done.vectors, done.errors)
+            with _told_how_to_go_on(output):
+                async with aclosing(in_order(finish_all, _pieces(records), limit=IN_FLIGHT)) as pieces:
+                    async for done in (one async for finished in pieces for one in finished):
+                        _report(done, output)
+                        if writer and done.vectors is not None:
+                            writer.append(done.records, done.vectors, done.errors)
+    _say_if_there_was_nothing(args, output)
     if args.out:
         output.note(f"wrote {args.out / collection.VECTORS} and {collection.TEXTS}", texts=tally.done)
     return OK if tally.all_succeeded else SOME_FAILED
+
+
+def _say_if_there_was_nothing(args: argparse.Namespace, output: Output) -> None:
+    if not output.results:
+        output.note(f"there is no text in {_shown(args)}: nothing was submitted")
+
+
+@contextmanager
+def _told_how_to_go_on(output: Output) -> Iterator[None]:
+    """Whoever leaves while tasks go on is told how to get their vectors: a second `submit` would do all again."""
+    try:
+        yield
+    except (asyncio.CancelledError, EmbedqClientError):
+        if output.results:
+            output.note(
+                "nothing was written; fetch the tasks above, which are in the order of the file, one by one: "
+                "embedq result ID -o NAME.npy"
+            )
+        raise
 
 
 async def _submit_piece(
@@ -144,7 +164,14 @@ def _pieces(records: Iterator[Record]) -> Iterator[list[Record]]:
 def _records(args: argparse.Namespace) -> Iterator[Iterator[Record]]:
     form = format_of(args.file) if args.format == "auto" else args.format
     with _opened(args.file) as file:
-        yield read_records(file, form)
+        try:
+            yield read_records(file, form)
+        except BadRecordError as error:
+            raise BadRecordError(f"{_shown(args)}, {error}") from None
+
+
+def _shown(args: argparse.Namespace) -> str:
+    return "standard input" if args.file == "-" else str(args.file)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from embedq.cli.exits import OK, SOME_FAILED
 from embedq.cli.limit import within
-from embedq.cli.options import Commands, server_options, service_of
+from embedq.cli.options import server_options, service_of
 from embedq.cli.output import Output
 from embedq.cli.tally import Tally
 from embedq.inflight import in_order
@@ -18,9 +18,8 @@ WATCHED = 8
 """Tasks watched at once."""
 
 
-def add(commands: Commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("wait", help="wait until tasks end")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument("ids", nargs="+", metavar="ID")
     server_options(parser, timeout_s=None)
     parser.set_defaults(run=run)

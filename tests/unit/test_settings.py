@@ -49,6 +49,14 @@ def test_a_misspelt_name_in_the_environment_is_a_warning(
     assert caplog.messages == ["unknown setting EMBEDQ_PROT is ignored; did you mean EMBEDQ_PORT?"]
 
 
+def test_a_name_that_is_near_no_other_gets_no_advice(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("EMBEDQ_FOO", "1")
+    load_settings()
+    assert caplog.messages == ["unknown setting EMBEDQ_FOO is ignored"]
+
+
 def test_a_misspelt_name_in_the_file_is_a_warning_too(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     env_file.write_text("EMBEDQ_PROT=1\nexport EMBEDQ_THREADS=2\nOTHER=3\nEMBEDQ_API_KEY=secret\n")
     assert load_settings().threads == 2

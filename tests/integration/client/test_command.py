@@ -49,7 +49,7 @@ def test_a_folder_is_made_and_searched(command: Command) -> None:
     rows = [json.dumps({"text": text, "id": f"doc-{number}"}) for number, text in enumerate(TEXTS[:3000])]
     made = command("submit", write(command, "texts.jsonl", rows), "--out", "made", "--json")
     assert made.code == 0
-    assert sorted((line["first_line"], line["texts"]) for line in made.json) == [(1, 2048), (2049, 952)]
+    assert [(line["first_line"], line["texts"]) for line in made.json] == [(1, 2048), (2049, 952)]
     assert folder_names(command.folder / "made") == {"embeddings.npy", "texts.jsonl"}
     assert open_collection(command.folder / "made").vectors.shape == (3000, 384)
     progress = [json.loads(line) for line in made.err.splitlines()]
@@ -195,7 +195,9 @@ def test_a_running_task_times_out_is_interrupted_and_cancelled(slow_api: ApiProc
         task_id = submitting.stdout.readline().strip()
         submitting.send_signal(signal.SIGINT)
         assert submitting.wait(20) == 130
-        assert "submitted tasks go on" in submitting.stderr.read()
+        said = submitting.stderr.read()
+        assert "submitted tasks go on" in said
+        assert "embedq result ID -o NAME.npy" in said
     assert folder_names(tmp_path / "made") == set()
 
     late = command("wait", task_id, "--timeout", "0.5")

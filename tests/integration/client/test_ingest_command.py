@@ -73,6 +73,9 @@ def test_a_document_that_fails_is_named_and_the_status_says_so_again(command: Co
     assert (looked.code, looked.lines) == (1, ran.lines)
     assert "copy holds 1 Parquet files, 1 of them new" in looked.err
     assert len(command("search", "x", "--in", "copy").lines) == 2
+    listed = command("ingest", "--errors", ingestion_id)
+    assert (listed.code, len(listed.lines)) == (1, 1)
+    assert listed.lines[0].startswith("handbook/book.bin failed: binary_file: ")
     assert command("ingest", "--cancel", ingestion_id).code == 3
 
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import hashlib
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from embedq import EmbeddingService, NotAuthenticatedError, NotFoundError, RefusedError, Task, WaitTimeoutError
-from tests.harness import ApiProcess, Roles
+from tests.harness import CHECKOUT, ApiProcess, Roles
 
 SECRET = "correct horse"
 SECRET_SHA256 = hashlib.sha256(SECRET.encode()).hexdigest()
@@ -101,6 +104,19 @@ async def test_the_model_is_described_as_an_in_process_service_would(service: Em
     info = await service.get_model_info()
     assert info == {"model_name": "sentence-transformers/all-MiniLM-L6-v2", "device": "cpu", "embedding_size": 384}
     assert len(await service.get_embedding("text")) == info["embedding_size"]
+
+
+def test_the_tests_of_an_in_process_service_pass(api: ApiProcess) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "unittest", "tests.integration.client.drop_in"],
+        cwd=CHECKOUT,
+        env=os.environ | {"EMBEDQ_URL": api.base_url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "Ran 5 tests" in ran.stderr
 
 
 async def test_a_running_task_is_watched_and_cancelled(slow_api: ApiProcess) -> None:

@@ -2,23 +2,30 @@
 
 import asyncio
 import json
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import embedq
 from embedq import EmbedqClientError, RefusedError, UnavailableError, UnreachableError, WaitTimeoutError
 from embedq.cli import main, parser, roles
 from embedq.cli.exits import HELP, UsageError, code_of
 from embedq.cli.limit import within
-from embedq.cli.output import Output
+from embedq.cli.output import Output, digits
 from embedq.cli.result import lines_of
 from embedq.cli.search import shown
 from embedq.cli.tally import Tally
 from embedq.task import Counts, ItemError, Task
+from embedq.wholefile import whole_file
+from tests.source_tree import CHECKOUT
+from tests.unit.embedq.scripted import Answer, Asked, Scripted, problem, task
 
 
 @pytest.fixture
@@ -32,7 +39,6 @@ def closed_url() -> Iterator[str]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["fly"],
         ["embed"],
         ["embed", "x", "--dimensions", "0"],
@@ -61,6 +67,9 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
         (["submit", "missing.txt"], "missing.txt: No such file"),
         (["search", "x", "--in", "missing"], "submit FILE --out missing"),
         (["result", "task_1", "-o", "out.csv"], ".npy or .jsonl"),
+        (["embed", "x", "-o", "x.txt"], "x.txt: the name must end with .npy"),
+        (["ingest", "x", "--chunk-tokens", "5"], "--chunk-tokens 5: at least 16"),
+        (["ingest", "x", "--chunk-tokens", "20", "--overlap", "11"], "at most half of --chunk-tokens, 10"),
     ],
 )
 def test_what_cannot_be_done_says_why(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,10 +80,120 @@ def test_what_cannot_be_done_says_why(arguments: list[str], says: str, capsys: p
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["embed", ""], "usage"),
+        (["submit", "missing.txt"], "system"),
+        (["search", "x", "--in", "missing"], "input"),
+    ],
+)
+def test_what_is_no_usage_is_not_called_so(arguments: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert not capsys.readouterr().err.startswith("embedq: usage")
+    assert main([*arguments, "--json"]) == 2
+    assert json.loads(capsys.readouterr().err)["code"] == code
+
+
+@pytest.mark.parametrize("command", ["embed", "search --in x"])
+def test_an_argument_that_is_not_utf8_is_said_to_be_that(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*command.split(), os.fsdecode(b"Gr\xfc\xdfe")])
+    assert "it is not UTF-8" in capsys.readouterr().err
+
+
+def test_alone_it_prints_the_help_and_its_version_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert capsys.readouterr().out.startswith("usage: embedq")
+    with pytest.raises(SystemExit) as raised:
+        main(["--version"])
+    assert raised.value.code == 0
+    assert capsys.readouterr().out == f"embedq {metadata.version('embedq')}\n"
+
+
+@pytest.mark.parametrize("more", ["--wait", "--json"])
+def test_a_file_without_a_text_is_said_to_be_that(
+    more: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "empty.txt"
+    file.write_text("\n \n")
+    assert main(["submit", str(file), more, "--url", "http://127.0.0.1:9"]) == 0
+    assert "no text in" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_has_the_name_that_was_given(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(OSError, match=r"nowhere/x\.npy'$"), whole_file(tmp_path / "nowhere" / "x.npy"):
+        raise AssertionError
+
+
+def run(code: str, *arguments: str, python_path: str = str(CHECKOUT)) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["sh", "-c", code, sys.executable, *arguments],
+        env=os.environ | {"PYTHONPATH": python_path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"]])
+def test_the_help_loads_nothing_that_is_slow(arguments: list[str]) -> None:
+    heavy = "{'httpx', 'numpy', 'rich', 'asyncio', 'urllib.request'}"
+    script = f"""
+import sys
+from embedq.cli import main
+try:
+    main({arguments!r})
+except SystemExit:
+    pass
+assert not {heavy} & sys.modules.keys(), {heavy} & sys.modules.keys()
+"""
+    assert run('"$0" -P -c "$1"', script).stderr == ""
+
+
+def test_ctrl_c_while_it_is_still_loading_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "httpx.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ran = run('"$0" -P -m embedq embed hi', python_path=f"{tmp_path}{os.pathsep}{CHECKOUT}")
+    assert (ran.returncode, ran.stderr) == (130, "embedq: interrupted\n")
+
+
+def test_a_closed_output_is_said_in_words(elsewhere: Scripted) -> None:
+    elsewhere.answers = [task()]
+    ran = run('"$0" -P -m embedq cancel task_1 --url "$1" >&-', elsewhere.url)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "standard output is closed" in ran.stderr
+    assert run('"$0" -P -m embedq cancel task_1 --url "$1" 2>&-', elsewhere.url).stdout == "task_1 completed\n"
+    assert run('"$0" -P -m embedq wait task_1 --url "$1" 2>&-', elsewhere.url).returncode == 0
+
+
+def test_an_output_that_takes_ascii_alone_gets_all_results(capsys: pytest.CaptureFixture[str]) -> None:
+    script = "from embedq.cli.output import Output; Output(json_lines=True).result('', {'text': '\u00e4'})"
+    assert run('PYTHONIOENCODING=ascii "$0" -P -c "$1"', script).stdout == '{"text": "\\u00e4"}\n'
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in embedq.__all__ if not isinstance(getattr(embedq, name), type)] == []
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = embedq.nothing_of_the_kind
+
+
 @pytest.mark.parametrize("command", [["embed", "x"], ["wait", "task_1"]])
 def test_nobody_there_is_4(command: list[str], closed_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--url", closed_url]) == 4
     assert "`embedq up` starts one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["embed x", "doctor", "ingest x"])
+def test_a_key_that_cannot_be_sent_is_not_printed(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EMBEDQ_API_KEY", "sécret")
+    assert main(command.split()) == 2
+    said = capsys.readouterr().err
+    assert "EMBEDQ_API_KEY" in said
+    assert "sécret" not in said
 
 
 def test_the_doctor_finds_that_nobody_is_there(closed_url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +207,27 @@ def test_a_bad_line_names_itself_before_anything_is_asked(tmp_path: Path, capsys
     file = tmp_path / "texts.jsonl"
     file.write_text('{"text": "a"}\n{"txt": "b"}\n')
     assert main(["submit", str(file), "--url", "http://127.0.0.1:9"]) == 2
-    assert "line 2" in capsys.readouterr().err
+    assert f"{file}, line 2: " in capsys.readouterr().err
+
+
+def test_ids_are_printed_in_the_order_of_the_file_whatever_the_server_takes_first(
+    elsewhere: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = [problem(503, "backlog_full", retry_after="0")] * 3
+
+    def answer(asked: Asked) -> Answer:
+        if asked.method != "POST":
+            return task()
+        if asked.json()["input"][0] == "1" and busy:
+            return busy.pop()
+        return task("queued", completed=0)
+
+    elsewhere.answers = [answer]
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(str(number) for number in range(1, 5000)))
+    assert main(["submit", str(file), "--wait", "--json", "--url", elsewhere.url]) == 0
+    assert [json.loads(line)["first_line"] for line in capsys.readouterr().out.splitlines()] == [1, 2049, 4097]
+    assert not busy
 
 
 @pytest.mark.parametrize(
@@ -101,8 +240,8 @@ def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    others = ("up", "embed", "submit", "wait", "result", "cancel", "search", "doctor", "demo")
-    for command in (*(name for name, _, _ in roles.ROLES), *others):
+    others = ("up", "embed", "submit", "wait", "result", "cancel", "ingest", "search", "doctor", "demo")
+    for command in (*roles.ROLES, *others):
         with pytest.raises(SystemExit) as raised:
             parser().parse_args([command, "--help"])
         assert raised.value.code == 0
@@ -125,6 +264,12 @@ def test_output_for_people_and_for_programs(capsys: pytest.CaptureFixture[str]) 
         "event": "error", "code": "nope", "message": "No.", "param": None, "status": 404, "request_id": "r-1",
     }  # fmt: skip
     assert json.loads(json_retry)["event"] == "note"
+
+
+def test_numbers_have_the_digits_of_32_bits_and_all_of_them() -> None:
+    vector = np.array([-0.9129559993743896, 1 / 3, 1e-7, 16777217, 0], dtype=np.float32)
+    assert json.dumps(digits(vector.tolist())) == "[-0.912955999, 0.333333343, 1.00000001e-07, 16777216.0, 0.0]"
+    assert np.array_equal(np.array(digits(vector.tolist()), dtype=np.float32), vector)
 
 
 def test_a_result_has_one_line_per_text() -> None:

@@ -1,6 +1,7 @@
 """The course of `embedq ingest` against a server that plays its part from a script."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from embedq.cli import ingesting
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
 from embedq.cli.ingest import sink_of
 from embedq.cli.ingesting import UPLOADS, Plan, Sink, ingest
@@ -16,6 +18,7 @@ from embedq.cli.output import Output
 from embedq.errors import RefusedError
 from embedq.ingestions import Ingestions
 from embedq.outputfolder import OutputFolder
+from embedq.progress import Beside
 from tests.unit.embedq.scripted import Answer, Asked, problem, scripted
 
 BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
@@ -35,6 +38,8 @@ class Server:
     refuses: str = ""
     stage: str = "parsing"
     message: str = "Run OCR first."
+    room: int = 100
+    waits: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     started: list[Any] = field(default_factory=list)
     held_at_start: int = 0
@@ -60,6 +65,8 @@ class Server:
             self.started.append(asked.json())
             self.held_at_start = len(self.files)
             return Answer(202, self.ingestion("queued"))
+        if self.waits:
+            return Answer(200, self.ingestion("in_progress") | {"waiting_for": self.waits.pop(), "eta_s": 9.0})
         return Answer(200, self.ingestion("completed"))
 
     def ingestion(self, status: str) -> dict[str, Any]:
@@ -92,6 +99,8 @@ class Server:
             self.removes.unlink(missing_ok=True)
         if b"unwanted" in asked.body:
             return problem(413, "file_too_large", "The file is too large.")
+        if len(self.files) == self.room:
+            return problem(403, "quota_exceeded", "You have 2 files, as many as you may.")
         file_id = f"file-{len(self.files) + 1}"
         self.files[file_id] = asked.body
         return Answer(200, {"id": file_id})
@@ -180,7 +189,7 @@ async def test_a_file_that_cannot_be_sent_stops_no_other(
     assert len(server.started[0]["source"]["files"]) == 2
     said = capsys.readouterr()
     assert "h/large.md failed: file_too_large" in said.err
-    assert "1 not sent" in said.out
+    assert "2/2 documents, 1 unchanged, 5 chunks, and 1 more not sent" in said.out
 
 
 @pytest.mark.parametrize("mode", ["skip_unchanged", "upsert", "sync"])
@@ -211,11 +220,69 @@ async def test_sync_does_not_begin_without_all_files(tmp_path: Path, handbook: P
     assert (server.started, server.files) == ([], {})
 
 
-async def test_after_a_refusal_no_upload_is_left(tmp_path: Path, handbook: Path) -> None:
-    server = Server(refuses="invalid_value")
+async def test_after_a_refusal_no_upload_is_left_and_no_trace_of_it_in_the_folder(
+    tmp_path: Path, handbook: Path
+) -> None:
+    server, out = Server(refuses="invalid_value"), tmp_path / "out"
     with pytest.raises(RefusedError):
+        await run(server, out, handbook)
+    assert server.files == {}
+    assert not out.exists()
+
+    server.refuses = ""
+    assert await run(server, out, handbook) == OK
+    dataset = json.loads((out / "_embedq.json").read_text())["dataset"]
+    server.refuses = "invalid_value"
+    with pytest.raises(RefusedError):
+        await run(server, out, handbook)
+    assert json.loads((out / "_embedq.json").read_text())["dataset"] == dataset
+    assert (out / PART_NAME).exists()
+
+
+async def test_more_files_than_one_ingestion_takes_are_counted_before_the_first_is_sent(
+    tmp_path: Path, handbook: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server()
+    monkeypatch.setattr(ingesting, "MOST_FILES", 1)
+    with pytest.raises(UsageError, match=r"2 files.*EMBEDQ_INGEST_ROOTS.*file:///srv/docs.*same --out"):
+        await run(server, tmp_path / "out", handbook)
+    assert server.sent == 0
+    assert not (tmp_path / "out").exists()
+
+
+async def test_a_full_quota_says_what_needs_none(tmp_path: Path, handbook: Path) -> None:
+    server = Server(room=1)
+    with pytest.raises(RefusedError, match=r"as many as you may\. .* room for 2\. .*EMBEDQ_INGEST_ROOTS"):
         await run(server, tmp_path / "out", handbook)
     assert server.files == {}
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("disk_full", "room in the server's storage"),
+        ("model", "a worker that has loaded the model"),
+        ("sink", "the sink, which"),
+        ("worker", "another try, as its workers died"),
+        ("moon", "the moon"),
+    ],
+)
+async def test_what_it_waits_for_is_shown_while_it_waits(
+    what: str, said: str, tmp_path: Path, handbook: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[str, Any, float | None]] = []
+
+    class Display:
+        def update(self, *_: object, also: Beside, **__: object) -> None:
+            shown.append((also.text, also.fields["waiting_for"], also.eta_s))
+
+    monkeypatch.setattr(ingesting, "showing", lambda *_, **__: contextlib.nullcontext(Display()))
+    server = Server(waits=[what])
+    assert await run(server, tmp_path / "out", "file:///srv/docs") == OK
+    (text, code, eta_s), (after, nothing, _) = shown
+    assert f"waiting for {said}" in text
+    assert (code, eta_s, nothing) == (what, None, None)
+    assert "waiting" not in after
 
 
 async def test_interrupted_while_it_sends_it_leaves_no_upload(tmp_path: Path, handbook: Path) -> None:

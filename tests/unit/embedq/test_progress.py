@@ -2,9 +2,12 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 
-from embedq.progress import Beside, Lines, Sample, showing
+import pytest
+
+from embedq.progress import Beside, Lines, Sample, showing, shown_left
 
 
 class Terminal(io.StringIO):
@@ -40,6 +43,25 @@ def test_a_terminal_shows_the_same() -> None:
     with showing("documents", 100, json_lines=False, stream=stream) as progress:
         progress.update(5, also=Beside("7 of 9 chunks embedded", {}, 12))
     assert "12 s left" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("eta_s", "text"),
+    [(0.4, "0 s left"), (599, "599 s left"), (600, "10 min left"), (3599, "1 h 0 min left"), (9000, "2 h 30 min left")],
+)
+def test_the_time_left_has_one_form(eta_s: float, text: str) -> None:
+    assert shown_left(eta_s) == text
+
+
+def test_a_narrow_terminal_shows_the_count_and_the_end_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Terminal()
+    with showing("documents", 100, json_lines=False, stream=stream) as progress:
+        progress.update(5, 1, also=Beside("364 of 900 chunks embedded at 42/s", {}, 463))
+    last = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue().split("\r")[-1])
+    assert last.count("\n") == 1
+    for part in ("documents ", "  5/100 ", "463 s left ", "1 failed"):
+        assert part in last
 
 
 def test_before_the_first_result_there_is_no_end() -> None:

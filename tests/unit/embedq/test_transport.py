@@ -1,5 +1,7 @@
 """One call with its repetitions, against a server on loopback that follows a script."""
 
+import asyncio
+
 import pytest
 
 from embedq.errors import (
@@ -140,6 +142,41 @@ async def test_the_key_travels_in_the_header_only() -> None:
         await transport.call(GET, timeout_s=5)
         assert server.asked[0].headers["authorization"] == "Bearer secret"
         assert "secret" not in server.asked[0].target
+
+
+async def test_white_space_around_a_key_is_no_part_of_it() -> None:
+    async with scripted(FINE) as server, Transport(server.url, api_key=" secret\r\n") as transport:
+        await transport.call(GET, timeout_s=5)
+        assert server.asked[0].headers["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("key", ["sécret", "sec\nret", "sec\x00ret", "秘密"])
+async def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(ValueError, match="API key") as raised:
+        Transport("http://127.0.0.1:9", api_key=key)
+    assert key not in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["my\nkey", "schlüssel"])
+async def test_a_header_that_cannot_be_sent_is_named_at_once_and_not_repeated(value: str) -> None:
+    async with scripted(FINE) as server, Transport(server.url, policy=QUICK) as transport:
+        with pytest.raises(EmbedqClientError, match="Idempotency-Key") as raised:
+            await transport.call(Call("POST", "/", headers={"Idempotency-Key": value}), timeout_s=5)
+        assert server.asked == []
+    assert (raised.value.code, raised.value.param) == ("invalid_header", "Idempotency-Key")
+    assert value not in str(raised.value)
+
+
+async def test_https_where_nobody_speaks_it_is_said_in_words() -> None:
+    async def plain(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 x\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with Transport(address, policy=IMPATIENT) as transport:
+            with pytest.raises(UnreachableError, match="begin with http://"):
+                await transport.call(GET, timeout_s=60)
 
 
 async def test_lone_surrogates_reach_the_server_which_explains_them() -> None:

@@ -1,0 +1,156 @@
+"""`EmbeddingService` where an in-process service was: the calls that such code makes, with and without `await`."""
+
+import asyncio
+import copy
+import gc
+import json
+import pickle
+import ssl
+
+import httpx
+import pytest
+
+from embedq import EmbeddingService, EmbedqClientError, UnavailableError
+from embedq.modelinfo import ModelInfo
+from tests.unit.embedq.scripted import Answer, Scripted, scripted
+from tests.unit.embedq.test_service import embeddings, model
+
+KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
+MODELS = Answer(200, {"object": "list", "data": [model("b/c", ready=True)]})
+
+
+def test_an_in_process_service_is_asked_and_cleared_without_await(models: Scripted) -> None:
+    service = EmbeddingService(models.url, model_name="b/c", device="cuda")
+    assert (service.model_name, service.device) == ("b/c", "cuda")
+    info = service.get_model_info()
+    assert isinstance(info, dict)
+    assert info == KNOWN
+    assert (info["model_name"], info["device"]) == (service.model_name, service.device)
+    service.clear_cache()
+    assert service.device == "cuda"
+    assert service.model["embedding_size"] == 384
+    assert [asked.target for asked in models.asked] == ["/v1/models/b/c"] * 2
+
+
+async def test_async_code_may_leave_out_the_await(models: Scripted) -> None:
+    service = EmbeddingService(models.url)
+    info = service.get_model_info()
+    assert models.asked == [], "nobody has looked yet"
+    assert "device" in info
+    assert service.get_model_info() == info == await service.get_model_info()
+    assert len(models.asked) == 1
+    assert (service.model_name, service.device) == ("b/c", "cpu")
+    service.clear_cache()
+    assert await service.clear_cache() is None  # type: ignore[func-returns-value]
+    await service.aclose()
+
+
+LOOKS = [
+    *(bool, copy.copy, copy.deepcopy, dict, json.dumps, len, list, repr, sorted),
+    lambda info: "device" in info,
+    lambda info: info == KNOWN,
+    lambda info: info != KNOWN,
+    lambda info: info | {},
+    lambda info: {} | info,
+    lambda info: {**info},
+    lambda info: info.copy(),
+    lambda info: info.get("device"),
+    lambda info: list(info.items()),
+    lambda info: list(reversed(info)),
+    lambda info: pickle.loads(pickle.dumps(info)),  # noqa: S301 - of our own
+]
+
+
+@pytest.fixture
+def models(elsewhere: Scripted) -> Scripted:
+    elsewhere.answers = [MODELS]
+    return elsewhere
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_whoever_looks_sees_all_of_it(look: object) -> None:
+    async def never() -> dict[str, object]:
+        raise AssertionError
+
+    assert callable(look)
+    assert look(ModelInfo(None, never, lambda: KNOWN)) == look(KNOWN)
+
+
+async def test_await_asks_in_the_loop_and_several_may_wait() -> None:
+    async with scripted(MODELS) as server, EmbeddingService(server.url) as service:
+        first, second = await asyncio.gather(service.get_model_info(), service.get_model_info())
+        assert first == second == KNOWN
+        assert await service.get_model_info() is service.get_model_info()
+
+
+def test_a_failure_is_raised_where_somebody_looks() -> None:
+    service = EmbeddingService("http://127.0.0.1:9")
+    with pytest.raises(EmbedqClientError):
+        service.get_model_info()
+
+
+async def test_a_model_that_nobody_has_loaded_is_no_answer_either_way(models: Scripted) -> None:
+    models.answers = [Answer(200, {"object": "list", "data": []})]
+    async with EmbeddingService(models.url) as service:
+        with pytest.raises(UnavailableError):
+            await service.get_model_info()
+        with pytest.raises(UnavailableError):
+            service.get_model_info()["device"]
+
+
+def test_a_model_has_one_name() -> None:
+    assert EmbeddingService(model="a", model_name="a").model_name == "a"
+    with pytest.raises(ValueError, match="one of them"):
+        EmbeddingService(model="a", model_name="b")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://example.com", "https://example.com"])
+def test_making_one_reads_no_certificates(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: object, **__: object) -> None:
+        raise AssertionError("a TLS context was made")
+
+    monkeypatch.setattr(ssl, "SSLContext", nobody)
+    monkeypatch.setattr(httpx, "AsyncClient", nobody)
+    EmbeddingService(url)
+
+
+async def test_a_call_over_http_reads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: pytest.fail("certificates were read"))
+    async with scripted(embeddings([1.0])) as server, EmbeddingService(server.url) as service:
+        assert await service.get_embedding("text") == [1.0]
+
+
+async def test_one_that_nobody_closed_is_closed_when_it_is_forgotten() -> None:
+    async with scripted(embeddings([1.0])) as server:
+        service = EmbeddingService(server.url)
+        await service.get_embedding("text")
+        client = service._transport._client
+        assert client is not None
+        assert not client.is_closed
+        del service
+        gc.collect()
+        async with asyncio.timeout(30):
+            while not client.is_closed:  # noqa: ASYNC110 - the end of a call that nobody waits for
+                await asyncio.sleep(0)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # connections end with their loop
+def test_one_service_may_be_used_in_one_loop_after_the_other(models: Scripted) -> None:
+    service = EmbeddingService(models.url)
+
+    async def described(service: EmbeddingService) -> dict[str, object]:
+        service.clear_cache()
+        return await service.get_model_info()
+
+    assert asyncio.run(described(service)) == asyncio.run(described(service)) == KNOWN
+    del service
+    for _ in range(2):  # the service, and then its connections
+        gc.collect()
+
+
+async def test_after_its_end_it_says_so() -> None:
+    service = EmbeddingService()
+    await service.aclose()
+    with pytest.raises(EmbedqClientError, match="closed") as raised:
+        await service.get_embedding("text")
+    assert raised.value.code == "closed"
