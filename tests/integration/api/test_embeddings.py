@@ -278,6 +278,24 @@ def test_a_stopping_server_sends_waiters_home(app: ServedApp, client: httpx.Clie
         assert client.post("/v1/embeddings", json={"input": "y"}).status_code == 503
 
 
+def test_a_large_request_delays_large_ones_until_its_caller_leaves(
+    worker: LedgerWorker, serve: Callable[..., ServedApp]
+) -> None:
+    """150 tokens may be done before a request is. A small one is done before a large one."""
+    app = serve(max_backlog_s=0.003)
+
+    def asked(text: str) -> str:
+        answer = app.client.post("/v1/embeddings", json={"input": text}, headers={"prefer": "wait=0.01"})
+        return str(answer.json()["error"]["code"])
+
+    with requesting(app, "x" * 400):
+        wait_until(lambda: only_task(worker), message="nothing was stored")
+        assert asked("y" * 400) == "backlog_full"
+        assert asked("y") == "wait_timeout"
+    wait_until(lambda: app.services.hub.waiting_requests == 0, message="the request still waits")
+    assert asked("y" * 400) == "wait_timeout"
+
+
 def test_a_full_backlog_refuses_with_the_time_to_wait(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
     client = serve(max_backlog_s=0.01).client
     client.post("/v1/tasks", json={"input": ["x" * 400] * 20})

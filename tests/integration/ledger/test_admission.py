@@ -44,8 +44,9 @@ def worker(worker_id: str, rate: float) -> WorkerEntry:
 
 
 async def test_concurrent_submits_do_not_overshoot(driver: Driver, redis_url: str) -> None:
-    driver.submit(lane=Lane.BULK)  # Redis knows the script: or each of the fifty would open a connection to send it
     ledger = AsyncLedger.connect(redis_url)
+    # Redis knows the script: or each of the fifty would open a connection to send it.
+    await ledger.run(operations.submit(driver.submission(lane=Lane.BULK)))
 
     async def submit(task_id: str) -> SubmitReply | EmbedqError:
         call = operations.submit(driver.submission(task_id=task_id, admission=TEN_TASKS))
@@ -266,6 +267,19 @@ def test_an_owner_who_fills_the_memory_shuts_nobody_out(driver: Driver, redis_cl
     assert 70 <= greedy <= 80  # of 100 or so
     assert 10 <= modest <= 18
     assert 1 <= third <= 4
+
+
+def test_an_owner_that_fills_its_share_waits_for_its_own_results(driver: Driver, redis_client: redis.Redis) -> None:
+    redis_client.set("eq:memory", "0 1000000", px=60_000)
+    admission = Admission(max_backlog_s=1e9, vector_bytes=1000, owner_share=4)
+    for owner, items, seconds in (("other", 90, 20), ("greedy", 700, 90)):
+        driver.submit((items, items), owner=owner, ttl_ms=seconds * 1000, admission=admission)
+    driver.work_off()
+    redis_client.set("eq:memory", "800000 1000000", px=60_000)
+    with pytest.raises(StorageFull, match="Your share") as refused:
+        driver.submit((90, 90), owner="greedy", admission=admission)
+    assert refused.value.retry_after_s == pytest.approx(90, abs=3)
+    driver.submit((90, 90), owner="modest", admission=admission)
 
 
 def test_results_fill_their_owners_share_until_they_expire(driver: Driver, redis_client: redis.Redis) -> None:

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from tasks.errors import StorageFull
-from tasks.ledger import Alias, CommitOutcome, ModelEntry, State, operations
+from tasks.ledger import Admission, Alias, CommitOutcome, ModelEntry, State, operations
 from tests.integration.ledger.driver import LEASE_MS, Driver, failed, finished, unchanging
 from tests.integration.ledger.snapshot import Snapshot
 from tests.integration.ledger.test_admission import worker
@@ -14,7 +14,9 @@ from tests.integration.ledger.test_admission import worker
 
 @pytest.fixture
 def full(driver: Driver, redis_client: redis.Redis) -> Iterator[Driver]:
-    """A queue of 40 tasks, two of them claimed by `w`, in a Redis that may not grow any more."""
+    """A queue of 40 tasks, two of them claimed by `w`, and a result, in a Redis that may not grow any more."""
+    driver.submit(owner="other", ttl_ms=50_000, admission=Admission(max_backlog_s=1e9, vector_bytes=5000))
+    driver.work_off()
     alias = Alias("a" * 32, "d" * 32, join=True)
     driver.submit(task_id="joinable", alias=alias, deadline_in_ms=60_000, owner="other")
     for number in range(40):
@@ -33,9 +35,10 @@ def full(driver: Driver, redis_client: redis.Redis) -> Iterator[Driver]:
 
 def test_a_new_task_is_refused_with_nothing_changed(full: Driver, redis_client: redis.Redis) -> None:
     before = Snapshot.take(redis_client).values
-    with pytest.raises(StorageFull):
+    with pytest.raises(StorageFull) as refused:
         full.submit((1, 10), (1, 5), metadata=b"{}", deadline_in_ms=5, alias=Alias("b" * 32, "d" * 32, join=False))
     assert Snapshot.take(redis_client).values == before
+    assert refused.value.retry_after_s == pytest.approx(50, abs=2)  # then the result has expired
 
 
 def test_the_same_submit_again_is_not_refused(full: Driver) -> None:
