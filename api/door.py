@@ -1,9 +1,12 @@
-"""The door: a process that gets more requests than it can handle turns the rest away early, unread and at little cost.
+"""The door: a process that gets more requests than it can handle turns the rest away, unread, and not all at once.
 
 Without it thousands of requests share the event loop, each of them waits in it for longer than callers and the time
-limits of Redis allow, and all end as errors: work is done and nobody gets an answer.
+limits of Redis allow, and all end as errors: work is done and nobody gets an answer. To refuse costs time too, and a
+caller who is refused may ask again at once. So refusals are paced: what they leave is for those who were let in.
 """
 
+import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,12 +18,15 @@ MAX_UNDER_WAY = 256
 BUSY_UNDER_WAY = 32
 """With fewer, a late event loop had one slow thing to do, and to turn callers away would not help it."""
 MAX_LAG_S = 0.25
+REFUSALS_PER_S = 200
+REFUSALS_AT_ONCE = 100
+LONGEST_DELAY_S = 5.0
 _RETRY_AFTER_S = 5
 """At most."""
 
 
 class Door:
-    """Counts the submissions of one process.
+    """Counts the submissions and the refusals of one process.
 
     Args:
         lag_s: by how much the event loop was late of late, in seconds.
@@ -31,25 +37,43 @@ class Door:
         self._lag_s = lag_s
         self.most = most
         self.under_way = 0
+        self._next_s = 0.0
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """For a request that is about to be read.
 
         Raises:
             Overloaded: it would only be turned away later.
         """
-        if self.under_way >= self.most or (self.under_way >= BUSY_UNDER_WAY and self._lag_s() > MAX_LAG_S):
+        if self._is_full():
+            await self.pace()
             raise overloaded()
 
     @contextmanager
     def submitting(self) -> Iterator[None]:
-        """Around one submission. Raises `Overloaded` as `check` does."""
-        self.check()
+        """Around one submission. Raises `Overloaded` as `check` does, at once."""
+        if self._is_full():
+            raise overloaded()
         self.under_way += 1
         try:
             yield
         finally:
             self.under_way -= 1
+
+    async def pace(self) -> None:
+        """Waits until it is the turn of one more refusal."""
+        delay_s = self.delay_s(time.monotonic())
+        if delay_s:
+            await asyncio.sleep(delay_s)
+
+    def delay_s(self, now_s: float) -> float:
+        """Takes the next turn; how long it is until then."""
+        earliest_s = now_s - REFUSALS_AT_ONCE / REFUSALS_PER_S
+        self._next_s = min(max(self._next_s, earliest_s) + 1 / REFUSALS_PER_S, now_s + LONGEST_DELAY_S)
+        return max(0.0, self._next_s - now_s)
+
+    def _is_full(self) -> bool:
+        return self.under_way >= self.most or (self.under_way >= BUSY_UNDER_WAY and self._lag_s() > MAX_LAG_S)
 
 
 def overloaded() -> Overloaded:

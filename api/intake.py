@@ -4,6 +4,7 @@ from starlette.responses import Response
 
 from api import render
 from api.services import Services
+from tasks.errors import Unavailable
 from tasks.ledger import Submission, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
@@ -23,8 +24,12 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     """
     size_bytes = sum(len(unit.payload) for unit in submission.units)
     timeout_s = CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
-    with services.door.submitting():
-        reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
+    try:
+        with services.door.submitting():
+            reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
+    except Unavailable:
+        await services.door.pace()  # whoever is refused may ask again at once
+        raise
     if reply.ring:
         services.bell.ring(submission.model)
     services.metrics.submitted(submission, joined=reply.joined)

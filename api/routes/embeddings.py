@@ -35,7 +35,7 @@ async def create_embeddings(request: Request) -> Response:
     started_s = time.perf_counter()
     services = Services.of(request)
     owner = services.owner(request)
-    services.door.check()
+    await services.door.check()
     wishes = preference(request.headers)
     body = await services.bodies.read(request)
     wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)

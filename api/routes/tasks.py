@@ -44,7 +44,7 @@ async def create_task(request: Request) -> Response:
     """Stores texts to be encoded and returns at once. With `Idempotency-Key` a repetition gets the same task."""
     services = Services.of(request)
     owner = services.owner(request)
-    services.door.check()
+    await services.door.check()
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
     task = services.drafter.task

@@ -36,7 +36,7 @@ async def embed(request: Request) -> Response:
     """Vectors of the server's own model for one text or several, as a bare list of lists in input order."""
     services = Services.of(request)
     owner = services.owner(request)
-    services.door.check()
+    await services.door.check()
     body = await services.bodies.read(request)
     wished_s = preference(request.headers).wait_s
     wait_s = patience_s(request.headers, wished_s, services.settings.max_wait_s)

@@ -1,10 +1,19 @@
-"""Who is let in while a process has much under way, or its event loop is late."""
+"""Who is let in while a process has much under way, or its event loop is late, and how fast the rest is refused."""
 
 from contextlib import ExitStack
 
 import pytest
 
-from api.door import BUSY_UNDER_WAY, MAX_LAG_S, MAX_UNDER_WAY, Door
+from api.door import (
+    BUSY_UNDER_WAY,
+    LONGEST_DELAY_S,
+    MAX_LAG_S,
+    MAX_UNDER_WAY,
+    REFUSALS_AT_ONCE,
+    REFUSALS_PER_S,
+    Door,
+    overloaded,
+)
 from tasks.errors import Overloaded
 
 
@@ -16,14 +25,14 @@ def busy(door: Door, number: int) -> ExitStack:
     return stack
 
 
-def test_no_more_than_so_many_are_under_way() -> None:
+async def test_no_more_than_so_many_are_under_way() -> None:
     door = Door(lambda: 0.0)
     with busy(door, MAX_UNDER_WAY):
         with pytest.raises(Overloaded):
-            door.check()
+            await door.check()
         with pytest.raises(Overloaded), door.submitting():
             pass
-    door.check()
+    await door.check()
     assert door.under_way == 0
 
 
@@ -42,24 +51,26 @@ def test_a_submission_that_fails_is_no_longer_under_way() -> None:
         (MAX_LAG_S, MAX_UNDER_WAY - 1, True),
     ],
 )
-def test_a_late_loop_with_much_to_do_takes_no_more(lag_s: float, under_way: int, let_in: bool) -> None:
+async def test_a_late_loop_with_much_to_do_takes_no_more(lag_s: float, under_way: int, let_in: bool) -> None:
     late = 0.0
     door = Door(lambda: late)
     with busy(door, under_way):
         late = lag_s
         if let_in:
-            door.check()
+            await door.check()
         else:
             with pytest.raises(Overloaded):
-                door.check()
+                await door.check()
 
 
 def test_those_who_are_turned_away_come_back_at_different_times() -> None:
+    assert {overloaded().retry_after_s for _ in range(200)} == {1, 2, 3, 4, 5}
+
+
+def test_many_refusals_are_spread_so_that_they_leave_time_to_serve() -> None:
     door = Door(lambda: 0.0)
-    told = set()
-    with busy(door, MAX_UNDER_WAY):
-        for _ in range(100):
-            with pytest.raises(Overloaded) as refused:
-                door.check()
-            told.add(refused.value.retry_after_s)
-    assert told == {1, 2, 3, 4, 5}
+    delays = [door.delay_s(50.0) for _ in range(3000)]
+    assert sum(delay < 0.001 for delay in delays) == pytest.approx(REFUSALS_AT_ONCE, abs=1)
+    assert sum(delay <= 1 for delay in delays) == pytest.approx(REFUSALS_AT_ONCE + REFUSALS_PER_S, abs=1)
+    assert max(delays) == LONGEST_DELAY_S
+    assert max(door.delay_s(100.0) for _ in range(REFUSALS_AT_ONCE)) < 0.001
