@@ -4,7 +4,7 @@ from tasks.ledger import State
 from tests.integration.ledger.simulation.clients import advance, watch
 from tests.integration.ledger.simulation.fleet import BEAT_MS, Turn, claim, commit, crash, work
 from tests.integration.ledger.simulation.invariants import LOST, check
-from tests.integration.ledger.simulation.world import LEASE_MS, WORKERS, World
+from tests.integration.ledger.simulation.world import LEASE_MS, TTLS_MS, WORKERS, World
 
 MAX_ROUNDS = 2000
 MAX_IDLE = 200
@@ -27,6 +27,7 @@ def work_off(world: World) -> None:
         raise AssertionError(f"no end after {MAX_ROUNDS} rounds")
     _let_leases_end(world)
     _check_everything_ended(world)
+    _let_results_expire(world)
 
 
 def _step(world: World) -> bool:
@@ -67,6 +68,15 @@ def _let_leases_end(world: World) -> None:
     world.rang(ring=False)
     check(world)
     assert not world.seen.named("eq:q:m:claim:")
+
+
+def _let_results_expire(world: World) -> None:
+    """By the clock of the scripts: the records live by the server's own, and are still there."""
+    advance(world, 2 * max(TTLS_MS))
+    world.driver.watch()
+    world.rang(ring=False)
+    check(world)
+    assert not world.seen.get("eq:held"), "results are in an account for ever"
 
 
 def _check_everything_ended(world: World) -> None:

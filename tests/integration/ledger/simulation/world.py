@@ -21,7 +21,7 @@ SUSPECTS = "suspects"
 """The line that is no lane."""
 VECTOR_BYTES = 10
 TASK_BYTES = 1024
-TTLS_MS = (3_600_000, 12_000, 9_000_000)
+TTLS_MS = (3_600_000, 200_000, 9_000_000)
 """Results outlive a run: only the accounts of what they fill see an end, rounded up to another moment for each."""
 
 WorkerState = Literal["idle", "started", "again", "lingering", "busy"]
