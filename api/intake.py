@@ -10,7 +10,7 @@ from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
 
 _SMALL_BYTES = 64 * 2**10
-_SLOWEST_BYTES_PER_S = 10 * 2**20
+_SLOWEST_BYTES_PER_S = 4 * 2**20
 """A submission that is not small gets this much longer to reach Redis and its disk."""
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -273,3 +274,14 @@ def test_the_index_leads_to_every_document() -> None:
     assert [
         file.name for file in DOCUMENTS if file.parent.name == "docs" and file.name not in text("docs/README.md")
     ] == []
+
+
+def test_the_pythons_that_are_named_are_those_that_are_tried() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    prefix = "Programming Language :: Python :: "
+    named = [name.removeprefix(prefix) for name in project["classifiers"] if name.startswith(prefix)]
+    listed = f"{', '.join(named[:-1])} or {named[-1]}"
+    script = (CHECKOUT / ".ci/pythons").read_text()
+    assert project["requires-python"] == f">={named[0]}"
+    assert f"Python {listed}" in (CHECKOUT / "README.md").read_text()
+    assert f"oldest={named[0]}\nnewest={named[-1]}\n" in script

@@ -32,7 +32,7 @@ def redis_url(value: str) -> str:
 def without_password(url: str) -> str:
     """The URL without what stands before the host, and without a query, which may hold a password too."""
     parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def storage_url(value: str) -> str:

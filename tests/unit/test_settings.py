@@ -175,3 +175,15 @@ def test_names_of_hosts(monkeypatch: pytest.MonkeyPatch, value: str, expected: t
 def test_what_is_no_name_of_a_host_is_refused(value: str) -> None:
     with pytest.raises(SettingsError, match=r"EMBEDQ_ALLOWED_HOSTS=.*without a scheme"):
         load_settings(allowed_hosts=value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("rediss://me:secret@[::1]:6379/2?password=secret", "rediss://[::1]:6379/2"),
+        ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock"),
+    ],
+)
+def test_the_address_of_redis_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert load_settings(redis_url=url).redis_address == shown

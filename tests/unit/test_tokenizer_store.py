@@ -1,6 +1,5 @@
 """The model worker's tokenizer on its way into the storage."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -41,11 +40,11 @@ def test_tokenizer_and_prompts_are_stored_once(tmp_path: Path) -> None:
 
 def test_what_vanishes_from_the_storage_is_stored_again(tmp_path: Path) -> None:
     storage = Storage.open(str(tmp_path))
-    store = TokenizerStore(lambda: storage, FakeEncoder(), look_every_s=0.001)
+    store = TokenizerStore(lambda: storage, FakeEncoder(), retry_s=0.001, look_every_s=0.001)
     store.start()
-    for _ in range(2):
+    for n in range(2):
         wait_until(lambda: has_model_files(storage, "fake"))
-        shutil.rmtree(tmp_path / "models")
+        (tmp_path / "models").rename(tmp_path / f"gone-{n}")
     wait_until(lambda: has_model_files(storage, "fake"))
     store.stop()
     wait_until(lambda: store.done)

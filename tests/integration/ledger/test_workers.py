@@ -165,13 +165,17 @@ def test_a_model_that_nobody_serves_or_wants_is_forgotten_after_a_week(
     driver.advance(1)
     driver.watch()
     assert not known(driver)
+    assert not redis_client.exists("eq:q:m:state")
     driver.watch()  # another web tier still knows it
     assert not redis_client.exists("eq:q:m:state")
 
 
-def test_a_model_is_known_while_somebody_serves_it(driver: Driver) -> None:
+def test_a_model_is_known_while_somebody_serves_it(driver: Driver, redis_client: redis.Redis) -> None:
     driver.run(operations.register("m", ENTRY))
     driver.watch()
+    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+    driver.watch()
+    assert not redis_client.hexists("eq:q:m:state", "idle"), "a write with each beat"
     for _ in range(3):
         driver.advance(WEEK_MS)
         driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.ledger import Lane, Ledger, State, operations
 from tasks.ledger.operations import ClaimRequest
-from tests.harness import CHECKOUT, RedisServer, Roles, WorkerProcess, wait_until
+from tests.harness import CHECKOUT, RedisServer, Roles, WorkerProcess, free_port, wait_until
 from tests.ledger_client import LedgerClient
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
@@ -124,6 +124,21 @@ def test_waiting_for_redis_is_not_hanging(private_redis: RedisServer, private_ro
     with private_redis.client() as connection:
         client = LedgerClient(Ledger(connection))
         client.completed(client.submit(["after the outage"]))
+
+
+def test_a_worker_that_starts_without_redis_names_the_address_once(tmp_path: Path) -> None:
+    with Roles(tmp_path, f"redis://me:secret@127.0.0.1:{free_port()}/0") as roles:
+        worker = roles.worker(start=False)
+        worker.launch()
+        alive = worker.run_dir / "alive"
+        wait_until(lambda: "EMBEDQ_REDIS_URL" in worker.log(), message="what it waits for")
+        for _ in range(2):  # it goes on trying
+            wait_until(alive.exists, message="a touched file")
+            alive.unlink()
+        assert worker.stop() == 0
+    address = roles.redis_url.replace("me:secret@", "")
+    assert worker.log().count(f"waiting for Redis at {address} (EMBEDQ_REDIS_URL)") == 1
+    assert "secret" not in worker.log()
 
 
 def test_two_workers_do_not_share_a_run_folder(roles: Roles) -> None:
