@@ -1,5 +1,7 @@
 """What one slice of a stream claims, counted in units and claims on a real ledger."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -8,6 +10,7 @@ import redis
 
 from tasks.drain import Drain, DrainLimits
 from tasks.errors import RedisUnavailable
+from tasks.joint_slice import JointSlice
 from tasks.ledger import Claim, Finished, Lane, Ledger, operations
 from tasks.ledger.operations import ClaimRequest, Operation
 from tasks.ledger.units import cost
@@ -40,14 +43,15 @@ class Stream:
         urgent: bool = False,
         stops: bool = False,
         breaks: bool = False,
+        name: str = "w/0",
     ) -> None:
         self.client, self.stops, self.breaks = client, stops, breaks
         self.claims: list[Claim] = []
-        self.wakeup = Wakeup(ledger, client.model, "w/0")
+        self.wakeup = Wakeup(ledger, client.model, name)
         self.drain = Drain(
             ledger,
             client.model,
-            "w/0",
+            name,
             DrainLimits(slice_s=slice_s, lease_s=15, unit_s=UNIT_S),
             wakeup=self.wakeup,
             work=self.work,
@@ -69,10 +73,10 @@ class Stream:
             self.client.ledger.run(operations.commit(self.client.model, claim.token, finished))
         return True
 
-    def run(self) -> list[Claim]:
+    def run(self, together: JointSlice | None = None) -> list[Claim]:
         """What one slice claimed."""
         try:
-            self.drain.run_slice()
+            self.drain.run_slice(together)
         finally:
             self.wakeup.close()
         return self.claims
@@ -99,6 +103,41 @@ def test_what_is_left_of_a_slice_cuts_its_claim(client: LedgerClient, redis_clie
 
 def test_claims_are_smaller_while_urgent_texts_come(client: LedgerClient, redis_client: redis.Redis) -> None:
     assert first_claim(client, redis_client, 60, urgent=True) == UNITS_IN_A_CLAIM_BESIDE_URGENT
+
+
+class Slow(Stream):
+    """A stream whose claims last until it is told that they end."""
+
+    ends: threading.Event
+
+    def work(self, claim: Claim, look: object) -> bool:
+        assert self.ends.wait(30), "the other stream has left"
+        return super().work(claim, look)
+
+
+class Quick(Stream):
+    """A stream that says when it has claimed three times."""
+
+    thrice: threading.Event
+
+    def work(self, claim: Claim, look: object) -> bool:
+        if len(self.claims) == 2:
+            self.thrice.set()
+        return super().work(claim, look)
+
+
+def test_streams_go_on_while_one_is_at_a_claim_that_outlasts_the_slice(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
+    together, ledger = JointSlice(2), Ledger(redis_client)
+    slow, quick = Slow(client, ledger, slice_s=0, name="w/0"), Quick(client, ledger, slice_s=0, name="w/1")
+    slow.ends = quick.thrice = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        found = [pool.submit(stream.run, together) for stream in (slow, quick)]
+        claims = [each.result(60) for each in found]
+    assert (len(claims[0]), together.over) == (1, True), "who ends late leaves"
+    assert len(claims[1]) >= 3
 
 
 def die_with(client: LedgerClient, queries: int) -> None:
