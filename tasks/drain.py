@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from tasks.errors import RedisUnavailable
+from tasks.joint_slice import JointSlice, Part
 from tasks.ledger import Claim, Lane, Ledger, operations
 from tasks.ledger.operations import ClaimRequest
 from tasks.rate import Rate, claim_seconds
@@ -22,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 MAX_UNITS_PER_CLAIM = 512
 MAX_LINGER_S = 1.0
+LATE_LINGER_S = 0.1
+"""When the slice goes on for another stream's claim alone."""
 SUSPECTS_WAIT_S = 0.1
 _RETRY_S = 0.1
 
@@ -96,17 +99,23 @@ class Drain:
         # The start time makes tokens unique over the restarts of a child under the same parent.
         self._incarnation = f"{time.time_ns():x}"
 
-    def run_slice(self) -> None:
-        """One slice. Never raises when Redis is away: the worker looks for work again when it is back."""
+    def run_slice(self, together: JointSlice | None = None) -> None:
+        """One slice. Never raises when Redis is away: the worker looks for work again when it is back.
+
+        `together`: of all streams of the process; None: there is no other one.
+        """
+        part = Part(together or JointSlice(), self._limits.slice_s)
         try:
             self._wakeup.open()
-            worked = self._run(time.monotonic() + self._limits.slice_s)
+            worked = self._run(part)
             left = operations.leave(self._model, self._name, warm=worked and not self._stop())
             self._ring(self._ledger.run(left))
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
             _log.warning("slice ended early: Redis is unavailable (%s)", type(error).__name__)
             self._give_back_unanswered()
+        finally:
+            part.end()
 
     def claim_online(self) -> Claim:
         """What the online lane has, for a look between two micro-batches of bulk work; it may be empty.
@@ -117,16 +126,16 @@ class Drain:
             self._suspects.turn(self._do_suspect, idle=False)
         return self._claim(online_only=True)
 
-    def _run(self, until: float) -> bool:
+    def _run(self, part: Part) -> bool:
         """Claims until the slice is over; whether any claim took something."""
-        worked, heard = False, self._hears
+        worked, heard, lingers = False, self._hears, True
         while not self._stop():
             self._wakeup.open()  # a wait that lost its connection has closed it, and nobody could wake this stream
-            left = until - time.monotonic()
+            left_s = part.left_s
             claim = self._claim(
                 # No more than fits into the slice: a slice ends for all streams with the claim that ends last.
-                bulk_s=max(left, self._limits.unit_s),
-                linger_s=max(0.0, min(left, MAX_LINGER_S)),
+                bulk_s=max(left_s, self._limits.unit_s),
+                linger_s=max(LATE_LINGER_S, min(left_s, MAX_LINGER_S)) if lingers else 0,
                 heard=heard,
             )
             heard = False
@@ -140,8 +149,9 @@ class Drain:
                     self._wakeup.wait(SUSPECTS_WAIT_S, self._stop)
             if claim.wait_ms:
                 self._wakeup.wait(claim.wait_ms / 1000, self._stop)
+                lingers = part.goes_on()
                 continue  # a drain leaves its linger only through another CLAIM, or a wake-up would be lost
-            if time.monotonic() >= until:
+            if not part.goes_on():
                 break
         return worked
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from tasks.drain import Drain, DrainLimits
+from tasks.joint_slice import JointSlice
 from tasks.ledger import Ledger
 from tasks.model.budget import PassBudget
 from tasks.model.cache import VectorCache
@@ -132,7 +133,8 @@ class Streams:
             EncoderBroken: this process must be replaced. What the other streams had is given back.
         """
         try:
-            self._together([stream.drain.run_slice for stream in self.all])
+            together = JointSlice(len(self.all))
+            self._together([partial(stream.drain.run_slice, together) for stream in self.all])
         finally:
             if self._broken.is_set():  # whatever else went wrong
                 raise EncoderBroken("the accelerator failed; this process cannot use it any more")

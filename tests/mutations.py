@@ -74,6 +74,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     # Redis or its clock stands still
     Mutation("a standstill ends leases", "prelude.lua", "  if gap > STILL_MS then\n", "  if false then\n"),
     Mutation("rare looks keep leases for ever", "prelude.lua", "+ gap - STILL_MS), leases", "+ gap), leases"),
+    _cut("the first lease is not noted", "claim.lua", "  call('HSETNX', S, 'last', int(NOW))\n"),
+    _cut("what was noted stays", "prelude.lua", "    call('HDEL', S, 'last')\n"),
     _cut("a renewal counts a standstill", "renew.lua", "look_at_clock()\n"),
     Mutation("no beat notes the time", "beat.lua", "look_at_clock(true)", "look_at_clock()"),
     Mutation("no watch notes the time", "watch.lua", "look_at_clock(true)", "look_at_clock()"),

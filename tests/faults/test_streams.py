@@ -1,7 +1,9 @@
-"""A worker works on several claims at a time, but on a suspect alone."""
+"""A worker works on several claims at a time, but on a suspect alone, while they stand still."""
 
 import pytest
 
+from tasks.ledger import Lane, State, operations
+from tasks.ledger.operations import ClaimRequest
 from tests.faults.conftest import QUICK
 from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
@@ -27,3 +29,16 @@ def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Role
     for task_id in tasks:
         client.completed(task_id)
     assert max(seen) == 1
+
+
+def test_bulk_work_does_not_die_with_the_suspect_beside_it(private_roles: Roles, client: LedgerClient) -> None:
+    poison = client.submit(["!!kill!!"])
+    client.ledger.run(operations.claim(client.model, ClaimRequest("dead/0", "dead/0/1", 10**9, 1, 60_000)))
+    client.ledger.run(operations.abandon(client.model, "dead"))
+    bulk = client.submit([f"{n} " + "word " * 47 for n in range(200)], lane=Lane.BULK, unit_items=20)
+    private_roles.worker(start=False, **QUICK | {"streams": STREAMS, "unit_s": 0.1}).launch()
+    assert client.ended(poison, timeout_s=60).state is State.FAILED
+    client.completed(bulk, timeout_s=60)
+    deaths = 3
+    # The first one of all; one for each unit at most; at each death the suspect's, and what each stream held once more.
+    assert client.counter("claims") <= 1 + 10 + deaths * (1 + STREAMS), "a unit was split, which makes twenty of it"

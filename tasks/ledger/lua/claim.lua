@@ -157,6 +157,7 @@ if #refs > 0 then
   if not suspect then call('HSET', S, 'credit', int(credit)) end
   call('SADD', claim_key(token), unpack(refs))      -- at most 1,000 of them: unpack fails above about 8,000
   call('ZADD', LEASES, int(NOW + lease_ms), token)
+  call('HSETNX', S, 'last', int(NOW))
   count('claims', 1)
   out[4] = lane
 end

@@ -321,6 +321,10 @@ end
 -- since somebody looked, beyond what may pass between two looks, does not count. Where nobody looked because nobody
 -- was there, work comes back a lease later than it might.
 local function look_at_clock(note)
+  if call('EXISTS', LEASES) == 0 then
+    call('HDEL', S, 'last')
+    return
+  end
   local last = tonumber(call('HGET', S, 'last') or '')
   local gap = last and NOW - last or 0
   if gap > STILL_MS then

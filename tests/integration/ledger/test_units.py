@@ -189,6 +189,17 @@ def held(driver: Driver) -> bool:
     return driver.watch().leases == 1
 
 
+def test_a_standstill_right_after_the_first_claim_counts_no_more(driver: Driver) -> None:
+    driver.submit()
+    driver.watch()
+    driver.stand_still(3_600_000)  # an idle service
+    driver.claim("w")
+    driver.stand_still(3_600_000)
+    assert held(driver)
+    driver.advance(LEASE_MS)
+    assert not held(driver)
+
+
 def test_a_redis_that_stood_still_does_not_end_leases(driver: Driver) -> None:
     driver.submit()
     claim = driver.claim("w")

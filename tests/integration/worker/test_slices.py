@@ -1,10 +1,18 @@
-"""What one slice of a stream claims, counted in units on a real ledger."""
+"""What one slice of a stream claims, counted in units and claims on a real ledger."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
 import pytest
 import redis
 
 from tasks.drain import Drain, DrainLimits
-from tasks.ledger import Claim, Lane, Ledger
+from tasks.errors import RedisUnavailable
+from tasks.joint_slice import JointSlice
+from tasks.ledger import Claim, Finished, Lane, Ledger, operations
+from tasks.ledger.operations import ClaimRequest, Operation
 from tasks.ledger.units import cost
 from tasks.model.gate import Gate
 from tasks.rate import Rate
@@ -12,43 +20,73 @@ from tasks.suspects import Suspects
 from tasks.wakeup import Wakeup
 from tests.ledger_client import LedgerClient
 
+T = TypeVar("T")
+
 TEXT = "x" * 400
 UNIT_S = 0.25
 TOKENS_PER_S = cost(len(TEXT), 256) / UNIT_S
 UNITS_IN_A_FULL_CLAIM, UNITS_IN_A_CLAIM_BESIDE_URGENT = 24, 8
 
 
+class Stream:
+    """A stream whose work only notes what was claimed, and commits it unless it `stops` with it.
+
+    `breaks`: the subscription, too.
+    """
+
+    def __init__(
+        self,
+        client: LedgerClient,
+        ledger: Ledger,
+        *,
+        slice_s: float,
+        urgent: bool = False,
+        stops: bool = False,
+        breaks: bool = False,
+        name: str = "w/0",
+    ) -> None:
+        self.client, self.stops, self.breaks = client, stops, breaks
+        self.claims: list[Claim] = []
+        self.wakeup = Wakeup(ledger, client.model, name)
+        self.drain = Drain(
+            ledger,
+            client.model,
+            name,
+            DrainLimits(slice_s=slice_s, lease_s=15, unit_s=UNIT_S),
+            wakeup=self.wakeup,
+            work=self.work,
+            rate=Rate(TOKENS_PER_S),
+            suspects=Suspects(Gate(single=True)),
+            single=True,
+            hears=True,
+            send_bell=lambda: None,
+            stop=lambda: stops and bool(self.claims),
+            urgent=lambda: urgent,
+        )
+
+    def work(self, claim: Claim, _: object) -> bool:
+        self.claims.append(claim)
+        if self.breaks:
+            self.wakeup.close()  # as its wait does when Redis was away
+        if not self.stops:
+            finished = [Finished(unit, np.zeros((unit.items, 2), "<f4").tobytes(), 1) for unit in claim.units]
+            self.client.ledger.run(operations.commit(self.client.model, claim.token, finished))
+        return True
+
+    def run(self, together: JointSlice | None = None) -> list[Claim]:
+        """What one slice claimed."""
+        try:
+            self.drain.run_slice(together)
+        finally:
+            self.wakeup.close()
+        return self.claims
+
+
 def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float, *, urgent: bool = False) -> int:
     """Units that the first claim of a slice takes of thirty, each of `UNIT_S` at this speed."""
     client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
-    ledger = Ledger(redis_client)
-    claims: list[Claim] = []
-
-    def work(claim: Claim, _: object) -> bool:
-        claims.append(claim)
-        return True
-
-    wakeup = Wakeup(ledger, client.model, "w/0")
-    drain = Drain(
-        ledger,
-        client.model,
-        "w/0",
-        DrainLimits(slice_s=slice_s, lease_s=15, unit_s=UNIT_S),
-        wakeup=wakeup,
-        work=work,
-        rate=Rate(TOKENS_PER_S),
-        suspects=Suspects(Gate(single=True)),
-        single=True,
-        hears=True,
-        send_bell=lambda: None,
-        stop=lambda: bool(claims),
-        urgent=lambda: urgent,
-    )
-    try:
-        drain.run_slice()
-    finally:
-        wakeup.close()
-    return len(claims[0].units)
+    stream = Stream(client, Ledger(redis_client), slice_s=slice_s, urgent=urgent, stops=True)
+    return len(stream.run()[0].units)
 
 
 @pytest.mark.parametrize(("slice_s", "units"), [(60, UNITS_IN_A_FULL_CLAIM), (0, 1)])
@@ -65,3 +103,93 @@ def test_what_is_left_of_a_slice_cuts_its_claim(client: LedgerClient, redis_clie
 
 def test_claims_are_smaller_while_urgent_texts_come(client: LedgerClient, redis_client: redis.Redis) -> None:
     assert first_claim(client, redis_client, 60, urgent=True) == UNITS_IN_A_CLAIM_BESIDE_URGENT
+
+
+class Slow(Stream):
+    """A stream whose claims last until it is told that they end."""
+
+    ends: threading.Event
+
+    def work(self, claim: Claim, look: object) -> bool:
+        assert self.ends.wait(30), "the other stream has left"
+        return super().work(claim, look)
+
+
+class Quick(Stream):
+    """A stream that says when it has claimed three times."""
+
+    thrice: threading.Event
+
+    def work(self, claim: Claim, look: object) -> bool:
+        if len(self.claims) == 2:
+            self.thrice.set()
+        return super().work(claim, look)
+
+
+def test_streams_go_on_while_one_is_at_a_claim_that_outlasts_the_slice(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
+    together, ledger = JointSlice(2), Ledger(redis_client)
+    slow, quick = Slow(client, ledger, slice_s=0, name="w/0"), Quick(client, ledger, slice_s=0, name="w/1")
+    slow.ends = quick.thrice = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        found = [pool.submit(stream.run, together) for stream in (slow, quick)]
+        claims = [each.result(60) for each in found]
+    assert (len(claims[0]), together.over) == (1, True), "who ends late leaves"
+    assert len(claims[1]) >= 3
+
+
+def die_with(client: LedgerClient, queries: int) -> None:
+    """A worker dies that holds so many queries; nothing else is queued."""
+    for number in range(queries):
+        client.submit([f"query {number}"])
+    request = ClaimRequest("dead/0", "dead/0/1", budget=10**9, max_units=1000, lease_ms=60_000)
+    assert len(client.ledger.run(operations.claim(client.model, request)).units) == queries
+    client.ledger.run(operations.abandon(client.model, "dead"))
+
+
+def test_suspects_beside_work_of_others_take_turns_and_come_alone(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    die_with(client, 40)
+    client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
+    fresh = client.submit(["fresh"])
+    claims = Stream(client, Ledger(redis_client), slice_s=1).run()
+    assert [unit.task_id for unit in claims[0].units] == [fresh], "a query of others waited for them"
+    suspects = [claim for claim in claims if claim.suspect]
+    assert len(suspects) == 40, "somebody starved"
+    assert all(len(claim.units) == 1 for claim in suspects)
+    assert sum(len(claim.units) for claim in claims) == 40 + 30 + 1
+
+
+def test_a_stream_whose_subscription_broke_does_not_claim_in_a_circle(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    client.submit(["one"])
+    stream = Stream(client, Ledger(redis_client), slice_s=1, breaks=True)
+    redis_client.config_resetstat()
+    stream.run()
+    calls = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert calls < 10, "claims, a commit and the end of a slice of one second"
+
+
+class Deaf(Ledger):
+    """The reply to the first claim is lost."""
+
+    heard = False
+
+    def run(self, operation: Operation[T]) -> T:
+        reply = super().run(operation)
+        if operation.script == "claim" and not self.heard:
+            self.heard = True
+            raise RedisUnavailable("as after many tries")
+        return reply
+
+
+def test_a_claim_whose_reply_was_lost_is_given_back(client: LedgerClient, redis_client: redis.Redis) -> None:
+    client.submit([TEXT])
+    stream = Stream(client, Deaf(redis_client), slice_s=0)
+    assert stream.run() == []
+    assert client.overview().leases == 0, "nobody holds it, and it would count as a death"
+    assert [unit.attempts for claim in stream.run() for unit in claim.units] == [1]

@@ -152,7 +152,7 @@ _STEPS: dict[str, Callable[[World, random.Random], None]] = {
     "zombie_commit": _of_zombie(fleet.zombie_commit),
     "zombie_release": _of_zombie(fleet.zombie_release),
     "repeat": lambda world, _: clients.repeat_last(world),
-    "advance": lambda world, chance: clients.advance(world, chance.choice([1, 50, 200, 900, 1100, 5000])),
+    "advance": lambda world, chance: clients.advance(world, chance.choice([1, 50, 200, 900, 1100, 5000, 20_000])),
     "watch": lambda world, _: clients.watch(world),
     "beat": lambda world, chance: fleet.beat(world, chance.randrange(3), chance.choice(RATES)),
 }
