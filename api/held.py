@@ -6,11 +6,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tasks.errors import Overloaded
+from tasks.ledger.executor import spread
 
 SMALL_BYTES = 64 * 1024
 """Less than this is not counted and never refused: small requests go on while large ones fill a budget."""
 _PIECE_BYTES = 256 * 1024
-_RETRY_AFTER_S = 2
+_RETRY_AFTER_S = 5
+"""At most."""
 _HELD = "embedq.held"
 
 
@@ -37,7 +39,7 @@ class Budget:
         if others_bytes and self.held_bytes + size_bytes > self._limit_bytes:
             raise Overloaded(
                 f"Too many bytes of {self._what} are under way here (EMBEDQ_MAX_HELD_BYTES); try again shortly.",
-                retry_after_s=_RETRY_AFTER_S,
+                retry_after_s=spread(_RETRY_AFTER_S),
             )
         mine[self] = mine.get(self, 0) + size_bytes
         self.held_bytes += size_bytes

@@ -38,7 +38,7 @@ def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, path
         small = app.client.post("/v1/tasks", json={"input": "one"})
 
     assert (full.status_code, full.json()["error"]["code"]) == (503, "overloaded")
-    assert full.headers["retry-after"] == "2"
+    assert 1 <= int(full.headers["retry-after"]) <= 5
     assert small.status_code == 202
     wait_until(lambda: app.services.bodies.budget.held_bytes == 0, message="the client has left, its body has not")
     assert app.client.post("/v1/tasks", json=LARGE).status_code == 202
