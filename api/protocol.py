@@ -31,7 +31,7 @@ class Limits:
             does not blame its peers.
     """
 
-    connections: int = 8192
+    connections: int = 4096
     head_bytes: int = 65_536
     fields: int = 128
     pipelined: int = 100
