@@ -26,7 +26,7 @@ async def in_this_loop(redis_url: str) -> AsyncIterator[tuple[httpx.AsyncClient,
     app = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL, token_inputs="reject"))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client, app.state.services
 
 
@@ -50,10 +50,10 @@ async def test_a_crowd_is_cut_to_what_can_be_handled(redis_url: str, redis_clien
 def test_who_is_turned_away_is_not_read(serve: Callable[..., ServedApp], path: str) -> None:
     app = serve()
     app.services.door.most = 0
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
 
     with socket.create_connection(("127.0.0.1", app.port)) as connection:
         connection.sendall(head.encode())  # and nothing of the body
         answer = connection.recv(12)
 
-    assert answer == b"HTTP/1.1 429" if path == "/embed" else b"HTTP/1.1 503"
+    assert answer == (b"HTTP/1.1 429" if path == "/embed" else b"HTTP/1.1 503")
