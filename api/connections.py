@@ -10,7 +10,6 @@ from uvicorn.server import ServerState
 
 from api.protocol import Limits, Protocol
 from api.tally import Tally
-from tasks.errors import EmbedqError
 
 _log = logging.getLogger(__name__)
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -24,7 +23,7 @@ class Connections:
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
         self._limits = limits
         self._state: ServerState | None = None
-        self._refusals = Tally(_log, "connections were ended")
+        self._endings = Tally(_log, "connections were ended")
 
     def __call__(
         self,
@@ -35,12 +34,12 @@ class Connections:
     ) -> asyncio.Protocol:
         """The protocol of a connection that has just been accepted."""
         if len(server_state.connections) >= self._limits.connections:
-            self._refusals.add(f"more than {self._limits.connections:,} at a time (EMBEDQ_MAX_CONNECTIONS)")
+            self._endings.add(f"more than {self._limits.connections:,} at a time (EMBEDQ_MAX_CONNECTIONS)")
             return _Full()
         if self._state is None:
             self._state = server_state
             asyncio.get_running_loop().call_later(self._limits.tick_s, self._look)
-        return Protocol(config, server_state, app_state, _loop, limits=self._limits, refused=self._note)
+        return Protocol(config, server_state, app_state, _loop, limits=self._limits, ended=self._endings.add)
 
     def _look(self) -> None:
         state, self._state = self._state, None
@@ -51,9 +50,6 @@ class Connections:
             if isinstance(connection, Protocol):
                 connection.look()
         asyncio.get_running_loop().call_later(self._limits.tick_s, self._look)
-
-    def _note(self, error: EmbedqError) -> None:
-        self._refusals.add(error.code)
 
 
 class _Full(asyncio.Protocol):

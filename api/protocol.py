@@ -31,7 +31,7 @@ class Limits:
             does not blame its peers.
     """
 
-    connections: int = 8192
+    connections: int = 4096
     head_bytes: int = 65_536
     fields: int = 128
     pipelined: int = 100
@@ -87,7 +87,7 @@ class Protocol(HttpToolsProtocol):
     httptools has no limits, gathers a field by `+=`, and takes a body with `Upgrade` for another protocol's.
 
     Args:
-        refused: called with the error that ends a connection.
+        ended: called with the reason when this side ends the connection: the code of an error, or `answer_not_read`.
     """
 
     transport: Joined  # type: ignore[assignment]
@@ -100,11 +100,11 @@ class Protocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         limits: Limits = Limits(),
-        refused: Callable[[EmbedqError], None] = lambda _error: None,
+        ended: Callable[[str], None] = lambda _why: None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._limits = limits
-        self._refused = refused
+        self._ended = ended
         self._head_due = True
         self._head_begun = False
         self._head_bytes = 0
@@ -177,6 +177,7 @@ class Protocol(HttpToolsProtocol):
         """Ends the connection if its peer has kept it waiting too long. To be called once every `tick_s`."""
         limits = self._limits
         if self._stands_still() and self._stuck_looks * limits.tick_s > limits.write_s:
+            self._ended("answer_not_read")
             self.transport.abort()
             return
         # Between two requests uvicorn's own timer runs; also where the second has begun already.
@@ -228,7 +229,7 @@ class Protocol(HttpToolsProtocol):
         return waits
 
     def _refuse(self, error: EmbedqError) -> None:
-        self._refused(error)
+        self._ended(error.code)
         if self._may_answer():
             self.transport.write(self._answer(error))
         self.transport.close()

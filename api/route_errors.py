@@ -45,7 +45,7 @@ ERRORS: Mapping[str, Kinds] = {
         errors.StorageUnavailable,
         errors.DiskFull,
     ),
-    "GET /v1/files": (*_CALLER, errors.RequestError),
+    "GET /v1/files": (*_CALLER, errors.RequestError, errors.Overloaded),
     "GET /v1/files/{file_id}": _FILE,
     "DELETE /v1/files/{file_id}": _FILE,
     "GET /v1/files/{file_id}/content": (*_FILE, errors.RangeNotSatisfiable, errors.StorageUnavailable),

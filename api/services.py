@@ -11,7 +11,7 @@ from api.auth import KeyRing
 from api.bell import Bell
 from api.body import Bodies
 from api.door import Door
-from api.held import SMALL_BYTES, Budget
+from api.held import OWNER, Budget
 from api.hub import Hub
 from api.metrics import Metrics
 from api.queue_metrics import ProcessMetrics, QueueMetrics
@@ -58,6 +58,7 @@ class Services:
     def build(cls, settings: Settings, process: int | None = None) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
         metrics = Metrics(process)
+        shared = len(settings.api_keys) > 1
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, lag_s=lambda: stall.recent_s)
         registry = Registry(settings)
@@ -80,9 +81,11 @@ class Services:
             rate_limits=RateLimits(registry),
             storage=AsyncStorage(settings.storage_url),
             bodies=Bodies(
-                settings.max_body_bytes, settings.max_body_lists, Budget(settings.max_held_bytes, "requests")
+                settings.max_body_bytes,
+                settings.max_body_lists,
+                Budget(settings.max_held_bytes, "requests", shared=shared),
             ),
-            answers=Budget(settings.max_held_bytes, "answers"),
+            answers=Budget(settings.max_held_bytes, "answers", shared=shared),
         )
 
     @classmethod
@@ -92,12 +95,12 @@ class Services:
 
     def owner(self, request: Request) -> str:
         """Who calls; raises `Unauthenticated`."""
-        return self.keys.owner(request.headers)
+        owner = request.scope[OWNER] = self.keys.owner(request.headers)
+        return owner
 
     def take_answer(self, request: Request, vectors_bytes: int) -> None:
         """Counts the answer to `request`, before it is made; raises `Overloaded`."""
-        if vectors_bytes * _TEXT_PER_VECTOR > SMALL_BYTES:
-            self.answers.take(request.scope, vectors_bytes * _TEXT_PER_VECTOR)
+        self.answers.take_large(request.scope, vectors_bytes * _TEXT_PER_VECTOR)
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""

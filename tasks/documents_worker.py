@@ -3,6 +3,8 @@
 Celery's side of it is in `role.py`, the work in `job_worker.py`.
 """
 
+import contextlib
+import ctypes
 import sys
 
 from tasks import role
@@ -10,6 +12,8 @@ from tasks.errors import EmbedqError
 from tasks.job_worker import JobWorker
 from tasks.ledger import DOCUMENTS
 from worker_config.settings import Settings
+
+_PR_SET_DUMPABLE = 4
 
 
 def _queue(_: Settings) -> str:
@@ -30,8 +34,19 @@ DOCUMENTS_WORKER = role.Role(
 )
 
 
+def hide_environment() -> None:
+    """Closes /proc/<pid>/environ of this process and its children to others of the same user, where there is Linux.
+
+    What parses strangers' documents is such another one. It gets an environment without secrets, and must not find them
+    in that of its parent.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 def main() -> int:
     """Entry point."""
+    hide_environment()
     return role.main(DOCUMENTS_WORKER)
 
 

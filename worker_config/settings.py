@@ -82,7 +82,7 @@ class Settings(BaseSettings):
 
     allowed_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.hosts)] = ()
     """Names by which the web tier may be called where there are no keys; `*`: all."""
-    max_connections: int = Field(default=8192, ge=16, le=1_000_000)
+    max_connections: int = Field(default=4096, ge=16, le=1_000_000)
     """Of one process of the web tier, at the same time."""
 
     # Limits of one request

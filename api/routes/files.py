@@ -12,6 +12,7 @@ from api.answers import DeletedFile, File, FileList
 from api.content import BYTES, content
 from api.direct import direct_router
 from api.file_page import PageWish, read_page
+from api.held import LargeResponse
 from api.offload import offload
 from api.openapi import FILE_FORM, FILE_PAGE
 from api.receiving import announced_bytes, receive
@@ -71,7 +72,9 @@ async def list_files(request: Request) -> Response:
     services = Services.of(request)
     owner = services.owner(request)
     files, more = await read_page(services.ledger, owner, PageWish.from_query(request.query_params))
-    return Response(await offload(len(files) * _BYTES_OF_FILE, _page, files, more=more), media_type=_JSON)
+    size_bytes = len(files) * _BYTES_OF_FILE
+    services.answers.take_large(request.scope, size_bytes)
+    return LargeResponse(await offload(size_bytes, _page, files, more=more), media_type=_JSON)
 
 
 @_answers("GET", "/files/{file_id}", responses={200: {"model": File}})

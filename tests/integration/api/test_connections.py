@@ -235,12 +235,15 @@ def test_a_body_that_goes_on_after_its_refusal_is_not_read_for_ever(serve: Calla
         wait_until(lambda: not sent(connection, b"5\r\nabcde\r\n"), message="the body was read on and on")
 
 
-def test_an_answer_that_nobody_reads_is_given_up(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
+def test_an_answer_that_nobody_reads_is_given_up(
+    worker: LedgerWorker, serve: Callable[..., ServedApp], caplog: pytest.LogCaptureFixture
+) -> None:
     app = serve(limits=IMPATIENT)
     with connected(app) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
         wait_until(lambda: not sent(connection, request * 20), message="answers were kept")
+    assert [record.getMessage() for record in caplog.records] == ["connections were ended: 1 x answer_not_read"]
 
 
 def test_who_reads_slowly_gets_all(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:

@@ -59,4 +59,4 @@ def test_who_is_turned_away_is_not_read(serve: Callable[..., ServedApp], path: s
         connection.sendall(head.encode())  # and nothing of the body
         answer = connection.recv(12)
 
-    assert answer == b"HTTP/1.1 429" if path == "/embed" else b"HTTP/1.1 503"
+    assert answer == (b"HTTP/1.1 429" if path == "/embed" else b"HTTP/1.1 503")
