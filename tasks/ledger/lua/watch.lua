@@ -3,7 +3,7 @@ local MAX_ENDED = 64 -- Redis is not held for long
 local FORGOTTEN_AFTER_MS = 7 * 86400000
 local MAX_DROPPED = 256
 allowed_when_full()
-look_at_clock(call('EXISTS', S) == 1)  -- a queue that is forgotten below stays so
+look_at_clock(true)
 reap(2)
 local overdue, expired = call('ZRANGEBYSCORE', DEADLINES, '-inf', int(NOW), 'LIMIT', 0, MAX_ENDED), 0
 for _, id in ipairs(overdue) do
