@@ -178,8 +178,8 @@ def test_an_owner_pays_for_what_took_more_than_it_said(driver: Driver) -> None:
         (unit,) = claim.units
         order.append(owner_of(unit))
         if owner_of(unit) == "a":
-            for _ in range(2):  # an answer was lost
-                driver.run(operations.charge(driver.model, unit.task_id, 9))
+            assert driver.run(operations.charge(driver.model, unit.task_id, 9))
+            assert not driver.run(operations.charge(driver.model, unit.task_id, 9)), "the first answer was lost"
         driver.commit(claim)
         assert not driver.run(operations.charge(driver.model, unit.task_id, 20)), "it has ended"
     until_b_is_through = order[: max(i for i, owner in enumerate(order) if owner == "b")]

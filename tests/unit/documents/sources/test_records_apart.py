@@ -57,8 +57,8 @@ def test_a_file_that_needs_more_memory_fails_alone(tmp_path: Path, processes: Re
 def test_a_row_above_the_limit_fails_alone(tmp_path: Path, processes: RecordProcesses) -> None:
     data = parquet([{"text": "a"}, {"text": "x" * 3000}, {"text": None}, {"text": "b"}])
     access = uploaded(tmp_path, limit=2000, apart=processes, a_parquet=data)
-    assert texts(files("a_parquet"), access) == {"a.parquet#1": "a", "a.parquet#4": "b"}
-    assert codes(files("a_parquet"), access) == {"a.parquet#2": "document_too_large", "a.parquet#3": "missing_field"}
+    assert texts(files("a_parquet"), access) == {"a.parquet#1": "a", "a.parquet#3": "", "a.parquet#4": "b"}
+    assert codes(files("a_parquet"), access) == {"a.parquet#2": "document_too_large"}
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1", b"not parquet", parquet([{"text": "x"}])[:-9] + b"\xff" * 9])
