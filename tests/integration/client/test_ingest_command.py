@@ -52,7 +52,7 @@ def test_a_folder_goes_in_is_searched_and_costs_nothing_again(
     assert again.lines[-1].endswith(" completed: 2/2 documents, 2 unchanged, 0 chunks")
     (handbook / "hours.txt").write_text("We open at ten.\n")
     changed = command("ingest", "handbook", "--out", "out")
-    assert changed.lines[-1].endswith(" completed: 2/2 documents, 1 unchanged, 1 chunks")
+    assert changed.lines[-1].endswith(" completed: 2/2 documents, 1 unchanged, 1 replaced, 1 chunks")
     assert {row["text"] for row in command("search", "x", "--in", "out", "--json").json} == {whole, "We open at ten."}
     (handbook / "hours.txt").unlink()
     synced = command("ingest", "handbook", "--out", "out", "--mode", "sync")
