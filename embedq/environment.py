@@ -16,6 +16,11 @@ def api_key() -> str | None:
     return os.environ.get("EMBEDQ_API_KEY") or None
 
 
+def cache_folder() -> Path:
+    """Where this user's programs keep what they can do without."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "embedq"
+
+
 def with_python_path(folder: Path) -> dict[str, str]:
     """This process's environment with `folder` first among the places that Python imports from."""
     inherited = os.environ.get("PYTHONPATH")

@@ -1,5 +1,7 @@
 """The server's calls for bulk ingestion: upload, start, look, download."""
 
+import math
+import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +17,7 @@ from embedq.errors import NotFoundError, unexpected
 from embedq.ingestion import FailedDocument, Ingestion, Part, parts_of
 from embedq.transport import Call, RetryListener, Transport
 
+PURPOSE = "user_data"
 KEPT_S = 7 * 86_400
 """Uploads are deleted by the server after so long, should nobody do it before: whoever sent them may be killed."""
 _UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, JSONDecodeError)
@@ -46,7 +49,7 @@ class Ingestions:
     async def upload(self, path: Path, name: str) -> str:
         """Sends a file; its id. The server deletes it after `KEPT_S`."""
         form = {
-            "purpose": "user_data",
+            "purpose": PURPOSE,
             "expires_after[anchor]": "created_at",
             "expires_after[seconds]": str(KEPT_S),
         }
@@ -55,6 +58,23 @@ class Ingestions:
             return str(response.json()["id"])
         except _UNREADABLE as error:
             raise unexpected(response, "a file") from error
+
+    async def held(self, longer_than_s: float) -> set[str]:
+        """Ids of the caller's uploads that the server will hold for so long."""
+        until = time.time() + longer_than_s
+        params = {"purpose": PURPOSE, "limit": "10000"}
+        found: set[str] = set()
+        more = True
+        while more:
+            response = await self._call(Call("GET", "/v1/files", params=params))
+            try:
+                page = response.json()
+                found |= {file["id"] for file in page["data"] if (file["expires_at"] or math.inf) > until}
+                more = bool(page["has_more"])
+                params["after"] = str(page["last_id"])
+            except _UNREADABLE as error:
+                raise unexpected(response, "a list of files") from error
+        return found
 
     async def delete_upload(self, file_id: str) -> None:
         """Deletes an uploaded file; one that is gone is fine."""

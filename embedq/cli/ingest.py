@@ -43,6 +43,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     _chunking_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="count documents, chunks and tokens; load nothing")
+    parser.add_argument(
+        "--keep-uploads",
+        action="store_true",
+        help="leave the uploads on the server for seven days: the next run with this option sends only what is new",
+    )
     parser.add_argument("--detach", action="store_true", help="start it, print its id, and leave")
     about = parser.add_mutually_exclusive_group()
     about.add_argument("--status", metavar="ING", help="print where an ingestion is; with --out fetch its output")
@@ -139,7 +144,7 @@ def _chunking(args: argparse.Namespace) -> dict[str, Any]:
 async def _ingest(args: argparse.Namespace, output: Output) -> int:
     body, fields = body_of(args), fields_of(args)
     async with _server(args, output) as server:
-        plan = Plan(args.sources, fields, body, sink_of(args.out, server.url), args.detach)
+        plan = Plan(args.sources, fields, body, sink_of(args.out, server.url), args.detach, args.keep_uploads)
         return await ingest(server, plan, output)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from embedq import environment
 from embedq.cli.exits import OK, SOME_FAILED, UsageError
 from embedq.cli.output import Output
 from embedq.cli.report import beside, report
@@ -16,6 +17,7 @@ from embedq.errors import EmbedqClientError, RefusedError
 from embedq.inflight import in_order
 from embedq.ingestion import FailedDocument, Ingestion
 from embedq.ingestions import Ingestions
+from embedq.kept import KeptUploads, notes_of
 from embedq.localfiles import LocalFile, local_files
 from embedq.outputfolder import OutputFolder
 from embedq.progress import showing
@@ -25,6 +27,8 @@ UPLOADS = 8
 MOST_FILES = 10_000
 """Of one ingestion; the server takes no more."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _SLOWING = 0.2, 2.0, 1.25
+LEAST_KEPT_S = 86_400
+"""An upload that the server deletes sooner is sent again: the ingestion has to read it first."""
 _LAST_ANSWER_S = 5.0
 """How long an interrupted command waits for the answers to what it is sending."""
 _OF_ONE_FILE = {"invalid_file_format", "file_too_large"}
@@ -49,6 +53,8 @@ class Uploads:
     not_sent: list[FailedDocument] = field(default_factory=list)
     needed: bool = False
     """By an ingestion that goes on without us."""
+    kept: KeptUploads | None = None
+    """For the next run; None: they are deleted when they are not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Plan:
     body: Mapping[str, Any]
     sink: Sink
     detach: bool = False
+    keep_uploads: bool = False
     stays: bool = True
     """Whether the server is there when the command has ended."""
 
@@ -160,7 +167,9 @@ async def _uploads(server: Ingestions) -> AsyncIterator[Uploads]:
     try:
         yield uploads
     finally:
-        if not uploads.needed:
+        if uploads.kept:
+            uploads.kept.write()
+        elif not uploads.needed:
             await _delete(server, uploads.ids)
 
 
@@ -194,6 +203,9 @@ async def _sent(
     server: Ingestions, plan: Plan, files: Sequence[LocalFile], uploads: Uploads, output: Output
 ) -> dict[str, Any]:
     """Uploads the files; the source for the request."""
+    if plan.keep_uploads:
+        notes = notes_of(environment.cache_folder(), server.url)
+        uploads.kept = KeptUploads(notes, await server.held(LEAST_KEPT_S))
     with showing("uploading", len(files), json_lines=output.json_lines) as progress:
 
         async def send(file: LocalFile) -> None:
@@ -226,7 +238,7 @@ def _explained(error: RefusedError, files: int) -> RefusedError:
 
 async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:
     try:
-        file_id = await _uploaded(server, file, uploads)
+        file_id = await _on_the_server(server, file, uploads)
     except RefusedError as error:
         if error.code not in _OF_ONE_FILE:
             raise
@@ -236,6 +248,21 @@ async def _send(server: Ingestions, file: LocalFile, uploads: Uploads) -> None:
         uploads.not_sent.append(FailedDocument(file.id, "unreadable", message))
     else:
         uploads.documents.append({"id": file_id, "document_id": file.id})
+
+
+async def _on_the_server(server: Ingestions, file: LocalFile, uploads: Uploads) -> str:
+    """The id of an upload with the bytes of the file: an earlier one that was kept, else a new one."""
+    if uploads.kept is None:
+        return await _uploaded(server, file, uploads)
+    before = file.path.stat()
+    key, known = await asyncio.to_thread(uploads.kept.find, file.path)
+    if known is not None:
+        return known
+    file_id = await _uploaded(server, file, uploads)
+    after = file.path.stat()
+    if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+        uploads.kept.note(key, file_id)  # else it was written to meanwhile, and nobody knows what was sent
+    return file_id
 
 
 async def _uploaded(server: Ingestions, file: LocalFile, uploads: Uploads) -> str:

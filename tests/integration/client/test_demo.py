@@ -60,7 +60,13 @@ def test_its_questions_find_their_answers(tmp_path: Path) -> None:
     assert process.wait(TIMEOUT_S) == 0, process.log()
     out = process.stdout_file.read_text()
     killed, code = (hits(out, question)[0] for question in QUESTIONS)
-    assert killed.startswith("docs/operations.md > Operations > When something is killed")
+    # Two documents answer it, and each change of them may put the other one first.
+    assert killed.startswith(
+        (
+            "docs/architecture.md > Architecture > When something dies",
+            "docs/operations.md > Operations > When something",
+        )
+    )
     assert code.startswith("docs/client.md > The client: Python and command line > Exit codes")
 
 

@@ -83,6 +83,32 @@ def test_a_document_that_fails_is_named_and_the_status_says_so_again(command: Co
     assert command("ingest", "--cancel", ingestion_id).code == 3
 
 
+def test_uploads_that_are_kept_are_read_again(
+    command: Command, handbook: Path, api: ApiProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(command.folder / "cache"))
+    (handbook / "again").mkdir()
+    (handbook / "again" / "hours.txt").write_text("We open at nine.\n")  # one upload for two documents, later
+
+    def held() -> list[str]:
+        with api.client() as client:
+            return [file["id"] for file in client.get("/v1/files").json()["data"]]
+
+    def ingest(*more: str) -> str:
+        ran = command("ingest", "handbook", "--out", "out", "--mode", "sync", *more)
+        assert ran.code == 0, ran.err
+        return ran.lines[-1].partition(": ")[2]
+
+    assert ingest("--keep-uploads") == "3/3 documents, 3 chunks"
+    kept = held()
+    assert len(kept) == 3
+    assert ingest("--keep-uploads") == "3/3 documents, 3 unchanged, 0 chunks"
+    assert held() == kept
+    with api.client() as client:
+        for file_id in kept:
+            client.delete(f"/v1/files/{file_id}")
+
+
 def test_a_dry_run_counts(command: Command, handbook: Path) -> None:
     ran = command("ingest", str(handbook), "--dry-run", "--json")
     assert ran.code == 0, ran.err
