@@ -46,10 +46,11 @@ class Connections:
         if state is None or not state.connections:
             return  # the next connection starts it again
         self._state = state
+        # First, so that a defect met below costs one look and not all of them.
+        asyncio.get_running_loop().call_later(self._limits.tick_s, self._look)
         for connection in list(state.connections):
             if isinstance(connection, Protocol):
                 connection.look()
-        asyncio.get_running_loop().call_later(self._limits.tick_s, self._look)
 
 
 class _Full(asyncio.Protocol):
