@@ -16,6 +16,7 @@ from api.readings import Readings
 from api.waiter import Waiter
 from tasks.errors import EmbedqError
 from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Task, operations
+from tasks.ledger.connection import Refusals
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Hub:
     async def _listen(self) -> None:
         async with self._ledger.client.pubsub() as subscription:
             await subscription.subscribe(CHANGED_CHANNEL)
-            await _Session(subscription, self).run()
+            await _Session(subscription, self, self._ledger.refusals).run()
 
     async def catch_up(self) -> None:
         """Reads every awaited task and wakes those who missed something."""
@@ -123,15 +124,17 @@ class Hub:
 class _Session:
     """One subscription from its confirmation to its loss."""
 
-    def __init__(self, subscription: PubSub, hub: Hub) -> None:
+    def __init__(self, subscription: PubSub, hub: Hub, refusals: Refusals) -> None:
         self._subscription = subscription
         self._hub = hub
+        self._refusals, self._seen = refusals, refusals.count
+        self._until = time.monotonic() + CATCH_UP_S
         self._unanswered_ping = False
         self._due = time.monotonic()
 
     async def run(self) -> None:
-        """Passes messages on until the connection fails (`RedisError`)."""
-        while True:
+        """Passes messages on until the connection fails (`RedisError`), or may lead to a Redis that does not serve."""
+        while self._seen == self._refusals.count or time.monotonic() < self._until:
             message = await self._subscription.get_message(timeout=max(0.0, self._due - time.monotonic()))
             match message:
                 case {"type": "message", "data": bytes(data)}:

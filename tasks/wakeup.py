@@ -16,20 +16,23 @@ class Wakeup:
     """The channel of one stream. Used by the thread of that stream only."""
 
     def __init__(self, ledger: Ledger, model: str, stream: str) -> None:
-        self._client = ledger.client
+        self._client, self._refusals, self._seen = ledger.client, ledger.refusals, 0
         self._channel = wake_channel(model, stream, ledger.root)
         self._pubsub: redis.client.PubSub | None = None
 
     def open(self) -> None:
-        """Subscribes, unless it is subscribed already.
+        """Subscribes, unless it is subscribed already, to the Redis that serves.
 
         A registered lingerer without a subscription would be passed over by whoever wakes: call before every slice.
 
         Raises:
             redis.RedisError: Redis does not answer.
         """
+        if self._seen != self._refusals.count:
+            self.close()
         if self._pubsub is not None:
             return
+        self._seen = self._refusals.count
         pubsub = self._client.pubsub(ignore_subscribe_messages=False)  # type: ignore[no-untyped-call]
         pubsub.subscribe(self._channel)
         confirmed = pubsub.get_message(timeout=5)

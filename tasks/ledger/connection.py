@@ -46,7 +46,22 @@ def refusal(error: RedisError) -> str | None:
     return found[2] if found else None
 
 
-def watched(kind: Any) -> Any:
+class Refusals:
+    """How many connections have ended so. A subscription that is older leads to the same place, and is never told."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def raised(self, error: ResponseError) -> RedisError:
+        """What to raise instead of this error."""
+        code = refusal(error)
+        if code not in _ELSEWHERE:
+            return error
+        self.count += 1
+        return OutOfService(f"{code} {error}")
+
+
+def watched(kind: Any, refusals: Refusals) -> Any:
     """A connection class of redis-py for which such replies are failures of the connection: they raise `OutOfService`.
 
     redis-py then closes the connection, and repeats the call on a new one as often as its `retry` says.
@@ -57,12 +72,12 @@ def watched(kind: Any) -> Any:
             try:
                 return super().read_response(*arguments, **options)
             except ResponseError as error:
-                raise _raised(error) from None
+                raise refusals.raised(error) from None
 
     return Watched
 
 
-def watched_async(kind: Any) -> Any:
+def watched_async(kind: Any, refusals: Refusals) -> Any:
     """The same of `redis.asyncio`."""
 
     class Watched(kind):  # type: ignore[misc]
@@ -70,11 +85,6 @@ def watched_async(kind: Any) -> Any:
             try:
                 return await super().read_response(*arguments, **options)
             except ResponseError as error:
-                raise _raised(error) from None
+                raise refusals.raised(error) from None
 
     return Watched
-
-
-def _raised(error: ResponseError) -> RedisError:
-    code = refusal(error)
-    return OutOfService(f"{code} {error}") if code in _ELSEWHERE else error

@@ -17,7 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from tasks.errors import EmbedqError, Overloaded, RedisUnavailable, StorageFull
-from tasks.ledger.connection import refusal, watched, watched_async
+from tasks.ledger.connection import Refusals, refusal, watched, watched_async
 from tasks.ledger.gather import Gatherer
 from tasks.ledger.keys import ROOT
 from tasks.ledger.operations import Operation
@@ -90,8 +90,15 @@ class Ledger:
     """
 
     def __init__(
-        self, client: redis.Redis, *, root: str = ROOT, clock_offset_ms: int = 0, scripts: Path = SCRIPTS
+        self,
+        client: redis.Redis,
+        *,
+        root: str = ROOT,
+        clock_offset_ms: int = 0,
+        scripts: Path = SCRIPTS,
+        refusals: Refusals | None = None,
     ) -> None:
+        self.refusals = refusals or Refusals()
         self.client = client
         self.root = root
         self.clock_offset_ms = clock_offset_ms
@@ -108,8 +115,9 @@ class Ledger:
         client = redis.Redis.from_url(
             url, socket_timeout=5, socket_connect_timeout=2, health_check_interval=5, retry=retry, **_keepalive(url)
         )
-        client.connection_pool.connection_class = watched(client.connection_pool.connection_class)
-        return cls(client, root=root)
+        pool, refusals = client.connection_pool, Refusals()
+        pool.connection_class = watched(pool.connection_class, refusals)
+        return cls(client, root=root, refusals=refusals)
 
     def run(self, operation: Operation[T]) -> T:
         """The operation's reply.
@@ -152,7 +160,9 @@ class AsyncLedger:
         root: str = ROOT,
         clock_offset_ms: int = 0,
         lag_s: Callable[[], float] = lambda: 0.0,
+        refusals: Refusals | None = None,
     ) -> None:
+        self.refusals = refusals or Refusals()
         self._lag_s = lag_s
         self.client = client
         self.root = root
@@ -165,10 +175,11 @@ class AsyncLedger:
         cls, url: str, *, root: str = ROOT, max_connections: int = 64, lag_s: Callable[[], float] = lambda: 0.0
     ) -> "AsyncLedger":
         """An executor whose calls fail within about a second, unless they ask for more time."""
-        usual = _client(url, max_connections=max_connections, socket_timeout=SOCKET_TIMEOUT_S)
+        refusals = Refusals()
+        usual = _client(url, refusals, max_connections=max_connections, socket_timeout=SOCKET_TIMEOUT_S)
         # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
-        large = _client(url, max_connections=max_connections, socket_timeout=None)
-        return cls(usual, large=large, root=root, lag_s=lag_s)
+        large = _client(url, refusals, max_connections=max_connections, socket_timeout=None)
+        return cls(usual, large=large, root=root, lag_s=lag_s, refusals=refusals)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
         """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.
@@ -209,7 +220,7 @@ class AsyncLedger:
         await self._large.aclose()
 
 
-def _client(url: str, *, max_connections: int, socket_timeout: float | None) -> redis.asyncio.Redis:
+def _client(url: str, refusals: Refusals, *, max_connections: int, socket_timeout: float | None) -> redis.asyncio.Redis:
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         url,
         max_connections=max_connections,
@@ -221,7 +232,7 @@ def _client(url: str, *, max_connections: int, socket_timeout: float | None) -> 
         retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         **_keepalive(url),
     )
-    pool.connection_class = watched_async(pool.connection_class)
+    pool.connection_class = watched_async(pool.connection_class, refusals)
     return redis.asyncio.Redis.from_pool(pool)
 
 

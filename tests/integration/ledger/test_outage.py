@@ -1,5 +1,6 @@
 """Redis is away, hangs, refuses to write or comes back: what callers see, and that they see it soon."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -10,8 +11,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from api import hub
+from api.hub import Hub
 from tasks.errors import Overloaded, RedisUnavailable
-from tasks.ledger import AsyncLedger, Finished, Ledger, NewUnit, State, executor, operations
+from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Finished, Ledger, NewUnit, State, executor, operations
+from tasks.wakeup import Wakeup
 from tests.harness import RedisServer, free_port, wait_until
 from tests.integration.ledger.driver import Driver
 from tests.link import Link
@@ -199,6 +203,40 @@ def test_a_worker_finds_the_new_master_behind_the_same_address(failover: tuple[L
     fail_over()
     ledger.run(operations.watch("m"))
     ledger.close()
+
+
+def test_a_stream_is_woken_by_the_new_master(failover: tuple[Link, Callable[[], None]]) -> None:
+    link, fail_over = failover
+    ledger = Ledger.connect(link.url)
+    wakeup = Wakeup(ledger, "m", "w/0")
+    wakeup.open()
+    ledger.run(operations.watch("m"))
+    fail_over()
+    ledger.run(operations.watch("m"))
+    wakeup.open()
+    assert ledger.client.publish("eq:q:m:wake:w/0", "work") == 1
+    wakeup.close()
+    ledger.close()
+
+
+async def test_the_web_tier_hears_the_new_master(
+    failover: tuple[Link, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "CATCH_UP_S", 0.05)
+    link, fail_over = failover
+    ledger = AsyncLedger.connect(link.url)
+    listening = Hub(ledger)
+    task = asyncio.create_task(listening.run())
+    await listening.subscribed.wait()
+    await ledger.run(operations.watch("m"))
+    fail_over()
+    await ledger.run(operations.watch("m"))
+    async with asyncio.timeout(10):
+        while not await ledger.client.publish(CHANGED_CHANNEL, "|"):  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await ledger.close()
 
 
 def test_a_replica_without_another_master_stays_unavailable(failover: tuple[Link, Callable[[], None]]) -> None:

@@ -13,7 +13,7 @@ import redis.asyncio
 import uvloop
 from redis.connection import Connection
 
-from tasks.ledger.connection import OutOfService, watched_async
+from tasks.ledger.connection import OutOfService, Refusals, watched_async
 from tasks.ledger.line import Line, packed
 
 RESET = struct.pack("ii", 1, 0)
@@ -51,7 +51,7 @@ async def _line(answers: list[bytes], *, reset: bool) -> AsyncIterator[Line]:
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     pool = redis.asyncio.ConnectionPool(host="127.0.0.1", port=port, protocol=2, socket_connect_timeout=1)
-    pool.connection_class = watched_async(pool.connection_class)
+    pool.connection_class = watched_async(pool.connection_class, Refusals())
     line = Line(pool)
     try:
         yield line
