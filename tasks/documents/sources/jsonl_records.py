@@ -11,11 +11,10 @@ from tasks.documents.sources.fields import FieldMap, listing_error
 from tasks.documents.sources.lines import byte_lines
 from tasks.documents.sources.ranges import read_places
 from tasks.documents.sources.records import LIMIT_SETTING, Record
+from tasks.json_lists import has_more_lists
 
 _BOM = b"\xef\xbb\xbf"
-_SEPARATORS = (b",", b"[", b"{")
-_MAX_VALUES = 1_000_000
-"""Every value follows one of the separators. An empty list takes two bytes of a line and 56 of memory."""
+_MAX_LISTS = 100_000
 
 
 class JsonLines:
@@ -57,8 +56,8 @@ class JsonLines:
     def _parsed(self, data: bytes | None) -> tuple[Mapping[str, Any] | None, tuple[str, str] | None]:
         if data is None:
             return None, ("document_too_large", f"The line has more than {self._max_bytes:,} bytes ({LIMIT_SETTING}).")
-        if sum(map(data.count, _SEPARATORS)) > _MAX_VALUES:
-            return None, ("document_too_large", f"The line has more than {_MAX_VALUES:,} JSON values.")
+        if has_more_lists(data, _MAX_LISTS):
+            return None, ("document_too_large", f"The line has more than {_MAX_LISTS:,} lists and objects.")
         try:
             fields = orjson.loads(data.removeprefix(_BOM))
         except orjson.JSONDecodeError as error:

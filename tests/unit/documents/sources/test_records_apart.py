@@ -112,7 +112,7 @@ def test_a_process_that_hangs_or_died_is_replaced(tmp_path: Path) -> None:
     hasty.close()
 
 
-def test_a_line_of_a_million_values_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_a_line_of_very_many_lists_is_refused_before_it_is_read(tmp_path: Path) -> None:
     bomb = b'{"text": "x", "z": [' + b"[]," * 1_000_000 + b"0]}\n"
     access = uploaded(tmp_path, limit=16 * MIB, a_jsonl=bomb + jsonl({"id": 1, "text": ", [ {" * 1000}))
     assert codes(files("a_jsonl"), access) == {"a.jsonl#1": "document_too_large"}
