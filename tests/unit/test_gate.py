@@ -82,3 +82,16 @@ def test_an_error_inside_leaves_the_gate_open() -> None:
         raise KeyError
     with gate.alone():
         pass
+
+
+def test_who_waits_says_so() -> None:
+    gate, said = Gate(single=False), threading.Event()
+    with ThreadPoolExecutor() as pool, gate.alone():
+        waits = pool.submit(lambda: enter(gate, said.set))
+        assert said.wait(LONG_S), "its lease would end meanwhile"
+        assert not waits.done()
+
+
+def enter(gate: Gate, waiting: Callable[[], None]) -> None:
+    with gate.beside_others(waiting):
+        pass

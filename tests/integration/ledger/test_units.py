@@ -1,7 +1,10 @@
 """Units: in one place at a time, leased under a token, committed once."""
 
+from typing import Any
+
 import numpy as np
 import orjson
+import pytest
 
 from tasks.ledger import CommitOutcome, Finished, ItemError, Lane, NewUnit, Options, State, operations
 from tests.integration.ledger.driver import LEASE_MS, TTL_MS, Driver, failed, finished, rows, unchanging
@@ -191,12 +194,25 @@ def held(driver: Driver) -> bool:
 
 def test_a_standstill_right_after_the_first_claim_counts_no_more(driver: Driver) -> None:
     driver.submit()
-    driver.watch()
+    driver.commit(driver.claim())
+    driver.submit()
     driver.stand_still(3_600_000)  # an idle service
     driver.claim("w")
     driver.stand_still(3_600_000)
     assert held(driver)
     driver.advance(LEASE_MS)
+    assert not held(driver)
+
+
+@pytest.mark.parametrize("look", [operations.watch("m"), operations.beat("m", worker("w", 100.0), ttl_ms=10_000)])
+def test_workers_and_watchdogs_look_at_the_clock(driver: Driver, look: operations.Operation[Any]) -> None:
+    driver.submit()
+    driver.claim("w")
+    for _ in range(2):
+        driver.stand_still(STILL_MS - 1)
+        driver.run(look)
+    driver.claim("other")
+    driver.advance(LEASE_MS - 2 * (STILL_MS - 1))
     assert not held(driver)
 
 
@@ -237,8 +253,8 @@ def test_where_nobody_looked_work_of_the_dead_comes_back_a_lease_late(driver: Dr
 def test_leases_end_although_looks_are_rare(driver: Driver) -> None:
     driver.submit()
     driver.claim("w")
-    looks = 0
-    while held(driver):
+    seen = []
+    for _ in range(LEASE_MS // STILL_MS + 1):
+        seen.append(held(driver))
         driver.stand_still(2 * STILL_MS)
-        looks += 1
-    assert looks == LEASE_MS / STILL_MS
+    assert seen == [True] * (LEASE_MS // STILL_MS) + [False]
