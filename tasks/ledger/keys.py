@@ -6,6 +6,7 @@
 For ever, of bounded size:
 
     R:schema             string  version of this data model
+    R:storage            string  id of the storage whose contents this Redis knows (tasks.ledger.identity)
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one
                                  that had neither workers nor open tasks for a week, and its Q:state
     R:reserved           string  bytes of vectors that open tasks may still need
