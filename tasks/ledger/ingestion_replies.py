@@ -115,6 +115,8 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
         resumable=f.get("resumable") == "1",
         ids=f.get("ids", ""),
+        order=int(f["order"]),
+        vectors=f.get("vectors"),
     )
 
 

@@ -8,7 +8,6 @@ from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sinks.postgresql_table import Table
 from tasks.documents.sinks.types import Sink
 from tasks.errors import InvalidValue, SinkRefused
-from tasks.ledger.executor import Ledger
 from tasks.ledger.storage import Storage
 from worker_config.settings import Settings
 
@@ -33,9 +32,7 @@ def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
     _url(spec, settings)
 
 
-def open_sink(
-    spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: Storage, ledger: Ledger, settings: Settings
-) -> Sink:
+def open_sink(spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: Storage, settings: Settings) -> Sink:
     """The sink that a request means; to be closed. Connects later. A Parquet sink without a dataset is the ingestion's.
 
     Raises:
@@ -44,7 +41,8 @@ def open_sink(
     """
     check_sink(spec, settings)
     if spec["type"] == "parquet":
-        return ParquetSink(storage, ledger, owner, spec.get("dataset") or ingestion)
+        named = spec.get("dataset")
+        return ParquetSink(storage, owner, named or ingestion, anonymous=not named)
     try:
         from tasks.documents.sinks.postgresql import PostgresSink  # noqa: PLC0415 - its library is an extra
     except ImportError:

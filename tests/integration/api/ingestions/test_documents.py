@@ -6,8 +6,7 @@ import httpx
 import pytest
 
 from tasks.ledger import Ledger
-from tasks.ledger.dataset_operations import move_dataset
-from tasks.ledger.datasets import Catalog, Part, Pointer
+from tasks.ledger.datasets import Catalog, Part, advance, present
 from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus
 from tasks.ledger.ingestions import ClosedPage, Page, PageStage
@@ -110,6 +109,7 @@ def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: 
     assert nothing == {
         "object": "list",
         "dataset": "handbook",
+        "dataset_id": None,
         "version": 0,
         "dimension": None,
         "rows": 0,
@@ -120,11 +120,12 @@ def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: 
     part = Part(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
     found = ledger.run(read_ingestion(made["id"]))
     assert found is not None
-    storage.write("datasets/x/catalog", Catalog(found.owner, "handbook", 1, 4, 4, (part,)).to_bytes())
-    assert ledger.run(move_dataset(found.owner, "handbook", None, Pointer(1, "datasets/x/catalog")))
+    before = present(storage, found.owner, "handbook")
+    assert advance(storage, before, Catalog(found.owner, "handbook", dimension=4, next_part=4, parts=(part,)))
 
     listed = client.get(path).json()
     assert (listed["rows"], listed["dimension"], listed["version"]) == (7, 4, 1)
+    assert listed["dataset_id"] == present(storage, found.owner, "handbook").catalog.id
     (shown,) = listed["data"]
     assert (shown["name"], shown["rows"], shown["documents"], shown["bytes"]) == ("part-000003.parquet", 7, 2, 10)
     whole = client.get(shown["url"])

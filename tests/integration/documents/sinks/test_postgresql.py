@@ -149,7 +149,7 @@ def test_no_connection_to_be_had(postgres: PgServer, database: str, somebody: st
 def test_a_table_of_somebody_else(postgres: PgServer, database: str) -> None:
     postgres.execute("CREATE TABLE docs (id integer)", database)
 
-    assert "is not one of embedq's" in refusal(PostgresSink("here", postgres.url(database), "docs"), SinkRefused)
+    assert "is not one of this embedq's" in refusal(PostgresSink("here", postgres.url(database), "docs"), SinkRefused)
 
 
 def test_too_many_dimensions(postgres: PgServer, database: str) -> None:
