@@ -27,6 +27,7 @@ GRACE_S = 3600.0
 _OWNER_CHARS = 16
 _FENCE_BYTES, _ID_BYTES = 8, 16
 _TRIES = 5
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _PLAIN = re.compile(r"[a-z0-9_][a-z0-9_-]{0,127}")
 
 
@@ -137,6 +138,11 @@ class Version:
 def new_fence() -> str:
     """16 hexadecimal digits that no other object of a dataset has in its name."""
     return secrets.token_hex(_FENCE_BYTES)
+
+
+def is_dataset_name(text: str) -> bool:
+    """Whether a dataset may be called so: 1 to 128 letters, digits, "_", "-" and "."."""
+    return _NAME.fullmatch(text) is not None
 
 
 def dataset_folder(owner: str, dataset: str) -> str:
