@@ -48,7 +48,7 @@ ERRORS: Mapping[str, Kinds] = {
     ),
     "GET /v1/files": (*_CALLER, errors.RequestError, errors.Overloaded),
     "GET /v1/files/{file_id}": _FILE,
-    "DELETE /v1/files/{file_id}": _FILE,
+    "DELETE /v1/files/{file_id}": (*_FILE, errors.StorageUnavailable),
     "GET /v1/files/{file_id}/content": (*_FILE, errors.RangeNotSatisfiable, errors.StorageUnavailable),
     "POST /v1/batches": (
         *_BODY,

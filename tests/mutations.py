@@ -290,7 +290,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if number == 0 then call('UNLINK', name)",
         "if false then call('UNLINK', name)",
     ),
-    Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(math.max(expires - NOW, 1)))", ""),
+    Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(lives))", ""),
     Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
     Mutation("a deleted cursor begins anew", "file_list.lua", "before = before + 1", "before = 0"),
