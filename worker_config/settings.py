@@ -157,6 +157,12 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         if self.heartbeat_s >= self.lease_s:
             raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
+        for number, root in enumerate(self.ingest_roots, 1):
+            if forms.shows(root, self.storage_url):
+                raise ValueError(
+                    f"entry {number} of {PREFIX}INGEST_ROOTS holds the storage ({PREFIX}STORAGE_URL): "
+                    "every caller could read what the others have uploaded. Put one of them elsewhere"
+                )
         try:
             forms.queue_name(self.served_model_name)
         except ValueError as error:
