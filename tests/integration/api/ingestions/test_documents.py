@@ -5,6 +5,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from tasks.errors import NotStored
 from tasks.ledger import Ledger
 from tasks.ledger.datasets import Catalog, Part, advance, present
 from tasks.ledger.ingestion_operations import read_ingestion
@@ -137,6 +138,25 @@ def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: 
     storage.delete("datasets/x/part.1")
     for gone in (shown["url"], f"{path}/part-000009.parquet", f"{path}/nothing"):
         assert client.get(gone).json()["error"]["code"] == "file_not_found"
+
+
+def test_an_output_that_cannot_be_read_is_no_empty_one(
+    client: httpx.Client, ledger: Ledger, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create(client, sink={"type": "parquet", "dataset": "handbook"})
+    found = ledger.run(read_ingestion(made["id"]))
+    assert found is not None
+    assert advance(storage, present(storage, found.owner, "handbook"), Catalog(found.owner, "handbook"))
+
+    def gone(*_: object) -> bytes:
+        raise NotStored("This object is not in the storage.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "read", gone)
+        for path in ("output", "output/part-000000.parquet"):
+            answer = client.get(f"/v1/ingestions/{made['id']}/{path}")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage_unavailable")
+    assert client.get(f"/v1/ingestions/{made['id']}/output").json()["version"] == 1
 
 
 def test_a_database_has_no_parts(client: httpx.Client) -> None:

@@ -152,6 +152,15 @@ def test_a_table_of_somebody_else(postgres: PgServer, database: str) -> None:
     assert "is not one of this embedq's" in refusal(PostgresSink("here", postgres.url(database), "docs"), SinkRefused)
 
 
+def test_a_table_of_another_embedq(postgres: PgServer, database: str) -> None:
+    sink = PostgresSink("here", postgres.url(database), "docs")
+    load(sink, document("a"))
+    postgres.execute("ALTER TABLE docs_documents DROP COLUMN ingestion_order, DROP COLUMN vectors", database)
+    said = refusal(sink, SinkRefused)
+    assert "not one of this embedq's: it lacks ingestion_order, vectors. Name another table" in said
+    sink.close()
+
+
 def test_too_many_dimensions(postgres: PgServer, database: str) -> None:
     sink = PostgresSink("here", postgres.url(database), "docs")
     with pytest.raises(SinkRefused, match="16,000"):
