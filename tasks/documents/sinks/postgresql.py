@@ -36,8 +36,13 @@ class PostgresSink:
 
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
         """See `Sink.prepare`."""
+
         # A transaction of its own: nobody else waits for a whole load to see the tables.
-        self._connection.run(lambda c: ensure_tables(c, self._table, stamp.dimension, self._name), progress)
+        async def work(connection: Any) -> None:
+            await ensure_tables(connection, self._table, stamp.dimension, self._name)
+            await require_alike(connection, self._table, stamp.vectors)
+
+        self._connection.run(work, progress)
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """See `Sink.known`; raises like `load`."""

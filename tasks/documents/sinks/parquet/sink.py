@@ -43,7 +43,7 @@ class ParquetSink:
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
         """See `Sink.prepare`."""
         progress()
-        _require_dimension(self._dataset.present().catalog, stamp)
+        _require_like(self._dataset.present().catalog, stamp)
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """See `Sink.known`."""

@@ -85,7 +85,7 @@ def test_receipts_of_an_earlier_version_are_read(
     sink: ParquetSink, storage: Storage, ledger: Ledger, parquet: Place
 ) -> None:
     load(sink, document("a"), document("b"))
-    catalog = present(storage, ledger)
+    catalog = present(storage)
     assert catalog is not None
     (part,) = catalog.parts
     old = pq.read_table(pa.BufferReader(storage.read(part.receipts))).drop_columns(["origin"])
