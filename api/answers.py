@@ -87,6 +87,41 @@ class DeletedFile(BaseModel):
     deleted: Literal[True]
 
 
+class Dataset(BaseModel):
+    """What ingestions have loaded into Parquet files under one name."""
+
+    id: str = Field(description="Of this dataset: one made later under the same name has another.")
+    object: Literal["dataset"]
+    name: str = Field(examples=["handbook"])
+    version: int
+    created_at: int
+    updated_at: int
+    vectors: str | None = Field(description="The model, its revision and what else makes vectors comparable.")
+    dimension: int | None
+    rows: int
+    documents: int
+    bytes: int
+    of_one_ingestion: bool = Field(description="It has no name of its own and goes with its ingestion's record.")
+
+
+class DatasetList(BaseModel):
+    """A page of datasets."""
+
+    object: Literal["list"]
+    data: list[Dataset]
+    first_id: str | None
+    last_id: str | None = Field(description="Value of `after` for the next page: a name.")
+    has_more: bool
+
+
+class DeletedDataset(BaseModel):
+    """Confirms that a dataset is deleted."""
+
+    name: str
+    object: Literal["dataset"]
+    deleted: Literal[True]
+
+
 class TaskList(BaseModel):
     """A page of tasks, newest first."""
 

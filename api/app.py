@@ -7,7 +7,7 @@ from api import errors
 from api.cross_origin import admit
 from api.edge import Edge
 from api.openapi import describe
-from api.routes import batches, docs, embeddings, files, health, ingestions, models, tasks, tei
+from api.routes import batches, datasets, docs, embeddings, files, health, ingestions, models, tasks, tei
 from api.services import Services
 from api.shortcut import App, make_shortcuts
 from api.visitors import Visitors
@@ -31,7 +31,8 @@ def create_app(settings: Settings, process: int | None = None) -> App:
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
     app = App(lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
-    routers = [family.router for family in (embeddings, tasks, files, batches, ingestions, models, tei, health, docs)]
+    families = (embeddings, tasks, files, batches, ingestions, datasets, models, tei, health, docs)
+    routers = [family.router for family in families]
     for router in routers:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes]

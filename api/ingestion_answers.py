@@ -126,6 +126,7 @@ class Output(BaseModel):
 
     object: Literal["list"]
     dataset: str
+    dataset_id: str | None = Field(description="Of the dataset: one made later under the same name has another.")
     version: int
     dimension: int | None
     rows: int

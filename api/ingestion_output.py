@@ -4,12 +4,10 @@ from hashlib import sha256
 from typing import Any
 
 from api.services import Services
-from tasks.errors import InvalidValue, NotStored
-from tasks.ledger.dataset_operations import move_dataset, read_dataset
-from tasks.ledger.datasets import Catalog, Part, newest_catalog, read_catalog
+from tasks.errors import InvalidValue
+from tasks.ledger.datasets import Catalog, Part, present
 from tasks.ledger.ingestions import Ingestion
 
-_ATTEMPTS = 3
 _TAG_CHARS = 32
 
 
@@ -26,27 +24,14 @@ def dataset_of(found: Ingestion) -> str:
 
 
 async def read_output(services: Services, found: Ingestion) -> Catalog:
-    """The dataset as it is now: one version, whole; one without parts before anything was loaded.
+    """The dataset as it is now: one version, whole; one without parts before anything was loaded, or once deleted.
 
     Raises:
         InvalidValue: the sink of this ingestion is none.
-        StorageUnavailable, RedisUnavailable: no answer.
+        StorageUnavailable: no answer.
     """
-    dataset = dataset_of(found)
-    for _ in range(_ATTEMPTS):
-        pointer = await services.ledger.run(read_dataset(found.owner, dataset))
-        storage = await services.storage.open()
-        if pointer is None:  # Redis may have lost it; the storage knows the newest that is whole
-            newest = await services.storage.run(newest_catalog, storage, found.owner, dataset)
-            if newest is None:
-                break
-            await services.ledger.run(move_dataset(found.owner, dataset, None, newest[0]))
-            continue  # another process may have been first
-        try:
-            return await services.storage.run(read_catalog, storage, pointer)
-        except NotStored:
-            continue  # it has moved on in between
-    return Catalog(found.owner, dataset)
+    storage = await services.storage.open()
+    return (await services.storage.run(present, storage, found.owner, dataset_of(found))).catalog
 
 
 def output_json(found: Ingestion, catalog: Catalog) -> dict[str, Any]:
@@ -55,6 +40,7 @@ def output_json(found: Ingestion, catalog: Catalog) -> dict[str, Any]:
     return {
         "object": "list",
         "dataset": catalog.dataset,
+        "dataset_id": catalog.id if catalog.exists else None,
         "version": catalog.version,
         "dimension": catalog.dimension or None,
         "rows": sum(part.rows for part in parts),

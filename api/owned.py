@@ -32,7 +32,8 @@ class Kind(Generic[T]):
         name: in messages.
         is_id: whether a text has the form of their ids: Redis need not be asked for another.
         read: by id.
-        list: ids of an owner's, the newest first, and whether there are more: `(owner, after=…, limit=…)`.
+        list: ids of an owner's, the newest first, and whether there may be more, also where they are fewer than
+            `limit`: `(owner, after=…, limit=…)`.
         unknown: the error of one that there is not.
         made_by: the call whose answer has ids.
     """
@@ -67,7 +68,14 @@ async def own_ids(services: Services, request: Request, kind: Kind[T]) -> tuple[
     if after is not None and not kind.is_id(after):
         raise kind.unknown(f"No {kind.name} found with the id in `after`.", param="after")
     limit = page_limit(request.query_params.get("limit", ""))
-    return await services.ledger.run(kind.list(owner, after=after, limit=limit))
+    ids: list[str] = []
+    more = True
+    while more and len(ids) < limit:
+        some, more = await services.ledger.run(
+            kind.list(owner, after=ids[-1] if ids else after, limit=limit - len(ids))
+        )
+        ids += some
+    return ids, more
 
 
 def list_body(rendered: list[dict[str, Any]], *, more: bool) -> bytes:

@@ -24,6 +24,7 @@ _TASK: Kinds = (*_CALLER, errors.TaskNotFound, errors.TaskGone)
 _FILE: Kinds = (*_CALLER, errors.FileUnknown)
 _BATCH: Kinds = (*_CALLER, errors.BatchUnknown)
 _INGESTION: Kinds = (*_CALLER, errors.IngestionUnknown)
+_DATASET: Kinds = (errors.Unauthenticated, errors.DatasetUnknown, errors.StorageUnavailable)
 _TEI: Kinds = (*_BODY, errors.EmptyInput, errors.EncodingFailed, errors.BacklogFull, ItemFailed)
 
 ERRORS: Mapping[str, Kinds] = {
@@ -47,7 +48,7 @@ ERRORS: Mapping[str, Kinds] = {
     ),
     "GET /v1/files": (*_CALLER, errors.RequestError, errors.Overloaded),
     "GET /v1/files/{file_id}": _FILE,
-    "DELETE /v1/files/{file_id}": _FILE,
+    "DELETE /v1/files/{file_id}": (*_FILE, errors.StorageUnavailable),
     "GET /v1/files/{file_id}/content": (*_FILE, errors.RangeNotSatisfiable, errors.StorageUnavailable),
     "POST /v1/batches": (
         *_BODY,
@@ -83,6 +84,9 @@ ERRORS: Mapping[str, Kinds] = {
     ),
     "POST /v1/ingestions/{ingestion_id}/cancel": (*_INGESTION, errors.IngestionEnded),
     "POST /v1/ingestions/{ingestion_id}/retry": (*_INGESTION, errors.IngestionEnded),
+    "GET /v1/datasets": (errors.Unauthenticated, errors.RequestError, errors.StorageUnavailable),
+    "GET /v1/datasets/{name}": _DATASET,
+    "DELETE /v1/datasets/{name}": (*_DATASET, errors.DiskFull),
     "GET /v1/models": (errors.Unauthenticated,),
     "GET /v1/models/{model_id}": (errors.Unauthenticated, errors.ModelNotFound),
     "GET /": (),

@@ -79,7 +79,7 @@ class Services:
             keys=KeyRing(settings.api_keys),
             drafter=Drafter(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
-            storage=AsyncStorage(settings.storage_url),
+            storage=AsyncStorage(settings.storage_url, ledger),
             bodies=Bodies(
                 settings.max_body_bytes,
                 settings.max_body_lists,

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from tasks.ledger import AsyncLedger
+from tasks.ledger.identity import give_id, id_of, new_id, redis_id
 from tasks.ledger.storage import Storage, Writer
 
 P = ParamSpec("P")
@@ -19,9 +21,11 @@ _THREADS = 16
 class AsyncStorage:
     """A `Storage` that never blocks the event loop. All methods raise `StorageUnavailable`; none remembers it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, ledger: AsyncLedger) -> None:
         self._url = url
+        self._ledger = ledger
         self._opened: Storage | None = None
+        self._identified = False
         # Not asyncio's own threads: a disk that hangs would take those along that read large requests.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="storage")
 
@@ -36,10 +40,22 @@ class AsyncStorage:
             self._opened = await self.run(Storage.open, self._url)
         return self._opened
 
+    async def open_to_write(self) -> Storage:
+        """The storage, which belongs to a Redis from now on; raises `RedisUnavailable` too.
+
+        What is written before that would be garbage to the sweep of any other Redis (`tasks.ledger.identity`).
+        """
+        storage = await self.open()
+        if not self._identified:
+            if await self.run(id_of, storage) is None:
+                await self.run(give_id, storage, await self._ledger.run(redis_id(new_id())))
+            self._identified = True
+        return storage
+
     @asynccontextmanager
     async def writing(self, name: str) -> AsyncIterator[Writer]:
         """As `Storage.writing`. The writer itself is synchronous: use it in threads, one at a time."""
-        whole = (await self.open()).writing(name)
+        whole = (await self.open_to_write()).writing(name)
         writer = await self.run(whole.__enter__)
         try:
             yield writer

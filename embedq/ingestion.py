@@ -125,13 +125,21 @@ class Part:
     etag: str
 
 
-def parts_of(raw: Mapping[str, Any]) -> Sequence[Part]:
-    """The parts in a list of output.
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One version of a dataset. `dataset_id`: tells it from another one of its name; None when there is no dataset."""
 
-    Raises:
-        KeyError, TypeError, ValueError: it is something else, or a name that leads out of a folder.
-    """
-    parts = [Part(part["name"], part["bytes"], part["etag"]) for part in raw["data"]]
-    if any("/" in part.name or part.name.startswith(".") for part in parts):
-        raise ValueError("a part has a name that is none")
-    return parts
+    dataset_id: str | None
+    parts: Sequence[Part]
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """From a list of output.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else, or a name that leads out of a folder.
+        """
+        parts = [Part(part["name"], part["bytes"], part["etag"]) for part in raw["data"]]
+        if any("/" in part.name or part.name.startswith(".") for part in parts):
+            raise ValueError("a part has a name that is none")
+        return cls(raw["dataset_id"], parts)

@@ -3,7 +3,7 @@
 import math
 import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from json import JSONDecodeError
 from pathlib import Path
@@ -14,7 +14,7 @@ import httpx
 
 from embedq import environment
 from embedq.errors import NotFoundError, unexpected
-from embedq.ingestion import FailedDocument, Ingestion, Part, parts_of
+from embedq.ingestion import FailedDocument, Ingestion, Listing
 from embedq.transport import Call, RetryListener, Transport
 
 PURPOSE = "user_data"
@@ -114,13 +114,43 @@ class Ingestions:
             for document in found:
                 yield document
 
-    async def output(self, ingestion_id: str) -> Sequence[Part]:
-        """The parts of its dataset as it is now."""
+    async def output(self, ingestion_id: str) -> Listing:
+        """Its dataset as it is now."""
         response = await self._call(Call("GET", _path(ingestion_id, "/output")))
         try:
-            return parts_of(response.json())
+            return Listing.from_json(response.json())
         except _UNREADABLE as error:
             raise unexpected(response, "a list of parts") from error
+
+    async def dataset_id(self, name: str) -> str | None:
+        """What tells a dataset from another one of its name; None when the server has none."""
+        try:
+            response = await self._call(Call("GET", _dataset_path(name)))
+        except NotFoundError:
+            return None
+        try:
+            return str(response.json()["id"])
+        except _UNREADABLE as error:
+            raise unexpected(response, "a dataset") from error
+
+    async def datasets(self) -> AsyncGenerator[Mapping[str, Any], None]:
+        """The caller's datasets, as the server describes them."""
+        params = {"limit": "100"}
+        more = True
+        while more:
+            response = await self._call(Call("GET", "/v1/datasets", params=params))
+            try:
+                page = response.json()
+                found, more = list(page["data"]), bool(page["has_more"])
+                params["after"] = str(page["last_id"])
+            except _UNREADABLE as error:
+                raise unexpected(response, "a list of datasets") from error
+            for dataset in found:
+                yield dataset
+
+    async def delete_dataset(self, name: str) -> None:
+        """Deletes a dataset with all its vectors; raises `NotFoundError` when there is none."""
+        await self._call(Call("DELETE", _dataset_path(name)))
 
     async def download(self, ingestion_id: str, name: str, into: BinaryIO) -> None:
         """Writes a part into a file, from the beginning again after a broken connection."""
@@ -136,6 +166,10 @@ def _ingestion(response: httpx.Response) -> Ingestion:
         return Ingestion.from_json(response.json())
     except _UNREADABLE as error:
         raise unexpected(response, "an ingestion") from error
+
+
+def _dataset_path(name: str) -> str:
+    return f"/v1/datasets/{quote(name, safe='')}"
 
 
 def _path(ingestion_id: str, below: str = "") -> str:

@@ -3,7 +3,7 @@
 import json
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from json import JSONDecodeError
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from embedq.collection import BadCollectionError
 from embedq.inflight import in_order
-from embedq.ingestion import Part
+from embedq.ingestion import Listing, Part
 from embedq.wholefile import whole_file
 
 NOTES = "_embedq.json"
@@ -41,13 +41,17 @@ class OutputFolder:
         self._server = server
         notes = _read(folder / NOTES)
         self._fresh = not notes
+        self._dataset_id: str | None = notes.get("dataset_id")
         followed = notes.get("dataset")
         if dataset and followed and followed != dataset:
             raise BadCollectionError(f"{folder} holds the dataset {followed!r}, not {dataset!r}; choose another folder")
         self.dataset: str = dataset or followed or f"vectors-{uuid.uuid4().hex[:12]}"
-        self._names = set(notes.get("parts", {}))
-        # A part of the same name on another server is another part.
-        self._etags: dict[str, str] = dict(notes.get("parts", {})) if notes.get("server") == server else {}
+        self._etags: dict[str, str] = dict(notes.get("parts", {}))
+
+    @property
+    def filled(self) -> bool:
+        """Whether parts of its dataset are in it."""
+        return bool(self._etags)
 
     def claim(self) -> None:
         """Makes the folder and notes the dataset, so that a run after one that was killed finds it again."""
@@ -61,11 +65,30 @@ class OutputFolder:
             with suppress(OSError):  # it holds what is none of ours
                 self._folder.rmdir()
 
-    async def follow(self, parts: Sequence[Part], fetch: Fetch) -> int:
-        """Makes the folder hold these parts and none of the former ones besides; how many were fetched.
+    def require_same(self, dataset_id: str | None) -> None:
+        """Refuses another dataset of the same name: what is here would be deleted for what is there.
 
-        All are fetched before the first becomes visible. Raises whatever `fetch` raises; the folder is then as before.
+        Raises:
+            BadCollectionError: the folder has followed a dataset with another id.
         """
+        if not self.filled or self._dataset_id == dataset_id:
+            return
+        found = "has none" if dataset_id is None else "has another one"
+        raise BadCollectionError(
+            f"{self._folder} holds {len(self._etags)} Parquet files of the dataset {self.dataset!r}. {self._server} "
+            f"{found} of this name: it was deleted, or this is another server or another --data folder. "
+            f"Nothing in {self._folder} was changed. Name the server that has it (--url), or begin anew: "
+            "in another folder (--out), or in this one once you have deleted it"
+        )
+
+    async def follow(self, listing: Listing, fetch: Fetch) -> int:
+        """Makes the folder hold the parts listed and none of the former ones besides; how many were fetched.
+
+        All are fetched before the first becomes visible. Raises whatever `require_same` and `fetch` raise; the folder
+        is then as before.
+        """
+        parts = listing.parts
+        self.require_same(listing.dataset_id)
         self.claim()
         missing = [part for part in parts if not self._has(part)]
         try:
@@ -77,10 +100,10 @@ class OutputFolder:
         finally:
             for part in missing:
                 self._unfinished(part).unlink(missing_ok=True)
-        for name in self._names - {part.name for part in parts}:
+        for name in self._etags.keys() - {part.name for part in parts}:
             (self._folder / name).unlink(missing_ok=True)
         self._etags = {part.name: part.etag for part in parts}
-        self._names = set(self._etags)
+        self._dataset_id = listing.dataset_id
         self._write_notes()
         return len(missing)
 
@@ -98,9 +121,8 @@ class OutputFolder:
         return self._folder / (part.name + _UNFINISHED)
 
     def _write_notes(self) -> None:
-        # Names of an earlier server's parts stay noted until they are replaced, or nobody would remove them.
-        parts = {name: self._etags.get(name, "") for name in sorted(self._names)}
-        notes = {"server": self._server, "dataset": self.dataset, "parts": parts}
+        parts = dict(sorted(self._etags.items()))
+        notes = {"server": self._server, "dataset": self.dataset, "dataset_id": self._dataset_id, "parts": parts}
         with whole_file(self._folder / NOTES) as file:
             file.write(json.dumps(notes, indent=1).encode())
 

@@ -15,6 +15,7 @@ from stack.redis_server import choose_endpoint
 from stack.role import Role
 from stack.roles import Places, api_role, documents_role, redis_role, worker_roles
 from stack.supervisor import Supervisor
+from worker_config import forms
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
 
 _LAST_PORT = 65_535
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         settings = load_settings()
+        _require_hidden(options.data, settings)
         port = _port(options.port if options.port is not None else settings.port)
         with locked(options.data) as lock:
             roles = _roles(settings, options.data, options.workers, port, lock)
@@ -33,6 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SettingsError, StackError) as error:
         print(f"embedq: {error}", file=sys.stderr)
         return CONFIGURATION_EXIT_CODE
+
+
+def _require_hidden(data: Path, settings: Settings) -> None:
+    if any(forms.shows(root, str(data)) for root in settings.ingest_roots):
+        raise StackError(
+            f"EMBEDQ_INGEST_ROOTS holds {data}, where Redis and the storage are: every caller could read what others "
+            "have sent. Choose another folder for the data (--data), or other roots."
+        )
 
 
 def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -> list[Role]:

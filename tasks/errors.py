@@ -357,6 +357,21 @@ class SinkDimensionMismatch(SinkRefused):
     title = "Sink holds other dimensions"
 
 
+class SinkModelMismatch(SinkRefused):
+    """A sink holds vectors of another model, revision or prompt: they cannot be compared with these."""
+
+    code = "sink_model_mismatch"
+    title = "Sink holds another model's vectors"
+
+
+class DatasetUnknown(RequestError):
+    """The caller has no such dataset."""
+
+    status = 404
+    code = "dataset_not_found"
+    title = "No such dataset"
+
+
 class TooManyBatches(RequestError):
     """The caller has as many open batches as it may. Nothing was stored."""
 

@@ -290,7 +290,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if number == 0 then call('UNLINK', name)",
         "if false then call('UNLINK', name)",
     ),
-    Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(math.max(expires - NOW, 1)))", ""),
+    Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(lives))", ""),
     Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
     Mutation("a deleted cursor begins anew", "file_list.lua", "before = before + 1", "before = 0"),
@@ -308,8 +308,18 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("a page begins with its cursor", "owned_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
     Mutation(
-        "a page of batches never says more", "owned_list.lua", "local more = #found > limit", "local more = false"
+        "a page of batches never says more",
+        "owned_list.lua",
+        "local more = #found > limit or not ended",
+        "local more = false",
     ),
+    Mutation("a page of batches looks at all", "owned_list.lua", "and left > 0", ""),
+    Mutation("what was not looked at is not there", "owned_list.lua", "or not ended", ""),
+    Mutation("a list of ingestions keeps its dead", "ingestion_create.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
+    Mutation("two ingestions of one moment are equal", "ingestion_create.lua", "-order') or 0) + 1", "-order') or 0)"),
+    Mutation("a Redis that begins anew counts from one", "ingestion_create.lua", "math.max(NOW, ", "math.max(0, "),
+    Mutation("another Redis takes a storage over", "storage_id.lua", "call('EXISTS', key) == 0", "true"),
+    Mutation("no Redis takes a storage over", "storage_id.lua", "arg(2) == '1' or", ""),
     Mutation("batches that are gone stay open", "batch_open.lua", "else call('SREM'", "else call('SISMEMBER'"),
     Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),
     Mutation(

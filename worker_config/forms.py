@@ -2,8 +2,9 @@
 
 import hashlib
 import re
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 _SHA256_HEX_CHARS = 64
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
@@ -66,6 +67,23 @@ def roots(value: Any) -> Any:
         if not root.startswith("/") and "://" not in root:
             raise ValueError(f"{root!r:.80} must be an absolute path, or a URL such as s3://bucket/prefix")
     return found
+
+
+def shows(root: str, place: str) -> bool:
+    """Whether what is below a root of ingestion holds some of a place: a folder, or the URL of a bucket.
+
+    Names that begin with a dot are not shown.
+    """
+    scheme, _, path = root.partition("://") if "://" in root else ("file", "", root)
+    other, _, other_path = place.partition("://") if "://" in place else ("file", "", place)
+    if scheme != other:
+        return False
+    if scheme == "file":
+        above, below = Path(unquote(path)).resolve(), Path(unquote(other_path)).expanduser().resolve()
+    else:
+        above, below = Path("/", path), Path("/", other_path)
+    inside = below.is_relative_to(above) and not any(part.startswith(".") for part in below.relative_to(above).parts)
+    return inside or above.is_relative_to(below)
 
 
 def queue_name(name: str) -> str:

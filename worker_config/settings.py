@@ -45,6 +45,8 @@ class Settings(BaseSettings):
     storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
         default=".embedq/storage", min_length=1, max_length=4096
     )
+    adopt_storage: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}$")
+    """Id of a storage that this Redis may take over, and then sweep: what it does not know is deleted."""
     ingest_roots: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.roots)] = ()
     """Folders and URL prefixes that ingestion may read."""
     sinks: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.sinks)] = Field(
@@ -155,6 +157,12 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         if self.heartbeat_s >= self.lease_s:
             raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
+        for number, root in enumerate(self.ingest_roots, 1):
+            if forms.shows(root, self.storage_url):
+                raise ValueError(
+                    f"entry {number} of {PREFIX}INGEST_ROOTS holds the storage ({PREFIX}STORAGE_URL): "
+                    "every caller could read what the others have uploaded. Put one of them elsewhere"
+                )
         try:
             forms.queue_name(self.served_model_name)
         except ValueError as error:

@@ -112,8 +112,9 @@ async def remove_file(request: Request, file_id: str) -> Response:
     """Deletes a file for good."""
     services = Services.of(request)
     file = await _own_file(services, request, file_id)
+    # The bytes first: where the storage refuses, the caller hears it, and the record still leads to them.
+    await services.storage.delete(file.stored)
     await services.ledger.run(delete_file(file_id))
-    await _discard(services, file.stored)
     return _json({"id": file_id, "object": "file", "deleted": True})
 
 

@@ -178,7 +178,7 @@ async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> 
 async def _create(services: Services, asked: Asked) -> str:
     """Stores what was asked for; the id of the ingestion, which may be that of an earlier request with the same key."""
     # Before the record: whoever works on it finds the list there.
-    storage = await services.storage.open()
+    storage = await services.storage.open_to_write()
     await services.storage.run(storage.write, asked.stored, asked.listed)
     try:
         max_open = services.settings.max_open_ingestions

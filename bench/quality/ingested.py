@@ -31,7 +31,7 @@ async def ingested(server: Ingestions, data: Retrieval, prompt: str | None = Non
     ids: list[str] = []
     vectors: list[Vectors] = []
     with tempfile.TemporaryDirectory(prefix="embedq-eval-") as folder:
-        for part in await server.output(ingestion_id):
+        for part in (await server.output(ingestion_id)).parts:
             path = Path(folder) / part.name
             with path.open("wb") as file:
                 await server.download(ingestion_id, part.name, file)

@@ -27,6 +27,7 @@ _COMMANDS = (
     ("result", "result", "fetch the vectors of a task; waits for it if it has not ended"),
     ("cancel", "cancel", "end tasks; what was finished stays readable"),
     ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
+    ("dataset", "dataset", "list and delete datasets on the server"),
     ("search", "search", "print the nearest rows of a folder or of a finished task"),
     ("doctor", "doctor", "check a running server and say what to do"),
     ("demo", "demo", "start a local stack, ingest this project's documentation, search it"),

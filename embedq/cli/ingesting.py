@@ -85,6 +85,8 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
     """Does all of it; the exit code."""
     files = _local(plan)
     if plan.folder:
+        if plan.folder.filled:
+            plan.folder.require_same(await server.dataset_id(plan.folder.dataset))
         plan.folder.claim()  # first: that nothing can be written there should not be said after an hour of uploading
     async with _uploads(server) as uploads:
         try:
@@ -102,7 +104,10 @@ async def ingest(server: Ingestions, plan: Plan, output: Output) -> int:
             kept = await _worth_another_try(server, ended)
             uploads.ids = [file_id for file_id in uploads.ids if file_id not in kept]
             uploads.needed = False
-        if plan.folder:
+        if plan.folder and ended.status == "failed":
+            again = f"embedq ingest --status {ended.id} --out {plan.sink.shown}"
+            output.note(f"{plan.sink.shown} is as it was; to fetch what was loaded: {again}", id=ended.id)
+        elif plan.folder:
             await follow(server, ended.id, plan.folder, plan.sink.shown, output)
         await report(server, ended, output, not_sent=uploads.not_sent)
     return OK if ended.succeeded and not uploads.not_sent else SOME_FAILED
@@ -155,9 +160,10 @@ async def watch(server: Ingestions, ingestion_id: str, output: Output, *, again:
 
 async def follow(server: Ingestions, ingestion_id: str, folder: OutputFolder, shown: str, output: Output) -> None:
     """Fetches what is new of an ingestion's dataset into a folder."""
-    parts = await server.output(ingestion_id)
-    fetched = await folder.follow(parts, lambda name, into: server.download(ingestion_id, name, into))
-    output.note(f"{shown} holds {len(parts)} Parquet files, {fetched} of them new", parts=len(parts), fetched=fetched)
+    listing = await server.output(ingestion_id)
+    fetched = await folder.follow(listing, lambda name, into: server.download(ingestion_id, name, into))
+    parts = len(listing.parts)
+    output.note(f"{shown} holds {parts} Parquet files, {fetched} of them new", parts=parts, fetched=fetched)
 
 
 @asynccontextmanager

@@ -1,34 +1,34 @@
 """Datasets: the Parquet parts that ingestions of one owner have loaded under one name.
 
-A catalog is an object in the storage that names all parts of one version of a dataset, and never changes. Redis knows
-which catalog is the present one, so a reader sees a version whole, and a writer that dies leaves nothing but garbage.
+A catalog is an object in the storage that names all parts of one version of a dataset, and never changes. Versions are
+numbered, the newest is the present one, and the storage gives a number once: so a reader sees a version whole, of two
+writers who begin with the same version one succeeds, and one that dies leaves nothing but garbage. The storage alone
+knows a dataset; no Redis that is lost, or goes back, changes it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, Self
 
 import orjson
 
-from tasks.errors import NotStored
-from tasks.ledger.storage import Storage
+from tasks.errors import NotStored, StorageUnavailable
+from tasks.ledger.storage import Storage, Stored
 
-FOLDER = "datasets"
+PARTS = "datasets"
+CATALOGS = "catalogs"
 GRACE_S = 3600.0
-"""Parts that a newer version has replaced can be read for so long: a reader may be half-way through a list of them."""
+"""What a newer version has replaced can be read for so long: a reader may be half-way through a list of parts."""
 
 _OWNER_CHARS = 16
+_FENCE_BYTES, _ID_BYTES = 8, 16
+_TRIES = 5
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _PLAIN = re.compile(r"[a-z0-9_][a-z0-9_-]{0,127}")
-
-
-@dataclass(frozen=True, slots=True)
-class Pointer:
-    """Which catalog is the present one: its version and its name in the storage."""
-
-    version: int
-    catalog: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,38 @@ class Catalog:
     """One version of a dataset.
 
     Attributes:
+        version: 0 before the first one, which is stored nowhere.
+        id: of the dataset: another one made later under the same name has another.
+        created_ms, written_ms: Unix milliseconds, of the dataset and of this version, by the clock of who wrote it.
+        token: of this version alone.
         dimension: of all vectors in it; 0 before there are any.
+        vectors: in words what makes them comparable (`Stamp.vectors`); "" before there are any.
         next_part: the lowest number that no part has had.
         parts: of this version, each document in one of them.
         retired: those that earlier versions had and that may still be read.
+        anonymous: it is named by the one ingestion that made it, and goes with that one's record.
+        deleted: its owner has deleted it. A version without parts that stays until everything else of it is gone.
     """
 
     owner: str
     dataset: str
     version: int = 0
+    id: str = ""
+    created_ms: int = 0
+    written_ms: int = 0
+    token: str = ""
     dimension: int = 0
+    vectors: str = ""
     next_part: int = 0
     parts: Sequence[Part] = ()
     retired: Sequence[Retired] = ()
+    anonymous: bool = False
+    deleted: bool = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a dataset."""
+        return self.version > 0 and not self.deleted
 
     @property
     def listed(self) -> list[Part]:
@@ -88,7 +107,7 @@ class Catalog:
 
     def find(self, name: str) -> Part | None:
         """The part that users call so, also one of those retired; None when there is none."""
-        known = [*self.parts, *(gone.part for gone in self.retired)]
+        known = () if self.deleted else (*self.parts, *(gone.part for gone in self.retired))
         return next((part for part in known if part.stored and part.name == name), None)
 
     def to_bytes(self) -> bytes:
@@ -100,65 +119,161 @@ class Catalog:
         """Inverse of `to_bytes`."""
         known: Mapping[str, Any] = orjson.loads(data)
         return cls(
-            known["owner"],
-            known["dataset"],
-            known["version"],
-            known["dimension"],
-            known["next_part"],
-            tuple(Part(**part) for part in known["parts"]),
-            tuple(Retired(Part(**gone["part"]), gone["at_ms"]) for gone in known["retired"]),
+            **{
+                **known,
+                "parts": tuple(Part(**part) for part in known["parts"]),
+                "retired": tuple(Retired(Part(**gone["part"]), gone["at_ms"]) for gone in known["retired"]),
+            }
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version as it is stored. `stored`: None before the first one."""
+
+    stored: Stored | None
+    catalog: Catalog
+
+
+def new_fence() -> str:
+    """16 hexadecimal digits that no other object of a dataset has in its name."""
+    return secrets.token_hex(_FENCE_BYTES)
+
+
+def is_dataset_name(text: str) -> bool:
+    """Whether a dataset may be called so: 1 to 128 letters, digits, "_", "-" and "."."""
+    return _NAME.fullmatch(text) is not None
+
+
 def dataset_folder(owner: str, dataset: str) -> str:
-    """Where all of a dataset is in the storage."""
-    owned = sha256(owner.encode()).hexdigest()[:_OWNER_CHARS]
-    if _PLAIN.fullmatch(dataset):
-        return f"{FOLDER}/{owned}/{dataset}"
-    # The storage knows no capitals, and "." at the beginning hides a name. A plain name holds no ".".
-    plain = re.sub(r"[^a-z0-9_-]", "-", dataset.lower())
-    return f"{FOLDER}/{owned}/x{plain}.{sha256(dataset.encode()).hexdigest()[:_OWNER_CHARS]}"
+    """Where the parts of a dataset are in the storage."""
+    return f"{PARTS}/{_place(owner, dataset)}"
 
 
-def catalog_name(folder: str, version: int, fence: str) -> str:
-    """Name of a catalog in the storage."""
-    return f"{folder}/catalog-{version:08d}.{fence}.json"
+def catalog_folder(owner: str, dataset: str) -> str:
+    """Where its catalogs are."""
+    return f"{CATALOGS}/{_place(owner, dataset)}"
 
 
 def catalog_version(name: str) -> int | None:
     """The version in the name of a catalog; None for the name of something else."""
-    found = re.search(r"/catalog-(\d{8,})\.[0-9a-f]+\.json$", name)
+    found = re.search(r"/(\d{8,})\.json$", name)
     return int(found[1]) if found else None
 
 
-def read_catalog(storage: Storage, pointer: Pointer) -> Catalog:
-    """The catalog that a pointer names.
+def newest_of(catalogs: Sequence[Stored]) -> Stored | None:
+    """The one with the highest version; None where there is none."""
+    return max(catalogs, key=lambda found: catalog_version(found.name) or 0, default=None)
+
+
+def present(storage: Storage, owner: str, dataset: str, known: Version | None = None) -> Version:
+    """The newest version, or one of version 0 where nothing was ever loaded. `known`: is taken if it is still that.
 
     Raises:
-        NotStored: it is gone, because the dataset has moved on: read the pointer again.
-        StorageUnavailable: the storage cannot be read.
+        StorageUnavailable: it cannot be known.
     """
-    return Catalog.from_bytes(storage.read(pointer.catalog))
-
-
-def newest_catalog(storage: Storage, owner: str, dataset: str) -> tuple[Pointer, Catalog] | None:
-    """The newest version of a dataset of which every part is in the storage; None when there is none.
-
-    Only for a dataset of which Redis knows no pointer: it lists all objects of the dataset, and a writer that is about
-    to move the dataset on may have written its catalog already. Who finds one makes it the present one, with
-    `move_dataset` from None, and then reads the pointer again: another may have been first.
-
-    Raises:
-        StorageUnavailable: the storage cannot be read.
-    """
-    names = {found.name for found in storage.stored(dataset_folder(owner, dataset))}
-    versions = [(version, name) for name in names if (version := catalog_version(name)) is not None]
-    for version, name in sorted(versions, reverse=True):
-        pointer = Pointer(version, name)
+    for _ in range(_TRIES):
+        newest = newest_of(_catalogs(storage, owner, dataset))
+        if newest is None:
+            return Version(None, Catalog(owner, dataset))
+        if known is not None and known.stored == newest:
+            return known
         try:
-            catalog = read_catalog(storage, pointer)
+            return Version(newest, Catalog.from_bytes(storage.read(newest.name)))
         except NotStored:
+            continue  # it has moved on, or was deleted, in between
+    raise StorageUnavailable("The newest catalog of a dataset is listed and cannot be read.", retry_after_s=10)
+
+
+def advance(storage: Storage, present: Version, following: Catalog) -> bool:
+    """Makes `following` the version after `present`; whether it is: not if somebody else has moved the dataset.
+
+    Raises like `Storage.create`; nobody knows then whether it has been moved.
+    """
+    known = present.catalog
+    following = replace(following, version=known.version + 1, token=new_fence(), written_ms=_now_ms())
+    if not known.exists:
+        following = replace(following, id=secrets.token_hex(_ID_BYTES), created_ms=following.written_ms)
+    folder = catalog_folder(known.owner, known.dataset)
+    name = f"{folder}/{following.version:08d}.json"
+    if not (_is_there(storage, present) and storage.create(name, following.to_bytes())):
+        return False
+    if _is_next(storage, present, following):
+        return True
+    # The number had been given and was free again: whoever takes longer than the grace comes too late.
+    storage.delete(name)
+    return False
+
+
+def delete_dataset(storage: Storage, owner: str, dataset: str) -> bool:
+    """Deletes a dataset; whether there was one. The sweep removes its objects, after the grace.
+
+    Raises like `present` and `advance`; a repetition is harmless.
+    """
+    while True:
+        version = present(storage, owner, dataset)
+        known = version.catalog
+        if not known.exists:
+            return False
+        gone = tuple(Retired(part, _now_ms()) for part in known.parts)
+        empty = replace(known, parts=(), retired=(*known.retired, *gone), dimension=0, vectors="", deleted=True)
+        if advance(storage, version, empty):
+            return True
+
+
+def datasets_of(storage: Storage, owner: str, after: str | None = None) -> Iterator[Catalog]:
+    """An owner's datasets behind the one named `after`, in an order of their own; raises `StorageUnavailable`."""
+    folders: dict[str, list[Stored]] = {}
+    first = None if after is None else catalog_folder(owner, after)
+    for found in storage.stored(f"{CATALOGS}/{_owned(owner)}"):
+        folder = found.name.rpartition("/")[0]
+        if first is None or folder > first:
+            folders.setdefault(folder, []).append(found)
+    for _, catalogs in sorted(folders.items()):
+        newest = newest_of(catalogs)
+        if newest is None:
             continue
-        if all(part.receipts in names and (not part.stored or part.stored in names) for part in catalog.parts):
-            return pointer, catalog
-    return None
+        try:
+            catalog = Catalog.from_bytes(storage.read(newest.name))
+        except NotStored:  # it was deleted since they were listed
+            continue
+        if catalog.exists:
+            yield catalog
+
+
+def _is_next(storage: Storage, before: Version, mine: Catalog) -> bool:
+    if before.stored is None:
+        return present(storage, mine.owner, mine.dataset).catalog.id == mine.id
+    # Catalogs are deleted in the order of their versions. While this one is there, its successor was never deleted.
+    return _is_there(storage, before)
+
+
+def _is_there(storage: Storage, version: Version) -> bool:
+    """Whether it has not been swept. Under its name there may be one of a later dataset."""
+    if version.stored is None:
+        return True
+    try:
+        return Catalog.from_bytes(storage.read(version.stored.name)).token == version.catalog.token
+    except NotStored:
+        return False
+
+
+def _catalogs(storage: Storage, owner: str, dataset: str) -> list[Stored]:
+    found = storage.stored(catalog_folder(owner, dataset))
+    return [each for each in found if catalog_version(each.name) is not None]
+
+
+def _place(owner: str, dataset: str) -> str:
+    if _PLAIN.fullmatch(dataset):
+        return f"{_owned(owner)}/{dataset}"
+    # The storage knows no capitals, and "." at the beginning hides a name. A plain name holds no ".".
+    plain = re.sub(r"[^a-z0-9_-]", "-", dataset.lower())
+    return f"{_owned(owner)}/x{plain}.{sha256(dataset.encode()).hexdigest()[:_OWNER_CHARS]}"
+
+
+def _owned(owner: str) -> str:
+    return sha256(owner.encode()).hexdigest()[:_OWNER_CHARS]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

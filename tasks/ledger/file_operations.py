@@ -16,7 +16,8 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
     """Makes a stored object a file of its owner; the record as it is now. `quota`: None for what is not refused.
 
     A record with this id that is there already stays as it is and is returned: what a repetition stored under another
-    name is garbage, and the sweep finds it.
+    name is garbage, and the sweep finds it. It expires as long after this call as it would after `created_ms`: that is
+    of another clock than Redis's.
 
     Raises on reading:
         QuotaExceeded: the owner's files would be too many or too large. Nothing was changed.
@@ -53,7 +54,7 @@ def _put_arguments(record: FileRecord, quota: Quota | None) -> tuple[Argument, .
         r.purpose,
         r.size_bytes,
         r.created_ms,
-        r.expires_ms or 0,
+        0 if r.expires_ms is None else max(1, r.expires_ms - r.created_ms),
         r.stored,
         quota.max_bytes if quota else -1,
         quota.max_files if quota else -1,

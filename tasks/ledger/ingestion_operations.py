@@ -123,7 +123,11 @@ def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
 
 
 def list_ingestions(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
-    """Ids of an owner's ingestions, the newest first and older than `after`, and whether there are more."""
+    """Ids of an owner's ingestions, the newest first and older than `after`, and whether there may be more.
+
+    It looks at few entries at a time, so there may be more although they are less than `limit`: then ask again, behind
+    the last one, or as before where there was none.
+    """
     return Operation("owned_list", "", (owner, after or "", limit, "ingestion", "ingestions"), results.id_page)
 
 

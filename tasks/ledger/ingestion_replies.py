@@ -89,9 +89,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         now_ms=int(now_ms),
         counts=_counts(f, status, list(in_flight.values())),
         listing_complete=f.get("listing_complete") == "1",
-        revision=f.get("revision"),
         dimension=int(f["dimension"]) if "dimension" in f else None,
-        fingerprint=f.get("fingerprint"),
         cursor=orjson.loads(f["cursor"]) if "cursor" in f else None,
         list_number=int(f.get("list_number", 0)),
         next_page=int(f.get("next_page", 0)),
@@ -115,6 +113,8 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
         expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
         resumable=f.get("resumable") == "1",
         ids=f.get("ids", ""),
+        order=int(f["order"]),
+        **{name: f.get(name) for name in ("revision", "fingerprint", "vectors")},
     )
 
 

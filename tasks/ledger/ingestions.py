@@ -152,7 +152,8 @@ class Ingestion:
     """An ingestion as it is now.
 
     Attributes:
-        revision, dimension, fingerprint: of the model and the pipeline; None while it is queued.
+        order: of two ingestions the newer one has the higher number, whatever the clocks of hosts say.
+        revision, dimension, fingerprint, vectors: of the model and the pipeline; None while it is queued.
         cursor: where the next listing begins; None: at the beginning.
         list_number, next_page, load_number: of the next listing, page and load.
         waiting: how many pages are listed and not begun; `begin_next` are the first of them.
@@ -206,6 +207,8 @@ class Ingestion:
     expires_ms: int | None = None
     resumable: bool = False
     ids: str = ""
+    order: int = 0
+    vectors: str | None = None
 
     @property
     def ids_folder(self) -> str:

@@ -6,6 +6,9 @@
 For ever, of bounded size:
 
     R:schema             string  version of this data model
+    R:storage            string  id of the storage whose contents this Redis knows (tasks.ledger.identity)
+    R:ingestion-order    string  order of the ingestion that was created last: milliseconds, or one more than the one
+                                 before
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one
                                  that had neither workers nor open tasks for a week, and its Q:state
     R:reserved           string  bytes of vectors that open tasks may still need
@@ -79,9 +82,10 @@ Of one batch; with a TTL from the start (its window and the retention), and a ne
 
 Of one ingestion; without TTL while it is open, and with one (the retention) from its end on:
 
-    R:ingestion:{id}     hash    owner, status, spec (JSON), `t_{status}` times; model revision, dimension, fingerprint,
-                                 cursor and number of the next listing, stored name
-                                 of the `ids` listed so far, numbers of the next page and load; counts (documents,
+    R:ingestion:{id}     hash    owner, status, spec (JSON), `t_{status}` times; order, by which receipts in a sink say
+                                 which of two ingestions is the newer one; model revision, dimension, fingerprint,
+                                 vectors, cursor and number of the next listing, stored name of the `ids` listed so far,
+                                 numbers of the next page and load; counts (documents,
                                  loaded, chunks, bytes, …), samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away,
                                  `losses_{job}`: how often in a row their workers died. Tasks:
@@ -92,14 +96,10 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
     R:ingestion-pages:{id}    hash   page -> JSON: pages in flight; deleted when its traces are removed
     R:ingestion-closed:{id}   hash   page -> JSON [stored, loaded, unchanged, failed]: pages that are done
     R:ingestion-alias:{owner}:{name}  string  "ingestion digest": a repetition of a request finds its ingestion
-    R:ingestions:{owner} zset    ingestion -> 0: that owner's, in the order of their ids; no TTL while one is open
+    R:ingestions:{owner} zset    ingestion -> 0: that owner's, in the order of their ids; no TTL while one is open. Ids
+                                 of those that are gone leave it as those of batches do
     R:ingesting:{owner}  set     those of them that are open
     R:open-ingestions    set     ingestions that have not ended, or whose traces are still to be removed. No TTL
-
-Of one dataset of the storage (tasks.ledger.datasets), for ever:
-
-    R:dataset:{owner}:{name}  hash  version, and `catalog`: the name of the object that lists its parts. Without the key
-                                 the newest catalog in the storage is taken for it
 
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from tasks.errors import DiskFull, EmbedqError, NotStored, StorageUnavailable
+
+T = TypeVar("T")
 
 INCOMING = ".incoming"
 """Folder of what is being written. Names of objects do not begin with a dot, so it is out of their reach. `open` alone
@@ -19,6 +21,8 @@ makes it: where it is missing, this is not the storage that was opened."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a place without room."""
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+"""What a file system without hard links says."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _RENAME_TRIES = 3
 
@@ -60,7 +64,7 @@ class LocalFolder:
             yield writer
             with _translated():
                 _finish(file)
-                self._rename(unfinished, name)
+                self._place(name, unfinished.replace)
         except BaseException:
             with suppress(OSError):
                 unfinished.unlink()
@@ -69,20 +73,34 @@ class LocalFolder:
             with suppress(OSError):  # what could not be flushed has been reported by write or fsync already
                 file.close()
 
+    def create(self, name: str, data: bytes) -> bool:
+        """See `Storage.create`: a second name of a finished file, which no file system gives twice."""
+        unfinished = self._root / INCOMING / secrets.token_hex(16)
+        with _translated():
+            try:
+                with self._create(unfinished) as file:
+                    file.write(data)
+                    _finish(file)
+                return self._place(name, lambda target: _link(unfinished, target))
+            finally:
+                with suppress(OSError):
+                    unfinished.unlink()
+
     def _create(self, unfinished: Path) -> BinaryIO:
         # Its folder is never made anew: what is written below the mount point of an unmounted disk is lost to all.
         return os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
-    def _rename(self, unfinished: Path, name: str) -> None:
+    def _place(self, name: str, place: Callable[[Path], T]) -> T:
+        """What `place` says, which gives the object its name; its folder is made before."""
         target = self._root / name
         for _ in range(_RENAME_TRIES):
             try:
                 self._make_folders(target)
-                unfinished.replace(target)
+                placed = place(target)
             except FileNotFoundError:
                 continue  # somebody deleted the empty folder in between
             _sync_folder(target.parent)
-            return
+            return placed
         raise FileNotFoundError(errno.ENOENT, "a folder of the storage is deleted again and again")
 
     def _make_folders(self, target: Path) -> None:
@@ -127,9 +145,15 @@ class LocalFolder:
                     (self._root / folder).rmdir()
 
     def delete_below(self, folder: str) -> None:
-        """Removes a folder with everything in it."""
-        with suppress(NotStored), self._existing():
-            shutil.rmtree(self._root / folder)
+        """Removes a folder with everything in it, also while others remove some of it."""
+
+        def failed(_: object, __: str, found: tuple[Any, BaseException, Any]) -> None:
+            if not isinstance(found[1], _ABSENT):
+                raise found[1]
+
+        with _translated():
+            shutil.rmtree(self._root / folder, onerror=failed)
+            self._require_root()
 
     def below(self, folder: str) -> Iterator[tuple[str, int, int]]:
         """Name, size and time of writing (ms) of each file below."""
@@ -190,6 +214,22 @@ def _finish(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
     file.close()
+
+
+def _link(unfinished: Path, target: Path) -> bool:
+    try:
+        os.link(unfinished, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise StorageUnavailable(
+                "The file system of the storage (EMBEDQ_STORAGE_URL) has no hard links, and datasets need them. "
+                "Use another one, or a bucket.",
+                retry_after_s=60,
+            ) from error
+        raise
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Storage in a bucket, through fsspec: spooled to a temporary file here, then sent as one object."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -8,11 +9,13 @@ from typing import Any, Self
 import fsspec
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger.refusals import BehindTheEnd, translated
+from tasks.ledger.refusals import AlreadyThere, BehindTheEnd, translated
 from tasks.ledger.spool import Spool, spooling
 from tasks.ledger.upload import upload
 
 _INSTALL = "pip install s3fs"
+_PROBE = "conditional-writes"
+"""An empty object that is created twice, to see whether the second time is refused."""
 _CONNECT_S, _READ_S, _ATTEMPTS = 2, 6, 2
 """Of one request to a bucket. Callers wait for it, and the stepper does nothing else meanwhile: a service that has
 stopped answering fails them in 13 s instead of the driver's minutes."""
@@ -25,6 +28,8 @@ class ObjectStore:
         self._files = files
         self._prefix = prefix.rstrip("/")
         self._moved = moved
+        self._conditional = False
+        self._creating = threading.Lock()
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -55,6 +60,28 @@ class ObjectStore:
             path = spool.finish()
             with translated():
                 upload(self._files, path, self._path(name), spool.size_bytes, self._moved)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """See `Storage.create`: a conditional write (`If-None-Match: *`)."""
+        with self._creating:
+            if not self._conditional:  # or an older service overwrites what is there, and says that all is well
+                self._create(_PROBE, b"")
+                if self._create(_PROBE, b""):
+                    raise StorageUnavailable(
+                        "The bucket of EMBEDQ_STORAGE_URL ignores conditional writes (If-None-Match), and datasets "
+                        "need them. Use another one, or a folder.",
+                        retry_after_s=60,
+                    )
+                self._conditional = True
+        return self._create(name, data)
+
+    def _create(self, name: str, data: bytes) -> bool:
+        try:
+            with translated():
+                self._files.pipe_file(self._path(name), data, mode="create")
+        except AlreadyThere:
+            return False
+        return True
 
     def read(self, name: str, first: int, size: int | None) -> bytes:
         """See `Storage.read`."""

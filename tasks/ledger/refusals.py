@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from tasks.errors import DiskFull, EmbedqError, NotStored, StorageUnavailable
 
 _FULL = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"})
+_THERE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "FileExistsError"})
 _REASONS = {
     "has no such bucket": {"NoSuchBucket", "InvalidBucketName", "ParamValidationError"},
     "does not know the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)": {
@@ -43,6 +44,10 @@ class BehindTheEnd(Exception):
     """A range that begins where the object has ended."""
 
 
+class AlreadyThere(Exception):
+    """A name that was to be new has an object, or somebody else is giving it one."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Raises what the driver raises as one of ours.
@@ -50,6 +55,7 @@ def translated() -> Iterator[None]:
     Raises:
         NotStored: there is no such object, in a bucket that is there.
         BehindTheEnd: there is, and it is shorter.
+        AlreadyThere: there is, and there should not be.
         DiskFull: the bucket takes no more.
         StorageUnavailable: anything else; the message names the setting to look at.
     """
@@ -61,6 +67,8 @@ def translated() -> Iterator[None]:
         codes = _codes(error)
         if not codes.isdisjoint({"InvalidRange", "416"}):
             raise BehindTheEnd from error
+        if not codes.isdisjoint(_THERE):
+            raise AlreadyThere from error
         if not codes.isdisjoint(_FULL):
             raise DiskFull("The storage (EMBEDQ_STORAGE_URL) is full. Nothing was stored.", retry_after_s=60) from error
         reason = next((_REASON_OF[code] for code in codes if code in _REASON_OF), "")

@@ -6,7 +6,7 @@ What is written becomes visible whole and for good, or not at all. Names are our
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -88,6 +88,21 @@ class Storage:
         """Stores an object whole; raises like `writing`."""
         with self.writing(name) as writer:
             writer.write(data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Stores a small object under a name that nothing has; whether these bytes are there now: not if others are.
+
+        Of several who try at the same time one succeeds. Whoever must know that it was he puts something of his own
+        into the bytes; a repetition after a lost answer finds them.
+
+        Raises:
+            DiskFull: there is no room; nothing is visible.
+        """
+        if self._place.create(_checked(name), data):
+            return True
+        with suppress(NotStored):
+            return self.read(name) == data
+        return False
 
     def read(self, name: str, first: int = 0, size: int | None = None) -> bytes:
         """Bytes `first` to `first + size` (None: to the end); fewer where the object ends before.

@@ -1,6 +1,7 @@
 """The sweep: deletes stored files that no record names any more, because it expired or was never made.
 
-A storage belongs to one Redis: swept for another, it would lose everything.
+A storage belongs to one Redis: swept for another, it would lose everything. So nothing is for one that is not its own
+(`tasks.ledger.identity`).
 """
 
 import logging
@@ -12,6 +13,7 @@ from tasks.errors import StorageUnavailable
 from tasks.ledger.executor import Ledger
 from tasks.ledger.file_operations import MAX_PAGE, read_files
 from tasks.ledger.files import FOLDER, file_id_of
+from tasks.ledger.identity import is_ours
 from tasks.ledger.storage import Storage
 
 SPARE_S = 86_400.0
@@ -25,11 +27,14 @@ _log = logging.getLogger(__name__)
 def sweep(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
     """Deletes what nothing refers to and what was last written to `spare_s` ago or earlier; the number of objects.
 
-    Several may sweep at the same time. Parts of batches are not touched.
+    Several may sweep at the same time. Parts of batches are not touched. None, where the
+    storage is another Redis's.
 
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
     """
+    if not is_ours(storage, ledger):
+        return 0
     limit_ms = (time.time() - spare_s) * 1000
     old = (found.name for found in storage.stored(FOLDER) if found.modified_ms <= limit_ms)
     garbage = (name for names in _in_pieces(old, MAX_PAGE) for name in _unnamed(names, ledger))

@@ -77,6 +77,41 @@ def test_roots_of_ingestion_are_absolute() -> None:
         load_settings(ingest_roots="/data,docs")
 
 
+@pytest.mark.parametrize(
+    ("root", "storage", "refused"),
+    [
+        ("/data", "/data", True),
+        ("/data", "/data/storage", True),
+        ("file:///data", "/data/x/../storage", True),
+        ("/da%20ta", "file:///da%20ta/storage", True),
+        ("/data/storage/files", "file:///data/storage", True),
+        ("/", "/data/storage", True),
+        ("/data", "/data/.embedq/storage", False),
+        ("/data/docs", "/data/storage", False),
+        ("/data", "/database", False),
+        ("s3://bucket/a", "s3://bucket/a/storage", True),
+        ("s3://bucket/a/storage/files", "s3://bucket/a/storage", True),
+        ("s3://bucket/a", "s3://bucket/ab", False),
+        ("s3://bucket", "/data", False),
+        ("/data", "s3://data", False),
+    ],
+)
+def test_a_root_of_ingestion_does_not_hold_the_storage(root: str, storage: str, refused: bool) -> None:
+    given = {"ingest_roots": f"/srv/docs,{root}", "storage_url": storage}
+    if not refused:
+        assert load_settings(**given).storage_url == storage
+        return
+    with pytest.raises(SettingsError, match=r"entry 2 of EMBEDQ_INGEST_ROOTS.*EMBEDQ_STORAGE_URL"):
+        load_settings(**given)
+
+
+def test_a_link_to_the_storage_is_the_storage(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(SettingsError, match="holds the storage"):
+        load_settings(ingest_roots=str(tmp_path / "real"), storage_url=str(tmp_path / "link" / "storage"))
+
+
 @pytest.mark.parametrize("name", [{"served_name": "@documents"}, {"model": "@documents"}])
 def test_a_name_of_a_queue_that_is_no_model_is_refused(name: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="must not begin with @"):

@@ -77,10 +77,10 @@ def _newer(context: JobContext, ingestion: Ingestion) -> Iterator[Ingestion]:
     while more:
         context.progress()
         ids, more = context.ledger.run(list_ingestions(ingestion.owner, after=after, limit=_INGESTIONS_AT_ONCE))
-        found = [one for one in context.ledger.run(read_ingestions(ids)) if one.created_ms >= ingestion.created_ms]
-        mine = [one for one in found if one.id != ingestion.id and one.spec["sink"] == ingestion.spec["sink"]]
-        yield from (one for one in mine if not one.dry_run)
-        more, after = more and bool(found), ids[-1] if ids else None
+        # To the end of the list: it is in the order of ids, and those are from the clocks of several hosts.
+        newer = [one for one in context.ledger.run(read_ingestions(ids)) if one.order > ingestion.order]
+        yield from (one for one in newer if one.spec["sink"] == ingestion.spec["sink"] and not one.dry_run)
+        after = ids[-1] if ids else after
 
 
 def _outcomes(context: JobContext, ingestion: Ingestion) -> Iterator[DocumentOutcome]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 from tasks.ledger import Ledger
+from tasks.ledger.identity import is_ours
 from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.ingestions import FOLDER, Ingestion, IngestionStatus
 from tasks.ledger.storage import Storage
@@ -18,6 +19,8 @@ def sweep_ingestions(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
     """
+    if not is_ours(storage, ledger):
+        return 0
     removed = 0
     for ingestion_id, works in _old(storage, (time.time() - spare_s) * 1000):
         ingestion = ledger.run(read_ingestion(ingestion_id))

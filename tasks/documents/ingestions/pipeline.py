@@ -66,6 +66,19 @@ def fingerprint(spec: Mapping[str, Any], entry: ModelEntry, parser_version: str)
     return hashlib.sha256(orjson.dumps(known, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
+def vectors(spec: Mapping[str, Any], entry: ModelEntry) -> str:
+    """In words what makes vectors comparable with others: a sink holds those of one kind."""
+    prompt = prompt_name(spec, entry)
+    return ", ".join(
+        [
+            f"{entry.model} (revision {entry.revision})",
+            f"{dimension(spec, entry)} dimensions",
+            *([f"prompt {prompt!r}"] if prompt else []),
+            "normalized" if spec.get("normalize") is not False else "not normalized",
+        ]
+    )
+
+
 def row_options(spec: Mapping[str, Any], entry: ModelEntry) -> dict[str, Any]:
     """What each chunk's row asks of the model beside its text."""
     known = {"prompt_name": prompt_name(spec, entry), "dimensions": spec.get("dimensions")}
@@ -85,7 +98,10 @@ def require_revision(ingestion: Ingestion, revision: str) -> None:
         ModelChanged: this is another one.
     """
     if revision != ingestion.revision:
-        raise ModelChanged("The model was replaced while this ingestion ran. Start it again: all is done anew.")
+        raise ModelChanged(
+            "The model was replaced while this ingestion ran. Start it again into another dataset or table; or delete "
+            "this one before, and all is done anew."
+        )
 
 
 def stamp(ingestion: Ingestion) -> Stamp:
@@ -96,4 +112,6 @@ def stamp(ingestion: Ingestion) -> Stamp:
         ingestion.model,
         ingestion.revision or "",
         ingestion.dimension or 0,
+        ingestion.order,
+        ingestion.vectors or "",
     )

@@ -82,7 +82,6 @@ def _sink(context: JobContext, ingestion: Ingestion) -> Sink:
         owner=ingestion.owner,
         ingestion=ingestion.id,
         storage=context.storage,
-        ledger=context.ledger,
         settings=context.settings,
     )
 

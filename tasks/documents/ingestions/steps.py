@@ -65,6 +65,7 @@ def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
             "revision": entry.revision,
             "dimension": pipeline.dimension(ingestion.spec, entry),
             "fingerprint": pipeline.fingerprint(ingestion.spec, entry, tools.parser_version),
+            "vectors": pipeline.vectors(ingestion.spec, entry),
         }
         tools.chunker(context, ingestion, entry)
     except NotReady:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.documents.sinks.postgresql_connection import Connection, know_vectors
-from tasks.documents.sinks.postgresql_creation import LOCK_TIMEOUT, ensure_tables, table_exists
-from tasks.documents.sinks.postgresql_rows import RECEIPT, ChangingRows, clean
-from tasks.documents.sinks.postgresql_table import Table, quoted
+from tasks.documents.sinks.postgresql_creation import LOCK_TIMEOUT, ensure_tables, require_alike, table_exists
+from tasks.documents.sinks.postgresql_rows import ChangingRows, clean
+from tasks.documents.sinks.postgresql_table import RECEIPT, Table, quoted
 from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Stamp
 from tasks.documents.sinks.verdict import Arrivals
 from tasks.pieces import pieces, weighed
@@ -15,6 +15,8 @@ _AT_ONCE = 256
 _CHUNKS_AT_ONCE = 4096
 _SEEN_AT_ONCE = 10_000
 _LOOKED_AT_ONCE = 5_000
+_RECEIPT = RECEIPT[:-1]
+"""What a `Receipt` holds of them."""
 _IDLE = "300s"
 """After which the server ends a transaction in which nothing happens: a process that does nothing for so long hangs."""
 
@@ -34,8 +36,13 @@ class PostgresSink:
 
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
         """See `Sink.prepare`."""
+
         # A transaction of its own: nobody else waits for a whole load to see the tables.
-        self._connection.run(lambda c: ensure_tables(c, self._table, stamp.dimension, self._name), progress)
+        async def work(connection: Any) -> None:
+            await ensure_tables(connection, self._table, stamp.dimension, self._name)
+            await require_alike(connection, self._table, stamp.vectors)
+
+        self._connection.run(work, progress)
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """See `Sink.known`; raises like `load`."""
@@ -55,6 +62,7 @@ class PostgresSink:
 
         async def work(connection: Any) -> None:
             await self._begin(connection)
+            await require_alike(connection, self._table, stamp.vectors)
             await know_vectors(connection)
             rows = ChangingRows(connection, self._table, progress)
             await rows.begin()
@@ -64,7 +72,7 @@ class PostgresSink:
                 taken = [document for document in some if _goes_in(document, known.get(document.id), arrivals)]
                 for few in weighed(taken, lambda document: len(document.chunks), _CHUNKS_AT_ONCE):
                     await rows.replace(few, stamp)
-                await rows.acknowledge([arrivals.taken[document.id] for document in taken])
+                await rows.acknowledge([arrivals.taken[document.id] for document in taken], stamp)
 
         self.prepare(stamp, progress)
         self._connection.run(work, progress)
@@ -111,8 +119,7 @@ class PostgresSink:
     async def _receipts(self, connection: Any, document_ids: Sequence[str]) -> dict[str, Receipt]:
         ids = {clean(document_id): document_id for document_id in document_ids}
         rows = await connection.fetch(
-            f"SELECT {quoted(RECEIPT[:-1])}, coalesce(to_jsonb(d)->>'origin', '')"  # noqa: S608 - checked
-            f" FROM {self._table.documents} d WHERE doc_id = ANY($1::text[])",
+            f"SELECT {quoted(_RECEIPT)} FROM {self._table.documents} WHERE doc_id = ANY($1::text[])",  # noqa: S608 - checked
             list(ids),
         )
         return {ids[row[0]]: Receipt(ids[row[0]], *row[1:]) for row in rows}
@@ -120,11 +127,11 @@ class PostgresSink:
     async def _unseen(self, connection: Any, after: str, stamp: Stamp) -> list[tuple[str, bool]]:
         """The next documents behind an id, and whether each was not seen and is not of a newer ingestion."""
         rows = await connection.fetch(
-            "SELECT doc_id, ingestion <= $2 AND NOT EXISTS (SELECT 1 FROM seen WHERE seen.doc_id = d.doc_id)"  # noqa: S608 - checked
-            f" FROM (SELECT doc_id, ingestion FROM {self._table.documents} WHERE doc_id > $1"
+            "SELECT doc_id, ingestion_order <= $2 AND NOT EXISTS (SELECT 1 FROM seen WHERE seen.doc_id = d.doc_id)"  # noqa: S608 - checked
+            f" FROM (SELECT doc_id, ingestion_order FROM {self._table.documents} WHERE doc_id > $1"
             " ORDER BY doc_id LIMIT $3) d ORDER BY doc_id",
             after,
-            stamp.ingestion,
+            stamp.order,
             _LOOKED_AT_ONCE,
         )
         return [(row[0], row[1]) for row in rows]

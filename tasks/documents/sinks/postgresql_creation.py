@@ -1,12 +1,13 @@
 """How the tables of a PostgreSQL sink are made, and how it is seen that they are what they should be."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 
-from tasks.documents.sinks.postgresql_table import COLUMNS, Table
-from tasks.errors import SinkDimensionMismatch, SinkRefused
+from tasks.documents.sinks.postgresql_table import COLUMNS, RECEIPT, Table
+from tasks.errors import SinkDimensionMismatch, SinkModelMismatch, SinkRefused
 
 MAX_DIMENSION = 16_000
 """Of pgvector's type `vector`."""
@@ -35,8 +36,9 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
         raise SinkRefused(
             f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}."
         )
-    if await _exists(connection, table.rows) and await _has_origin(connection, table):
+    if await _exists(connection, table.rows) and await table_exists(connection, table):
         await _require_dimension(connection, table, dimension)
+        await _require_columns(connection, table.documents, RECEIPT)
         await _require_rights(connection, table, sink)
         return
     await connection.execute(LOCK_TIMEOUT)
@@ -58,12 +60,6 @@ async def table_exists(connection: Any, table: Table) -> bool:
     return await _exists(connection, table.documents)
 
 
-async def _has_origin(connection: Any, table: Table) -> bool:
-    """Whether the table of receipts is there, as this version makes it."""
-    sql = "SELECT true FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'origin'"
-    return bool(await connection.fetchval(sql, table.documents))
-
-
 async def _exists(connection: Any, name: str) -> bool:
     return bool(await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name))
 
@@ -75,6 +71,7 @@ async def _create(connection: Any, table: Table, dimension: int, sink: str) -> N
     else:
         await connection.execute(_rows_sql(table, dimension))
     await connection.execute(_documents_sql(table))
+    await _require_columns(connection, table.documents, RECEIPT)
 
 
 async def _ensure_extension(connection: Any, sink: str) -> None:
@@ -114,20 +111,41 @@ async def _require_rights(connection: Any, table: Table, sink: str) -> None:
         )
 
 
-async def _require_dimension(connection: Any, table: Table, dimension: int) -> None:
+async def require_alike(connection: Any, table: Table, vectors: str) -> None:
+    """Looks at one of the receipts: all say the same. Under the lock of `Table`, or another load may come between.
+
+    Raises:
+        SinkModelMismatch: the table holds vectors that cannot be compared with these.
+    """
+    held = await connection.fetchval(f"SELECT vectors FROM {table.documents} WHERE chunks > 0 LIMIT 1")  # noqa: S608 - checked
+    if held not in {None, vectors}:
+        raise SinkModelMismatch(
+            f"The table {table.rows} holds vectors of {held}, and these would be of {vectors}: no search can compare "
+            "them. Name another table, or drop this one and its table of documents, and load all of it again.",
+            param="sink.table",
+        )
+
+
+async def _require_columns(connection: Any, table: str, columns: Sequence[str]) -> dict[str, str]:
+    """What the table has: column -> type."""
     kinds = await connection.fetch(
         "SELECT attname, format_type(atttypid, atttypmod) AS kind FROM pg_attribute"
         " WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
-        table.rows,
+        table,
     )
     found = {row["attname"]: row["kind"] for row in kinds}
-    missing = [column for column in COLUMNS if column not in found]
+    missing = [column for column in columns if column not in found]
     if missing:
         raise SinkRefused(
-            f"The table {table.rows} is there and is not one of embedq's: it lacks {', '.join(missing)}. "
+            f"The table {table} is there and is not one of this embedq's: it lacks {', '.join(missing)}. "
             "Name another table.",
             param="sink.table",
         )
+    return found
+
+
+async def _require_dimension(connection: Any, table: Table, dimension: int) -> None:
+    found = await _require_columns(connection, table.rows, COLUMNS)
     held = re.search(r"vector\((\d+)\)$", found["embedding"])
     if held is None or int(held[1]) != dimension:
         what = f"vectors of {held[1]} dimensions" if held else f"{found['embedding']} as embedding"
@@ -170,7 +188,9 @@ def _documents_sql(table: Table) -> str:
             fingerprint text NOT NULL,
             ingestion text COLLATE "C" NOT NULL,
             page bigint NOT NULL,
-            chunks bigint NOT NULL
+            chunks bigint NOT NULL,
+            ingestion_order bigint NOT NULL,
+            origin text NOT NULL,
+            vectors text NOT NULL
         );
-        ALTER TABLE {table.documents} ADD COLUMN IF NOT EXISTS origin text NOT NULL DEFAULT '';
     """

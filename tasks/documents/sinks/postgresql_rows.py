@@ -7,15 +7,14 @@ from uuid import UUID
 
 import orjson
 
-from tasks.documents.sinks.postgresql_table import COLUMNS, Table, quoted
+from tasks.documents.sinks.postgresql_table import COLUMNS, RECEIPT, Table, quoted
 from tasks.documents.sinks.types import LoadDocument, Receipt, Stamp, chunk_id
 from tasks.pieces import pieces, weighed
 
 ROWS = 1000
 """Of one statement at most: an index over vectors may take 100 ms for each on a slow machine, and a statement 120 s."""
 _BYTES = 8 * 2**20
-RECEIPT = ("doc_id", "content_hash", "fingerprint", "ingestion", "page", "chunks", "origin")
-_RECEIPT_TYPES = ("text", "text", "text", "text", "bigint", "bigint", "text")
+_RECEIPT_TYPES = ("text", "text", "text", "text", "bigint", "bigint", "bigint", "text", "text")
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 _Row = tuple[Any, ...]
@@ -46,10 +45,10 @@ class ChangingRows:
             )
             await self._connection.execute("TRUNCATE arriving")
 
-    async def acknowledge(self, receipts: Sequence[Receipt]) -> None:
+    async def acknowledge(self, receipts: Sequence[Receipt], stamp: Stamp) -> None:
         """Writes receipts."""
         by_id = {clean(r.document_id): r for r in receipts}  # two ids may be the same once they are clean
-        columns = zip(*(_receipt_row(receipt) for receipt in by_id.values()), strict=True)
+        columns = zip(*(_receipt_row(receipt, stamp) for receipt in by_id.values()), strict=True)
         if not by_id:
             return
         given = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(_RECEIPT_TYPES, 1))
@@ -133,9 +132,11 @@ def _size_bytes(row: _Row) -> int:
     return sum(len(value) for value in row if isinstance(value, str)) + int(row[COLUMNS.index("embedding")].nbytes)
 
 
-def _receipt_row(receipt: Receipt) -> _Row:
+def _receipt_row(receipt: Receipt, stamp: Stamp) -> _Row:
+    """In the order of `RECEIPT`."""
     r = receipt
-    return (clean(r.document_id), r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks, clean(r.origin))
+    values = (r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks, r.order, clean(r.origin))
+    return (clean(r.document_id), *values, stamp.vectors)
 
 
 def _all_new(columns: Iterable[str]) -> str:

@@ -24,6 +24,11 @@ COLUMNS = (
     "model",
     "model_revision",
 )
+RECEIPT = (
+    *("doc_id", "content_hash", "fingerprint", "ingestion", "page", "chunks", "ingestion_order", "origin"),
+    "vectors",
+)
+"""Columns of the table of documents: those of `Receipt`, and last `Stamp.vectors`."""
 
 # PostgreSQL cuts names at 63 bytes, and "_documents" and "_doc_id_idx" come behind the table's.
 _NAME = re.compile(r"(?:([A-Za-z_][A-Za-z0-9_]{0,49})\.)?([A-Za-z_][A-Za-z0-9_]{0,49})")

@@ -1,6 +1,5 @@
 """Which sink a request means."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,11 +7,9 @@ from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sinks.postgresql_table import Table
 from tasks.documents.sinks.types import Sink
 from tasks.errors import InvalidValue, SinkRefused
-from tasks.ledger.executor import Ledger
+from tasks.ledger.datasets import is_dataset_name
 from tasks.ledger.storage import Storage
 from worker_config.settings import Settings
-
-_DATASET = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
@@ -24,7 +21,7 @@ def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
     """
     if spec.get("type") == "parquet":
         dataset = spec.get("dataset")
-        if dataset is not None and not (isinstance(dataset, str) and _DATASET.fullmatch(dataset)):
+        if dataset is not None and not (isinstance(dataset, str) and is_dataset_name(dataset)):
             raise InvalidValue("sink.dataset must be 1 to 128 letters, digits, '_', '-' and '.'.", param="sink.dataset")
         return
     if spec.get("type") != "postgresql":
@@ -33,9 +30,7 @@ def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
     _url(spec, settings)
 
 
-def open_sink(
-    spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: Storage, ledger: Ledger, settings: Settings
-) -> Sink:
+def open_sink(spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: Storage, settings: Settings) -> Sink:
     """The sink that a request means; to be closed. Connects later. A Parquet sink without a dataset is the ingestion's.
 
     Raises:
@@ -44,7 +39,8 @@ def open_sink(
     """
     check_sink(spec, settings)
     if spec["type"] == "parquet":
-        return ParquetSink(storage, ledger, owner, spec.get("dataset") or ingestion)
+        named = spec.get("dataset")
+        return ParquetSink(storage, owner, named or ingestion, anonymous=not named)
     try:
         from tasks.documents.sinks.postgresql import PostgresSink  # noqa: PLC0415 - its library is an extra
     except ImportError:

@@ -15,11 +15,14 @@ from tasks.documents.chunking.types import Chunk
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Who loads, and what the vectors are. Ids of ingestions sort by the time at which they were created.
+    """Who loads, and what the vectors are.
 
     Attributes:
         fingerprint: 64 hexadecimal digits of everything but its content that decides what becomes of a document.
         dimension: of the vectors.
+        order: of two ingestions the newer one has the higher number (`Ingestion.order`). Ids do not say it: they come
+            from the clocks of many hosts.
+        vectors: in words what makes vectors comparable: model, revision, dimension, prompt, normalised or not.
     """
 
     ingestion: str
@@ -27,13 +30,15 @@ class Stamp:
     model: str
     model_revision: str
     dimension: int
+    order: int
+    vectors: str
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """A document is in the sink: its content, under which pipeline, from which page of which ingestion.
 
-    `origin`: see `DocumentRef`; "" also where an earlier version of embedq wrote the receipt.
+    `order`: that of the ingestion, as in `Stamp`. `origin`: see `DocumentRef`.
     """
 
     document_id: str
@@ -42,6 +47,7 @@ class Receipt:
     ingestion: str
     page: int
     chunks: int
+    order: int
     origin: str = ""
 
 
@@ -88,7 +94,7 @@ class Sink(Protocol):
 
         Raises:
             SinkUnavailable: it is down or full; nothing is visible. To be repeated.
-            SinkRefused: it can never take these vectors, such as those of another dimension; says what to do.
+            SinkRefused: it can never take these vectors, such as those of another model; says what to do.
         """
 
     def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:

@@ -29,10 +29,10 @@ class Verdict(Enum):
 
 def judge(known: Receipt | None, page: int, content_hash: str, stamp: Stamp) -> Verdict:
     """The verdict on a document of a page, of which the sink has `known`."""
-    if known is None or known.ingestion < stamp.ingestion:
+    if known is None:
         return Verdict.TAKE
-    if known.ingestion > stamp.ingestion:
-        return Verdict.SUPERSEDED
+    if known.ingestion != stamp.ingestion:
+        return Verdict.TAKE if known.order < stamp.order else Verdict.SUPERSEDED
     if known.page != page:
         return Verdict.DUPLICATE
     # The same page with other content: its source has changed between two runs of it.
@@ -71,7 +71,7 @@ class Arrivals:
         if verdict is Verdict.TAKE:
             self._takes[document_id] = len(outcomes)
             self.taken[document_id] = Receipt(
-                document_id, content_hash, stamp.fingerprint, stamp.ingestion, page, chunks, origin
+                document_id, content_hash, stamp.fingerprint, stamp.ingestion, page, chunks, stamp.order, origin
             )
         outcomes.append(verdict.outcome)
         return verdict is Verdict.TAKE

@@ -1,5 +1,6 @@
 -- Makes or removes the record of a file, and keeps its owner's account.
---   own: "put" id owner filename purpose size created expires stored max_bytes max_files [batch]   (-1: no limit)
+--   own: "put" id owner filename purpose size created lives_ms stored max_bytes max_files [batch]   (-1: no limit;
+--        lives_ms 0: until it is deleted)
 --   reply: {"ok", the record} or {"quota", bytes, files} or {"ended"}: the batch that made it writes no more files
 --   own: "room" owner size max_bytes max_files   reply: {"ok"} or {"quota", …}: what "put" would say now; changes nothing
 --   own: "delete" id            reply: {"ok", what the record was, or false}
@@ -62,14 +63,15 @@ if batch then
   if status ~= 'finalizing' and status ~= 'cancelling' then return {'ended'} end
 end
 if #known > 0 then return {'ok', known} end
-local owner, size, expires = arg(3), tonumber(arg(6)), tonumber(arg(8))
+local owner, size, lives = arg(3), tonumber(arg(6)), tonumber(arg(8))
+local expires = lives > 0 and NOW + lives or 0
 local account = account_of(owner)
 local refused, gone = refusal(account, size, tonumber(arg(10)), tonumber(arg(11)))
 if refused then return refused end
 call('HSET', key, 'owner', owner, 'filename', arg(4), 'purpose', arg(5), 'size', int(size), 'created', arg(7),
   'expires', int(expires), 'stored', arg(9))
 if expires > 0 then
-  call('PEXPIRE', key, int(math.max(expires - NOW, 1)))
+  call('PEXPIRE', key, int(lives))
   call('ZADD', account.ends, int(expires), id .. ' ' .. int(size))
 end
 call('ZADD', account.files, arg(7), id)

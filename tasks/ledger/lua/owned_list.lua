@@ -1,16 +1,21 @@
--- Ids of what an owner has of a kind, the newest first.   reply: {1 there are more, id...}
--- own: owner after limit kind ("batch") kinds ("batches"), as the keys of one and of the list are called
+-- Ids of what an owner has of a kind, the newest first.
+--   own: owner after limit kind ("batch") kinds ("batches"), as the keys of one and of the list are called
+--   reply: {1 there may be more, id...}
+-- Looks at so many entries at most. Those that are gone leave the list, so that a repetition, behind the last id or with
+-- the same cursor, goes on.
+local LOOK = 250
 local list, limit = R .. ':' .. arg(5) .. ':' .. arg(1), tonumber(arg(3))
-local max, found = arg(2) == '' and '+' or '(' .. arg(2), {}
-while #found <= limit do
-  local ids = call('ZREVRANGEBYLEX', list, max, '-', 'LIMIT', 0, limit + 1)
+local left = math.max(LOOK, limit + 1)
+local max, found, ended = arg(2) == '' and '+' or '(' .. arg(2), {}, false
+while #found <= limit and left > 0 and not ended do
+  local some = math.min(limit + 1, left)
+  local ids = call('ZREVRANGEBYLEX', list, max, '-', 'LIMIT', 0, some)
   for _, id in ipairs(ids) do
     if call('EXISTS', R .. ':' .. arg(4) .. ':' .. id) == 0 then call('ZREM', list, id) -- its life is over
     elseif #found <= limit then found[#found + 1] = id end
   end
-  if #ids <= limit then break end
-  max = '(' .. ids[#ids]
+  left, ended, max = left - #ids, #ids < some, '(' .. (ids[#ids] or '')
 end
-local more = #found > limit
-if more then found[#found] = nil end
+local more = #found > limit or not ended
+if #found > limit then found[#found] = nil end
 return {more and 1 or 0, found}

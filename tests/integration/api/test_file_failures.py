@@ -52,6 +52,8 @@ def test_a_storage_that_vanishes_and_comes_back(upload: Upload, client: httpx.Cl
     assert ids(client.get("/v1/files")) == [kept]
     assert not root.exists()
 
+    problem(client.delete(f"/v1/files/{kept}"), 503, "storage_unavailable")  # not deleted, and not said to be
+
     away.rename(root)
     assert client.get(f"/v1/files/{kept}/content").content == LINES
     assert upload().status_code == 200

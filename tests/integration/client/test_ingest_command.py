@@ -83,6 +83,22 @@ def test_a_document_that_fails_is_named_and_the_status_says_so_again(command: Co
     assert command("ingest", "--cancel", ingestion_id).code == 3
 
 
+def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> None:
+    assert command("ingest", "handbook", "--out", "mine").code == 0
+    name = json.loads((command.folder / "mine" / "_embedq.json").read_text())["dataset"]
+    (line,) = [line for line in command("dataset", "list").lines if line.startswith(f"{name}: 2 rows, 2 documents, ")]
+    assert " dimensions" in line
+
+    gone = command("dataset", "delete", name)
+    assert (gone.code, gone.lines) == (0, [f"{name} deleted"])
+    assert name not in [found["name"] for found in command("dataset", "list", "--json").json]
+    assert command("dataset", "delete", name).code == 3
+    again = command("ingest", "handbook", "--out", "mine")
+    assert again.code == 2
+    assert "it was deleted, or this is another server" in again.err
+    assert len(command("search", "x", "--in", "mine").lines) == 2
+
+
 def test_uploads_that_are_kept_are_read_again(
     command: Command, handbook: Path, api: ApiProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

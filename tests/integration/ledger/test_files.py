@@ -36,7 +36,7 @@ def record(number: int, *, owner: str = "ann", expires_in_ms: int | None = None,
         "purpose": Purpose.BATCH,
         "size_bytes": 100,
         "created_ms": made_ms,
-        "expires_ms": None if expires_in_ms is None else START_MS + expires_in_ms,
+        "expires_ms": None if expires_in_ms is None else made_ms + expires_in_ms,
     } | changes
     return FileRecord(stored=stored_name(str(fields["id"])), **fields)  # type: ignore[arg-type]
 
@@ -55,11 +55,20 @@ def forgotten(driver: Driver, redis_client: redis.Redis) -> Iterator[None]:
 
 
 def test_a_record_is_read_as_it_was_put(driver: Driver) -> None:
+    driver.advance(2)
     for file in (record(1), record(2, expires_in_ms=60_000, purpose=Purpose.BATCH_OUTPUT)):
         assert driver.ledger.run(put_file(file, QUOTA)) == file
         assert driver.ledger.run(read_file(file.id)) == file
     assert driver.ledger.run(read_file("file-nobody")) is None
     assert driver.ledger.run(read_files([record(3).id, record(1).id])) == [None, record(1)]
+
+
+@pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
+def test_a_file_lives_as_long_as_it_was_said_whatever_the_clock_of_its_host(driver: Driver, skew_ms: int) -> None:
+    (file,) = put(driver, skew_ms, expires_in_ms=60_000)
+    assert file.created_ms == START_MS + skew_ms
+    assert file.expires_ms == START_MS + 60_000
+    assert 0 < driver.client.pttl(f"eq:file:{file.id}") <= 60_000
 
 
 def test_the_first_record_of_an_id_stays(driver: Driver, redis_client: redis.Redis) -> None:

@@ -99,6 +99,40 @@ def test_a_list_is_newest_first_and_by_owner(driver: Driver) -> None:
     assert driver.run(list_ingestions("anonymous", after=mine[1], limit=2)) == ([mine[0]], False)
 
 
+@pytest.mark.parametrize("id_first", [True, False], ids=["a clock that ran ahead", "clocks agree"])
+def test_a_later_ingestion_is_the_newer_one_whatever_its_host_thinks(driver: Driver, id_first: bool) -> None:
+    ids = sorted((new_ingestion_id() for _ in range(3)), reverse=id_first)
+    orders = [read(driver, created(driver, id=each)).order for each in ids]  # all in one millisecond
+    assert orders == sorted(set(orders))
+    driver.advance(10)
+    assert read(driver, created(driver)).order == driver.now_ms
+    driver.advance(-86_400_000)  # Redis's own clock is corrected
+    assert read(driver, created(driver)).order == driver.now_ms + 86_400_001
+    driver.client.delete("eq:ingestion-order")  # it has lost its data
+    driver.advance(2 * 86_400_000)
+    assert read(driver, created(driver)).order > orders[-1]
+
+
+def test_ingestions_that_are_gone_leave_the_list_of_an_owner(driver: Driver) -> None:
+    kept = created(driver, owner="o")
+    for _ in range(300):
+        gone = created(driver, owner="o")
+        move(driver, gone, to=S.CANCELLED)
+        driver.client.delete(f"eq:ingestion:{gone}")  # its time is over
+    # One is created and two are looked at: about half of those that are left are gone.
+    assert driver.client.zcard("eq:ingestions:o") < 100
+    assert driver.run(list_ingestions("o", after=None, limit=5)) == ([kept], False)
+    driver.run(open_ingestions(1000))
+
+
+def test_a_list_looks_at_so_many_at_a_time(driver: Driver) -> None:
+    oldest = created(driver, owner="o")
+    driver.client.zadd("eq:ingestions:o", {new_ingestion_id(): 0 for _ in range(600)})
+    pages = [driver.run(list_ingestions("o", after=None, limit=5)) for _ in range(3)]
+    assert pages == [([], True), ([], True), ([oldest], False)]
+    assert driver.client.zcard("eq:ingestions:o") == 1
+
+
 def test_a_move_changes_all_of_what_it_names(driver: Driver) -> None:
     made = created(driver)
     assert move(driver, made, to=S.IN_PROGRESS, set={"fingerprint": "f"}, add={"documents": 9}, wait=WAITING)

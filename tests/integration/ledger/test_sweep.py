@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import StorageUnavailable
+from tasks.ledger.identity import adopt, id_of, is_ours, redis_id
 from tasks.ledger.storage import Storage
 from tasks.ledger.sweep import sweep
 from tests.integration.ledger.driver import Driver
@@ -53,3 +54,17 @@ def test_the_sweep_does_not_go_on_for_ever_while_the_storage_is_away(
     with pytest.raises(StorageUnavailable):
         sweep(storage, driver.ledger, spare_s=-1)
     assert len(tried) == 20
+
+
+def test_a_redis_keeps_the_storage_that_it_met_first(driver: Driver, storage: Storage, tmp_path: Path) -> None:
+    """The rest of it is in test_another_redis."""
+    assert driver.run(redis_id()) == ""
+    assert is_ours(storage, driver.ledger)
+    known = driver.run(redis_id())
+    assert id_of(storage) == known
+    assert driver.run(redis_id("a" * 32)) == known
+    assert is_ours(storage, driver.ledger)
+    driver.run(redis_id("b" * 32, replace=True))
+    assert not is_ours(storage, driver.ledger)
+    assert adopt(storage, driver.ledger, known)
+    assert id_of(storage) == driver.run(redis_id()) != known

@@ -175,6 +175,7 @@ def test_what_no_restart_can_mend_stops_everything(
         (("--data", "/dev/null/x"), {}, "Not a directory. Choose another folder: --data."),
         (("--workers", "0"), {}, "at least 1"),
         (("--port", "65536"), {}, "0 to 65535"),
+        (("--data", "data"), {"ingest_roots": "/"}, "where Redis and the storage are"),
     ],
 )
 def test_what_cannot_be_used_is_said_at_once(

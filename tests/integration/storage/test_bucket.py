@@ -6,13 +6,18 @@ import httpx
 import pytest
 
 from tasks.documents.batches.leftovers import sweep_batches
+from tasks.documents.sinks.parquet.dataset import Dataset
+from tasks.documents.sinks.parquet.garbage import sweep_datasets
+from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.ledger import Ledger
+from tasks.ledger.datasets import datasets_of, delete_dataset
 from tasks.ledger.storage import Storage
 from tasks.ledger.sweep import sweep
 from tests.bulk import Bulk, line
 from tests.harness import Roles
 from tests.integration.api.file_uploads import LINES, ids, problem, upload_with
 from tests.integration.api.served import ServedApp
+from tests.integration.documents.sinks.loads import document, load, stamp
 from tests.s3_server import S3Server
 
 CONTENT = bytes(range(256)) * 10_000
@@ -104,4 +109,23 @@ def test_the_sweep_of_a_bucket(redis_url: str, url: str) -> None:
     assert names(url) == []
     assert sweep_batches(storage, ledger, spare_s=-5) == 1
     assert list(storage.stored("batches")) == []
+    ledger.close()
+
+
+def test_a_dataset_in_a_bucket(redis_url: str, url: str) -> None:
+    storage, ledger = Storage.open(url), Ledger.connect(redis_url)
+    sink = ParquetSink(storage, "alice", "handbook")
+    late = Dataset(storage, "alice", "handbook")
+    before = late.present()
+    load(sink, document("a", "old"), document("b"))
+    assert not late.move(before, [], 8, "")
+    load(ParquetSink(Storage.open(url), "alice", "handbook"), document("a", "new"), by=stamp(2))
+
+    assert {name: found.order for name, found in sink.known(["a", "b", "c"]).items()} == {"a": 2, "b": 1}
+    assert [each.dataset for each in datasets_of(storage, "alice")] == ["handbook"]
+    assert delete_dataset(storage, "alice", "handbook")
+    assert list(datasets_of(storage, "alice")) == []
+    sweep_datasets(storage, ledger, grace_s=-5)
+    sweep_datasets(storage, ledger, grace_s=-5)
+    assert [*storage.stored("datasets"), *storage.stored("catalogs")] == []
     ledger.close()

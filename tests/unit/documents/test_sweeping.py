@@ -7,12 +7,14 @@ import pytest
 from tasks.documents import sweeping
 from tasks.documents.sweeping import SWEEP_AGAIN_S, Sweeping
 from tasks.errors import StorageUnavailable
+from worker_config.settings import Settings
 
 
 class Context:
     """Has neither a storage nor a ledger: the sweeps do not look at them."""
 
     storage = ledger = None
+    settings = Settings()
 
 
 def test_the_pause_begins_when_a_sweep_has_failed_however_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +27,7 @@ def test_the_pause_begins_when_a_sweep_has_failed_however_long_it_took(monkeypat
         now += 2 * SWEEP_AGAIN_S
         raise StorageUnavailable("It does not answer.", retry_after_s=10)
 
+    monkeypatch.setattr(sweeping, "is_ours", lambda *_: True)
     monkeypatch.setattr(sweeping, "sweep", slow)
     monkeypatch.setattr(sweeping, "sweep_batches", lambda *_: swept.append("batches"))
     monkeypatch.setattr(sweeping, "sweep_ingestions", lambda *_: swept.append("ingestions"))

@@ -16,6 +16,7 @@ from embedq.cli.exits import OK, SOME_FAILED, UsageError
 from embedq.cli.ingest import sink_of
 from embedq.cli.ingesting import UPLOADS, Plan, Sink, ingest
 from embedq.cli.output import Output
+from embedq.collection import BadCollectionError
 from embedq.errors import RefusedError
 from embedq.ingestions import Ingestions
 from embedq.outputfolder import OutputFolder
@@ -47,6 +48,9 @@ class Server:
     held_at_start: int = 0
     sent: int = 0
     removes: Path | None = None
+    dataset_id: str | None = "an id"
+    ends: str = "completed"
+    parts: list[Mapping[str, Any]] = field(default_factory=lambda: [PART])
     interrupts: "asyncio.Task[int] | None" = None
 
     def __call__(self, asked: Asked) -> Answer:  # noqa: PLR0911 - a route each
@@ -60,7 +64,11 @@ class Server:
         if path.endswith("/documents"):
             return self._documents("after=0-0" in asked.target)
         if path.endswith("/output"):
-            return Answer(200, {"data": [PART]})
+            return Answer(200, {"dataset_id": "an id", "data": self.parts})
+        if "/datasets/" in path:
+            return (
+                Answer(200, {"id": self.dataset_id}) if self.dataset_id else problem(404, "dataset_not_found", "None.")
+            )
         if path.endswith(PART_NAME):
             return Answer(200, b"PAR1")
         if asked.method == "POST":
@@ -71,7 +79,7 @@ class Server:
             return Answer(202, self.ingestion("queued"))
         if self.waits:
             return Answer(200, self.ingestion("in_progress") | {"waiting_for": self.waits.pop(), "eta_s": 9.0})
-        return Answer(200, self.ingestion("completed"))
+        return Answer(200, self.ingestion(self.ends))
 
     def ingestion(self, status: str) -> dict[str, Any]:
         counts = {"total": 2, "completed": 2 - self.failed, "failed": self.failed, "cancelled": 0, "unchanged": 1}
@@ -148,6 +156,33 @@ async def test_files_go_up_parts_come_down_and_uploads_go(
     assert asked["sink"]["dataset"] == json.loads((tmp_path / "out" / "_embedq.json").read_text())["dataset"]
     shown = capsys.readouterr()
     assert "ing_1 completed: 2/2 documents, 1 unchanged, 5 chunks" in shown.out
+
+
+@pytest.mark.parametrize("now", ["another id", None], ids=["another server", "deleted"])
+async def test_a_folder_of_another_dataset_stops_the_command_before_anything_is_sent(
+    tmp_path: Path, handbook: Path, now: str | None
+) -> None:
+    out = tmp_path / "out"
+    assert await run(Server(), out, handbook) == OK
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    server = Server(dataset_id=now)
+    with pytest.raises(BadCollectionError, match="was changed"):
+        await run(server, out, handbook)
+    assert (server.sent, server.started) == (0, [])
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+
+
+async def test_a_run_that_fails_leaves_the_folder_as_it_was(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert await run(Server(), out, handbook) == OK
+    assert await run(Server(ends="failed", parts=[]), out, handbook) == SOME_FAILED
+    assert (out / PART_NAME).read_bytes() == b"PAR1"
+    assert (
+        f"out is as it was; to fetch what was loaded: embedq ingest --status ing_1 --out {out}"
+        in capsys.readouterr().err
+    )
 
 
 async def test_failed_documents_are_named_and_the_exit_code_says_so(

@@ -7,10 +7,14 @@ from typing import BinaryIO
 import pytest
 
 from embedq.collection import BadCollectionError
-from embedq.ingestion import Part
+from embedq.ingestion import Listing, Part
 from embedq.outputfolder import NOTES, OutputFolder
 
 ONE, TWO, THREE = (Part(f"part-00000{n}.parquet", 4, f"e{n}") for n in (1, 2, 3))
+
+
+def listing(parts: list[Part], dataset_id: str | None = "an id") -> Listing:
+    return Listing(dataset_id, parts)
 
 
 async def fetch(name: str, into: BinaryIO) -> None:
@@ -27,28 +31,45 @@ def contents(folder: Path) -> dict[str, str]:
 
 async def test_it_holds_the_parts_and_later_the_changed_ones_only(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path, "http://a")
-    assert await folder.follow([ONE, TWO], fetch) == 2
+    assert await folder.follow(listing([ONE, TWO]), fetch) == 2
     assert contents(tmp_path) == {ONE.name: "0001", TWO.name: "0002"}
     again = OutputFolder(tmp_path, "http://a")
     assert again.dataset == folder.dataset
-    assert await again.follow([ONE, TWO], refuse) == 0
-    assert await again.follow([TWO, THREE], fetch) == 1
+    assert await again.follow(listing([ONE, TWO]), refuse) == 0
+    assert await again.follow(listing([TWO, THREE]), fetch) == 1
     assert contents(tmp_path) == {TWO.name: "0002", THREE.name: "0003"}
 
 
-async def test_a_part_that_was_cut_short_or_is_of_another_server_is_fetched_again(tmp_path: Path) -> None:
-    await OutputFolder(tmp_path, "http://a").follow([ONE, TWO], fetch)
+async def test_a_part_that_was_cut_short_is_fetched_again(tmp_path: Path) -> None:
+    await OutputFolder(tmp_path, "http://a").follow(listing([ONE, TWO]), fetch)
     (tmp_path / ONE.name).write_text("x")
-    assert await OutputFolder(tmp_path, "http://a").follow([ONE, TWO], fetch) == 1
-    elsewhere = OutputFolder(tmp_path, "http://b")
-    elsewhere.claim()
-    assert await OutputFolder(tmp_path, "http://b").follow([ONE], fetch) == 1
+    assert await OutputFolder(tmp_path, "http://a").follow(listing([ONE, TWO]), fetch) == 1
+
+
+async def test_a_dataset_is_the_same_under_another_address(tmp_path: Path) -> None:
+    await OutputFolder(tmp_path, "http://a").follow(listing([ONE, TWO]), fetch)
+    assert await OutputFolder(tmp_path, "http://b").follow(listing([ONE]), refuse) == 0
     assert contents(tmp_path) == {ONE.name: "0001"}
+
+
+@pytest.mark.parametrize("other", ["another id", None])
+async def test_another_dataset_of_this_name_deletes_nothing(tmp_path: Path, other: str | None) -> None:
+    await OutputFolder(tmp_path, "http://a").follow(listing([ONE, TWO]), fetch)
+    notes = (tmp_path / NOTES).read_bytes()
+    folder = OutputFolder(tmp_path, "http://b")
+    folder.claim()
+    with pytest.raises(BadCollectionError, match=r"holds 2 Parquet files .* Nothing in .* was changed.*--url.*--out"):
+        await folder.follow(listing([THREE], other), refuse)
+    with pytest.raises(BadCollectionError):
+        folder.require_same(other)
+    folder.require_same("an id")
+    assert contents(tmp_path) == {ONE.name: "0001", TWO.name: "0002"}
+    assert json.loads(notes)["parts"] == json.loads((tmp_path / NOTES).read_bytes())["parts"]
 
 
 async def test_after_a_failure_the_folder_is_as_before(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path, "http://a")
-    await folder.follow([ONE], fetch)
+    await folder.follow(listing([ONE]), fetch)
 
     async def broken(name: str, into: BinaryIO) -> None:
         await fetch(name, into)
@@ -56,14 +77,14 @@ async def test_after_a_failure_the_folder_is_as_before(tmp_path: Path) -> None:
             raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        await OutputFolder(tmp_path, "http://a").follow([TWO, THREE], broken)
+        await OutputFolder(tmp_path, "http://a").follow(listing([TWO, THREE]), broken)
     assert contents(tmp_path) == {ONE.name: "0001"}
 
 
 async def test_what_others_put_there_stays(tmp_path: Path) -> None:
     (tmp_path / "mine.parquet").write_text("mine")
-    await OutputFolder(tmp_path, "http://a").follow([ONE], fetch)
-    await OutputFolder(tmp_path, "http://a").follow([], refuse)
+    await OutputFolder(tmp_path, "http://a").follow(listing([ONE]), fetch)
+    await OutputFolder(tmp_path, "http://a").follow(listing([]), refuse)
     assert contents(tmp_path) == {"mine.parquet": "mine"}
 
 

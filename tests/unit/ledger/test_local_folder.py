@@ -1,9 +1,11 @@
 """Storage in a folder: on the disk before it is done, full disks, disks that are away, what dead writers left."""
 
+import contextlib
 import errno
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,33 @@ def test_file_and_folder_are_on_the_disk_before_it_is_done(local: Storage, monke
     local.write("files/a", BYTES)
     assert [Path(path).name for path in synced if INCOMING not in path] == ["root", "files"]
     assert [path for path in synced if INCOMING in path] == synced[:1]
+
+
+def test_of_many_who_create_a_name_one_succeeds(local: Storage) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        created = list(pool.map(lambda n: local.create("catalogs/a/1.json", b"%d" % n), range(8)))
+    assert sum(created) == 1
+    assert local.read("catalogs/a/1.json") == b"%d" % created.index(True)
+
+
+def test_a_folder_is_removed_while_somebody_else_removes_it(
+    local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        local.write(f"batches/one/{name}", BYTES)
+    real = os.unlink
+
+    def unlink(path: str, **where: int) -> None:
+        for another in {"a", "b", "c"} - {path}:
+            with contextlib.suppress(FileNotFoundError):
+                real(root / "batches/one" / another)
+        real(path, **where)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", unlink)
+        local.delete("batches/one/")
+    assert not (root / "batches/one").exists()
+    local.delete("batches/one/")
 
 
 def test_a_full_disk_is_told_apart_and_leaves_nothing(

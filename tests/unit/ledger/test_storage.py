@@ -1,10 +1,14 @@
 """Storage: what is written is there whole or not at all, whatever the place."""
 
+import errno
+import os
 import re
 import secrets
 import sys
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 from fsspec.registry import _registry
 
@@ -49,6 +53,39 @@ def test_what_was_written_is_read(storage: Storage) -> None:
     assert storage.size_bytes("files/a") == 256
     assert storage.read("batches/b/parts/c.1") == b""
     assert storage.size_bytes("batches/b/parts/c.1") == 0
+
+
+def test_a_name_is_created_once(storage: Storage) -> None:
+    assert storage.create("catalogs/a/1.json", b"mine")
+    assert not storage.create("catalogs/a/1.json", b"another's")
+    assert storage.create("catalogs/a/1.json", b"mine")  # again, after an answer that was lost
+    assert storage.read("catalogs/a/1.json") == b"mine"
+    storage.delete("catalogs/a/1.json")
+    assert storage.create("catalogs/a/1.json", b"another's")
+
+
+def test_a_bucket_without_conditional_writes_is_refused(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = fsspec.get_filesystem_class("s3")
+    real = files._pipe_file
+
+    async def overwriting(self: Any, path: str, data: bytes, **_: Any) -> Any:
+        return await real(self, path, data)
+
+    monkeypatch.setattr(files, "_pipe_file", overwriting)
+    storage = Storage.open(s3.bucket())
+    with pytest.raises(StorageUnavailable, match="If-None-Match"):
+        storage.create("catalogs/a/1.json", b"mine")
+    assert names(storage, "catalogs") == []
+
+
+def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refusing)
+    with pytest.raises(StorageUnavailable, match="hard links"):
+        Storage.open(str(tmp_path)).create("catalogs/a/1.json", b"mine")
+    assert list((tmp_path / ".incoming").iterdir()) == []
 
 
 @pytest.mark.parametrize(

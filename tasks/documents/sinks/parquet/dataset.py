@@ -1,69 +1,30 @@
-"""A dataset and its versions: which catalog is the present one, and how it is replaced."""
+"""A dataset as its writers see it: the present version, and how it is replaced."""
 
-import secrets
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from tasks.errors import NotStored
-from tasks.ledger.dataset_operations import move_dataset, read_dataset
-from tasks.ledger.datasets import (
-    GRACE_S,
-    Catalog,
-    Part,
-    Pointer,
-    Retired,
-    catalog_name,
-    dataset_folder,
-    newest_catalog,
-    read_catalog,
-)
-from tasks.ledger.executor import Ledger
+from tasks.ledger import datasets
+from tasks.ledger.datasets import GRACE_S, Catalog, Part, Retired, Version
 from tasks.ledger.storage import Storage
-
-_TRIES = 5
-_FENCE_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A version of a dataset. `pointer`: None before the first one."""
-
-    pointer: Pointer | None
-    catalog: Catalog
 
 
 class Dataset:
-    """One dataset of one owner."""
+    """One dataset of one owner. `anonymous`: it is named by the ingestion that loads, and by nobody else."""
 
-    def __init__(self, storage: Storage, ledger: Ledger, owner: str, name: str) -> None:
+    def __init__(self, storage: Storage, owner: str, name: str, *, anonymous: bool = False) -> None:
         self._storage = storage
-        self._ledger = ledger
         self._owner = owner
         self._name = name
+        self._anonymous = anonymous
         self._last: Version | None = None
-        self.folder = dataset_folder(owner, name)
+        self.folder = datasets.dataset_folder(owner, name)
 
     def present(self) -> Version:
-        """The present version.
+        """The present version; of one that was deleted, too. Raises `StorageUnavailable`: it cannot be known."""
+        self._last = datasets.present(self._storage, self._owner, self._name, self._last)
+        return self._last
 
-        Raises:
-            RedisUnavailable, StorageUnavailable: it cannot be known.
-            NotStored: somebody deleted its catalog.
-        """
-        for _ in range(_TRIES):
-            pointer = self._ledger.run(read_dataset(self._owner, self._name)) or self._recovered()
-            if pointer is None:
-                return Version(None, Catalog(self._owner, self._name))
-            if self._last is not None and self._last.pointer == pointer:
-                return self._last
-            try:
-                self._last = Version(pointer, read_catalog(self._storage, pointer))
-            except NotStored:
-                continue  # a sweep deleted it, because the dataset has moved on; or really somebody else did
-            return self._last
-        raise NotStored(f"The catalog of the dataset {self._name!r} is not in the storage: somebody else deleted it.")
-
-    def move(self, present: Version, parts: list[Part], dimension: int) -> bool:
+    def move(self, present: Version, parts: list[Part], dimension: int, vectors: str) -> bool:
         """Makes these parts the next version; whether that succeeded: not if somebody else has moved the dataset.
 
         Parts with a number below zero are new and get their numbers here. Raises like `present`; nobody knows then
@@ -79,32 +40,17 @@ class Dataset:
         # The sweep deletes them after the grace. It may be late, so they are remembered for longer.
         recent = [gone for gone in known.retired if gone.at_ms > now_ms - 2 * GRACE_S * 1000]
         gone = [Retired(part, now_ms) for part in known.parts if part.receipts not in staying]
-        catalog = replace(
-            known,
-            version=known.version + 1,
-            dimension=dimension if any(part.rows for part in numbered) else 0,
+        filled = any(part.rows for part in numbered)
+        catalog = Catalog(
+            known.owner,
+            known.dataset,
+            id=known.id,
+            created_ms=known.created_ms,
+            dimension=dimension if filled else 0,
+            vectors=vectors if filled else "",
             next_part=following,
             parts=tuple(numbered),
             retired=(*recent, *gone),
+            anonymous=self._anonymous and (known.anonymous or not known.exists),
         )
-        pointer = Pointer(catalog.version, catalog_name(self.folder, catalog.version, new_fence()))
-        self._storage.write(pointer.catalog, catalog.to_bytes())
-        if self._ledger.run(move_dataset(self._owner, self._name, present.pointer, pointer)):
-            self._last = Version(pointer, catalog)
-            return True
-        # Of a version that never was, and a Redis that loses everything would go on with it (`newest_catalog`).
-        self._storage.delete(pointer.catalog)
-        return False
-
-    def _recovered(self) -> Pointer | None:
-        """The newest version in the storage, made the present one: Redis has lost it, or there is none yet."""
-        found = newest_catalog(self._storage, self._owner, self._name)
-        if found is None:
-            return None
-        self._ledger.run(move_dataset(self._owner, self._name, None, found[0]))
-        return self._ledger.run(read_dataset(self._owner, self._name))
-
-
-def new_fence() -> str:
-    """16 hexadecimal digits that no other object of a dataset has in its name."""
-    return secrets.token_hex(_FENCE_BYTES)
+        return datasets.advance(self._storage, present, catalog)

@@ -2,69 +2,108 @@
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from dataclasses import dataclass, field
 
-from tasks.errors import NotStored
-from tasks.ledger.dataset_operations import read_dataset
-from tasks.ledger.datasets import FOLDER, GRACE_S, Part, Pointer, catalog_version, read_catalog
+from tasks.errors import NotStored, StorageUnavailable
+from tasks.ledger.datasets import CATALOGS, GRACE_S, PARTS, Catalog, Part, catalog_version, delete_dataset
 from tasks.ledger.executor import Ledger
+from tasks.ledger.identity import is_ours
+from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.storage import Storage, Stored
 
 SPARE_S = 86_400.0
 """What no version names and is younger may be a load that is under way."""
+_FAILURES = 20
+"""Datasets that cannot be swept, after which a sweep is given up: each may have taken many seconds."""
 
 _log = logging.getLogger(__name__)
 
 
-def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S, spare_s: float = SPARE_S) -> int:
-    """Deletes parts replaced `grace_s` ago, catalogs, and garbage older than `spare_s`; the number of objects.
+@dataclass
+class _Found:
+    """The objects of one dataset; `catalogs` in the order of their versions."""
 
-    A dataset that Redis does not know is left alone. Several may sweep at the same time.
+    parts: list[Stored] = field(default_factory=list)
+    catalogs: list[Stored] = field(default_factory=list)
+
+
+def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S, spare_s: float = SPARE_S) -> int:
+    """Deletes parts and catalogs replaced `grace_s` ago, and garbage older than `spare_s`; the number of objects.
+
+    A dataset that was deleted goes whole after the grace; that of an ingestion alone is deleted when the record of the
+    ingestion is gone. Several may sweep at the same time. One dataset that cannot be read is no other one's trouble.
 
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
     """
-    deleted = 0
-    # A thousand objects are a few hundred kilobytes here; a dataset of a million documents has some thousand.
-    objects = sorted(storage.stored(FOLDER), key=lambda found: found.name)
-    for _, of_folder in groupby(objects, key=lambda found: found.name.rpartition("/")[0]):
-        for name in _garbage(list(of_folder), storage, ledger, grace_s, spare_s):
-            storage.delete(name)
-            deleted += 1
+    if not is_ours(storage, ledger):
+        return 0
+    deleted, away = 0, list[StorageUnavailable]()
+    for place, found in sorted(_datasets(storage).items()):
+        try:
+            for name in _garbage(found, _newest(storage, found, ledger), grace_s, spare_s):
+                storage.delete(name)
+                deleted += 1
+        except NotStored:
+            continue  # somebody else has moved or deleted it since it was listed
+        except StorageUnavailable as error:
+            away.append(error)
+            if len(away) == _FAILURES:
+                break
+        except (ValueError, KeyError, TypeError) as error:
+            _log.warning("the newest catalog of %s cannot be read (%s): it is not swept", place, type(error).__name__)
     if deleted:
         _log.info("deleted %d objects of datasets that nothing refers to", deleted)
+    if away:
+        raise away[-1]
     return deleted
 
 
-def _garbage(objects: list[Stored], storage: Storage, ledger: Ledger, grace_s: float, spare_s: float) -> Iterator[str]:
+def _datasets(storage: Storage) -> dict[str, _Found]:
+    # A thousand objects are a few hundred kilobytes here; a dataset of a million documents has some thousand.
+    datasets: dict[str, _Found] = defaultdict(_Found)
+    # Parts first: a version that is made meanwhile names parts that were listed, and not the other way round.
+    for found in storage.stored(PARTS):
+        datasets[found.name.removeprefix(f"{PARTS}/").rpartition("/")[0]].parts.append(found)
+    for found in storage.stored(CATALOGS):
+        if catalog_version(found.name) is not None:
+            datasets[found.name.removeprefix(f"{CATALOGS}/").rpartition("/")[0]].catalogs.append(found)
+    for each in datasets.values():
+        each.catalogs.sort(key=lambda found: catalog_version(found.name) or 0)
+    return datasets
+
+
+def _newest(storage: Storage, found: _Found, ledger: Ledger) -> Catalog | None:
+    if not found.catalogs:
+        return None
+    catalog = Catalog.from_bytes(storage.read(found.catalogs[-1].name))
+    # Nobody can name it any more: its ingestion has no record, and it was made by no other.
+    if catalog.exists and catalog.anonymous and ledger.run(read_ingestion(catalog.dataset)) is None:
+        delete_dataset(storage, catalog.owner, catalog.dataset)  # its objects go after the grace
+    return catalog
+
+
+def _garbage(found: _Found, catalog: Catalog | None, grace_s: float, spare_s: float) -> Iterator[str]:
     now_ms = time.time() * 1000
-    present = _present(objects, storage, ledger)
-    if present is None:
-        return
-    catalog = read_catalog(storage, present)
-    live = {present.catalog, *_names(catalog.parts)}
-    for_now = set(_names(gone.part for gone in catalog.retired if gone.at_ms > now_ms - grace_s * 1000))
-    retired = set(_names(gone.part for gone in catalog.retired)) - for_now
-    for found in objects:
-        if found.name in live or found.name in for_now:
-            continue
-        is_catalog = catalog_version(found.name) is not None
-        spared_s = 0 if found.name in retired else grace_s if is_catalog else spare_s
-        if found.modified_ms <= now_ms - spared_s * 1000:
-            yield found.name
-
-
-def _present(objects: list[Stored], storage: Storage, ledger: Ledger) -> Pointer | None:
-    """The present catalog of the dataset that these objects are of."""
-    catalogs = [(version, found.name) for found in objects if (version := catalog_version(found.name)) is not None]
-    if not catalogs:
-        return None
-    try:
-        newest = read_catalog(storage, Pointer(*max(catalogs)))  # even one that never became the present one
-    except NotStored:
-        return None
-    return ledger.run(read_dataset(newest.owner, newest.dataset))
+    grace_ms, spare_ms = now_ms - grace_s * 1000, now_ms - spare_s * 1000
+    live = set(_names(catalog.parts)) if catalog else set()
+    retired = {name: gone.at_ms for gone in (catalog.retired if catalog else ()) for name in _names([gone.part])}
+    left = 0
+    for part in found.parts:
+        since_ms = retired.get(part.name, part.modified_ms)
+        if part.name not in live and since_ms <= (grace_ms if part.name in retired else spare_ms):
+            yield part.name
+        else:
+            left += 1
+    # In the order of their versions: while one is there, no later one was ever deleted (`datasets.advance`).
+    for old, newer in zip(found.catalogs, found.catalogs[1:], strict=False):
+        if newer.modified_ms > grace_ms:
+            return
+        yield old.name
+    if catalog and catalog.deleted and not left and found.catalogs[-1].modified_ms <= grace_ms:
+        yield found.catalogs[-1].name
 
 
 def _names(parts: Iterable[Part]) -> Iterator[str]:

@@ -47,7 +47,7 @@ class ReceiptIndex:
         self._parts: list[str] = []  # names of receipts by the number of a record's part
         self._numbers: dict[str, int] = {}  # of the living
         self._documents = 0  # in the living
-        self._stamps: dict[tuple[str, str, str], int] = {}  # in memory: as many as files of records and ingestions
+        self._stamps: dict[tuple[str, str, int, str], int] = {}  # in memory: as many as files of records and ingestions
 
     def find(
         self, catalog: Catalog, document_ids: Sequence[str], progress: Callable[[], None] = lambda: None
@@ -63,9 +63,9 @@ class ReceiptIndex:
             stamps = list(self._stamps)
             found: dict[str, Found] = {}
             for at, (part, stamp, page, chunks, content_hash) in self._runs.find(keys_of(document_ids)):
-                fingerprint, ingestion, origin = stamps[stamp]
+                fingerprint, ingestion, order, origin = stamps[stamp]
                 of = document_ids[at]
-                receipt = Receipt(of, content_hash.decode(), fingerprint, ingestion, page, chunks, origin)
+                receipt = Receipt(of, content_hash.decode(), fingerprint, ingestion, page, chunks, order, origin)
                 found[of] = Found(receipt, self._parts[part])
             return found
 
@@ -99,7 +99,8 @@ class ReceiptIndex:
 
     def _records(self, table: pa.Table, part: int) -> Records:
         records: npt.NDArray[Any] = np.zeros(table.num_rows, _RECORD)
-        stamps = zip(*(table[name].to_pylist() for name in ("fingerprint", "ingestion", "origin")), strict=True)
+        names = ("fingerprint", "ingestion", "order", "origin")
+        stamps = zip(*(table[name].to_pylist() for name in names), strict=True)
         hashes = table["content_hash"].to_pylist()
         if any(len(each) > _HASH_CHARS for each in hashes):
             raise ValueError(f"a hash of content has at most {_HASH_CHARS} characters")

@@ -6,13 +6,12 @@ from itertools import chain
 
 import pyarrow as pa
 
-from tasks.documents.sinks.parquet.dataset import new_fence
 from tasks.documents.sinks.parquet.files import Gathering, reading_parquet, writing_parquet
 from tasks.documents.sinks.parquet.receipts import read_receipts, receipts_table, without, write_receipts
 from tasks.documents.sinks.parquet.rows import DICTIONARY, GROUP_BYTES, GROUP_ROWS, RowWriter, row_schema
 from tasks.documents.sinks.types import LoadDocument, Receipt, Stamp
 from tasks.errors import EmbedqError
-from tasks.ledger.datasets import Part
+from tasks.ledger.datasets import Part, new_fence
 from tasks.ledger.storage import Storage
 
 NEW = -1

@@ -18,6 +18,7 @@ _SCHEMA = pa.schema(
         pa.field("ingestion", pa.string(), nullable=False),
         pa.field("page", pa.int64(), nullable=False),
         pa.field("chunks", pa.int64(), nullable=False),
+        pa.field("order", pa.int64(), nullable=False),
         pa.field("origin", pa.string(), nullable=False),
     ]
 )
@@ -25,7 +26,10 @@ _SCHEMA = pa.schema(
 
 def receipts_table(receipts: Iterable[Receipt]) -> pa.Table:
     """As they are stored."""
-    rows = [(r.document_id, r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks, r.origin) for r in receipts]
+    rows = [
+        (r.document_id, r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks, r.order, r.origin)
+        for r in receipts
+    ]
     columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
     arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
@@ -33,7 +37,8 @@ def receipts_table(receipts: Iterable[Receipt]) -> pa.Table:
 
 def write_receipts(storage: Storage, name: str, table: pa.Table) -> None:
     """Stores them; raises like `Storage.writing`."""
-    with writing_parquet(storage, name, _SCHEMA, ["fingerprint", "ingestion", "page", "origin"]) as (writer, _):
+    repeated = ["fingerprint", "ingestion", "page", "order", "origin"]
+    with writing_parquet(storage, name, _SCHEMA, repeated) as (writer, _):
         writer.write(table)
 
 

@@ -20,9 +20,9 @@ class Seen:
             self._runs.add(keys_of(some), np.zeros(len(some), np.uint8))
             progress()
 
-    def missing(self, receipts: pa.Table, ingestion: str) -> list[str]:
-        """Documents of some receipts that were not seen and come from no later ingestion than this."""
-        old = receipts.filter(pc.less_equal(receipts["ingestion"], ingestion))
+    def missing(self, receipts: pa.Table, order: int) -> list[str]:
+        """Documents of some receipts that were not seen and come from no later ingestion than that of `order`."""
+        old = receipts.filter(pc.less_equal(receipts["order"], order))
         candidates = ids(old)
         seen = self._runs.contains(keys_of(candidates))
         return [candidates[at] for at in np.flatnonzero(~seen).tolist()]

@@ -1,8 +1,8 @@
 """The Parquet sink: a dataset whose versions follow each other whole.
 
-A load writes a new part, copies of the parts from which documents are replaced, and a catalog, all of which nobody sees
-until Redis moves the dataset from the version that they were made for. If somebody else was first, only what the other
-has changed is done anew. Then some small parts become one, if there are many (`merging`).
+A load writes a new part and copies of the parts from which documents are replaced, which nobody sees until a catalog
+with the next version's number names them. If somebody else was first with that number, only what the other has changed
+is done anew. Then some small parts become one, if there are many (`merging`).
 """
 
 import logging
@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from tasks.documents.sinks.parquet.dataset import Dataset, Version
+from tasks.documents.sinks.parquet.dataset import Dataset
 from tasks.documents.sinks.parquet.index import ReceiptIndex, index_of
 from tasks.documents.sinks.parquet.merging import to_merge
 from tasks.documents.sinks.parquet.part import Parts
 from tasks.documents.sinks.parquet.seen import Seen
 from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Stamp
 from tasks.documents.sinks.verdict import Arrivals, Verdict, judge
-from tasks.errors import NotStored, SinkDimensionMismatch, Unavailable
-from tasks.ledger.datasets import Catalog, Part
-from tasks.ledger.executor import Ledger
+from tasks.errors import NotStored, SinkDimensionMismatch, SinkModelMismatch, Unavailable
+from tasks.ledger.datasets import Catalog, Part, Version
 from tasks.ledger.storage import Storage
 from tasks.pieces import pieces
 
@@ -33,18 +32,18 @@ _log = logging.getLogger(__name__)
 class ParquetSink:
     """A dataset as a sink. See `Sink`.
 
-    Its methods raise `StorageUnavailable`, `DiskFull` and `RedisUnavailable` too.
+    Its methods raise `StorageUnavailable` and `DiskFull` too. `anonymous`: the dataset is named by one ingestion alone.
     """
 
-    def __init__(self, storage: Storage, ledger: Ledger, owner: str, dataset: str) -> None:
-        self._dataset = Dataset(storage, ledger, owner, dataset)
+    def __init__(self, storage: Storage, owner: str, dataset: str, *, anonymous: bool = False) -> None:
+        self._dataset = Dataset(storage, owner, dataset, anonymous=anonymous)
         self._parts = Parts(storage, self._dataset.folder)
         self._index: ReceiptIndex = index_of(storage, self._dataset.folder)
 
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
         """See `Sink.prepare`."""
         progress()
-        _require_dimension(self._dataset.present().catalog, stamp)
+        _require_like(self._dataset.present().catalog, stamp)
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """See `Sink.known`."""
@@ -62,7 +61,7 @@ class ParquetSink:
     ) -> Mapping[str, Sequence[LoadOutcome]]:
         """See `Sink.load`."""
         present = self._dataset.present()
-        _require_dimension(present.catalog, stamp)
+        _require_like(present.catalog, stamp)
         arrivals = Arrivals(stamp)
         new = self._parts.write(
             self._taken(documents, arrivals, present.catalog, stamp, progress),
@@ -74,7 +73,7 @@ class ParquetSink:
         while new is not None and not self._moved(present, new, arrivals, copies):
             progress()
             present = self._dataset.present()
-            _require_dimension(present.catalog, stamp)
+            _require_like(present.catalog, stamp)
             if any(part.receipts == new.receipts for part in present.catalog.parts):
                 break  # it had succeeded, and only the answer was lost
         self._merge(progress)
@@ -89,11 +88,11 @@ class ParquetSink:
             parts: list[Part] = []
             deleted = 0
             for part in present.catalog.parts:
-                doomed = known.missing(self._parts.receipts(part), stamp.ingestion)
+                doomed = known.missing(self._parts.receipts(part), stamp.order)
                 parts += copies.without(part, doomed)
                 deleted += len(doomed)
                 progress()
-            if not deleted or self._dataset.move(present, parts, present.catalog.dimension):
+            if not deleted or self._dataset.move(present, parts, present.catalog.dimension, present.catalog.vectors):
                 self._merge(progress)
                 return deleted
 
@@ -136,7 +135,9 @@ class ParquetSink:
             for staying in copies.without(part, replaced.get(part.receipts, ()))
         ]
         arriving = copies.without(new, list(late))
-        if arriving and not self._dataset.move(present, [*parts, *arriving], arrivals.stamp.dimension):
+        if arriving and not self._dataset.move(
+            present, [*parts, *arriving], arrivals.stamp.dimension, arrivals.stamp.vectors
+        ):
             return False
         for document_id, verdict in late.items():
             arrivals.drop(document_id, verdict)
@@ -153,7 +154,7 @@ class ParquetSink:
             others = [part for part in present.catalog.parts if part not in small]
             # When it came too late the part is left to the sweep: perhaps it came in time, only the answer was lost,
             # and somebody has moved the dataset on since.
-            self._dataset.move(present, [*others, merged], present.catalog.dimension)
+            self._dataset.move(present, [*others, merged], present.catalog.dimension, present.catalog.vectors)
         except (Unavailable, NotStored, pa.ArrowException, OSError) as error:  # the latter: a part is damaged
             _log.warning("small parts of %s stay as they are: %s", self._dataset.folder, type(error).__name__)
 
@@ -177,11 +178,18 @@ class _Copies:
         return [] if copy is None else [copy]
 
 
-def _require_dimension(catalog: Catalog, stamp: Stamp) -> None:
+def _require_like(catalog: Catalog, stamp: Stamp) -> None:
     if catalog.dimension not in {0, stamp.dimension}:
         raise SinkDimensionMismatch(
             f"The dataset {catalog.dataset!r} holds vectors of {catalog.dimension} dimensions, and this model makes "
             f"{stamp.dimension}. Name another dataset, or the model with which it was made.",
+            param="sink.dataset",
+        )
+    if catalog.vectors not in {"", stamp.vectors}:
+        raise SinkModelMismatch(
+            f"The dataset {catalog.dataset!r} holds vectors of {catalog.vectors}, and these would be of "
+            f"{stamp.vectors}: no search can compare them. Name another dataset, or delete this one and load all of it "
+            "again.",
             param="sink.dataset",
         )
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from tasks.errors import NotStored
 from tasks.ledger import Ledger
-from tasks.ledger.dataset_operations import move_dataset
-from tasks.ledger.datasets import Catalog, Part, Pointer
+from tasks.ledger.datasets import Catalog, Part, advance, present
 from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus
 from tasks.ledger.ingestions import ClosedPage, Page, PageStage
@@ -110,6 +110,7 @@ def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: 
     assert nothing == {
         "object": "list",
         "dataset": "handbook",
+        "dataset_id": None,
         "version": 0,
         "dimension": None,
         "rows": 0,
@@ -120,11 +121,12 @@ def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: 
     part = Part(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
     found = ledger.run(read_ingestion(made["id"]))
     assert found is not None
-    storage.write("datasets/x/catalog", Catalog(found.owner, "handbook", 1, 4, 4, (part,)).to_bytes())
-    assert ledger.run(move_dataset(found.owner, "handbook", None, Pointer(1, "datasets/x/catalog")))
+    before = present(storage, found.owner, "handbook")
+    assert advance(storage, before, Catalog(found.owner, "handbook", dimension=4, next_part=4, parts=(part,)))
 
     listed = client.get(path).json()
     assert (listed["rows"], listed["dimension"], listed["version"]) == (7, 4, 1)
+    assert listed["dataset_id"] == present(storage, found.owner, "handbook").catalog.id
     (shown,) = listed["data"]
     assert (shown["name"], shown["rows"], shown["documents"], shown["bytes"]) == ("part-000003.parquet", 7, 2, 10)
     whole = client.get(shown["url"])
@@ -136,6 +138,25 @@ def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: 
     storage.delete("datasets/x/part.1")
     for gone in (shown["url"], f"{path}/part-000009.parquet", f"{path}/nothing"):
         assert client.get(gone).json()["error"]["code"] == "file_not_found"
+
+
+def test_an_output_that_cannot_be_read_is_no_empty_one(
+    client: httpx.Client, ledger: Ledger, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create(client, sink={"type": "parquet", "dataset": "handbook"})
+    found = ledger.run(read_ingestion(made["id"]))
+    assert found is not None
+    assert advance(storage, present(storage, found.owner, "handbook"), Catalog(found.owner, "handbook"))
+
+    def gone(*_: object) -> bytes:
+        raise NotStored("This object is not in the storage.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "read", gone)
+        for path in ("output", "output/part-000000.parquet"):
+            answer = client.get(f"/v1/ingestions/{made['id']}/{path}")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage_unavailable")
+    assert client.get(f"/v1/ingestions/{made['id']}/output").json()["version"] == 1
 
 
 def test_a_database_has_no_parts(client: httpx.Client) -> None:

@@ -13,8 +13,7 @@ from tasks.documents.ingestions.real_tools import TOOLS
 from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.stepper import STEP_EVERY_S
 from tasks.ledger import DOCUMENTS, Ledger
-from tasks.ledger.dataset_operations import read_dataset
-from tasks.ledger.datasets import read_catalog
+from tasks.ledger.datasets import present
 from tasks.ledger.file_operations import put_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
 from tasks.ledger.ingestion_operations import create_ingestion, open_ingestions, read_closed, read_ingestion
@@ -106,10 +105,7 @@ class IngestionHands(Hands):
 
     def rows(self, owner: str = "anonymous", dataset: str = DATASET) -> list[dict[str, Any]]:
         """What the dataset holds, by document and chunk."""
-        pointer = self.ledger.run(read_dataset(owner, dataset))
-        if pointer is None:
-            return []
-        parts = read_catalog(self.storage, pointer).listed
+        parts = present(self.storage, owner, dataset).catalog.listed
         rows = [
             row for part in parts for row in pq.read_table(pa.BufferReader(self.storage.read(part.stored))).to_pylist()
         ]

@@ -3,8 +3,10 @@
 import pytest
 
 from tasks.documents.parsing import builder
+from tasks.ledger.datasets import delete_dataset
 from tasks.ledger.ingestion_outcomes import DocumentStatus
-from tests.integration.documents.ingestions.hands import IngestionHands
+from tasks.ledger.ingestions import IngestionStatus
+from tests.integration.documents.ingestions.hands import DATASET, IngestionHands
 
 
 def test_a_record_has_no_more_text_than_a_file_may_have(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,3 +36,24 @@ def test_other_metadata_of_the_same_text_is_written(hands: IngestionHands) -> No
     assert run(b"two", b"two", "two") == 1
     kept = {row["doc_id"]: row["metadata"] for row in hands.rows()}
     assert kept == {"a.txt": '{"url":"two"}', "b": '{"title":"two"}', "c": '{"team":"two"}'}
+
+
+def test_a_part_of_the_documents_with_other_vectors_is_refused_and_mixes_nothing(hands: IngestionHands) -> None:
+    hands.texts({"a": "first", "b": "second"})
+    hands.work()
+    before = hands.rows()
+
+    made = hands.texts({"b": "second", "c": "third"}, normalize=False)  # as another model would be
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert ingestion.status is IngestionStatus.FAILED
+    assert ingestion.error is not None
+    assert ingestion.error.code == "sink_model_mismatch"
+    assert "(revision r1), 4 dimensions, normalized, and these would be of" in ingestion.error.message
+    assert hands.rows() == before
+    assert not ingestion.resumable
+
+    delete_dataset(hands.storage, "anonymous", DATASET)
+    hands.texts({"b": "second", "c": "third"}, normalize=False)
+    hands.work()
+    assert set(hands.loaded()) == {"b", "c"}

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.ledger import Ledger
-from tasks.ledger.dataset_operations import read_dataset
-from tasks.ledger.datasets import read_catalog
+from tasks.ledger.datasets import present
 from tasks.ledger.file_operations import put_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
 from tasks.ledger.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion
@@ -79,10 +78,8 @@ class Pair:
 
     def chunks(self) -> Counter[tuple[str, int]]:
         """Document and number of each chunk in the dataset."""
-        pointer = self.ledger.run(read_dataset("a", "d"))
-        assert pointer is not None
         found: Counter[tuple[str, int]] = Counter()
-        for part in read_catalog(self.storage, pointer).listed:
+        for part in present(self.storage, "a", "d").catalog.listed:
             table = pq.read_table(pa.BufferReader(self.storage.read(part.stored)), columns=["doc_id", "chunk_index"])
             found.update((row["doc_id"], row["chunk_index"]) for row in table.to_pylist())
         return found

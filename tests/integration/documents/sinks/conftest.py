@@ -38,15 +38,15 @@ def opened() -> Iterator[list[Sink]]:
 
 
 @pytest.fixture
-def parquet(storage: Storage, ledger: Ledger, tmp_path: Path) -> Place:
+def parquet(storage: Storage, tmp_path: Path) -> Place:
     downloads = count()
 
     def rows() -> list[Row]:
-        return rows_of(storage, present(storage, ledger), tmp_path / f"download-{next(downloads)}")
+        return rows_of(storage, present(storage), tmp_path / f"download-{next(downloads)}")
 
     # Another storage object has another index of receipts: like another process.
     url = str(tmp_path / "storage")
-    return OpenPlace(lambda: ParquetSink(Storage.open(url), ledger, OWNER, DATASET), rows)
+    return OpenPlace(lambda: ParquetSink(Storage.open(url), OWNER, DATASET), rows)
 
 
 @pytest.fixture

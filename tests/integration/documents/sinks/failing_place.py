@@ -1,15 +1,11 @@
-"""A place of objects that dies at a chosen moment, and a ledger whose answers get lost."""
+"""A place of objects that dies at a chosen moment."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-from tasks.errors import RedisUnavailable, StorageUnavailable
-from tasks.ledger.executor import Ledger
+from tasks.errors import StorageUnavailable
 from tasks.ledger.local_folder import LocalFolder
-from tasks.ledger.operations import Operation
-
-T = TypeVar("T")
 
 
 class FailingPlace:
@@ -30,6 +26,12 @@ class FailingPlace:
             self._step()
         self._step()
 
+    def create(self, name: str, data: bytes) -> bool:
+        self._step()
+        created = self._folder.create(name, data)
+        self._step()
+        return created
+
     def __getattr__(self, name: str) -> Any:
         self._require_life()
         return getattr(self._folder, name)
@@ -41,16 +43,3 @@ class FailingPlace:
     def _require_life(self) -> None:
         if self.dead:
             raise StorageUnavailable("dead")
-
-
-class LosingLedger(Ledger):
-    """Loses the answer to the first move of a dataset, after it was made."""
-
-    lost = False
-
-    def run(self, operation: Operation[T]) -> T:
-        answer = super().run(operation)
-        if operation.script == "dataset_move" and not self.lost:
-            self.lost = True
-            raise RedisUnavailable("lost")
-        return answer

@@ -14,11 +14,14 @@ DIMENSION = 8
 
 
 def ingestion(number: int) -> str:
-    return f"ing_{number:032x}"
+    return f"ing_{2**32 - number:032x}"
 
 
-def stamp(number: int = 1, *, dimension: int = DIMENSION, fingerprint: str = "f" * 64) -> Stamp:
-    return Stamp(ingestion(number), fingerprint, "a-model", "rev-1", dimension)
+def stamp(
+    number: int = 1, *, dimension: int = DIMENSION, fingerprint: str = "f" * 64, vectors: str = "a-model (rev-1)"
+) -> Stamp:
+    """Of an ingestion whose id says nothing of its order: the newer one has the lower id."""
+    return Stamp(ingestion(number), fingerprint, "a-model", "rev-1", dimension, number, vectors)
 
 
 def document(

@@ -4,18 +4,17 @@ from pathlib import Path
 
 import pyarrow.dataset
 
-from tasks.ledger.dataset_operations import read_dataset
-from tasks.ledger.datasets import Catalog, read_catalog
-from tasks.ledger.executor import Ledger
+from tasks.ledger import datasets
+from tasks.ledger.datasets import Catalog
 from tasks.ledger.storage import Storage
 from tests.integration.documents.sinks.loads import Row
 
 OWNER, DATASET = "alice", "A.handbook"
 
 
-def present(storage: Storage, ledger: Ledger, dataset: str = DATASET) -> Catalog | None:
-    pointer = ledger.run(read_dataset(OWNER, dataset))
-    return read_catalog(storage, pointer) if pointer else None
+def present(storage: Storage, dataset: str = DATASET) -> Catalog | None:
+    found = datasets.present(storage, OWNER, dataset).catalog
+    return found if found.exists else None
 
 
 def download(storage: Storage, catalog: Catalog, folder: Path) -> list[Path]:

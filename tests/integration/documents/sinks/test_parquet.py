@@ -1,6 +1,8 @@
 """The Parquet sink: versions are whole whatever dies, other programs read the parts, garbage goes."""
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -16,20 +18,30 @@ from tasks.documents.sinks.parquet.dataset import Dataset
 from tasks.documents.sinks.parquet.garbage import sweep_datasets
 from tasks.documents.sinks.parquet.rows import GROUP_BYTES, GROUP_ROWS
 from tasks.documents.sinks.parquet.sink import ParquetSink
-from tasks.documents.sinks.types import LoadOutcome
-from tasks.errors import NotStored, RedisUnavailable, StorageUnavailable
-from tasks.ledger.datasets import dataset_folder, newest_catalog
+from tasks.errors import NotStored, StorageUnavailable
+from tasks.ledger import datasets
+from tasks.ledger.datasets import (
+    CATALOGS,
+    PARTS,
+    catalog_folder,
+    catalog_version,
+    dataset_folder,
+    datasets_of,
+    delete_dataset,
+)
 from tasks.ledger.executor import Ledger
+from tasks.ledger.ingestion_operations import create_ingestion
+from tasks.ledger.ingestions import NewIngestion, new_ingestion_id
 from tasks.ledger.local_folder import LocalFolder
 from tasks.ledger.storage import Storage
-from tests.integration.documents.sinks.failing_place import FailingPlace, LosingLedger
+from tests.integration.documents.sinks.failing_place import FailingPlace
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, download, present, rows_of
 
 
 @pytest.fixture
-def sink(storage: Storage, ledger: Ledger) -> ParquetSink:
-    return ParquetSink(storage, ledger, OWNER, DATASET)
+def sink(storage: Storage) -> ParquetSink:
+    return ParquetSink(storage, OWNER, DATASET)
 
 
 def replace_some(sink: ParquetSink) -> None:
@@ -42,7 +54,7 @@ def delete_some(sink: ParquetSink) -> None:
 
 @pytest.mark.parametrize("change", [replace_some, delete_some])
 def test_whenever_a_writer_dies_readers_see_one_version(
-    change: Callable[[ParquetSink], None], tmp_path: Path, ledger: Ledger, storage: Storage, parquet: Place
+    change: Callable[[ParquetSink], None], tmp_path: Path, storage: Storage, parquet: Place
 ) -> None:
     sink = parquet.open()
     load(sink, document("a", "old"), document("b", "old"))
@@ -50,42 +62,30 @@ def test_whenever_a_writer_dies_readers_see_one_version(
     before = parquet.rows()
     folder = LocalFolder(tmp_path / "storage")
     deaths = 0
-    while True:
+    while parquet.rows() == before:
         place = FailingPlace(folder, deaths + 1)
-        dying = ParquetSink(Storage(cast("LocalFolder", place)), ledger, OWNER, DATASET)
-        try:
+        dying = ParquetSink(Storage(cast("LocalFolder", place)), OWNER, DATASET)
+        with suppress(StorageUnavailable):
             change(dying)
-        except StorageUnavailable:
-            deaths += 1
-        else:
-            break
         assert place.dead
-        assert parquet.rows() == before
-    # Objects that a change writes: at least a part, its receipts and a catalog, each with two moments to die.
+        deaths += 1
+    # Objects that a change writes: at least a part, its receipts and a catalog, each with two moments to die, of which
+    # the last one is that between the version and the answer that it is there.
     assert deaths >= 6
-    after = texts(parquet.rows())
-    assert after == (
-        {"a": ["new 0"], "b": ["old 0", "old 1"], "c": ["new 0", "new 1"], "d": ["one 0", "one 1"]}
-        if change is replace_some
-        else {"a": ["old 0", "old 1"]}
-    )
-
-
-def test_an_answer_that_was_lost_is_no_second_load(redis_url: str, storage: Storage, parquet: Place) -> None:
-    with redis.Redis.from_url(redis_url) as client:
-        sink = ParquetSink(storage, LosingLedger(client), OWNER, DATASET)
-        with pytest.raises(RedisUnavailable):
-            load(sink, document("a"))
-
-        assert load(sink, document("a")) == {"a": [LoadOutcome.LOADED]}
-    assert texts(parquet.rows()) == {"a": ["one 0", "one 1"]}
+    for _ in range(2):
+        assert texts(parquet.rows()) == (
+            {"a": ["new 0"], "b": ["old 0", "old 1"], "c": ["new 0", "new 1"], "d": ["one 0", "one 1"]}
+            if change is replace_some
+            else {"a": ["old 0", "old 1"]}
+        )
+        change(cast("ParquetSink", parquet.open()))  # by whoever takes its work over
 
 
 def test_receipts_of_an_earlier_version_are_read(
     sink: ParquetSink, storage: Storage, ledger: Ledger, parquet: Place
 ) -> None:
     load(sink, document("a"), document("b"))
-    catalog = present(storage, ledger)
+    catalog = present(storage)
     assert catalog is not None
     (part,) = catalog.parts
     old = pq.read_table(pa.BufferReader(storage.read(part.receipts))).drop_columns(["origin"])
@@ -102,7 +102,7 @@ def test_receipts_of_an_earlier_version_are_read(
 def test_other_programs_read_the_parts(sink: ParquetSink, storage: Storage, ledger: Ledger, tmp_path: Path) -> None:
     load(sink, *(document(f"d{i}", chunks=3) for i in range(10)))
     load(sink, document("later", colour="red"), by=stamp(2))
-    catalog = present(storage, ledger)
+    catalog = present(storage)
     assert catalog is not None
     files = download(storage, catalog, tmp_path / "out")
     assert [file.name for file in files] == ["part-000000.parquet", "part-000001.parquet"]
@@ -130,7 +130,7 @@ def test_row_groups_are_bounded(sink: ParquetSink, storage: Storage, ledger: Led
     load(sink, document("large", chunks=2 * GROUP_ROWS + 10), document("small"))
     load(sink, document("small", "new"), by=stamp(2))
 
-    catalog = present(storage, ledger)
+    catalog = present(storage)
     assert catalog is not None
     files = download(storage, catalog, tmp_path / "out")
     groups = [
@@ -146,7 +146,7 @@ def test_a_row_group_is_bounded_by_its_metadata_too(
 ) -> None:
     load(sink, document("large", chunks=GROUP_ROWS, page_of_html="<" * 64_000))
 
-    catalog = present(storage, ledger)
+    catalog = present(storage)
     assert catalog is not None
     (file,) = download(storage, catalog, tmp_path / "out")
     groups = pq.read_metadata(file)
@@ -155,9 +155,9 @@ def test_a_row_group_is_bounded_by_its_metadata_too(
 
 def test_a_replaced_part_can_be_read_for_a_while(sink: ParquetSink, storage: Storage, ledger: Ledger) -> None:
     load(sink, document("a", "old"), document("b", "old"))
-    first = present(storage, ledger)
+    first = present(storage)
     load(sink, document("a", "new"), by=stamp(2))
-    second = present(storage, ledger)
+    second = present(storage)
     assert first is not None
     assert second is not None
 
@@ -179,46 +179,152 @@ def test_a_sweep_leaves_what_a_load_is_writing_and_takes_what_the_dead_left(
     load(sink, document("a"))
     folder = dataset_folder(OWNER, DATASET)
     storage.write(f"{folder}/part-000001.00ff.parquet", b"half a load")
-    storage.write(f"{folder}/catalog-00000002.00ff.json", storage.read(f"{_catalog(storage, folder)}"))
 
     assert sweep_datasets(storage, ledger) == 0
     assert sweep_datasets(storage, ledger, spare_s=-60) == 1
-    assert sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60) == 1
+    assert sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60) == 0
     assert texts(parquet.rows()) == {"a": ["one 0", "one 1"]}
     assert parquet.open().known(["a"]).keys() == {"a"}
 
 
-def test_a_redis_that_lost_everything_finds_the_newest_version(
-    sink: ParquetSink, storage: Storage, redis_client: "redis.Redis", parquet: Place
+def test_a_dataset_outlives_its_redis(
+    sink: ParquetSink, storage: Storage, redis_client: "redis.Redis", ledger: Ledger, parquet: Place
 ) -> None:
-    load(sink, document("a"))
-    load(sink, document("b"))
-    folder = dataset_folder(OWNER, DATASET)
-    storage.write(f"{folder}/catalog-00000009.00ff.json", _naming_a_lost_part(storage, folder))
-    current = present(storage, Ledger(redis_client))
+    """It goes back by a second, after a load that was acknowledged, or loses everything."""
+    load(sink, document("a", "old"))
+    aged(storage, 7200)
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
+    load(sink, document("a", "new"), by=stamp(2))
+    assert sweep_datasets(storage, ledger) == 0  # the old version was replaced just now, though it is hours old
     redis_client.flushall()
+    for key, value in before.items():
+        redis_client.restore(key, 0, cast("bytes", value))
 
-    assert sweep_datasets(storage, Ledger(redis_client), grace_s=-60, spare_s=-60) == 0
-    found = newest_catalog(storage, OWNER, DATASET)
-    assert found is not None
-    assert found[1] == current
-    assert newest_catalog(storage, OWNER, "never-loaded") is None
     again = parquet.open()
-    assert again.known(["a", "b"]).keys() == {"a", "b"}
-    load(again, document("c"), by=stamp(2))
-    assert texts(parquet.rows()).keys() == {"a", "b", "c"}
+    assert again.known(["a"])["a"].ingestion == stamp(2).ingestion
+    load(again, document("b"), by=stamp(3))
+    assert texts(parquet.rows()) == {"a": ["new 0", "new 1"], "b": ["one 0", "one 1"]}
+    redis_client.flushall()
+    assert sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60) == 0
+    assert parquet.open().known(["a", "b"]).keys() == {"a", "b"}
 
 
-def test_a_version_that_came_too_late_leaves_no_catalog(sink: ParquetSink, storage: Storage, ledger: Ledger) -> None:
-    mine = Dataset(storage, ledger, OWNER, DATASET)
+def test_a_version_that_came_too_late_leaves_no_catalog(sink: ParquetSink, storage: Storage) -> None:
+    mine = Dataset(storage, OWNER, DATASET)
     before = mine.present()
     load(sink, document("a"))
 
-    assert not mine.move(before, [], 8)
-    found = newest_catalog(storage, OWNER, DATASET)  # what a Redis that has lost everything would go on with
-    assert found is not None
-    assert found[1] == present(storage, ledger)
-    assert [each.name for each in storage.stored(mine.folder) if "catalog" in each.name] == [found[0].catalog]
+    assert not mine.move(before, [], 8, "")
+    catalogs = list(storage.stored(catalog_folder(OWNER, DATASET)))
+    assert [catalog_version(each.name) for each in catalogs] == [1]
+    catalog = present(storage)
+    assert catalog is not None
+    assert len(catalog.parts) == 1
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_a_writer_that_stood_still_for_hours_comes_too_late(
+    *,
+    first: bool,
+    deleted: bool,
+    between: bool,
+    sink: ParquetSink,
+    storage: Storage,
+    ledger: Ledger,
+    parquet: Place,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The number after its version has been given, and was free again when the sweep had removed it."""
+    if not first:
+        load(sink, document("a"))
+    mine = Dataset(storage, OWNER, DATASET)
+    before = mine.present()
+
+    def hours() -> None:
+        load(sink, document("b"))
+        load(sink, document("c"))
+        if deleted:
+            assert delete_dataset(storage, OWNER, DATASET)
+            while any(storage.stored(catalog_folder(OWNER, DATASET))):
+                assert sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60)
+            load(sink, document("d"))
+            load(sink, document("e"))
+        sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60)
+
+    def create(self: Storage, name: str, data: bytes) -> bool:
+        monkeypatch.undo()
+        hours()
+        return real(self, name, data)
+
+    real = Storage.create
+    if between:
+        monkeypatch.setattr(Storage, "create", create)
+    else:
+        hours()
+
+    assert not mine.move(before, [], 8, "")
+    rows = parquet.rows()
+    assert texts(rows).keys() >= ({"d", "e"} if deleted else {"b", "c"})
+    load(parquet.open(), document("f"))
+    assert len(parquet.rows()) == len(rows) + 2
+
+
+def test_a_dataset_that_was_deleted_is_gone_at_once_and_its_objects_after_the_grace(
+    sink: ParquetSink, storage: Storage, ledger: Ledger, parquet: Place
+) -> None:
+    load(sink, document("a"))
+    load(sink, document("b"))
+    first = present(storage)
+    assert first is not None
+    part = first.listed[0]
+
+    assert delete_dataset(storage, OWNER, DATASET)
+    assert not delete_dataset(storage, OWNER, DATASET)
+    assert parquet.rows() == []
+    assert datasets.present(storage, OWNER, DATASET).catalog.find(part.name) is None
+    assert parquet.open().known(["a"]) == {}
+    assert sweep_datasets(storage, ledger, spare_s=-60) == 0
+    load(parquet.open(), document("c"))  # another one under the same name
+    second = present(storage)
+    assert second is not None
+    assert second.id != first.id
+    assert first.find(second.listed[0].name) is None
+
+    assert delete_dataset(storage, OWNER, DATASET)
+    sweep_datasets(storage, ledger, grace_s=-60)
+    sweep_datasets(storage, ledger, grace_s=-60)
+    assert list(storage.stored(dataset_folder(OWNER, DATASET))) == []
+    assert list(storage.stored(catalog_folder(OWNER, DATASET))) == []
+
+
+def test_one_dataset_that_cannot_be_read_is_no_other_ones_trouble(
+    storage: Storage, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "b", "c"):
+        load(ParquetSink(storage, OWNER, name), document("a", name))
+        load(ParquetSink(storage, OWNER, name), document("a", "new"), by=stamp(2))
+    storage.write(f"{catalog_folder(OWNER, 'b')}/00000003.json", b"damaged")
+
+    assert sweep_datasets(storage, ledger, grace_s=-60) == 6  # of two, each a part, its receipts and a catalog
+    assert "cannot be read" in caplog.text
+
+
+def test_the_dataset_of_one_ingestion_goes_with_its_record(storage: Storage, ledger: Ledger) -> None:
+    kept, gone, taken_over = new_ingestion_id(), new_ingestion_id(), new_ingestion_id()
+    ledger.run(create_ingestion(NewIngestion(kept, OWNER, {"model": "m"}, 60_000)))
+    for name in (kept, gone, taken_over):
+        load(ParquetSink(storage, OWNER, name, anonymous=True), document("a"))
+    load(ParquetSink(storage, OWNER, taken_over), document("b"))  # somebody has named it
+    load(ParquetSink(storage, OWNER, taken_over, anonymous=True), document("c"))
+    load(ParquetSink(storage, OWNER, DATASET), document("a"))
+
+    sweep_datasets(storage, ledger)
+    assert {each.dataset for each in datasets_of(storage, OWNER)} == {kept, taken_over, DATASET}
+    sweep_datasets(storage, ledger, grace_s=-60)
+    sweep_datasets(storage, ledger, grace_s=-60)
+    assert list(storage.stored(dataset_folder(OWNER, gone))) == []
 
 
 def test_the_index_follows_what_other_processes_load(storage: Storage, ledger: Ledger, parquet: Place) -> None:
@@ -236,7 +342,7 @@ def test_a_few_datasets_are_remembered_at_once(
     storage: Storage, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "_MAX_INDEXES", 1)
-    sinks = [ParquetSink(storage, ledger, OWNER, name) for name in ("one", "two", "one")]
+    sinks = [ParquetSink(storage, OWNER, name) for name in ("one", "two", "one")]
     for number, sink in enumerate(sinks[:2]):
         load(sink, document(f"d{number}"))
 
@@ -253,7 +359,7 @@ def test_owners_and_names_do_not_meet(storage: Storage, ledger: Ledger) -> None:
         ("alice", ".."),
         ("alice", "."),
     ]
-    sinks = [ParquetSink(storage, ledger, owner, dataset) for owner, dataset in places]
+    sinks = [ParquetSink(storage, owner, dataset) for owner, dataset in places]
     for number, sink in enumerate(sinks):
         load(sink, document(f"d{number}"))
 
@@ -263,13 +369,12 @@ def test_owners_and_names_do_not_meet(storage: Storage, ledger: Ledger) -> None:
 
 
 def test_rows_of_nothing(storage: Storage, ledger: Ledger, tmp_path: Path) -> None:
-    assert rows_of(storage, present(storage, ledger), tmp_path / "x") == []
+    assert rows_of(storage, present(storage), tmp_path / "x") == []
 
 
-def _catalog(storage: Storage, folder: str) -> str:
-    return next(found.name for found in storage.stored(folder) if "catalog" in found.name)
-
-
-def _naming_a_lost_part(storage: Storage, folder: str) -> bytes:
-    newest = max(found.name for found in storage.stored(folder) if "catalog" in found.name)
-    return storage.read(newest).replace(b".receipts", b".lost")
+def aged(storage: Storage, seconds: float) -> None:
+    """Everything of datasets was written so long ago."""
+    for folder in (PARTS, CATALOGS):
+        for found in storage.stored(folder):
+            path = f"{storage._place._root}/{found.name}"  # type: ignore[union-attr]
+            os.utime(path, (found.modified_ms / 1000 - seconds,) * 2)

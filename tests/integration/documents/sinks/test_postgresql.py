@@ -128,18 +128,6 @@ def test_a_missing_schema(postgres: PgServer, database: str) -> None:
     assert "no such schema" in refusal(PostgresSink("here", postgres.url(database), "no.docs"), SinkRefused)
 
 
-def test_a_table_of_an_earlier_version_is_read_and_gets_what_it_lacks(
-    postgresql: Place, postgres: PgServer, database: str
-) -> None:
-    load(postgresql.open(), document("a"), document("b"))
-    postgres.execute("ALTER TABLE docs_documents DROP COLUMN origin", database)
-
-    sink = postgresql.open()
-    assert sink.known(["a"])["a"].origin == ""
-    load(sink, document("a", "new", origin="f"), by=stamp(2))
-    assert {name: known.origin for name, known in sink.known(["a", "b"]).items()} == {"a": "f", "b": ""}
-
-
 def test_no_connection_to_be_had(postgres: PgServer, database: str, somebody: str) -> None:
     postgres.execute(f"ALTER DATABASE {database} CONNECTION LIMIT 0")
     sink = PostgresSink("here", postgres.url(database, user=somebody), "docs")
@@ -149,7 +137,16 @@ def test_no_connection_to_be_had(postgres: PgServer, database: str, somebody: st
 def test_a_table_of_somebody_else(postgres: PgServer, database: str) -> None:
     postgres.execute("CREATE TABLE docs (id integer)", database)
 
-    assert "is not one of embedq's" in refusal(PostgresSink("here", postgres.url(database), "docs"), SinkRefused)
+    assert "is not one of this embedq's" in refusal(PostgresSink("here", postgres.url(database), "docs"), SinkRefused)
+
+
+def test_a_table_of_another_embedq(postgres: PgServer, database: str) -> None:
+    sink = PostgresSink("here", postgres.url(database), "docs")
+    load(sink, document("a"))
+    postgres.execute("ALTER TABLE docs_documents DROP COLUMN ingestion_order, DROP COLUMN vectors", database)
+    said = refusal(sink, SinkRefused)
+    assert "not one of this embedq's: it lacks ingestion_order, vectors. Name another table" in said
+    sink.close()
 
 
 def test_too_many_dimensions(postgres: PgServer, database: str) -> None:

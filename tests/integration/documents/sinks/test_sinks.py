@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Sink, chunk_id
-from tasks.errors import SinkDimensionMismatch
+from tasks.errors import SinkDimensionMismatch, SinkModelMismatch
 from tests.integration.documents.sinks.loads import Place, document, ingestion, load, stamp, texts
 
 LOADED, DUPLICATE, SUPERSEDED = LoadOutcome.LOADED, LoadOutcome.DUPLICATE, LoadOutcome.SUPERSEDED
@@ -55,7 +55,7 @@ def test_receipts_say_what_went_in(sink: Sink, place: Place) -> None:
     given = document("a", page=7, chunks=3)
     load(sink, given, document("b", chunks=0))
 
-    expected = Receipt("a", given.content_hash, "f" * 64, ingestion(1), 7, 3)
+    expected = Receipt("a", given.content_hash, "f" * 64, ingestion(1), 7, 3, 1)
     for asked in (sink, place.open()):
         assert asked.known(["a", "c"]) == {"a": expected}
         assert asked.known(["b"])["b"].chunks == 0
@@ -114,7 +114,7 @@ def test_an_empty_document_takes_its_earlier_version_away(sink: Sink, place: Pla
 
     assert load(sink, document("a", "", chunks=0), by=stamp(2)) == {"a": [LOADED]}
     assert texts(place.rows()).keys() == {"b"}
-    assert sink.known(["a"])["a"] == Receipt("a", document("a", "").content_hash, "f" * 64, ingestion(2), 0, 0)
+    assert sink.known(["a"])["a"] == Receipt("a", document("a", "").content_hash, "f" * 64, ingestion(2), 0, 0, 2)
 
     load(sink, document("b", "", chunks=0), by=stamp(2))
     assert place.rows() == []
@@ -140,6 +140,20 @@ def test_a_newer_ingestion_is_not_undone(sink: Sink, place: Place) -> None:
 
     assert load(sink, document("a", "old"), document("b"), by=stamp(1)) == {"a": [SUPERSEDED], "b": [LOADED]}
     assert texts(place.rows())["a"] == ["new 0", "new 1"]
+
+
+def test_another_models_vectors_are_refused(sink: Sink, place: Place) -> None:
+    load(sink, document("a", "old"), document("empty", chunks=0))
+
+    with pytest.raises(
+        SinkModelMismatch, match=r"of a-model \(rev-1\), and .* of a-model \(rev-2\).*[Nn]ame another"
+    ) as refusal:
+        load(sink, document("b"), by=stamp(2, vectors="a-model (rev-2)"))
+    assert refusal.value.code == "sink_model_mismatch"
+    assert texts(place.rows()).keys() == {"a"}
+    sink.keep_only(lambda: iter(["empty"]), stamp(3), lambda: None)
+    load(sink, document("b"), by=stamp(4, vectors="a-model (rev-2)"))  # nothing is left that could be mixed
+    assert texts(place.rows()).keys() == {"b"}
 
 
 def test_another_dimension_is_refused(sink: Sink, place: Place) -> None:

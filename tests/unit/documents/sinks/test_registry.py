@@ -4,7 +4,6 @@ import sys
 from typing import Any
 
 import pytest
-import redis
 
 from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sinks.postgresql import PostgresSink
@@ -12,7 +11,6 @@ from tasks.documents.sinks.postgresql_table import Table
 from tasks.documents.sinks.registry import check_sink, open_sink
 from tasks.documents.sinks.types import Sink
 from tasks.errors import EmbedqError, InvalidValue, SinkRefused
-from tasks.ledger.executor import Ledger
 from tasks.ledger.storage import Storage
 from worker_config.settings import Settings
 
@@ -25,8 +23,8 @@ def settings() -> Settings:
 
 
 def opened(spec: dict[str, Any], settings: Settings) -> Sink:
-    storage, ledger = Storage.open("memory://sinks"), Ledger(redis.Redis())
-    return open_sink(spec, owner="a", ingestion="ing_1", storage=storage, ledger=ledger, settings=settings)
+    storage = Storage.open("memory://sinks")
+    return open_sink(spec, owner="a", ingestion="ing_1", storage=storage, settings=settings)
 
 
 @pytest.mark.parametrize(

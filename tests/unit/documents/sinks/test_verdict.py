@@ -5,19 +5,20 @@ import pytest
 from tasks.documents.sinks.types import LoadOutcome, Receipt, Stamp
 from tasks.documents.sinks.verdict import Arrivals, Verdict, judge
 
-STAMP = Stamp("ing_2", "f", "model", "rev", 4)
+STAMP = Stamp("ing_2", "f", "model", "rev", 4, 20, "of model")
+"""Ids come from the clocks of several hosts and say nothing of the order."""
 
 
 @pytest.mark.parametrize(
     ("known", "verdict"),
     [
         (None, Verdict.TAKE),
-        (Receipt("a", "hash", "f", "ing_1", 9, 1), Verdict.TAKE),
-        (Receipt("a", "hash", "f", "ing_3", 7, 1), Verdict.SUPERSEDED),
-        (Receipt("a", "hash", "f", "ing_2", 7, 1), Verdict.KEEP),
-        (Receipt("a", "other", "f", "ing_2", 7, 1), Verdict.TAKE),
-        (Receipt("a", "hash", "g", "ing_2", 7, 1), Verdict.TAKE),
-        (Receipt("a", "hash", "f", "ing_2", 8, 1), Verdict.DUPLICATE),
+        (Receipt("a", "hash", "f", "ing_9", 9, 1, 10), Verdict.TAKE),
+        (Receipt("a", "hash", "f", "ing_1", 7, 1, 30), Verdict.SUPERSEDED),
+        (Receipt("a", "hash", "f", "ing_2", 7, 1, 20), Verdict.KEEP),
+        (Receipt("a", "other", "f", "ing_2", 7, 1, 20), Verdict.TAKE),
+        (Receipt("a", "hash", "g", "ing_2", 7, 1, 20), Verdict.TAKE),
+        (Receipt("a", "hash", "f", "ing_2", 8, 1, 20), Verdict.DUPLICATE),
     ],
 )
 def test_verdicts(known: Receipt | None, verdict: Verdict) -> None:
@@ -26,11 +27,11 @@ def test_verdicts(known: Receipt | None, verdict: Verdict) -> None:
 
 def test_what_others_brought_in_the_meantime_changes_only_that_outcome() -> None:
     arrivals = Arrivals(STAMP)
-    newer = Receipt("a", "x", "f", "ing_3", 0, 1)
+    newer = Receipt("a", "x", "f", "ing_1", 0, 1, 30)
     assert not arrivals.add("a", 1, "x", 2, newer)
     assert arrivals.add("b", 1, "x", 2, None)
     assert not arrivals.add("b", 2, "x", 2, None)
-    assert arrivals.taken == {"b": Receipt("b", "x", "f", "ing_2", 1, 2)}
+    assert arrivals.taken == {"b": Receipt("b", "x", "f", "ing_2", 1, 2, 20)}
 
     arrivals.drop("b", Verdict.SUPERSEDED)
 

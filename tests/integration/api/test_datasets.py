@@ -1,0 +1,139 @@
+"""Datasets over HTTP: listed, looked at and deleted by whom they belong to, and by nobody else."""
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tasks.errors import StorageUnavailable
+from tasks.ledger.datasets import Catalog, Part, advance, present
+from tasks.ledger.storage import Storage
+from tests.integration.api.file_uploads import problem, served
+from tests.integration.api.served import ServedApp
+
+KEYS = {name: f"sk-{name}" for name in ("alice", "bob")}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
+
+
+@pytest.fixture
+def storage(root: Path) -> Storage:
+    return Storage.open(str(root))
+
+
+@pytest.fixture
+def app(serve: Callable[..., ServedApp], root: Path) -> ServedApp:
+    return served(serve, root, api_keys=",".join(f"{name}:{digest(key)}" for name, key in KEYS.items()))
+
+
+@pytest.fixture
+def alice(app: ServedApp) -> Iterator[httpx.Client]:
+    yield from client_of(app, "alice")
+
+
+@pytest.fixture
+def bob(app: ServedApp) -> Iterator[httpx.Client]:
+    yield from client_of(app, "bob")
+
+
+def client_of(app: ServedApp, name: str) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {KEYS[name]}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{app.port}", headers=headers, timeout=30) as client:
+        yield client
+
+
+def digest(key: str) -> str:
+    return sha256(key.encode()).hexdigest()
+
+
+def loaded(storage: Storage, owner: str, *names: str) -> None:
+    for name in names:
+        part = Part(
+            0, f"datasets/x/{name.lower()}.1", f"datasets/x/{name.lower()}.2", rows=7, documents=2, size_bytes=10
+        )
+        catalog = Catalog(owner, name, dimension=4, vectors="of a model", next_part=1, parts=(part,))
+        assert advance(storage, present(storage, owner, name), catalog)
+
+
+def names(client: httpx.Client, **query: object) -> list[str]:
+    return [each["name"] for each in client.get("/v1/datasets", params=query).json()["data"]]  # type: ignore[arg-type]
+
+
+def test_datasets_are_listed_page_by_page(storage: Storage, alice: httpx.Client, bob: httpx.Client) -> None:
+    assert alice.get("/v1/datasets").json() == {
+        "object": "list",
+        "data": [],
+        "first_id": None,
+        "last_id": None,
+        "has_more": False,
+    }
+    mine = ["handbook", "A.b", "a-b", "z", "B"]
+    loaded(storage, "alice", *mine)
+    loaded(storage, "alice", "z")  # a second version
+    loaded(storage, "bob", "bobs")
+    assert names(bob) == ["bobs"]
+
+    found: list[str] = []
+    more, query = True, {"limit": "2"}
+    while more:
+        page = alice.get("/v1/datasets", params=query).json()
+        found += [each["name"] for each in page["data"]]
+        assert (page["first_id"], page["last_id"]) == (page["data"][0]["name"], page["data"][-1]["name"])
+        more, query = page["has_more"], query | {"after": page["last_id"]}
+    assert sorted(found) == sorted(mine)
+    problem(alice.get("/v1/datasets", params={"after": "a b"}), 400, "invalid_value", "after")
+    problem(alice.get("/v1/datasets", params={"limit": "0"}), 400, "invalid_value", "limit")
+
+
+def test_a_dataset_is_shown_and_deleted_by_its_owner_alone(
+    storage: Storage, alice: httpx.Client, bob: httpx.Client
+) -> None:
+    loaded(storage, "alice", "handbook")
+    shown = alice.get("/v1/datasets/handbook").json()
+    assert {key: shown[key] for key in ("object", "name", "version", "dimension", "vectors", "rows", "documents")} == {
+        "object": "dataset",
+        "name": "handbook",
+        "version": 1,
+        "dimension": 4,
+        "vectors": "of a model",
+        "rows": 7,
+        "documents": 2,
+    }
+    assert shown["created_at"] == shown["updated_at"] > 0
+    for path in ("/v1/datasets/handbook", "/v1/datasets/nothing", "/v1/datasets/a%20b"):
+        problem(bob.get(path), 404, "dataset_not_found", "name")
+        problem(bob.delete(path), 404, "dataset_not_found", "name")
+    problem(httpx.get(f"{alice.base_url}/v1/datasets/handbook"), 401, "invalid_api_key")
+    assert names(alice) == ["handbook"]
+
+    assert alice.delete("/v1/datasets/handbook").json() == {"name": "handbook", "object": "dataset", "deleted": True}
+    problem(alice.delete("/v1/datasets/handbook"), 404, "dataset_not_found", "name")
+    problem(alice.get("/v1/datasets/handbook"), 404, "dataset_not_found", "name")
+    assert names(alice) == []
+    loaded(storage, "alice", "handbook")
+    assert alice.get("/v1/datasets/handbook").json()["id"] != shown["id"]
+
+
+def test_a_storage_that_is_away_is_no_empty_list(
+    storage: Storage, root: Path, alice: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded(storage, "alice", "handbook")
+    assert names(alice) == ["handbook"]
+    (root / ".incoming").rename(root / ".aside")  # as an unmounted disk looks
+    for path in ("/v1/datasets", "/v1/datasets/handbook"):
+        problem(alice.get(path), 503, "storage_unavailable")
+    problem(alice.delete("/v1/datasets/handbook"), 503, "storage_unavailable")
+    (root / ".aside").rename(root / ".incoming")
+
+    def unreadable(*_: object) -> bytes:
+        raise StorageUnavailable("It cannot be read.", retry_after_s=10)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "read", unreadable)
+        problem(alice.get("/v1/datasets"), 503, "storage_unavailable")
+    assert names(alice) == ["handbook"]
