@@ -105,7 +105,7 @@ Channels (no keys): `R:changed`, one message per script that changed tasks: thei
 ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.
 """
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """Owner of tasks that came in without an API key."""
