@@ -299,13 +299,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a page looks at everything", "file_list.lua", "first + look - 1", "-1"),
     # Batches
     Mutation("a batch moves from any state", "batch_move.lua", "if not fits then", "if not f[1] then"),
+    Mutation("a batch that stays is there anew", "batch_move.lua", "if f[1] ~= to then", "if true then"),
+    Mutation("an open batch ends with its window", "batch_create.lua", "math.max(ttl, PATIENCE_MS)", "ttl"),
     Mutation("an ended batch stays for ever", "batch_move.lua", "if arg(3) == '1' then", "if false then"),
     Mutation("moving a batch stops when full", "batch_move.lua", "allowed_when_full()\n", ""),
     Mutation("a batch is created twice", "batch_create.lua", "if call('EXISTS', key) == 1 then", "if false then"),
     Mutation("a key takes any request", "batch_create.lua", "if of ~= digest then return {'conflict'} end", ""),
-    Mutation(
-        "a list of batches never ends", "batch_create.lua", "if call('PTTL', name) < window + ttl then", "if false then"
-    ),
+    Mutation("a list of batches never ends", "batch_create.lua", "if call('PTTL', name) < life then", "if false then"),
     Mutation("a page begins with its cursor", "owned_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
     Mutation(
         "a page of batches never says more",

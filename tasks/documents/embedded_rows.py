@@ -1,9 +1,10 @@
 """Rows by reference beside what became of them: to write down a batch, and to load a page of an ingestion."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tasks.errors import NotStored
 from tasks.ledger import ItemError
 from tasks.ledger.committed import Committed, CommittedUnit
 from tasks.ledger.parts import PartReference, RowError, RowOutcome, read_part
@@ -27,6 +28,7 @@ class EmbeddedRows:
         rows: how many there are.
         embedded: what is committed of the task.
         leftover: what becomes of rows that nobody came to.
+        lost: what becomes of rows whose part is gone; None: `NotStored` is raised.
         progress: called at least once for every 64 rows.
     """
 
@@ -37,12 +39,13 @@ class EmbeddedRows:
     embedded: Committed
     leftover: ItemError
     progress: Callable[[], None]
+    lost: ItemError | None = None
 
     def __iter__(self) -> Iterator[EmbeddedRow]:
         """Every row in order, each once.
 
         Raises:
-            NotStored: rows or parts are gone.
+            NotStored: rows are gone, or parts, and nothing is said of rows whose part is lost.
             StorageUnavailable: the storage does not answer.
         """
         at = 0
@@ -53,10 +56,18 @@ class EmbeddedRows:
         yield from self._without_part(at, self.rows)
 
     def _with_part(self, unit: CommittedUnit) -> Iterator[EmbeddedRow]:
-        outcomes = read_part(self.storage, PartReference.from_json(unit.data))
+        outcomes = self._outcomes(unit)
         lines = self._lines(unit.first, unit.items)
         for offset, (line, outcome) in enumerate(zip(lines, outcomes, strict=True)):
             yield unit.first + offset, line, outcome
+
+    def _outcomes(self, unit: CommittedUnit) -> Sequence[RowOutcome | ItemError]:
+        try:
+            return read_part(self.storage, PartReference.from_json(unit.data))
+        except NotStored:
+            if self.lost is None:
+                raise
+            return [self.lost] * unit.items
 
     def _without_part(self, first: int, end: int) -> Iterator[EmbeddedRow]:
         for start in range(first, end, _ROWS_AT_ONCE):

@@ -20,9 +20,12 @@ _ACCEPTED_PART = 2
 keep its rows out."""
 _ANY_BACKLOG = Admission(max_backlog_s=1e12)
 """Jobs of a batch or an ingestion are a few at any time, and whoever has one has been let in."""
+_KEPT_MS = 400 * 86_400_000
+"""From a task's end. They are forgotten when what they belong to has ended. Until then what they hold must outlive any
+outage, and the longest window of a batch: a retention that users choose for what has ended has no part in it."""
 
 
-def job_task(task_id: str, call: JobCall, settings: Settings, *, owner: str, lane: Lane = Lane.BULK) -> Submission:
+def job_task(task_id: str, call: JobCall, *, owner: str, lane: Lane = Lane.BULK) -> Submission:
     """The task of a job, which needs no model."""
     return Submission(
         task_id=task_id,
@@ -31,7 +34,7 @@ def job_task(task_id: str, call: JobCall, settings: Settings, *, owner: str, lan
         owner=owner,
         units=[call.to_unit()],
         options=Options(),
-        ttl_ms=_ttl_ms(settings),
+        ttl_ms=_KEPT_MS,
         admission=_ANY_BACKLOG,
     )
 
@@ -58,7 +61,7 @@ def rows_task(
             for first, count, cost in units
         ],
         options=Options(),
-        ttl_ms=_ttl_ms(settings),
+        ttl_ms=_KEPT_MS,
         admission=Admission(
             max_backlog_s=_ACCEPTED_PART * settings.max_backlog_bulk_s,
             max_backlog_bytes=_ACCEPTED_PART * settings.max_backlog_bytes,
@@ -80,8 +83,3 @@ def submit(context: StepContext, task: Submission) -> bool:
     if reply.ring:
         context.ring(task.model)
     return True
-
-
-def _ttl_ms(settings: Settings) -> int:
-    # They are forgotten when what they belong to has ended. Until then what they hold must outlive any outage.
-    return round(settings.batch_ttl_s * 1000)

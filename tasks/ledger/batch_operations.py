@@ -124,6 +124,11 @@ def faults_text(faults: Sequence[BatchFault]) -> str:
     return orjson.dumps([asdict(fault) for fault in faults]).decode()
 
 
+def losses_field(stage: Stage) -> str:
+    """The field of a batch with the number of tries that a stage has lost to dead workers."""
+    return f"losses_{stage}"
+
+
 def _batch(batch_id: str, reply: list[Any]) -> Batch | None:
     flat, now_ms, states, ended = reply
     if not flat:
@@ -156,6 +161,8 @@ def _batch(batch_id: str, reply: list[Any]) -> Batch | None:
         times={s: int(f[f"t_{s}"]) for s in BatchStatus if f"t_{s}" in f},
         stages={stage: State(text.decode()) for stage, text in zip(Stage, states, strict=True) if text},
         now_ms=int(now_ms),
+        losses={stage: int(f[losses_field(stage)]) for stage in Stage if losses_field(stage) in f},
+        again_ms=int(f.get("again_at", 0)),
     )
 
 

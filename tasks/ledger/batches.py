@@ -105,6 +105,8 @@ class Batch:
         ends_as: what it becomes when its files are written.
         times: status -> when it was reached.
         stages: states of its tasks; those that do not exist are absent.
+        losses: stage -> how often its task was tried again because its workers had died.
+        again_ms: no task of a stage is submitted before.
         now_ms: when this was read.
     """
 
@@ -129,6 +131,8 @@ class Batch:
     times: Mapping[BatchStatus, int]
     stages: Mapping[Stage, State]
     now_ms: int
+    losses: Mapping[Stage, int]
+    again_ms: int
 
     def task_id(self, stage: Stage) -> str:
         """The ledger's task for a stage."""

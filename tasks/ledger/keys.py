@@ -68,10 +68,12 @@ Of files; the first as long as the file, those of an owner as long as the last o
     R:fileends:{owner}   zset    "file size" -> expiry, of those that expire
     R:filebytes:{owner}  string  bytes of all of the owner's files
 
-Of one batch; with a TTL from the start (its window and the retention), and a new one at its end (the retention):
+Of one batch; with a TTL from the start (its window and a year, or the retention where that is more), and a new one at
+its end (the retention):
 
     R:batch:{id}         hash    status, owner, input file, window, `t_{status}` times; model, counts, files, errors
-                                 when they are known. Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
+                                 when they are known; `losses_{stage}`: how often its workers died, `again_at`: when it
+                                 is tried again. Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
     R:batch-alias:{owner}:{name}  string  "batch digest": a repetition of a request finds its batch
     R:batches:{owner}    zset    batch -> 0: that owner's batches, in the order of their ids, which is that of time
                                  Ids of batches that are gone are removed when a list meets them, and at each creation,

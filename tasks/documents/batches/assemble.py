@@ -20,6 +20,7 @@ from tasks.ledger.storage import Writer
 
 _EXPIRED = ItemError("batch_expired", "This request could not be executed before the completion window expired.")
 _CANCELLED = ItemError("batch_cancelled", "This request was not executed: the batch was cancelled before.")
+_PART_LOST = ItemError("batch_part_lost", "What came of this request is no longer in the storage. Send it again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Assembly:
             self.embedded,
             self.leftover,
             self.context.progress,
+            lost=_PART_LOST,
         )
         for number, line, outcome in rows:
             yield Row.of_line(number, line), outcome

@@ -5,22 +5,31 @@ from typing import Any
 
 import orjson
 
+from tasks.documents import deaths
 from tasks.documents.context import StepContext
-from tasks.ledger import operations
-from tasks.ledger.batch_operations import close_batch, faults_text, move_batch
+from tasks.ledger import DOCUMENTS, ItemError, operations
+from tasks.ledger.batch_operations import close_batch, faults_text, losses_field, move_batch
 from tasks.ledger.batches import KINDS, Batch, BatchFault, BatchStatus, FileKind, Stage
 from tasks.ledger.committed import Committed, read_committed
 from tasks.ledger.file_operations import put_batch_file
 from tasks.ledger.files import FileRecord, Purpose
 from worker_config.settings import Settings
 
+_NO_OUTCOME = ItemError("internal_error", "A job left no outcome.")
 _OPEN = [status for status in BatchStatus if not status.terminal]
 
 
-def fault_of(committed: Committed) -> BatchFault:
-    """Why a job came to nothing."""
-    error = committed.errors.get(0)
-    return BatchFault(error.code, error.message) if error else BatchFault("internal_error", "A job left no outcome.")
+def came_to_nothing(context: StepContext, batch: Batch, stage: Stage, committed: Committed) -> None:
+    """A job has ended without an outcome: it is tried again after a pause, or the batch fails."""
+    error = committed.errors.get(0, _NO_OUTCOME)
+    losses = batch.losses.get(stage, 0)
+    if not deaths.again(error, losses):
+        failed(context, batch, [BatchFault(error.code, error.message)])
+        return
+    again_ms = batch.now_ms + round(deaths.pause_s(losses) * 1000)
+    fields = {losses_field(stage): losses + 1, "again_at": again_ms}
+    if context.ledger.run(move_batch(batch.id, batch.status, only_from=[batch.status], fields=fields))[0]:
+        context.ledger.run(operations.forget(DOCUMENTS, batch.task_id(stage)))
 
 
 def failed(context: StepContext, batch: Batch, faults: Sequence[BatchFault]) -> None:
@@ -46,10 +55,10 @@ def without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
 def assembled(context: StepContext, batch: Batch) -> None:
     """The last job has ended: its files are given to the owner, and the batch ends as was decided before."""
     committed = context.ledger.run(read_committed(batch.task_id(Stage.ASSEMBLE)))
-    if committed is None:
+    if committed is None or not committed.task.state.terminal:
         return
     if not committed.units:
-        failed(context, batch, [fault_of(committed)])
+        came_to_nothing(context, batch, Stage.ASSEMBLE, committed)
         return
     found = orjson.loads(committed.units[0].data)
     fields: dict[str, str | int] = {name: found[name] for name in ("model", "total", "completed", "failed", "tokens")}
@@ -79,7 +88,12 @@ def _end(context: StepContext, batch: Batch, to: BatchStatus, fields: Mapping[st
 
 
 def _record(batch: Batch, kind: FileKind, written: Mapping[str, Any], settings: Settings) -> FileRecord:
-    lives_s = batch.output_expires_s or settings.batch_ttl_s
+    # As long as the batch's own record, which counts from its end, unless its owner counts from when it was created.
+    ends_ms = (
+        batch.now_ms + round(settings.batch_ttl_s * 1000)
+        if batch.output_expires_s is None
+        else batch.files_ms + batch.output_expires_s * 1000
+    )
     return FileRecord(
         id=batch.file_id(kind),
         owner=batch.owner,
@@ -87,6 +101,6 @@ def _record(batch: Batch, kind: FileKind, written: Mapping[str, Any], settings: 
         purpose=Purpose.BATCH_OUTPUT,
         size_bytes=written["size"],
         created_ms=batch.files_ms,
-        expires_ms=batch.files_ms + round(lives_s * 1000),
+        expires_ms=ends_ms,
         stored=written["stored"],
     )

@@ -46,10 +46,10 @@ def _validated(context: StepContext, batch: Batch) -> None:
     if context.postponed.waits(batch.task_id(Stage.EMBED)):
         return  # the submission names every unit of the batch: reading, building and sending it is not for nothing
     committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
-    if committed is None:
+    if committed is None or not committed.task.state.terminal:
         return
     if not committed.units:
-        ending.failed(context, batch, [ending.fault_of(committed)])
+        ending.came_to_nothing(context, batch, Stage.VALIDATE, committed)
         return
     found = orjson.loads(committed.units[0].data)
     if "errors" in found:
@@ -107,9 +107,9 @@ def _end_without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> No
 
 
 def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:
-    if context.postponed.waits(batch.task_id(stage)):
+    if context.postponed.waits(batch.task_id(stage)) or batch.now_ms < batch.again_ms:
         return
-    task = job(batch, stage, context.settings)
+    task = job(batch, stage)
     if submit(context, task):
         now = context.ledger.run(read_batch(batch.id))
         _forget_if_ended(context, task, now.status if now else None)

@@ -15,9 +15,9 @@ from worker_config.settings import Settings
 KIND = {Stage.VALIDATE: "validate_batch", Stage.ASSEMBLE: "assemble_batch"}
 
 
-def job(batch: Batch, stage: Stage, settings: Settings) -> Submission:
+def job(batch: Batch, stage: Stage) -> Submission:
     """The task of a stage that needs no model."""
-    return job_task(batch.task_id(stage), JobCall(KIND[stage], batch.id), settings, owner=batch.owner)
+    return job_task(batch.task_id(stage), JobCall(KIND[stage], batch.id), owner=batch.owner)
 
 
 def embedding(batch: Batch, found: Mapping[str, Any], settings: Settings) -> Submission:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from tasks.documents.context import JobContext
+from tasks.documents.deaths import pause_s
 from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
 from tasks.ledger.ingestion_operations import Move, move_ingestion, read_ingestion
 from tasks.ledger.ingestion_progress import Setback
@@ -15,8 +16,6 @@ _log = logging.getLogger(__name__)
 
 GONE = b'{"gone":true}'
 """The outcome of a job that did nothing: its ingestion has ended, another run was faster, or something is away."""
-LONGEST_PAUSE_S = 60.0
-"""Between two jobs of a kind while something is away; the first pause is a second, each further one twice as long."""
 
 _OPEN = [status for status in IngestionStatus if not status.terminal]
 _NAMES: dict[type[Unavailable], str] = {SinkUnavailable: "sink", StorageUnavailable: "storage", NotReady: "model"}
@@ -58,8 +57,7 @@ def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callab
 def after(ingestion: Ingestion, name: str, what: str) -> Setback:
     """The setback of a kind of job that has failed once more for `what`, at the moment of `ingestion`."""
     before = ingestion.setbacks[name].times if name in ingestion.setbacks else 0
-    pause_s = min(2.0**before, LONGEST_PAUSE_S)
-    return Setback(before + 1, what, ingestion.now_ms + round(pause_s * 1000))
+    return Setback(before + 1, what, ingestion.now_ms + round(pause_s(before) * 1000))
 
 
 def _put_off(context: JobContext, ingestion: Ingestion, name: str, error: Unavailable) -> None:

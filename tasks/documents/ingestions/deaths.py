@@ -1,29 +1,22 @@
-"""Jobs whose workers died so often that the ledger has given them up.
-
-Somebody's text is parsed in a child of the worker, so it is seldom to blame: workers are killed by rollouts, by lack of
-memory, by hand. Such a job is submitted anew a few times, before its ingestion, or its page, fails.
-"""
+"""Jobs of an ingestion that are tried again after the deaths of their workers: `tasks.documents.deaths` decides."""
 
 import dataclasses
 
+from tasks.documents import deaths
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.calls import after
 from tasks.documents.ingestions.submissions import forget
-from tasks.ledger import ItemError
 from tasks.ledger.ingestion_operations import Move, move_ingestion
 from tasks.ledger.ingestion_replies import losses_field, setback_field, setback_text
 from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage
 
-MAX_LOSSES = 3
-"""So often a job is submitted anew; each time four workers in a row may die of it."""
-_LOST = "worker_lost"
 _GOING_ON = (IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
 def again(context: StepContext, ingestion: Ingestion, name: str, number: int, found: object) -> bool:
     """Whether a `list`, `load` or `finish` that ended with `found` is tried again, after a pause."""
     losses = ingestion.losses.get(name, 0)
-    if not _lost(found) or losses >= MAX_LOSSES or ingestion.status not in _GOING_ON:
+    if not deaths.again(found, losses) or ingestion.status not in _GOING_ON:
         return False
     field = losses_field(name)
     move = Move(
@@ -38,7 +31,7 @@ def again(context: StepContext, ingestion: Ingestion, name: str, number: int, fo
 
 def page_again(context: StepContext, ingestion: Ingestion, page: Page, found: object) -> bool:
     """Whether a `parse` that ended with `found` is tried again, after a pause."""
-    if not _lost(found) or page.losses >= MAX_LOSSES:
+    if not deaths.again(found, page.losses):
         return False
     move = Move(
         [IngestionStatus.IN_PROGRESS],
@@ -49,7 +42,3 @@ def page_again(context: StepContext, ingestion: Ingestion, page: Page, found: ob
     if context.ledger.run(move_ingestion(ingestion.id, move))[0]:
         forget(context, ingestion, "parse", page.number)
     return True
-
-
-def _lost(found: object) -> bool:
-    return isinstance(found, ItemError) and found.code == _LOST

@@ -29,7 +29,7 @@ def submit_job(context: StepContext, ingestion: Ingestion, name: str, number: in
     _submit_while(
         context,
         ingestion,
-        job_task(task_id, call, context.settings, owner=ingestion.owner, lane=_LANE[name]),
+        job_task(task_id, call, owner=ingestion.owner, lane=_LANE[name]),
         Move(_OPEN),
     )
 

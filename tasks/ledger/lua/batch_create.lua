@@ -4,6 +4,9 @@
 local id, owner, alias, digest = arg(1), arg(2), arg(5), arg(6)
 local window, ttl = tonumber(arg(3)), tonumber(arg(4))
 local max_open, max_memory = tonumber(arg(7)), tonumber(arg(8))
+-- An open batch waits so long for its workers, however short a time it is kept after its end.
+local PATIENCE_MS = 366 * 86400000
+local life = window + math.max(ttl, PATIENCE_MS)
 local key, list, running = R .. ':batch:' .. id, R .. ':batches:' .. owner, R .. ':batches-open:' .. owner
 local alias_at = R .. ':batch-alias:' .. owner .. ':' .. alias
 
@@ -33,12 +36,12 @@ if type(stored) == 'table' and stored.err then
   return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
 end
 for i = FIRST + 9, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
-call('PEXPIRE', key, int(window + ttl))
+call('PEXPIRE', key, int(life))
 call('ZADD', list, 0, id)
 if lost > 0 then call('ZREMRANGEBYSCORE', running, '-inf', int(NOW)) end
-call('ZADD', running, int(NOW + window + ttl), id)
+call('ZADD', running, int(NOW + life), id)
 for _, name in ipairs({list, running}) do
-  if call('PTTL', name) < window + ttl then call('PEXPIRE', name, int(window + ttl)) end
+  if call('PTTL', name) < life then call('PEXPIRE', name, int(life)) end
 end
 -- Batches expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
 for _, other in ipairs(call('ZRANDMEMBER', list, -2)) do
@@ -47,6 +50,6 @@ end
 call('SADD', R .. ':open-batches', id)
 if alias ~= '' then
   call('HSET', key, 'alias', alias)
-  call('SET', alias_at, id .. ' ' .. digest, 'PX', int(window + ttl))
+  call('SET', alias_at, id .. ' ' .. digest, 'PX', int(life))
 end
 return {'ok', id}

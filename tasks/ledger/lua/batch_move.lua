@@ -1,4 +1,4 @@
--- Moves a batch from one of some states to another, and sets fields with it.
+-- Moves a batch from one of some states to another, and sets fields with it. It may stay where it is.
 -- own: id to terminal number_of_states state..., then field value...   reply: {1 moved, the status now or ''}
 allowed_when_full()
 local id, to, states = arg(1), arg(2), tonumber(arg(4))
@@ -7,7 +7,7 @@ local f = call('HMGET', key, 'status', 'ttl', 'owner', 'alias')
 local fits = false
 for i = 5, 4 + states do fits = fits or f[1] == arg(i) end
 if not fits then return {0, f[1] or ''} end
-call('HSET', key, 'status', to, 't_' .. to, int(NOW))
+if f[1] ~= to then call('HSET', key, 'status', to, 't_' .. to, int(NOW)) end
 for i = FIRST + 5 + states, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
 if arg(3) == '1' then
   call('PEXPIRE', key, f[2])

@@ -75,9 +75,10 @@ class Hands:
         data = requests if isinstance(requests, bytes) else b"\n".join(orjson.dumps(line) for line in requests)
         return self.create_over(self.upload(data, owner=changed.get("owner", "anonymous")), **changed)
 
-    def create_over(self, file_id: str, *, owner: str = "anonymous", window_ms: int = 24 * HOUR_MS) -> str:
+    def create_over(self, file_id: str, **changed: Any) -> str:
         """A batch over a file; its id."""
-        batch = NewBatch(new_batch_id(), owner, file_id, "24h", window_ms, HOUR_MS)
+        values: dict[str, Any] = {"owner": "anonymous", "window_ms": 24 * HOUR_MS, "ttl_ms": HOUR_MS} | changed
+        batch = NewBatch(new_batch_id(), input_file_id=file_id, completion_window="24h", **values)
         return self.ledger.run(create_batch(batch))
 
     def batch(self, batch_id: str) -> Batch:

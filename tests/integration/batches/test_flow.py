@@ -2,13 +2,14 @@
 
 import base64
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
 from tasks.documents.batches.leftovers import sweep_batches
-from tasks.ledger import operations
+from tasks.ledger import Ledger, operations
 from tasks.ledger.batch_operations import move_batch
 from tasks.ledger.batches import BatchStatus
 from tasks.ledger.embedding_list import embedding_list, items
@@ -195,16 +196,17 @@ def test_an_input_file_deleted_on_the_way_is_answered_all_the_same(hands: Hands)
     nothing_is_left(hands, batch)
 
 
-def test_parts_that_are_gone_fail_the_batch(hands: Hands) -> None:
-    batch_id = half_way(hands)
-    hands.ledger.run(operations.cancel(MODEL, f"{batch_id}-embed"))
-    inputs = list(hands.storage.stored("files"))
-    hands.storage.delete(f"batches/{batch_id}/")
+def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(redis_url: str, tmp_path: Path) -> None:
+    ledger = Ledger.connect(redis_url)
+    hands = Hands(ledger, tmp_path / "storage", batch_ttl_s=0.001)
+    batch_id = half_way(hands, output_expires_s=3600)
+    hands.ledger.clock_offset_ms = 24 * HOUR_MS
     hands.work()
     batch = hands.batch(batch_id)
-    assert (batch.status, [fault.code for fault in batch.errors]) == (BatchStatus.FAILED, ["not_stored"])
-    assert list(hands.storage.stored("files")) == inputs, "nothing half-visible"
+    assert (batch.status, batch.total, batch.completed, batch.failed) == (BatchStatus.EXPIRED, 10, 4, 6)
+    assert (len(hands.lines(batch.output_file_id)), len(hands.lines(batch.error_file_id))) == (4, 6)
     nothing_is_left(hands, batch)
+    ledger.close()
 
 
 def test_what_comes_after_the_end_is_swept_away(hands: Hands) -> None:

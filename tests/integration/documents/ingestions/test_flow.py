@@ -1,13 +1,14 @@
 """An ingestion from its source to its sink, through every state, with workers by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.leftovers import sweep_ingestions
-from tasks.ledger import DOCUMENTS, operations
+from tasks.ledger import DOCUMENTS, Ledger, operations
 from tasks.ledger.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.ledger.ingestion_outcomes import DocumentStatus
 from tasks.ledger.ingestions import IngestionFault, IngestionStatus, PageStage
@@ -236,6 +237,17 @@ def test_another_revision_of_the_model_does_not_go_under_the_old_name(
     assert ingestion.error.code == "model_changed"
     assert hands.loaded() == {}
     nothing_is_left(hands, made)
+
+
+def test_an_ingestion_that_takes_longer_than_it_is_kept_afterwards(redis_url: str, tmp_path: Path) -> None:
+    ledger = Ledger.connect(redis_url)
+    hands = IngestionHands(ledger, tmp_path / "storage", batch_ttl_s=0.001)
+    made = hands.texts({"a": "first", "b": LONG}, mode="sync")
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.counts.loaded, ingestion.error) == (S.COMPLETED, 2, None)
+    nothing_is_left(hands, made)
+    ledger.close()
 
 
 def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:

@@ -1,0 +1,23 @@
+"""Jobs whose workers died so often that the ledger has given them up: whether, and when, they are tried again. Pure.
+
+Somebody's text is parsed in a child of the worker, so it is seldom to blame: workers are killed by rollouts, by lack of
+memory, by hand. Such a job is submitted anew a few times, before its batch, its ingestion or its page fails.
+"""
+
+from tasks.ledger import ItemError
+
+MAX_LOSSES = 3
+"""So often a job is submitted anew; each time four workers in a row may die of it."""
+LONGEST_PAUSE_S = 60.0
+"""Between two jobs of a kind that came to nothing; the first pause is a second, each further one twice as long."""
+_LOST = "worker_lost"
+
+
+def again(found: object, losses: int) -> bool:
+    """Whether a job that ended with `found`, after so many losses before it, is tried again."""
+    return isinstance(found, ItemError) and found.code == _LOST and losses < MAX_LOSSES
+
+
+def pause_s(before: int) -> float:
+    """Seconds until the next try, after `before` tries that had to pause before this one."""
+    return min(2.0**before, LONGEST_PAUSE_S)
