@@ -31,6 +31,7 @@ async def encode_now(services: Services, request: Request, submission: Submissio
     Raises:
         WaitTimeout: it took longer than `wait_s`; the same request again joins the work.
         ItemFailed: a text has no vector.
+        NotReady: workers came to serve another model when only some texts were encoded.
         CallerGone: the client left first.
         NotReady: no worker serves a model that is not the server's own, where one may be about to start.
         Unavailable: see `submit`.
@@ -58,7 +59,7 @@ async def task_or_result(
         every text's vector if the task ended by then, else the task as it is.
 
     Raises:
-        ItemFailed, CallerGone, Unavailable: as `encode_now` does.
+        ItemFailed, NotReady, CallerGone, Unavailable: as `encode_now` does.
     """
     task = await stored(services, submission)
     if end_s is None:
@@ -118,6 +119,8 @@ async def _result(services: Services, task_id: str, submission: Submission) -> R
 
 
 def _whole(result: Result) -> Result:
+    if result.task.model_changed:
+        raise NotReady("The model was exchanged meanwhile; send the same request again.", retry_after_s=1)
     if result.errors:
         first = min(result.errors)
         raise item_failed(first, result.errors[first])

@@ -61,6 +61,7 @@ class Drain:
         send_bell: sends one bell message; must not raise.
         stop: whether to stop.
         urgent: whether texts that cannot wait are to be expected.
+        stamp: of the model, as in `ClaimRequest`.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Drain:
         send_bell: Callable[[], None],
         stop: Callable[[], bool],
         urgent: Callable[[], bool] = lambda: False,
+        stamp: str = "",
     ) -> None:
         self._ledger = ledger
         self._model = model
@@ -93,6 +95,7 @@ class Drain:
         self._send_bell = send_bell
         self._stop = stop
         self._urgent = urgent
+        self._stamp = stamp
         self._numbers = itertools.count()
         self._unanswered: str | None = None
         self._suspects_wait = False
@@ -103,6 +106,9 @@ class Drain:
         """One slice. Never raises when Redis is away: the worker looks for work again when it is back.
 
         `together`: of all streams of the process; None: there is no other one.
+
+        Raises:
+            ModelChanged: workers serve another model now; this process must be replaced.
         """
         part = Part(together or JointSlice(), self._limits.slice_s)
         try:
@@ -186,6 +192,7 @@ class Drain:
             alone=self._single,
             rate=self._rate.tokens_per_s,
             suspect=suspect,
+            stamp=self._stamp,
         )
         try:
             claim = self._ledger.run(operations.claim(self._model, request))

@@ -329,7 +329,7 @@ class IngestionEnded(RequestError):
 
 
 class ModelChanged(RequestError):
-    """The model that an ingestion began with is no longer served."""
+    """The model that a task or an ingestion began with is no longer served: its name stands for another one now."""
 
     status = 409
     code = "model_changed"

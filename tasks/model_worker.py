@@ -14,14 +14,14 @@ from tasks.drain import DrainLimits
 from tasks.durability import warn_about_durability
 from tasks.heartbeat import Heartbeat
 from tasks.joining import join_ledger
-from tasks.ledger import Ledger, ModelEntry, ModelOverview, WorkerEntry, operations
+from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
 from tasks.model.budget import PassBudget
 from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder
 from tasks.model.encoding import encode
 from tasks.model.errors import ModelLoadError
 from tasks.model.load import load
-from tasks.model.types import TextItem
+from tasks.model.types import ModelInfo, TextItem
 from tasks.row_store import LateStorage, RowStore
 from tasks.run_files import RunFiles
 from tasks.stream import Streams
@@ -53,6 +53,7 @@ class ModelWorker:
         self._id = worker_id
         self._queue = settings.served_model_name
         self._encoder = encoder
+        self._entry = _entry_of(encoder.info, settings)
         self._files = RunFiles(settings.run_dir)
         self._started_at = time.time()
         self._process = psutil.Process()
@@ -69,6 +70,7 @@ class ModelWorker:
             worker_id,
             encoder,
             DrainLimits(settings.slice_s, self._lease_s, settings.unit_s),
+            stamp=self._entry.stamp,
             store=RowStore(storage, encoder.info.prompts, encoder.info.revision),
             budget=self._budget,
             cache=self._cache,
@@ -135,6 +137,11 @@ class ModelWorker:
         self._streams.close()
         self._ledger.close()
 
+    @property
+    def _ttl_ms(self) -> int:
+        """How long it counts as live after it was heard of."""
+        return int(self._settings.heartbeat_ttl_s * 1000)
+
     def _make_heartbeat(self, send_bell: Callable[[], None], wake: Callable[[], None]) -> Heartbeat:
         return Heartbeat(
             self._ledger,
@@ -156,43 +163,23 @@ class ModelWorker:
         return lambda: True in [hangs() for hangs in watches]  # all look each time
 
     def _register(self) -> None:
-        self._ledger.run(operations.check_schema())
-        known = self._ledger.run(operations.overview(self._queue))[self._queue]
-        self._entry = self._entry_after(known)
-        self._ledger.run(operations.register(self._queue, self._entry))
-        self._ledger.run(operations.abandon(self._queue, self._id))
-
-    def _entry_after(self, known: ModelOverview) -> ModelEntry:
-        """This model's entry: the known one when it says the same, so that `created_at` stays.
+        """Joins the workers of this model.
 
         Raises:
             ModelLoadError: live workers serve another model under this name; vectors of both would be mixed.
         """
-        info, before = self._encoder.info, known.entry
-        entry = ModelEntry(
-            id=self._queue,
-            model=info.model,
-            revision=info.revision,
-            dimension=info.dimension,
-            max_tokens=info.max_tokens,
-            prompts=info.prompts,
-            device=info.device,
-            compute=info.compute,
-            precision=info.precision,
-            created_at=int(time.time()),
-            aliases=self._settings.served_names[1:],
-        )
-        if before is None:
-            return entry
-        if dataclasses.replace(entry, created_at=before.created_at) == before:
-            return before
-        same = (before.model, before.revision, before.dimension) == (entry.model, entry.revision, entry.dimension)
-        if known.workers and not same:
+        self._ledger.run(operations.check_schema())
+        before = self._ledger.run(operations.overview(self._queue))[self._queue].entry
+        if before and dataclasses.replace(self._entry, created_at=before.created_at) == before:
+            self._entry = before  # so that `created_at` stays
+        register = operations.register(self._queue, self._entry, worker=self._id, ttl_ms=self._ttl_ms)
+        if not self._ledger.run(register):
+            there = f"{before.model} revision {before.revision}" if before else "another model"
             raise ModelLoadError(
-                f"Live workers serve {before.model} revision {before.revision} as {self._queue}, and this one has "
-                f"{entry.model} revision {entry.revision}. Stop them first, or set another EMBEDQ_SERVED_NAME."
+                f"Live workers serve {there} as {self._queue}, and this one has {self._entry.model} revision "
+                f"{self._entry.revision}. Stop them first, or set another EMBEDQ_SERVED_NAME."
             )
-        return entry
+        self._ledger.run(operations.abandon(self._queue, self._id))
 
     def _long_enough(self, lease_s: float) -> float:
         """A lease that outlasts a full pass several times: otherwise long texts on a slow machine would look dead."""
@@ -206,8 +193,7 @@ class ModelWorker:
         return max(lease_s, needed_s)
 
     def _say(self) -> operations.Operation[None]:
-        ttl_ms = int(self._settings.heartbeat_ttl_s * 1000)
-        return operations.beat(self._queue, self._describe(), ttl_ms, self._entry)
+        return operations.beat(self._queue, self._describe(), self._ttl_ms, self._entry)
 
     def _describe(self) -> WorkerEntry:
         totals = [stream.work.totals for stream in self._streams.all]
@@ -228,3 +214,19 @@ class ModelWorker:
             cache_misses=cache.misses,
             cache_bytes=cache.size_bytes,
         )
+
+
+def _entry_of(info: ModelInfo, settings: Settings) -> ModelEntry:
+    return ModelEntry(
+        id=settings.served_model_name,
+        model=info.model,
+        revision=info.revision,
+        dimension=info.dimension,
+        max_tokens=info.max_tokens,
+        prompts=info.prompts,
+        device=info.device,
+        compute=info.compute,
+        precision=info.precision,
+        created_at=int(time.time()),
+        aliases=settings.served_names[1:],
+    )

@@ -145,7 +145,7 @@ class _Child:
         try:
             self._served.run_slice()
         except self._role.breaks as error:
-            _log.critical("the device is lost for this process (%s); a new one takes over", error)
+            _log.critical("this process cannot go on (%s); a new one takes over", error)
             os._exit(BROKEN_EXIT_CODE)
         except MemoryError:
             # What was claimed comes back when its lease ends.

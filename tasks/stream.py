@@ -51,6 +51,7 @@ class Streams:
         worker: id of the worker.
         encoder: says by `streams` how many there are.
         limits: of slices.
+        stamp: of the model, which claims carry.
         store: where the rows of batches are.
         budget: of one forward pass.
         cache: of vectors of this encoder.
@@ -66,6 +67,7 @@ class Streams:
         encoder: Encoder,
         limits: DrainLimits,
         *,
+        stamp: str,
         store: RowStore,
         budget: PassBudget,
         cache: VectorCache,
@@ -75,6 +77,7 @@ class Streams:
         self._ledger, self._model, self._worker, self._encoder, self._limits = ledger, model, worker, encoder, limits
         self._budget = budget
         self._store, self._cache, self._urgency = store, cache, Urgency()
+        self._stamp = stamp
         self._settlement = Settlement(ledger, model, patience_s=limits.lease_s, stop=self._stop)
         self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
@@ -115,6 +118,7 @@ class Streams:
             send_bell=self._send_bell,
             stop=self._stop,
             urgent=lambda: self._urgency.expected,
+            stamp=self._stamp,
         )
         return Stream(rate, progress, work, wakeup, drain)
 
@@ -131,6 +135,7 @@ class Streams:
 
         Raises:
             EncoderBroken: this process must be replaced. What the other streams had is given back.
+            ModelChanged: likewise, and the ledger has taken back what it had.
         """
         try:
             together = JointSlice(len(self.all))

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 
 from tasks import role
-from tasks.errors import EmbedqError
+from tasks.errors import EmbedqError, ModelChanged
 from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model_worker import ModelWorker
 from worker_config.settings import Settings
@@ -25,7 +25,7 @@ MODEL_WORKER = role.Role(
     queue=_queue,
     start=_start,
     refusals=(ModelLoadError, EmbedqError),
-    breaks=(EncoderBroken,),
+    breaks=(EncoderBroken, ModelChanged),
 )
 
 

@@ -70,6 +70,13 @@ class LedgerClient:
         """The queue as the web tier sees it."""
         return self.ledger.run(operations.overview(self.model))[self.model]
 
+    @property
+    def stamp(self) -> str:
+        """Of the model that is served."""
+        entry = self.overview().entry
+        assert entry is not None
+        return entry.stamp
+
     def counter(self, name: str) -> int:
         """A counter of the ledger, 0 before its first count."""
         return self.overview().counters.get(name, 0)

@@ -250,6 +250,22 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("everything is listed", "submit.lua", "local listed = arg(16) == '1'", "local listed = true"),
     Mutation("a list holds what is gone", "list.lua", "call('ZREM', tasks_key(owner), id)", "out[1] = id"),
     Mutation("lists fill up with what is gone", "submit.lua", "call('EXISTS', task_key(other)) == 0", "false"),
+    # One model under a name
+    Mutation("any model gets work", "claim.lua", "if serves and serves ~= arg(12) then", "if false then"),
+    Mutation("half done by another model goes on", "claim.lua", "if f[8] and f[8] ~= serves then", "if false then"),
+    Mutation("the model before commits", "register.lua", "do drop_claim(token, true) end", "do local _ = token end"),
+    Mutation("an exchange is somebody's fault", "register.lua", "drop_claim(token, true)", "drop_claim(token, false)"),
+    Mutation("two models are let in", "register.lua", "if other ~= worker then return 0 end", ""),
+    Mutation(
+        "nobody remembers the model",
+        "prelude.lua",
+        "if serves then call('HSET', task_key(id), 'made_by'",
+        "if false then call('HSET', task_key(id), 'made_by'",
+    ),
+    Mutation("a replaced worker counts", "beat.lua", "then return 0 end", "then end"),
+    Mutation(
+        "what another model left has not failed", "prelude.lua", "'failed', int(failed), 'ended_by'", "'ended_by'"
+    ),
     # What worked and failed at once
     Mutation("lose refunds", "lose.lua", "drop_claim(arg(1), false)", "drop_claim(arg(1), true)"),
     Mutation("lose wakes nobody", "lose.lua", "return ready() > 0 and wake() or 0", "return 0"),

@@ -14,7 +14,8 @@ For ever, of bounded size:
     R:reserved           string  bytes of vectors that open tasks may still need
     Q:state              hash    backlog per lane (cost_{lane}, tasks_{lane}) and `bytes`; owners_{lane}: how many have
                                  open tasks, and of each of them cost_{lane}:{owner}, tasks_{lane}:{owner} and
-                                 bytes:{owner}; `rate`; the time of the bell and its number of `rings`; the bulk lane's
+                                 bytes:{owner}; `rate`; the stamp of the model that it
+                                 `serves`; the time of the bell and its number of `rings`; the bulk lane's
                                  `credit`; virtual time vt_{lane}, and per owner pass_{lane}:{owner} and
                                  tvt_{lane}:{owner}, also with "suspects" for the lane; when WATCH or a beat looked at
                                  the clock, `last`; counters n_*; `idle`: since when the model has had neither workers
@@ -51,7 +52,8 @@ With a TTL from the start:
 Of one task; until it ends, then with its TTL, or gone:
 
     R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back; what
-                                 was `charged` to its owner beyond its cost
+                                 was `charged` to its owner beyond its cost; `made_by`: the stamp of the model of its
+                                 vectors, once there are some; `ended_by`: another model
     R:units:{id}         hash    u{unit} -> "first items cost attempts root offset token", p{root} -> payload, of units
                                  that are not done; deleted one by one at COMMIT, whole at the end
     R:back:{id}          list    units that were given back; taken before fresh ones; deleted at the end

@@ -3,11 +3,14 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Self
 
 import orjson
 
 from tasks.ledger.types import Lane
+
+_STAMP_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,11 @@ class ModelEntry:
     """Unix seconds at which it was first registered as it is."""
     aliases: tuple[str, ...] = ()
     """Other names for it, as its worker's EMBEDQ_SERVED_NAME has them."""
+
+    @property
+    def stamp(self) -> str:
+        """12 hexadecimal digits: vectors of entries with the same ones may be mixed, however they are computed."""
+        return sha256(f"{self.model} {self.revision} {self.dimension}".encode()).hexdigest()[:_STAMP_DIGITS]
 
     def to_json(self) -> bytes:
         """As stored in Redis."""

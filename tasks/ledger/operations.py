@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, StorageFull
+from tasks.errors import BacklogFull, IdempotencyConflict, ModelChanged, SchemaMismatch, StorageFull
 from tasks.ledger import results
 from tasks.ledger.keys import SCHEMA_VERSION
 from tasks.ledger.models import ModelEntry, ModelOverview, WorkerEntry
@@ -159,6 +159,7 @@ class ClaimRequest:
         alone: the caller is the only stream of its process.
         suspect: take one suspect or nothing, and do not linger. The worker process runs nothing else until this claim
             is done: two texts at a time could be convicted for each other's deaths.
+        stamp: of the caller's model (`ModelEntry.stamp`); "" for a queue that needs no model.
     """
 
     worker: str
@@ -173,13 +174,20 @@ class ClaimRequest:
     online_budget: int | None = None
     rate: float = 0
     suspect: bool = False
+    stamp: str = ""
 
 
 def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
-    """Takes units of one lane up to a cost and leases them, or registers the caller as lingering. One atomic step."""
+    """Takes units of one lane up to a cost and leases them, or registers the caller as lingering. One atomic step.
+
+    Raises on reading:
+        ModelChanged: the queue's workers serve another model than the caller has.
+    """
     r = request
 
     def read(reply: list[Any]) -> Claim:
+        if reply[0] == b"changed":
+            raise ModelChanged("Workers serve another model under this name than the one that this process has loaded.")
         ring, wait_ms, more, lane, suspects, *units = reply
         return Claim(
             token=r.token,
@@ -207,6 +215,7 @@ def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
             int(r.alone),
             r.budget if r.online_budget is None else r.online_budget,
             r.rate,
+            r.stamp,
         ),
         read,
     )
@@ -295,14 +304,22 @@ def check_schema() -> Operation[None]:
     return Operation("schema", "", (SCHEMA_VERSION,), read)
 
 
-def register(model: str, entry: ModelEntry) -> Operation[None]:
-    """Records a loaded model under its served name and counts the load."""
-    return Operation("register", model, (entry.to_json(),), lambda _: None)
+def register(model: str, entry: ModelEntry, *, worker: str = "", ttl_ms: int = 0) -> Operation[bool]:
+    """Records a loaded model under its served name, and that `worker` lives for `ttl_ms` with it; counts the load.
+
+    False: other workers live and serve another model under this name; nothing has changed. Where they have gone, their
+    claims are taken back, and tasks that they have half done end with `model_changed` when their turn comes.
+    """
+    return Operation("register", model, (entry.to_json(), entry.stamp, worker, ttl_ms), bool)
 
 
 def beat(model: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None = None) -> Operation[None]:
-    """A worker with a loaded model says that it lives, for `ttl_ms`, and what it serves."""
-    arguments = (worker.id, ttl_ms, worker.rate, worker.to_json(), entry.to_json() if entry else b"")
+    """A worker with a loaded model says that it lives, for `ttl_ms`, and what it serves.
+
+    It does not count as live when another model is served by now.
+    """
+    said = (entry.to_json(), entry.stamp) if entry else (b"", "")
+    arguments = (worker.id, ttl_ms, worker.rate, worker.to_json(), *said)
     return Operation("beat", model, arguments, lambda _: None)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from tasks.errors import ModelChanged
 from tasks.ledger.types import ItemError, Lane, Options, Result, State, Task
 
 _FLOAT32_BYTES = 4
@@ -13,6 +14,11 @@ _END_ERRORS = {
     State.CANCELLED: ItemError("cancelled", "The task was cancelled before this item was encoded."),
     State.EXPIRED: ItemError("expired", "The task's deadline passed before this item was encoded."),
 }
+_CHANGED = ItemError(
+    ModelChanged.code,
+    "Workers came to serve another model before this item was encoded. Submit all items again: vectors of different "
+    "models cannot be compared.",
+)
 _LOST = ItemError("internal_error", "This item ended without a vector.")
 
 
@@ -46,6 +52,7 @@ def task(task_id: str, reply: list[Any]) -> Task | None:
         version=int(f["version"]),
         options=Options.from_text(f.get("options", b"")),
         metadata=orjson.loads(metadata) if metadata else None,
+        model_changed="ended_by" in f,
     )
 
 
@@ -62,7 +69,7 @@ def result(task_id: str, reply: list[Any]) -> Result | None:
         vectors[first : first + items] = np.frombuffer(data, dtype="<f4").reshape(items, dimension)
         done[first : first + items] = True
     if state.state.terminal:
-        missing = _END_ERRORS.get(state.state, _LOST)
+        missing = _CHANGED if state.model_changed else _END_ERRORS.get(state.state, _LOST)
         for index in np.flatnonzero(~done).tolist():
             errors.setdefault(index, missing)
     return Result(task=state, vectors=vectors, errors=errors, truncated=frozenset(truncated))

@@ -170,6 +170,8 @@ class Task:
     version: int
     options: Options
     metadata: Mapping[str, str] | None
+    model_changed: bool = False
+    """It was ended when workers came to serve another model than the one that had made its first vectors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import numpy as np
 import openai
 import pytest
 
-from tasks.ledger import Ledger
+from tasks.ledger import DOCUMENTS, Ledger
 from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
 from tests.harness import RedisServer, Roles, wait_until
@@ -16,6 +16,8 @@ from tests.ledger_client import LedgerClient
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 LINES = 20_000
+LONG_ASSEMBLY = 4_000
+"""Lines with vectors of full length: their file takes about a second."""
 SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000, "unit_max_items": 64}
 
 
@@ -77,6 +79,27 @@ def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_r
         assert_complete(bulk, batch, lines)
         batches = private_roles.folder / "storage" / "batches"
         wait_until(lambda: not list(batches.iterdir()), message="nothing but its files is left")
+
+
+def test_four_deaths_of_the_documents_worker_throw_nothing_away(
+    private_redis: RedisServer, private_roles: Roles
+) -> None:
+    lines = [line(f"{n}", f"text {n}") for n in range(LONG_ASSEMBLY)]
+    with Bulk(private_roles, **QUICK | {"fake_tokens_per_s": 0}) as bulk, private_redis.client() as redis:
+        watcher = Watcher(bulk, bulk.create(lines))
+        watcher.reaches("finalizing")
+        killed: set[bytes] = set()
+
+        def claimed() -> set[bytes]:
+            return set(redis.zrange(f"eq:q:{DOCUMENTS}:leases", 0, -1)) - killed
+
+        for _ in range(4):
+            killed |= wait_until(claimed, message="the next attempt")
+            bulk.documents.kill_child()
+        batch = bulk.ended(watcher.batch_id)
+        assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == [f"{n}" for n in range(len(lines))]
+        lost = "losses_assemble"
+        assert redis.hget(f"eq:batch:{batch.id}", lost) == b"1", "the kills did not hit the writing of the files"
 
 
 def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str, Any]]) -> None:

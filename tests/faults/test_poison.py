@@ -29,7 +29,9 @@ def test_neighbours_of_a_poison_text_complete(private_roles: Roles, client: Ledg
         client.completed(neighbour, timeout_s=60)
     # Once in company, perhaps of another stream's claim, then three times alone. Whoever notices that its device is
     # lost gives its leases back.
-    losses = worker.log().count("the device is lost") if trigger == "!!break!!" else client.counter("lost_leases")
+    losses = (
+        worker.log().count("this process cannot go on") if trigger == "!!break!!" else client.counter("lost_leases")
+    )
     assert 4 <= losses <= 5
     assert client.counter("committed_items") == 11 + len(neighbours)
     wait_until(lambda: client.overview().leases == 0, message="no lease left")

@@ -70,8 +70,19 @@ def _in_progress(context: StepContext, batch: Batch) -> None:
     state = batch.stages.get(Stage.EMBED)
     if state is None:  # Redis has lost it, by whatever hand: the file is checked already
         _validated(context, batch)
-    elif state.terminal:
-        ends_as = BatchStatus.EXPIRED if state is State.EXPIRED else BatchStatus.COMPLETED
+        return
+    # Read again: another worker may have begun the rows anew since the round began.
+    task = context.ledger.run(operations.read_task(batch.task_id(Stage.EMBED))) if state.terminal else None
+    if task is None or not task.state.terminal:
+        return
+    if (
+        task.model_changed and batch.now_ms < batch.expires_ms
+    ):  # the file is of one model: every row is encoded by the one that is served now
+        context.ledger.run(operations.forget(task.model, task.id))
+        context.again()
+    else:
+        late = task.model_changed or task.state is State.EXPIRED
+        ends_as = BatchStatus.EXPIRED if late else BatchStatus.COMPLETED
         move = move_batch(
             batch.id, BatchStatus.FINALIZING, only_from=[BatchStatus.IN_PROGRESS], fields={"ends_as": ends_as}
         )

@@ -12,7 +12,7 @@ from tasks.documents.ingestions.chunk_rows import chunk_of
 from tasks.documents.ingestions.manifest import ParsedDocument, read_parsed
 from tasks.documents.ingestions.pipeline import require_revision
 from tasks.documents.sinks.types import LoadDocument
-from tasks.errors import NotStored
+from tasks.errors import ModelChanged, NotStored
 from tasks.ledger import ItemError
 from tasks.ledger.committed import Committed, read_committed
 from tasks.ledger.ingestions import Ingestion, Page
@@ -64,6 +64,8 @@ class Loading:
         embedded = self._context.ledger.run(read_committed(self._ingestion.task_id("embed", page.number)))
         if embedded is None:
             raise NotStored("What came of the chunks is no longer there.")
+        if embedded.task.model_changed:
+            raise ModelChanged("Workers came to serve another model while the page was embedded. Start it again.")
         for revision in {PartReference.from_json(unit.data).revision for unit in embedded.units}:
             if revision:
                 require_revision(self._ingestion, revision)

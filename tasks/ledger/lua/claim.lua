@@ -1,17 +1,20 @@
 -- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
--- own: worker token budget max_units lease_ms linger_ms heard only alone online_budget rate
+-- own: worker token budget max_units lease_ms linger_ms heard only alone online_budget rate stamp
 --      only: 1: from the online lane, 2: one suspect, to be run alone
--- reply: {ring, wait_ms, more, lane, suspects wait, {id, unit, first, items, cost, attempts, offset, options, payload}...}
+-- reply: {'changed'}: the worker's model is no longer served; or
+--   {ring, wait_ms, more, lane, suspects wait, {id, unit, first, items, cost, attempts, offset, options, payload}...}
 local worker, token, budget, max_units = arg(1), arg(2), tonumber(arg(3)), math.min(tonumber(arg(4)), 1000)
 local lease_ms, linger_ms, heard = tonumber(arg(5)), tonumber(arg(6)), arg(7) == '1'
 local online_only, suspect = arg(8) == '1', arg(8) == '2'
 if suspect then max_units = 1 end
 local alone, room = arg(9) == '1', {bulk = budget, online = tonumber(arg(10))}
 local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
-local MAX_SKIPPED = 64      -- expired tasks ended by one CLAIM
+local MAX_SKIPPED = 64      -- tasks ended by one CLAIM: expired, or half done by another model
 local MAX_BYTES = 16777216  -- a claim ends with the payload that reaches it: a long text costs what the model takes
 
 call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
+local serves = served()
+if serves and serves ~= arg(12) then return {'changed'} end
 -- Only a drain's first CLAIM clears the bell, or messages would pile up behind one busy worker; a later one makes it
 -- young again. Not each: beside bulk work a worker looks for urgent texts dozens of times a second, and every write is
 -- an fsync for which all others wait.
@@ -72,9 +75,10 @@ end
 local function take(id, tag, line, owner)
   local key = task_key(id)
   local f = call('HMGET', key, 'state', 'deadline', 'next', 'units', 'back', 'options', 'version',
-    'lane')
+    'lane', 'made_by')
   if not f[1] or not OPEN[f[1]] then skipped = skipped + 1; return 0 end
   if f[2] and tonumber(f[2]) <= NOW then end_task(id, 'expired'); skipped = skipped + 1; return 0 end
+  if f[9] and f[9] ~= serves then end_task(id, 'model_changed'); skipped = skipped + 1; return 0 end
   local next_fresh, units, back = tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
   local came_back = suspect and suspects_key(id) or back_key(id)
   local uid = (suspect or back > 0) and call('LINDEX', came_back, 0) or int(next_fresh)

@@ -51,6 +51,11 @@ local function alias_of(id, owner, name) -- its key; nil when a later task has t
   if known and string.match(known, '^%S+') == id then return key end
 end
 
+-- The stamp of the model that the queue's workers serve; false where nobody has said it. All claims are of such workers:
+-- REGISTER takes back those of the model before, and CLAIM gives nothing to a worker of another one. So whatever is
+-- committed was made by this model, and a task remembers it from its first vectors on.
+local function served() return call('HGET', S, 'serves') end
+
 local function allowed_when_full() call('ZREM', LINGER, '') end
 
 local function count(name, n)
@@ -193,10 +198,16 @@ local function finish(id, state, t)
   keep_results(t.owner, kept, t.ttl)
   ended_ids[#ended_ids + 1] = id
 end
-local function end_task(id, state)      -- cancel, deadline; false when it is not open
+local function end_task(id, state)      -- cancel, deadline, another model; false when it is not open
   local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve',
-    'listed', 'held')
+    'listed', 'held', 'completed', 'failed', 'total')
   if not f[1] or not OPEN[f[1]] then return false end
+  if state == 'model_changed' then      -- the vectors it has are good; its other items have failed
+    local failed = tonumber(f[14]) - tonumber(f[12])
+    call('HSET', task_key(id), 'failed', int(failed), 'ended_by', state)
+    count('failed_items', failed - tonumber(f[13]))
+    state = tonumber(f[12]) > 0 and 'completed' or 'failed'
+  end
   leave_lane(id, f[2], f[3])
   if call('EXISTS', suspects_key(id)) == 1 then leave_lane(id, 'suspects', f[3]) end
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
@@ -218,9 +229,10 @@ local function settle(id, ok, failed, cost, tokens)
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
-  t.spent, t.ended = t.spent + cost, t.ended + ok + failed
+  t.spent, t.ended, t.made = t.spent + cost, t.ended + ok + failed, t.made or ok > 0
 end
 local function settled()
+  local serves
   for id, t in pairs(settling) do
     t.version = t.version + 1
     if t.reserve > 0 then               -- what has its vector needs no more room than it has
@@ -233,6 +245,10 @@ local function settled()
     call('HSET', task_key(id), 'completed', int(t.ok), 'failed', int(t.failed), 'cost', int(t.cost),
       'tokens', int(t.tokens), 'version', int(t.version))
     owe(t.lane, t.owner, 0 - t.spent)
+    if t.made and t.ok + t.failed < t.total then  -- what comes later must be of the same model
+      if serves == nil then serves = served() end
+      if serves then call('HSET', task_key(id), 'made_by', serves) end
+    end
     if t.ok + t.failed >= t.total then finish(id, t.ok > 0 and 'completed' or 'failed', t)
     else changed_ids[#changed_ids + 1] = id end
   end

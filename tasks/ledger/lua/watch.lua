@@ -21,11 +21,11 @@ call('SET', MEMORY, used .. ' ' .. (limit or 0), 'PX', 60000)
 -- Every worker that holds a lease asks for more by itself: bells would only pile up behind long claims.
 local leases, workers = call('ZCARD', LEASES), call('ZCARD', WORKERS)
 local waiting, rung = ready(), 0
-local function busy()                   -- workers with a lease; each has few, one for each of its streams
+local function busy()                   -- live workers with a lease; each has few, one for each of its streams
   local seen, n = {}, 0
   for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do
     local worker = string.match(token, '^[^/]*')
-    if not seen[worker] then seen[worker], n = true, n + 1 end
+    if not seen[worker] and call('ZSCORE', WORKERS, worker) then seen[worker], n = true, n + 1 end
   end
   return n
 end

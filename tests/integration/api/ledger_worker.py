@@ -103,7 +103,12 @@ class LedgerWorker:
     def _claim(self, max_units: int) -> Claim:
         self.claims += 1
         request = operations.ClaimRequest(
-            worker=self.id, token=f"{self.id}/{self.claims}", budget=10**9, max_units=max_units, lease_ms=15_000
+            worker=self.id,
+            token=f"{self.id}/{self.claims}",
+            budget=10**9,
+            max_units=max_units,
+            lease_ms=15_000,
+            stamp=entry(self.model).stamp,
         )
         return self.ledger.run(operations.claim(self.model, request))
 

@@ -194,6 +194,13 @@ class Hands:
                 self.work_model()
         raise AssertionError("it never came to this")
 
+    @property
+    def stamp(self) -> str:
+        """Of the model that is served now."""
+        served = self.ledger.run(operations.overview(MODEL))[MODEL].entry
+        assert served is not None
+        return served.stamp
+
     def claim(self, queue: str, limit: int) -> Claim:
         """Takes units of a queue, or one whose worker died where nothing else is ready."""
         for suspect in (False, True):
@@ -205,6 +212,7 @@ class Hands:
                 max_units=limit,
                 lease_ms=15_000,
                 suspect=suspect,
+                stamp=self.stamp if queue == MODEL else "",
             )
             claim = self.ledger.run(operations.claim(queue, asked))
             if claim.units or not claim.suspects:

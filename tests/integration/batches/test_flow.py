@@ -1,6 +1,7 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from tasks.documents.batches.leftovers import sweep_batches
 from tasks.ledger import Ledger, operations
 from tasks.ledger.batch_operations import move_batch
 from tasks.ledger.batches import BatchStatus
+from tasks.ledger.committed import read_committed
 from tasks.ledger.embedding_list import embedding_list, items
 from tasks.ledger.files import Purpose
-from tasks.ledger.parts import RowError
+from tasks.ledger.parts import PartReference, RowError
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
@@ -194,6 +196,39 @@ def test_an_input_file_deleted_on_the_way_is_answered_all_the_same(hands: Hands)
     assert (batch.status, batch.total, batch.completed, batch.failed) == (BatchStatus.COMPLETED, 10, 10, 0)
     assert len(hands.lines(batch.output_file_id)) == 10
     nothing_is_left(hands, batch)
+
+
+def test_a_model_exchanged_in_the_middle_encodes_every_row_anew(hands: Hands) -> None:
+    batch_id = half_way(hands)
+    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
+    assert entry is not None
+    hands.ledger.run(operations.register(MODEL, dataclasses.replace(entry, revision="r2")))
+    made_by: list[str] = []
+    for _ in range(20):
+        hands.step()
+        hands.work_documents()
+        committed = hands.ledger.run(read_committed(f"{batch_id}-embed"))
+        if committed is not None and committed.task.state.terminal:
+            made_by = [PartReference.from_json(unit.data).revision for unit in committed.units]
+        hands.work_model(limit=1)
+    assert made_by == ["r2"] * 3
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.completed, batch.failed) == (BatchStatus.COMPLETED, 10, 0)
+    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == [f"{n}" for n in range(10)]
+    nothing_is_left(hands, batch)
+
+
+def test_a_model_exchanged_after_the_window_leaves_what_was_done(hands: Hands) -> None:
+    batch_id = half_way(hands)
+    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
+    assert entry is not None
+    hands.ledger.run(operations.register(MODEL, dataclasses.replace(entry, revision="r2")))
+    assert hands.work_model() == 0
+    hands.ledger.clock_offset_ms = 24 * HOUR_MS
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.completed, batch.failed) == (BatchStatus.EXPIRED, 4, 6)
+    assert {line["error"]["code"] for line in hands.lines(batch.error_file_id)} == {"batch_expired"}
 
 
 def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(redis_url: str, tmp_path: Path) -> None:

@@ -146,6 +146,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def watch(self) -> None:
         clients.watch(self.world)
 
+    @rule(number=numbers, late=st.booleans())
+    def exchange(self, number: int, *, late: bool) -> None:
+        fleet.exchange(self.world, number, late=late)
+
     @rule(number=numbers, rate=st.sampled_from(RATES))
     def beat(self, number: int, rate: float) -> None:
         fleet.beat(self.world, number, rate)
@@ -178,6 +182,8 @@ def shown(stats: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
         "beats",
         "shared",
         "references",
+        "exchanges",
+        "model_changed",
     )
     with capsys.disabled():
         print(f"\n  {', '.join(f'{stats[name]} {name}' for name in names + more)}", end=" ")  # noqa: T201
@@ -228,6 +234,10 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "shared",
         "references",
         "counted_out",
+        "exchanges",
+        "models_refused",
+        "replaced",
+        "model_changed",
     ):
         assert stats[reached] > 0, reached
 

@@ -17,7 +17,8 @@ def test_a_lease_outlasts_the_slowest_pass(roles: Roles, client: LedgerClient) -
     task = client.submit([f"{n} " + "word " * TOKENS for n in range(2)], lane=Lane.BULK)
 
     def another_worker_finds_something() -> bool:
-        claim = client.ledger.run(operations.claim(client.model, ClaimRequest("other", "other/1", 10**9, 10, 10_000)))
+        asked = ClaimRequest("other", "other/1", 10**9, 10, 10_000, stamp=client.stamp)
+        claim = client.ledger.run(operations.claim(client.model, asked))
         assert not claim.units, "the lease of a pass ran out while it moved"
         return client.task(task).state.terminal
 

@@ -41,6 +41,7 @@ def _check_unit(world: World, claim: Claim, unit: ClaimedUnit) -> None:
     task = world.tasks[unit.task_id]
     assert task.deadline_ms is None or task.deadline_ms > world.now_ms, "nobody wanted this any more"
     assert task.lane is claim.lane
+    assert not _of_another_model(world, task.id), "vectors of two models in one result"
     reference = UnitReference.of_payload(unit.payload)
     if reference is None:
         assert unit.texts() == [f"t{unit.first + i}" for i in range(unit.items)]
@@ -116,9 +117,17 @@ def _live(world: World, lane: str) -> bool:
     for owner in world.seen.get(f"eq:q:m:{lane}"):
         for task_id in world.seen.get(f"eq:q:m:{lane}:{owner}"):
             deadline_ms = world.tasks[task_id].deadline_ms
+            if _of_another_model(world, task_id):
+                continue
             if deadline_ms is None or deadline_ms > world.now_ms:
                 return True
     return False
+
+
+def _of_another_model(world: World, task_id: str) -> bool:
+    """Whether the task is half done by the model before: nobody goes on with it."""
+    made_by = world.seen.get(f"eq:task:{task_id}").get("made_by")
+    return made_by is not None and str(made_by) != world.serves.stamp
 
 
 def _count_turns(world: World, request: ClaimRequest, claim: Claim) -> None:

@@ -85,8 +85,12 @@ def _check_everything_ended(world: World) -> None:
         assert state.terminal
         result = world.driver.result(task.id)
         convicted = {index for index, error in result.errors.items() if error.code == LOST}
-        if state in {State.COMPLETED, State.FAILED}:
+        if result.task.model_changed:
+            world.stats["model_changed"] += 1
+        elif state in {State.COMPLETED, State.FAILED}:
             assert task.poison <= convicted
+        makers = {world.made_by[mark] for mark in result.vectors[:, 1:].ravel().tolist() if mark in world.made_by}
+        assert len(makers) <= 1, "vectors of two models in one result"
         world.stats["convicted"] += len(convicted)
         world.stats[f"tasks_{state}"] += 1
     for owner in {task.owner for task in world.tasks.values()}:
@@ -94,4 +98,5 @@ def _check_everything_ended(world: World) -> None:
         expected = [task.id for task in world.tasks.values() if task.owner == owner and task.listed]
         assert listed == sorted(expected, reverse=True)
     lasting = {name for name, key in world.seen.keys.items() if key.ttl_ms == -1}
-    assert lasting <= {f"eq:{name}" for name in ("q:m:state", "q:m:lingering", "reserved", "held", "held-until")}
+    known = ("q:m:state", "q:m:lingering", "reserved", "models", "held", "held-until")
+    assert lasting <= {f"eq:{name}" for name in known}

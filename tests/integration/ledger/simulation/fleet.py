@@ -1,13 +1,15 @@
 """Steps of workers: they hear, claim, linger, commit, give back, hang, die, and come back from the dead."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.errors import ModelChanged
 from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, WorkerEntry, operations
 from tasks.ledger.operations import ClaimRequest, Operation
 from tests.integration.ledger.driver import failed, finished
 from tests.integration.ledger.simulation.claims import check_claim
-from tests.integration.ledger.simulation.world import LEASE_MS, WORKERS, Innocent, Worker, World
+from tests.integration.ledger.simulation.world import LEASE_MS, MODELS, WORKERS, Innocent, Worker, World
 
 Deed = Literal["commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt", "suspect", "lose"]
 DEEDS: tuple[Deed, ...] = (
@@ -73,6 +75,9 @@ def work(world: World, turn: Turn) -> None:
 def claim(world: World, worker: Worker, turn: Turn) -> None:
     heard = worker.state == "started"
     request = _request(world, worker, turn, heard=heard, suspect=worker.suspects and turn.suspect)
+    if worker.model != world.serves:
+        _refused(world, worker, request, turn.worker)
+        return
     got = world.driver.run(operations.claim(world.driver.model, request))
     if heard:
         world.lost_bell = False
@@ -80,6 +85,7 @@ def claim(world: World, worker: Worker, turn: Turn) -> None:
     world.rang(got.ring, sent=turn.sent)
     check_claim(world, request, got)
     worker.suspects = got.suspects
+    world.made_by[_mark(got.token)] = worker.model.stamp
     worker.claim, worker.units = got, list(got.units)
     if got.units:
         worker.state, worker.worked = "busy", True
@@ -97,8 +103,29 @@ def beat(world: World, number: int, rate: float) -> None:
     worker = world.workers[number % WORKERS]
     worker.rate = rate
     entry = WorkerEntry(worker.name, 1, "h", 0, rate, 0, 0, 0, 0, 0)
-    world.driver.run(operations.beat(world.driver.model, entry, ttl_ms=BEAT_MS))
+    world.driver.run(operations.beat(world.driver.model, entry, BEAT_MS, worker.model))
+    counted = world.client.hget("eq:q:m:rates", worker.name) is not None
+    assert counted or worker.model != world.serves
     world.stats["beats"] += 1
+
+
+def exchange(world: World, number: int, *, late: bool) -> None:
+    """A worker is killed and comes back with the other model, if that is let in. `late`: no other has beaten since."""
+    crash(world, number)
+    if late:
+        world.driver.advance(BEAT_MS)
+    worker = world.workers[number % WORKERS]
+    other = next(model for model in MODELS if model != world.serves)
+    live = world.client.zcount("eq:q:m:workers", f"({world.now_ms}", "+inf")
+    held = [(unit.task_id, unit.first) for token, unit in _under_way(world) if world.holds(token, unit)]
+    joined = world.driver.run(operations.register(world.driver.model, other, worker=worker.name, ttl_ms=BEAT_MS))
+    assert joined == (live == 0), "two models at a time, or none"
+    world.stats["exchanges" if joined else "models_refused"] += 1
+    if not joined:
+        return
+    world.serves = worker.model = other
+    world.lost_alone.subtract(held)  # all claims were given back
+    world.rang(world.driver.run(operations.abandon(world.driver.model, worker.name)))
 
 
 def leave(world: World, worker: Worker, *, sent: bool = True) -> None:
@@ -158,6 +185,23 @@ def give_back(world: World, token: str, units: list[ClaimedUnit], *, sent: bool 
     world.rang(world.driver.run(operations.release(world.driver.model, token)), sent=sent)
 
 
+def _under_way(world: World) -> Iterator[tuple[str, ClaimedUnit]]:
+    """Suspects that somebody works on, or that a dead worker had."""
+    claims = [(worker.token, worker.units) for worker in world.workers if worker.units]
+    return ((token, unit) for token, units in claims + world.zombies for unit in units if unit.attempts > 1)
+
+
+def _refused(world: World, worker: Worker, request: ClaimRequest, number: int) -> None:
+    """A worker of the model before learns that it must go."""
+    try:
+        world.driver.run(operations.claim(world.driver.model, request))
+    except ModelChanged:
+        world.stats["replaced"] += 1
+    else:
+        raise AssertionError(f"{worker.name} has another model and was let in")
+    crash(world, number)
+
+
 def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
     if deed in {"commit", "slice_end"}:
         commit(world, worker.token, worker.units)
@@ -188,12 +232,13 @@ def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
 
 def _preempt(world: World, worker: Worker, turn: Turn) -> None:
     """Between two micro-batches of bulk work the worker serves the online lane, and keeps what it holds."""
-    if worker.claim is None or worker.claim.lane is not Lane.BULK:
+    if worker.claim is None or worker.claim.lane is not Lane.BULK or worker.model != world.serves:
         return
     request = _request(world, worker, turn, heard=False, online_only=True)
     got = world.driver.run(operations.claim(world.driver.model, request))
     world.rang(got.ring, sent=turn.sent)
     check_claim(world, request, got)
+    world.made_by[_mark(got.token)] = worker.model.stamp
     if any(_poisonous(world, unit) for unit in got.units):
         world.zombies.append((got.token, list(got.units)))
         crash(world, turn.worker)
@@ -206,10 +251,13 @@ def _do_suspect(world: World, worker: Worker, turn: Turn) -> None:
     """Between two micro-batches of bulk work the process encodes a suspect, alone; what it holds stands still."""
     if worker.claim is None or worker.claim.lane is not Lane.BULK or any(u.attempts > 1 for u in worker.units):
         return
+    if worker.model != world.serves:
+        return
     request = _request(world, worker, turn, heard=False, suspect=True)
     got = world.driver.run(operations.claim(world.driver.model, request))
     world.rang(got.ring, sent=turn.sent)
     check_claim(world, request, got)
+    world.made_by[_mark(got.token)] = worker.model.stamp
     if not got.units:
         return
     if _poisonous(world, got.units[0]) or turn.budget < LITTLE:
@@ -238,6 +286,7 @@ def _request(
         alone=turn.alone,
         rate=turn.part * worker.rate,
         suspect=suspect,
+        stamp=worker.model.stamp,
     )
 
 
@@ -252,7 +301,11 @@ def _poisonous(world: World, unit: ClaimedUnit) -> bool:
 
 def _outcome(token: str, unit: ClaimedUnit, *, fail: bool) -> Finished:
     # The mark tells whose vectors these are, so that a second commit cannot hide behind equal ones.
-    return failed(unit, f"by {token}") if fail else finished(unit, mark=float(token.rpartition("/")[2]))
+    return failed(unit, f"by {token}") if fail else finished(unit, mark=_mark(token))
+
+
+def _mark(token: str) -> float:
+    return float(token.rpartition("/")[2])
 
 
 def _claim_again(world: World, request: ClaimRequest, got: Claim) -> None:

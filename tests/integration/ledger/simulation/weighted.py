@@ -35,6 +35,7 @@ _WEIGHTS = {
     "advance": 1.2,
     "watch": 0.6,
     "beat": 0.6,
+    "exchange": 0.2,
 }
 _CHANGED: dict[str, dict[str, float]] = {
     "mixed": {},
@@ -154,5 +155,6 @@ _STEPS: dict[str, Callable[[World, random.Random], None]] = {
     "repeat": lambda world, _: clients.repeat_last(world),
     "advance": lambda world, chance: clients.advance(world, chance.choice([1, 50, 200, 900, 1100, 5000, 20_000])),
     "watch": lambda world, _: clients.watch(world),
+    "exchange": lambda world, chance: fleet.exchange(world, chance.randrange(3), late=chance.random() < 0.7),
     "beat": lambda world, chance: fleet.beat(world, chance.randrange(3), chance.choice(RATES)),
 }

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import redis
 
-from tasks.ledger import Alias, Claim, ClaimedUnit, Lane, State, keys
+from tasks.ledger import Alias, Claim, ClaimedUnit, Lane, ModelEntry, State, keys, operations
 from tests.integration.ledger.driver import MODEL, Driver
 from tests.integration.ledger.scripts import SCRIPTS
 from tests.integration.ledger.simulation.turns import Turns
@@ -23,6 +23,11 @@ VECTOR_BYTES = 10
 TASK_BYTES = 1024
 TTLS_MS = (3_600_000, 200_000, 9_000_000)
 """Results outlive a run: only the accounts of what they fill see an end, rounded up to another moment for each."""
+
+MODELS = tuple(
+    ModelEntry("m", "org/model", revision, 2, 256, (), "cpu", "fake", "float32", 1) for revision in ("one", "two")
+)
+"""What workers may have loaded, all under one name."""
 
 WorkerState = Literal["idle", "started", "again", "lingering", "busy"]
 
@@ -60,6 +65,8 @@ class Worker:
     worked: bool = False
     suspects: bool = False
     """It was told that some wait."""
+    model: ModelEntry = MODELS[0]
+    """Which it has loaded."""
     rate: float = 50
     """Of the whole process, as it said when it was last heard; at first nobody has heard it."""
 
@@ -142,6 +149,10 @@ class World:
         self.numbers = itertools.count(1)
         self.seen = Snapshot({})
         """All keys after the last step."""
+        self.serves = MODELS[0]
+        self.made_by: dict[float, str] = {}
+        """By the mark of the vectors of a claim: the stamp of the worker that claimed."""
+        assert self.driver.run(operations.register(MODEL, self.serves))
         for _ in range(WORKERS):
             self.workers.append(self.new_worker())
 
@@ -150,7 +161,7 @@ class World:
         return self.driver.now_ms
 
     def new_worker(self, name: str | None = None) -> Worker:
-        worker = Worker(name or f"w{next(self.numbers)}")
+        worker = Worker(name or f"w{next(self.numbers)}", model=self.serves)
         self.ears.open(worker.name)
         return worker
 
