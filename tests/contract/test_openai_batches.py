@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -62,6 +63,29 @@ def test_all_lines_fail(bulk: Bulk) -> None:
     batch = bulk.ended(bulk.create([line(f"{n}", "word " * 300, truncate=False) for n in range(3)]))
     assert (batch.status, batch.output_file_id) == ("completed", None)
     assert len(bulk.lines(batch.error_file_id)) == 3
+
+
+def test_a_bad_line_is_answered_as_the_endpoint_answers_it(bulk: Bulk) -> None:
+    bad: list[dict[str, Any]] = [
+        {"input": ""},
+        {"input": ["a", ""]},
+        {"input": []},
+        {"input": 5},
+        {"input": "x", "dimensions": 0},
+        {"input": "x", "encoding_format": "md5"},
+        {"input": "x", "prompt_name": "unheard-of"},
+    ]
+    batch = bulk.ended(bulk.create([line("good", "x"), *(line(f"{n}", "x", **fields) for n, fields in enumerate(bad))]))
+    assert batch.request_counts is not None
+    assert (batch.status, batch.request_counts.completed, batch.request_counts.failed) == ("completed", 1, len(bad))
+    answers = bulk.lines(batch.error_file_id)
+    assert [each["custom_id"] for each in answers] == [f"{n}" for n in range(len(bad))]
+    with bulk.api.client() as http:
+        for each, fields in zip(answers, bad, strict=True):
+            direct = http.post("/v1/embeddings", json={"model": batch.model} | fields)
+            said, meant = each["response"]["body"]["error"], direct.json()["error"]
+            assert (each["error"], each["response"]["status_code"]) == (None, direct.status_code)
+            assert {k: said[k] for k in ("code", "param", "type")} == {k: meant[k] for k in ("code", "param", "type")}
 
 
 def test_a_file_with_faults(bulk: Bulk) -> None:

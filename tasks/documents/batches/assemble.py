@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from tasks.documents.batches.refusal import Refusal
 from tasks.documents.batches.render import Outcome, Row, render_line
 from tasks.documents.context import JobContext
 from tasks.documents.embedded_rows import EmbeddedRows
@@ -55,7 +56,11 @@ class Assembly:
             lost=_PART_LOST,
         )
         for number, line, outcome in rows:
-            yield Row.of_line(number, line), outcome
+            refusal = Refusal.of_line(line)
+            if refusal is None:
+                yield Row.of_line(number, line), outcome
+            else:  # whatever became of the others
+                yield Row(number, refusal.custom_id, base64=False), refusal.error
 
 
 def assemble_batch(context: JobContext, batch_id: str) -> bytes:

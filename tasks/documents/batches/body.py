@@ -1,17 +1,18 @@
-"""What is wrong with the `body` of one line: the rules of `POST /v1/embeddings`, before any work is done. Pure."""
+"""What is wrong with the `body` of one line: what `POST /v1/embeddings` would answer, before any work is done. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.documents.batches.facts import Limits, Models
+from tasks.errors import MissingParameter, RequestError
 from tasks.ledger import foreign
-from tasks.ledger.batches import BatchFault
+from tasks.ledger.parts import RowError
 
 _MAX_NAME_CHARS = 200
 
 
-def body_fault(body: dict[str, Any], model: str, models: Models, limits: Limits) -> BatchFault | None:
-    """The first fault, without its line; None: the body can be encoded. `model` is known."""
+def body_fault(body: dict[str, Any], model: str, models: Models, limits: Limits) -> RowError | None:
+    """The first fault; None: the body can be encoded. `model` is known."""
     try:
         own = foreign.in_own_words(body)
     except foreign.ForeignFieldRefused as refused:
@@ -25,10 +26,10 @@ def inputs_of(body: dict[str, Any]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def _faults(body: Mapping[str, Any], model: str, models: Models, limits: Limits) -> Iterator[BatchFault]:
+def _faults(body: Mapping[str, Any], model: str, models: Models, limits: Limits) -> Iterator[RowError]:
     yield from _input(body.get("input"), limits)
     if body.get("stream") not in (None, False):
-        yield BatchFault("streaming_unsupported", "Streaming is not supported in a batch.", "body.stream")
+        yield _fault("streaming_unsupported", "stream", "Streaming is not supported in a batch.")
     yield from _dimensions(body.get("dimensions"), model, models)
     if foreign.encoding_format(body.get("encoding_format")) not in (None, "float", "base64"):
         yield _value("encoding_format", "must be 'float' or 'base64'")
@@ -42,43 +43,41 @@ def _faults(body: Mapping[str, Any], model: str, models: Models, limits: Limits)
     yield from _prompt(body.get("prompt_name"), model, models)
 
 
-def _input(value: object, limits: Limits) -> Iterator[BatchFault]:
+def _input(value: object, limits: Limits) -> Iterator[RowError]:
     if value is None:
-        yield BatchFault("invalid_request", "Missing required parameter: 'body.input'.", "body.input")
+        yield _fault(MissingParameter.code, "input", "input is missing.")
         return
     if isinstance(value, str):
-        yield from _text(value, "body.input", limits)
+        yield from _text(value, "input[0]", limits)
         return
     if not isinstance(value, list):
         yield _type("input", "must be a string or a list of strings")
         return
     if not value:
-        yield BatchFault("empty_input", "body.input is an empty list; send at least one text.", "body.input")
+        yield _fault("empty_input", "input", "input is an empty list; send at least one text.")
     if len(value) > limits.max_line_inputs:
-        yield BatchFault(
-            "too_many_inputs",
-            f"body.input has {len(value):,} texts; one request takes {limits.max_line_inputs:,}.",
-            "body.input",
+        yield _fault(
+            "too_many_inputs", "input", f"input has {len(value):,} texts; one request takes {limits.max_line_inputs:,}."
         )
     for index, text in enumerate(value):
-        yield from _text(text, f"body.input[{index}]", limits)
+        yield from _text(text, f"input[{index}]", limits)
 
 
-def _text(text: object, param: str, limits: Limits) -> Iterator[BatchFault]:
+def _text(text: object, param: str, limits: Limits) -> Iterator[RowError]:
     if not isinstance(text, str):
         what = "holds token numbers; send strings" if _token_like(text) else "must be a string"
-        yield BatchFault("invalid_type", f"{param} {what}.", param)
+        yield _fault("invalid_type", param, f"{param} {what}.")
     elif not text:
-        yield BatchFault("empty_input", f"{param} is an empty string; leave it out or send a text.", param)
+        yield _fault("empty_input", param, f"{param} is an empty string; leave it out or send a text.")
     elif 4 * len(text) > limits.max_input_bytes and len(text.encode()) > limits.max_input_bytes:
-        yield BatchFault(
+        yield _fault(
             "input_too_large",
-            f"{param} has more than {limits.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES). Split it into passages.",
             param,
+            f"{param} has more than {limits.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES). Split it into passages.",
         )
 
 
-def _dimensions(value: object, model: str, models: Models) -> Iterator[BatchFault]:
+def _dimensions(value: object, model: str, models: Models) -> Iterator[RowError]:
     if value is None:
         return
     if type(value) is not int:
@@ -91,7 +90,7 @@ def _dimensions(value: object, model: str, models: Models) -> Iterator[BatchFaul
         yield _value("dimensions", f"is {value:,}; vectors of this model have {entry.dimension:,}")
 
 
-def _prompt(value: object, model: str, models: Models) -> Iterator[BatchFault]:
+def _prompt(value: object, model: str, models: Models) -> Iterator[RowError]:
     if value is None:
         return
     entry = models.entry(model)
@@ -107,9 +106,13 @@ def _token_like(value: object) -> bool:
     return type(value) is int or (isinstance(value, list) and bool(value) and type(value[0]) is int)
 
 
-def _type(name: str, requirement: str) -> BatchFault:
-    return BatchFault("invalid_type", f"body.{name} {requirement}.", f"body.{name}")
+def _type(name: str, requirement: str) -> RowError:
+    return _fault("invalid_type", name, f"{name} {requirement}.")
 
 
-def _value(name: str, requirement: str) -> BatchFault:
-    return BatchFault("invalid_value", f"body.{name} {requirement}.", f"body.{name}")
+def _value(name: str, requirement: str) -> RowError:
+    return _fault("invalid_value", name, f"{name} {requirement}.")
+
+
+def _fault(code: str, param: str, message: str) -> RowError:
+    return RowError(code, message, RequestError.status, param)

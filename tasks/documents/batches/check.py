@@ -10,6 +10,7 @@ import orjson
 from tasks.documents.batches.body import body_fault, inputs_of
 from tasks.documents.batches.facts import Limits, Models
 from tasks.documents.batches.lines import Line
+from tasks.documents.batches.refusal import Refusal
 from tasks.json_lists import has_more_lists
 from tasks.ledger.batches import ENDPOINT, BatchFault
 from tasks.ledger.units import cost
@@ -49,29 +50,31 @@ class FileCheck:
         too_many = self.rows > self.limits.max_lines or self._inputs > self.limits.max_inputs
         return too_many or len(self.faults) >= MAX_FAULTS
 
-    def add(self, line: Line) -> None:
-        """Takes the next line."""
+    def add(self, line: Line) -> bytes:
+        """Takes the next line; what stands for it in the batch's copy of the file, without its line break.
+
+        Nothing where it is at fault. A line that the endpoint would refuse is none of the file's faults: its refusal.
+        """
         self.rows += 1
         if line.data is None:
             message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES)."
             self._fault(BatchFault("line_too_large", message), line)
-            return
+            return b""
         if has_more_lists(line.data, self.limits.max_line_lists):
             message = (
                 f"This line has more than {self.limits.max_line_lists:,} lists and objects (EMBEDQ_MAX_BODY_LISTS)."
             )
             self._fault(BatchFault("line_too_large", message), line)
-            return
+            return b""
         try:
             request = orjson.loads(line.data)
         except orjson.JSONDecodeError:
             self._fault(BatchFault("invalid_json_line", "This line is not parseable as valid JSON."), line)
-            return
+            return b""
         found = list(self._line_faults(request, line))
-        if not found:
-            self._cut(request["body"])
         for fault in found:
             self._fault(fault, line)
+        return b"" if found else self._taken(request["custom_id"], request["body"], line.data)
 
     def finish(self) -> None:
         """The last line has been taken."""
@@ -83,6 +86,16 @@ class FileCheck:
             self._whole("empty_file", "The file has no requests.")
         if self.rows > self._first:
             self.units.append((self._first, self.rows - self._first, self._spent))
+
+    def _taken(self, custom_id: str, body: dict[str, Any], data: bytes) -> bytes:
+        error = body_fault(body, self.model or self.models.own[0], self.models, self.limits)
+        if error is not None:
+            self._cut(1)
+            return Refusal(custom_id, error).to_line()
+        texts = inputs_of(body)
+        self._inputs += len(texts)
+        self._cut(sum(cost(len(text) if text.isascii() else len(text.encode()), self._max_tokens) for text in texts))
+        return data
 
     def _fault(self, fault: BatchFault, line: Line) -> None:
         if len(self.faults) < MAX_FAULTS:
@@ -107,7 +120,7 @@ class FileCheck:
             yield BatchFault("invalid_url", message, "url")
         body = request.get("body")
         if isinstance(body, dict):
-            yield from self._body(body)
+            yield from self._model(body)
         elif body is not None:
             yield BatchFault("invalid_request", "body must be a JSON object.", "body")
 
@@ -123,7 +136,7 @@ class FileCheck:
             message = f"The custom_id of this request is that of line {earlier} too; it must be unique in the batch."
             yield BatchFault("duplicate_custom_id", message, "custom_id")
 
-    def _body(self, body: dict[str, Any]) -> Iterator[BatchFault]:
+    def _model(self, body: dict[str, Any]) -> Iterator[BatchFault]:
         model = body.get("model")
         if model is None:
             yield BatchFault("invalid_request", "Missing required parameter: 'body.model'.", "body.model")
@@ -135,9 +148,6 @@ class FileCheck:
         elif self._other_model(served):
             message = "All requests of a batch must name the same model; an earlier line names another one."
             yield BatchFault("mismatched_model", message, "body.model")
-        fault = body_fault(body, self.model or self.models.own[0], self.models, self.limits)
-        if fault is not None:
-            yield fault
 
     def _other_model(self, model: str) -> bool:
         if self.model is None:
@@ -146,10 +156,7 @@ class FileCheck:
             self._max_tokens = self.models.max_tokens(model)
         return self.model != model
 
-    def _cut(self, body: dict[str, Any]) -> None:
-        texts = inputs_of(body)
-        self._inputs += len(texts)
-        price = sum(cost(len(text) if text.isascii() else len(text.encode()), self._max_tokens) for text in texts)
+    def _cut(self, price: int) -> None:
         row = self.rows - 1
         full = row - self._first >= self.limits.unit_max_items or self._spent + price > self._unit_cost
         if row > self._first and full:

@@ -15,7 +15,6 @@ from tasks.ledger.batches import Batch, BatchFault
 from tasks.ledger.file_operations import read_file
 from tasks.ledger.files import FileRecord, Purpose
 from tasks.ledger.rows import RowIndexWriter
-from tasks.ledger.storage import Writer
 from worker_config.settings import Settings
 
 
@@ -32,13 +31,15 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     fault = _file_fault(batch, record, context.settings)
     if record is None or fault is not None:
         return _failed([fault] if fault else [])
-    # A copy, because the caller may delete the file, or it may expire, long before the last line is answered.
+    # A copy, because the caller may delete the file, or it may expire, long before the last line is answered; and it
+    # says of each line that the endpoint would refuse why, so that this is decided once.
     source, index = (f"{batch.folder}{name}.{context.fence}" for name in ("source", "index"))
     check = FileCheck(_models(context), _limits(context.settings))
     with context.storage.writing(source) as copy, context.storage.writing(index) as file:
         rows = RowIndexWriter(file.write)
-        for offset, size_bytes in _checked(_copied(context, record, copy), check):
-            rows.add(offset, size_bytes)
+        for line in _checked(_read(context, record), check):
+            rows.add(copy.size_bytes, len(line))
+            copy.write(line + b"\n")
     if check.faults:
         context.storage.delete(source)
         context.storage.delete(index)
@@ -48,19 +49,18 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     )
 
 
-def _copied(context: JobContext, record: FileRecord, copy: Writer) -> Iterator[bytes]:
+def _read(context: JobContext, record: FileRecord) -> Iterator[bytes]:
     for chunk in context.storage.chunks(record.stored):
         context.progress()
-        copy.write(chunk)
         yield chunk
 
 
-def _checked(chunks: Iterator[bytes], check: FileCheck) -> Iterator[tuple[int, int]]:
+def _checked(chunks: Iterator[bytes], check: FileCheck) -> Iterator[bytes]:
     for line in split_lines(chunks, check.limits.max_line_bytes):
-        check.add(line)
+        kept = check.add(line)
         if check.full:
             break
-        yield line.offset, len(line.data or b"")
+        yield kept
     check.finish()
 
 

@@ -161,8 +161,8 @@ class Hands:
             reference = UnitReference.of_payload(unit.payload)
             assert reference is not None
             rows = read_rows(self.storage, reference, reference.first + unit.offset, unit.items)
-            bodies = [orjson.loads(row)["body"] for row in rows]
-            if any(body["input"] in self.deadly for body in bodies if isinstance(body["input"], str)):
+            bodies = [None if row.startswith(b"[") else orjson.loads(row)["body"] for row in rows]
+            if any(body["input"] in self.deadly for body in bodies if body and isinstance(body["input"], str)):
                 self.ledger.run(operations.lose(MODEL, claim.token))
                 break
             outcomes = [self._encode(body) for body in bodies]
@@ -219,7 +219,9 @@ class Hands:
                 break
         return claim
 
-    def _encode(self, body: dict[str, Any]) -> RowOutcome:
+    def _encode(self, body: dict[str, Any] | None) -> RowOutcome:
+        if body is None:  # what the model worker finds no texts in
+            return RowOutcome.failed(RowError("invalid_request", "This line is no request for embeddings.", 400))
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
         error = next((self.bad[text] for text in texts if text in self.bad), None)
         if error is not None:

@@ -69,6 +69,41 @@ def test_rows_that_fail_go_into_the_error_file(hands: Hands) -> None:
     ] * 3
 
 
+def test_a_line_that_the_endpoint_would_refuse_fails_alone(hands: Hands) -> None:
+    texts: list[str | list[str]] = ["good", "", "good", ["a", ""], "good", "good", "good"]
+    lines = [request(f"{n}", text) for n, text in enumerate(texts)]
+    lines[4]["body"]["dimensions"] = "8"
+    batch_id = hands.create([*lines, request("token numbers", [1, 2])])  # type: ignore[list-item]
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, batch.errors, batch.total) == (BatchStatus.COMPLETED, [], 8)
+    assert (batch.completed, batch.failed) == (4, 4)
+    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "2", "5", "6"]
+    bad = hands.lines(batch.error_file_id)
+    assert [(line["custom_id"], line["error"], line["response"]["status_code"]) for line in bad] == [
+        (custom_id, None, 400) for custom_id in ("1", "3", "4", "token numbers")
+    ]
+    errors = [line["response"]["body"]["error"] for line in bad]
+    assert {error["type"] for error in errors} == {"invalid_request_error"}
+    assert [(error["code"], error["param"]) for error in errors] == [
+        ("empty_input", "input[0]"),
+        ("empty_input", "input[1]"),
+        ("invalid_type", "dimensions"),
+        ("invalid_type", "input[0]"),
+    ]
+    nothing_is_left(hands, batch)
+
+
+def test_a_refused_line_of_a_cancelled_batch_says_what_is_wrong_with_it(hands: Hands) -> None:
+    batch_id = hands.create([request("good", "text"), request("bad", "")])
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
+    hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.IN_PROGRESS]))
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.CANCELLED, model=False)
+    good, bad = hands.lines(hands.batch(batch_id).error_file_id)
+    assert good["error"]["code"] == "batch_cancelled"
+    assert bad["response"]["body"]["error"]["code"] == "empty_input"
+
+
 def test_a_batch_without_any_success_is_completed_and_has_no_output(hands: Hands) -> None:
     hands.bad["bad"] = TOO_LONG
     batch_id = hands.create([request(f"{n}", "bad") for n in range(9)])

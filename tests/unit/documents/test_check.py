@@ -8,7 +8,8 @@ import pytest
 
 from tasks.documents.batches.check import MAX_FAULTS, FileCheck
 from tasks.documents.batches.facts import Limits, Models
-from tasks.documents.batches.lines import split_lines
+from tasks.documents.batches.lines import Line, split_lines
+from tasks.documents.batches.refusal import Refusal
 from tasks.ledger import ModelEntry, ModelOverview
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
@@ -87,32 +88,11 @@ LINES: list[tuple[str, str | bytes, list[tuple[str, str | None]]]] = [
     ("no model", line(body=good_body(model=DROP)), [("invalid_request", "body.model")]),
     ("model a number", line(body=good_body(model=3)), [("invalid_request", "body.model")]),
     ("unknown model", line(body=good_body(model="nobody/knows")), [("model_not_found", "body.model")]),
-    ("no input", line(body=good_body(input=DROP)), [("invalid_request", "body.input")]),
-    ("input null", line(body=good_body(input=None)), [("invalid_request", "body.input")]),
-    ("empty text", line(body=good_body(input="")), [("empty_input", "body.input")]),
-    ("no texts", line(body=good_body(input=[])), [("empty_input", "body.input")]),
-    ("an empty text", line(body=good_body(input=["a", ""])), [("empty_input", "body.input[1]")]),
-    ("tokens", line(body=good_body(input=[1, 2])), [("invalid_type", "body.input[0]")]),
-    ("token lists", line(body=good_body(input=[[1], [2]])), [("invalid_type", "body.input[0]")]),
-    ("input a number", line(body=good_body(input=5)), [("invalid_type", "body.input")]),
-    ("nine texts", line(body=good_body(input=["x"] * 9)), [("too_many_inputs", "body.input")]),
-    ("large text", line(body=good_body(input="é" * 51)), [("input_too_large", "body.input")]),
-    ("stream", line(body=good_body(stream=True)), [("streaming_unsupported", "body.stream")]),
-    ("dimensions 0", line(body=good_body(dimensions=0)), [("invalid_value", "body.dimensions")]),
-    ("dimensions -1", line(body=good_body(dimensions=-1)), [("invalid_value", "body.dimensions")]),
-    ("dimensions true", line(body=good_body(dimensions=True)), [("invalid_type", "body.dimensions")]),
-    ("dimensions 17", line(body=good_body(dimensions=17)), [("invalid_value", "body.dimensions")]),
-    ("md5", line(body=good_body(encoding_format="md5")), [("invalid_value", "body.encoding_format")]),
-    ("format a list", line(body=good_body(encoding_format=["float"])), [("invalid_value", "body.encoding_format")]),
-    ("normalize 1", line(body=good_body(normalize=1)), [("invalid_type", "body.normalize")]),
     ("truncate END", line(body=good_body(truncate="END")), []),
     ("truncate none", line(body=good_body(truncate="none")), []),
-    ("truncate START", line(body=good_body(truncate="START")), [("invalid_value", "body.truncate")]),
-    ("truncate 1", line(body=good_body(truncate=1)), [("invalid_type", "body.truncate")]),
     ("format empty", line(body=good_body(encoding_format="")), []),
     ("input_type", line(body=good_body(input_type="query")), []),
     ("input_type 3", line(body=good_body(input_type=3)), []),
-    ("no such prompt", line(body=good_body(prompt_name="x")), [("invalid_value", "body.prompt_name")]),
     (
         "several faults",
         line(DROP, method="GET", url="x", body=good_body(model=DROP, input="")),
@@ -121,15 +101,58 @@ LINES: list[tuple[str, str | bytes, list[tuple[str, str | None]]]] = [
             ("invalid_method", "method"),
             ("invalid_url", "url"),
             ("invalid_request", "body.model"),
-            ("empty_input", "body.input"),
         ],
     ),
+]
+
+
+REFUSED: list[tuple[str, str, str, str]] = [
+    ("no input", line(body=good_body(input=DROP)), "missing_required_parameter", "input"),
+    ("input null", line(body=good_body(input=None)), "missing_required_parameter", "input"),
+    ("empty text", line(body=good_body(input="")), "empty_input", "input[0]"),
+    ("no texts", line(body=good_body(input=[])), "empty_input", "input"),
+    ("an empty text", line(body=good_body(input=["a", ""])), "empty_input", "input[1]"),
+    ("tokens", line(body=good_body(input=[1, 2])), "invalid_type", "input[0]"),
+    ("token lists", line(body=good_body(input=[[1], [2]])), "invalid_type", "input[0]"),
+    ("input a number", line(body=good_body(input=5)), "invalid_type", "input"),
+    ("nine texts", line(body=good_body(input=["x"] * 9)), "too_many_inputs", "input"),
+    ("large text", line(body=good_body(input="é" * 51)), "input_too_large", "input[0]"),
+    ("stream", line(body=good_body(stream=True)), "streaming_unsupported", "stream"),
+    ("dimensions 0", line(body=good_body(dimensions=0)), "invalid_value", "dimensions"),
+    ("dimensions -1", line(body=good_body(dimensions=-1)), "invalid_value", "dimensions"),
+    ("dimensions true", line(body=good_body(dimensions=True)), "invalid_type", "dimensions"),
+    ("dimensions 17", line(body=good_body(dimensions=17)), "invalid_value", "dimensions"),
+    ("md5", line(body=good_body(encoding_format="md5")), "invalid_value", "encoding_format"),
+    ("format a list", line(body=good_body(encoding_format=["float"])), "invalid_value", "encoding_format"),
+    ("normalize 1", line(body=good_body(normalize=1)), "invalid_type", "normalize"),
+    ("truncate START", line(body=good_body(truncate="START")), "invalid_value", "truncate"),
+    ("truncate 1", line(body=good_body(truncate=1)), "invalid_type", "truncate"),
+    ("no such prompt", line(body=good_body(prompt_name="x")), "invalid_value", "prompt_name"),
 ]
 
 
 @pytest.mark.parametrize(("text", "expected"), [case[1:] for case in LINES], ids=[case[0] for case in LINES])
 def test_one_line(text: str | bytes, expected: list[tuple[str, str | None]]) -> None:
     assert faults(line("first"), text) == [(code, param, 2) for code, param in expected]
+
+
+@pytest.mark.parametrize(("text", "code", "param"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text: str, code: str, param: str) -> None:
+    found = FileCheck(models(), LIMITS)
+    good, bad = (Line(n, 0, data.encode()) for n, data in enumerate((line("first"), text)))
+    assert found.add(good) == good.data
+    refusal = Refusal.of_line(found.add(bad))
+    found.finish()
+    assert refusal is not None
+    assert (refusal.custom_id, refusal.error.code, refusal.error.param) == ("a", code, param)
+    assert refusal.error.status == 400
+    assert param in refusal.error.message or code == "streaming_unsupported"
+    assert (found.faults, found.rows, found.units) == ([], 2, [(0, 2, found.units[0][2])])
+
+
+def test_refused_texts_count_for_nothing() -> None:
+    many = line("many", body=good_body(input=["x"] * 9))
+    assert check(*[many.replace("many", f"{n}") for n in range(13)]).faults == []
 
 
 def test_every_bad_line_is_named_and_blank_ones_count() -> None:
@@ -167,6 +190,9 @@ def test_no_message_repeats_what_was_sent() -> None:
     bodies = [good_body(input=[secret, 7]), good_body(encoding_format=secret), good_body(prompt_name=secret)]
     lines = [line(secret, body=body, url=secret, method=secret) for body in bodies]
     assert not any(secret in fault.message for fault in check(*lines, f"{{{secret}").faults)
+    checked = FileCheck(models(), LIMITS)
+    refusals = [Refusal.of_line(checked.add(Line(n, 0, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)]
+    assert [refusal is not None and secret not in refusal.error.message for refusal in refusals] == [True] * 3
 
 
 def test_faults_have_a_limit() -> None:
