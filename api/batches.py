@@ -8,6 +8,7 @@ import orjson
 from api.batch_schemas import BatchBody
 from api.body import parse_object
 from api.owned import Kind
+from api.quota import quota
 from api.validation import checked
 from tasks.errors import BatchUnknown, InvalidValue
 from tasks.ledger.batch_operations import list_batches, read_batch
@@ -45,7 +46,7 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
 
 def admission(settings: Settings) -> BatchAdmission:
     """What must hold for another batch to be taken."""
-    return BatchAdmission(settings.max_open_batches, settings.max_redis_memory_percent)
+    return BatchAdmission(settings.max_open_batches, settings.max_redis_memory_percent, quota(settings))
 
 
 def batch_json(batch: Batch) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from api.failures import CallerGone
 from api.multipart import FormReader
+from api.quota import Room
 from api.storage import AsyncStorage
 from api.upload import Received, Upload
 from tasks.errors import FileTooLarge, InvalidValue
@@ -13,12 +14,15 @@ _FORM_BYTES = 2**20
 """Room for what a form has besides the file."""
 
 
-async def receive(request: Request, storage: AsyncStorage, name: str, settings: Settings) -> Received:
+async def receive(request: Request, storage: AsyncStorage, name: str, settings: Settings, taken: Room) -> Received:
     """Stores the file of a multipart/form-data body under `name`. After any error there is nothing under it.
+
+    `taken`: the room that it takes, and is told of what comes.
 
     Raises:
         UnsupportedMediaType, InvalidValue, InvalidUnicode: the body is not such a form.
         MissingParameter, InvalidFile, FileTooLarge: see `Upload`.
+        QuotaExceeded: it is more than there is room for.
         StorageUnavailable, DiskFull: the storage does not take it.
         CallerGone: the client closed the connection first.
     """
@@ -33,6 +37,7 @@ async def receive(request: Request, storage: AsyncStorage, name: str, settings: 
                 await storage.run(reader.feed, chunk)
                 if received - writer.size_bytes > _FORM_BYTES:
                     raise InvalidValue(f"The form has more than {_FORM_BYTES:,} bytes besides the file.")
+                await taken.received(writer.size_bytes)
         except ClientDisconnect:
             raise CallerGone from None
         reader.finish()

@@ -270,12 +270,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("lose refunds", "lose.lua", "drop_claim(arg(1), false)", "drop_claim(arg(1), true)"),
     Mutation("lose wakes nobody", "lose.lua", "return ready() > 0 and wake() or 0", "return 0"),
     # Files
-    Mutation(
-        "a file's owner is ignored by the account", "file_write.lua", "R .. ':files:' .. owner", "R .. ':files:x'"
-    ),
+    Mutation("a file's owner is ignored by the account", "prelude.lua", "R .. ':files:' .. owner", "R .. ':files:x'"),
     Mutation(
         "expired files count",
-        "file_write.lua",
+        "prelude.lua",
         "call('GET', account.bytes) or 0) - freed",
         "call('GET', account.bytes) or 0)",
     ),
@@ -306,6 +304,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if number == 0 then call('UNLINK', name)",
         "if false then call('UNLINK', name)",
     ),
+    Mutation("uploads on their way do not count", "file_write.lua", "bytes + coming, files + uploads", "bytes, files"),
+    Mutation("an upload stands in its own way", "file_write.lua", "if all[i] ~= id and", "if"),
+    Mutation("a dead upload counts", "file_write.lua", "and tonumber(ends) > NOW then", "then"),
+    Mutation("a file counts as its upload too", "file_write.lua", "call('HDEL', account.uploads, id)\n", ""),
+    Mutation("whoever has too much goes on", "batch_create.lua", "if over then return over end", ""),
+    Mutation("whoever has too much ingests", "ingestion_create.lua", "if over then return over end", ""),
     Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(lives))", ""),
     Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),

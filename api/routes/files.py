@@ -15,11 +15,13 @@ from api.file_page import PageWish, read_page
 from api.held import LargeResponse
 from api.offload import offload
 from api.openapi import FILE_FORM, FILE_PAGE
+from api.quota import quota, room
 from api.receiving import announced_bytes, receive
 from api.services import Services
+from api.upload import Received
 from tasks.errors import FileUnknown, NotStored, QuotaExceeded, StorageFull, StorageUnavailable
-from tasks.ledger.file_operations import delete_file, put_file, read_file, require_room
-from tasks.ledger.files import FileRecord, Quota, created_ms, new_file_id, stored_name
+from tasks.ledger.file_operations import delete_file, put_file, read_file
+from tasks.ledger.files import FileRecord, created_ms, new_file_id, stored_name
 
 router = direct_router(tag="files")
 
@@ -48,12 +50,17 @@ async def create_file(request: Request) -> Response:
     """Stores a file. It is there when the answer comes, whole, and not at all after an error."""
     services = Services.of(request)
     owner = services.owner(request)
-    await _require_room(services, owner, announced_bytes(request, services.settings.max_file_bytes))
+    announced = announced_bytes(request, services.settings.max_file_bytes) or 0
     file_id = new_file_id()
-    stored = stored_name(file_id)
-    received = await receive(request, services.storage, stored, services.settings)
+    # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
+    async with room(services.ledger, owner, file_id, quota(services.settings), announced) as taken:
+        received = await receive(request, services.storage, stored_name(file_id), services.settings, taken)
+        return _json(_file(await _record(services, _made(file_id, owner, received))))
+
+
+def _made(file_id: str, owner: str, received: Received) -> FileRecord:
     made_ms = created_ms(file_id) or 0
-    record = FileRecord(
+    return FileRecord(
         id=file_id,
         owner=owner,
         filename=received.filename,
@@ -61,9 +68,8 @@ async def create_file(request: Request) -> Response:
         size_bytes=received.size_bytes,
         created_ms=made_ms,
         expires_ms=None if received.expires_in_s is None else made_ms + received.expires_in_s * 1000,
-        stored=stored,
+        stored=stored_name(file_id),
     )
-    return _json(_file(await _record(services, record)))
 
 
 @_answers("GET", "/files", responses={200: {"model": FileList}}, openapi_extra=FILE_PAGE)
@@ -123,19 +129,9 @@ def _page(files: Sequence[FileRecord], *, more: bool) -> bytes:
     return orjson.dumps({"object": "list", "data": [_file(file) for file in files], **ends, "has_more": more})
 
 
-async def _require_room(services: Services, owner: str, announced: int | None) -> None:
-    # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
-    if announced is not None:
-        await services.ledger.run(require_room(owner, announced, _quota(services)))
-
-
-def _quota(services: Services) -> Quota:
-    return Quota(services.settings.file_quota_bytes, services.settings.file_quota_number)
-
-
 async def _record(services: Services, record: FileRecord) -> FileRecord:
     try:
-        return await services.ledger.run(put_file(record, _quota(services)))
+        return await services.ledger.run(put_file(record, quota(services.settings)))
     except (QuotaExceeded, StorageFull):
         # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
         await _discard(services, record.stored)

@@ -17,6 +17,7 @@ from api.offload import offload_in_turn
 from api.openapi import json_body, paging
 from api.owned import list_body, own, own_ids
 from api.page import DEFAULT_LIMIT, MAX_LIMIT
+from api.quota import quota
 from api.services import Services
 from tasks.errors import FileUnknown, IngestionEnded, NotStored, RequestError
 from tasks.ledger import ingestions
@@ -182,7 +183,8 @@ async def _create(services: Services, asked: Asked) -> str:
     await services.storage.run(storage.write, asked.stored, asked.listed)
     try:
         max_open = services.settings.max_open_ingestions
-        ingestion_id = await services.ledger.run(create_ingestion(asked.ingestion, max_open=max_open))
+        create = create_ingestion(asked.ingestion, max_open=max_open, quota=quota(services.settings))
+        ingestion_id = await services.ledger.run(create)
     except RequestError:
         await services.storage.delete(asked.stored)
         raise

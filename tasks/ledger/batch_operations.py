@@ -9,6 +9,7 @@ import orjson
 from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
 from tasks.ledger import results
 from tasks.ledger.batches import Batch, BatchAdmission, BatchFault, BatchStatus, NewBatch, Stage
+from tasks.ledger.file_operations import quota_arguments
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.types import State
 
@@ -23,6 +24,7 @@ def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) 
     Raises on reading:
         IdempotencyConflict: the key belongs to a batch of another request.
         TooManyBatches: the owner has as many open batches as it may.
+        QuotaExceeded: the owner has stored more than it may.
         StorageFull: Redis is full, or above the allowed share of its memory.
     """
     fields = {"input_file": batch.input_file_id, "window": batch.completion_window}
@@ -44,6 +46,8 @@ def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) 
                 "a time. Wait for one to end, or cancel one.",
                 retry_after_s=_ROOM_AFTER_S,
             )
+        if reply[0] == b"quota" and admission.quota:
+            raise admission.quota.refused(reply)
         if reply[0] == b"memory":
             raise StorageFull(
                 "The queue's memory is full; try again later. Nothing was stored.", retry_after_s=_MEMORY_AFTER_S
@@ -51,8 +55,9 @@ def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) 
         return reply[1].decode()
 
     limits = (-1 if admission.max_open is None else admission.max_open, admission.max_memory_percent)
+    stored = quota_arguments(admission.quota)
     owned = (batch.id, batch.owner, batch.window_ms, batch.ttl_ms)
-    arguments: tuple[Argument, ...] = (*owned, name, digest, *limits, *flat)
+    arguments: tuple[Argument, ...] = (*owned, name, digest, *limits, *stored, *flat)
     return Operation("batch_create", "", arguments, read)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import uuid_utils
 
-from tasks.ledger.files import file_id_from
+from tasks.ledger.files import Quota, file_id_from
 from tasks.ledger.types import State
 
 ENDPOINT = "/v1/embeddings"
@@ -88,10 +88,12 @@ class BatchAdmission:
         max_open: batches of one owner that have not ended; None: any number.
         max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
             included.
+        quota: of the owner's files. Whoever has stored more makes nothing new; None: as much as anybody likes.
     """
 
     max_open: int | None = None
     max_memory_percent: int = 100
+    quota: Quota | None = None
 
 
 @dataclass(frozen=True, slots=True)

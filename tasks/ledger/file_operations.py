@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.errors import QuotaExceeded
 from tasks.ledger import results
 from tasks.ledger.files import FilePage, FileRecord, Order, Quota, created_ms
 from tasks.ledger.operations import Argument, Operation
@@ -56,19 +55,29 @@ def _put_arguments(record: FileRecord, quota: Quota | None) -> tuple[Argument, .
         r.created_ms,
         0 if r.expires_ms is None else max(1, r.expires_ms - r.created_ms),
         r.stored,
-        quota.max_bytes if quota else -1,
-        quota.max_files if quota else -1,
+        *quota_arguments(quota),
     )
 
 
-def require_room(owner: str, size_bytes: int, quota: Quota) -> Operation[None]:
-    """Whether a file of this size would be taken now; it is asked again when the file has come.
+def quota_arguments(quota: Quota | None) -> tuple[int, int]:
+    """A quota as scripts take it: bytes and files, -1 for any number."""
+    return (quota.max_bytes, quota.max_files) if quota else (-1, -1)
+
+
+def reserve_file(owner: str, file_id: str, size_bytes: int, quota: Quota, for_ms: int) -> Operation[None]:
+    """Counts an upload on its way as so many bytes, for so long or until its record is made. Again: as so many now.
 
     Raises on reading:
-        QuotaExceeded: it would not.
+        QuotaExceeded: a file of this size would not be taken. Nothing was changed.
+        StorageFull: Redis is full.
     """
-    arguments = ("room", owner, size_bytes, quota.max_bytes, quota.max_files)
+    arguments = ("reserve", file_id, owner, size_bytes, quota.max_bytes, quota.max_files, for_ms)
     return Operation("file_write", "", arguments, lambda reply: _require_room(reply, quota))
+
+
+def release_file(owner: str, file_id: str) -> Operation[None]:
+    """An upload has come to nothing and no longer counts."""
+    return Operation("file_write", "", ("release", file_id, owner), lambda _: None)
 
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:
@@ -119,10 +128,7 @@ def delete_file(file_id: str) -> Operation[FileRecord | None]:
 
 def _require_room(reply: list[Any], quota: Quota | None) -> None:
     if reply[0] == b"quota" and quota:
-        raise QuotaExceeded(
-            f"Your {int(reply[2]):,} files hold {int(reply[1]):,} bytes; {quota.max_files:,} files and "
-            f"{quota.max_bytes:,} bytes in all are allowed. Delete some first."
-        )
+        raise quota.refused(reply)
 
 
 def _record(file_id: str, flat: list[Any]) -> FileRecord:

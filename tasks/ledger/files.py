@@ -1,13 +1,15 @@
 """Files as the ledger knows them: a record each. Their bytes are in the storage, under the record's `stored` name."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from typing import Self
+from typing import Any, Self
 
 import uuid_utils
+
+from tasks.errors import QuotaExceeded
 
 FOLDER = "files"
 """Where all of them are in the storage."""
@@ -86,6 +88,13 @@ class Quota:
 
     max_bytes: int
     max_files: int
+
+    def refused(self, reply: Sequence[Any]) -> QuotaExceeded:
+        """The error for the reply `quota` of a script: it has the bytes and the number of files that there are."""
+        return QuotaExceeded(
+            f"Your {int(reply[2]):,} files hold {int(reply[1]):,} bytes; {self.max_files:,} files and "
+            f"{self.max_bytes:,} bytes in all are allowed. Delete some first."
+        )
 
 
 def new_file_id() -> str:

@@ -8,6 +8,8 @@ import orjson
 from tasks.errors import IdempotencyConflict, TooManyIngestions
 from tasks.ledger import ingestion_replies as replies
 from tasks.ledger import results
+from tasks.ledger.file_operations import quota_arguments
+from tasks.ledger.files import Quota
 from tasks.ledger.ingestions import ClosedPage, Ingestion, IngestionStatus, NewIngestion, Page, PageStage
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.waiting_pages import WaitingPage
@@ -71,12 +73,15 @@ class Move:
         )
 
 
-def create_ingestion(ingestion: NewIngestion, *, max_open: int | None = None) -> Operation[str]:
+def create_ingestion(
+    ingestion: NewIngestion, *, max_open: int | None = None, quota: Quota | None = None
+) -> Operation[str]:
     """Stores an ingestion, or finds the one that its key names; the id of either.
 
     Raises on reading:
         IdempotencyConflict: the key belongs to an ingestion of another request.
         TooManyIngestions: `max_open` of its owner have not ended.
+        QuotaExceeded: its owner has stored more files than the quota allows.
     """
     name, digest = ingestion.key or ("", "")
 
@@ -91,6 +96,8 @@ def create_ingestion(ingestion: NewIngestion, *, max_open: int | None = None) ->
                 "Wait for one to end, or cancel one.",
                 retry_after_s=_ROOM_AFTER_S,
             )
+        if reply[0] == b"quota" and quota:
+            raise quota.refused(reply)
         return reply[1].decode()
 
     fields: tuple[Argument, ...] = ("spec", orjson.dumps(dict(ingestion.spec)))
@@ -101,6 +108,7 @@ def create_ingestion(ingestion: NewIngestion, *, max_open: int | None = None) ->
         name,
         digest,
         -1 if max_open is None else max_open,
+        *quota_arguments(quota),
         *fields,
     )
     return Operation("ingestion_create", "", arguments, read)

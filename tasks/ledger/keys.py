@@ -69,6 +69,7 @@ Of files; the first as long as the file, those of an owner as long as the last o
     R:files:{owner}      zset    file -> time of creation
     R:fileends:{owner}   zset    "file size" -> expiry, of those that expire
     R:filebytes:{owner}  string  bytes of all of the owner's files
+    R:uploads:{owner}    hash    file -> "bytes until": uploads on their way, which count too; TTL of the last
 
 Of one batch; with a TTL from the start (its window and a year, or the retention where that is more), and a new one at
 its end (the retention):

@@ -1,6 +1,7 @@
 -- Stores a batch, or finds the one that its alias names.
--- own: id owner window_ms ttl_ms alias digest max_open max_memory, then field value...   (max_open -1: no limit)
--- reply: {'ok' | 'joined', id} | {'conflict'} | {'full', open ones} | {'memory'}
+-- own: id owner window_ms ttl_ms alias digest max_open max_memory max_bytes max_files, then field value...
+--      (-1: no limit; bytes and files are those that the owner has stored)
+-- reply: {'ok' | 'joined', id} | {'conflict'} | {'full', open ones} | {'memory'} | {'quota', bytes, files}
 local id, owner, alias, digest = arg(1), arg(2), arg(5), arg(6)
 local window, ttl = tonumber(arg(3)), tonumber(arg(4))
 local max_open, max_memory = tonumber(arg(7)), tonumber(arg(8))
@@ -23,6 +24,8 @@ if call('EXISTS', key) == 1 then return {'ok', id} end -- this very call, again
 local lost = call('ZCOUNT', running, '-inf', int(NOW))
 local open = call('ZCARD', running) - lost
 if max_open >= 0 and open >= max_open then return {'full', open} end
+local over = over_quota(owner, tonumber(arg(9)), tonumber(arg(10)))
+if over then return over end
 local used, limit = string.match(call('GET', MEMORY) or '', '^(%d+) (%d+)$')
 if used and tonumber(limit) > 0 then
   local reserved = tonumber(call('GET', RESERVED) or 0)
@@ -35,7 +38,7 @@ local stored = redis.pcall('HSET', key, 'owner', owner, 'status', 'validating', 
 if type(stored) == 'table' and stored.err then
   return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
 end
-for i = FIRST + 9, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+for i = FIRST + 11, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
 call('PEXPIRE', key, int(life))
 call('ZADD', list, 0, id)
 if lost > 0 then call('ZREMRANGEBYSCORE', running, '-inf', int(NOW)) end

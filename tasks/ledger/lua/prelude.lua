@@ -370,3 +370,25 @@ local function prune_workers()          -- the rate is the sum over live workers
   for _, rate in ipairs(call('HVALS', RATES)) do sum = sum + tonumber(rate) end
   if sum > 0 then call('HSET', S, 'rate', int(math.max(sum, 1))) end
 end
+
+-- ---- files: what an owner has stored ------------------------------------------------------------------------------
+
+local function account_of(owner)
+  return {files = R .. ':files:' .. owner, ends = R .. ':fileends:' .. owner, bytes = R .. ':filebytes:' .. owner,
+    uploads = R .. ':uploads:' .. owner}
+end
+local function expired_files(account)   -- entries of files whose records are gone by now, and their bytes
+  local gone, bytes = call('ZRANGEBYSCORE', account.ends, '-inf', int(NOW), 'LIMIT', 0, 1000), 0
+  for _, entry in ipairs(gone) do bytes = bytes + tonumber(string.match(entry, ' (%d+)$')) end
+  return gone, bytes
+end
+local function stored_files(account)    -- bytes, number, and the entries that have expired
+  local gone, freed = expired_files(account)
+  return tonumber(call('GET', account.bytes) or 0) - freed, call('ZCARD', account.files) - #gone, gone
+end
+local function over_quota(owner, max_bytes, max_files)  -- or nil: whoever has more than that makes nothing new; -1: no limit
+  local bytes, files = stored_files(account_of(owner))
+  if max_bytes >= 0 and bytes > max_bytes or max_files >= 0 and files > max_files then
+    return {'quota', int(bytes), int(files)}
+  end
+end

@@ -3,13 +3,14 @@
 import resource
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tasks.ledger import Ledger
+from tasks.ledger.local_folder import INCOMING
 from tasks.ledger.storage import Storage
 from tasks.ledger.sweep import sweep
 from tests.harness import RedisServer, Roles, wait_until
@@ -106,7 +107,19 @@ def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, r
         private_redis.stop()
         problem(upload(), 503, "redis_unavailable")
         assert stored(root) == [kept]
-        problem(upload(announced=False), 503, "redis_unavailable")
+        private_redis.start()
+        wait_until(lambda: served_app.client.get("/v1/files").status_code == 200, message="Redis is not seen again")
+        request = served_app.client.build_request("POST", "/v1/files", data={"purpose": "batch"}, files={"file": LINES})
+        body = request.read()
+
+        def interrupted() -> Iterator[bytes]:
+            yield body[:-10]
+            wait_until(lambda: list((root / INCOMING).iterdir()), message="the upload has room")
+            private_redis.stop()
+            yield body[-10:]
+
+        kind = {"content-type": request.headers["content-type"]}
+        problem(served_app.client.post("/v1/files", content=interrupted(), headers=kind), 503, "redis_unavailable")
         private_redis.start()
         wait_until(lambda: served_app.client.get("/v1/files").status_code == 200, message="Redis is not seen again")
         assert ids(served_app.client.get("/v1/files")) == [kept]

@@ -2,8 +2,10 @@
 
 import contextlib
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ import redis
 from tasks.ledger import ANONYMOUS, Ledger
 from tasks.ledger.file_operations import put_file
 from tasks.ledger.files import FileRecord, Purpose, created_ms, new_file_id, stored_name
+from tests.harness import wait_until
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
 from tests.integration.api.served import ServedApp
 from tests.integration.api.test_auth import ANN, BOB, KEYS
 
 BYTES = bytes(range(256)) * 8
+MIB = 2**20
 
 
 @pytest.fixture
@@ -256,6 +260,51 @@ def test_the_quota_of_an_owner(serve: Callable[..., ServedApp], root: Path) -> N
     assert send(101, BOB).status_code == 200
     client.delete(f"/v1/files/{first}", headers=ANN)
     assert send(101, ANN).status_code == 200
+
+
+def most_reserved(client: redis.Redis) -> int:
+    return max((int(text.split()[0]) for text in client.hvals("eq:uploads:anonymous")), default=0)
+
+
+def test_uploads_on_their_way_count(serve: Callable[..., ServedApp], root: Path, redis_client: redis.Redis) -> None:
+    client = serve(storage_url=str(root), file_quota_bytes=4 * MIB).client
+    go_on = threading.Event()
+
+    def pieces(*, waits: bool) -> Iterator[bytes]:
+        head = 'content-disposition: form-data; name="'
+        yield f'--b\r\n{head}purpose"\r\n\r\nvision\r\n--b\r\n{head}file"; filename="a"\r\n\r\n'.encode()
+        yield bytes(3 * MIB)
+        assert not waits or go_on.wait(30)
+        yield b"\r\n--b--\r\n"
+
+    def send(*, waits: bool) -> httpx.Response:  # without a Content-Length
+        headers = {"content-type": "multipart/form-data; boundary=b"}
+        return client.post("/v1/files", content=pieces(waits=waits), headers=headers)
+
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(send, waits=True)
+        wait_until(lambda: most_reserved(redis_client) > 2 * MIB, message="the first one counts")
+        problem(send(waits=False), 403, "quota_exceeded")
+        go_on.set()
+        kept = first.result().json()["id"]
+    assert stored(root) == [kept]
+    client.delete(f"/v1/files/{kept}")
+    assert send(waits=False).status_code == 200, "what was refused no longer counts"
+
+
+def test_an_owner_above_the_quota_starts_nothing(
+    serve: Callable[..., ServedApp], root: Path, redis_client: redis.Redis
+) -> None:
+    client = serve(storage_url=str(root), file_quota_bytes=1000).client
+    client.post("/v1/files", data={"purpose": "vision"}, files={"file": ("a", bytes(1000))})
+    batch = {"input_file_id": "file-x", "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    ingestion = {"source": {"documents": [{"id": "a", "text": "x"}]}}
+    assert client.post("/v1/batches", json=batch).status_code == 200
+    redis_client.incrby("eq:filebytes:anonymous", 1)  # an output
+    problem(client.post("/v1/batches", json=batch), 403, "quota_exceeded")
+    answer = client.post("/v1/ingestions", json=ingestion)
+    problem(answer, 403, "quota_exceeded")
+    redis_client.decrby("eq:filebytes:anonymous", 1)
 
 
 def test_a_file_of_somebody_else_does_not_exist(serve: Callable[..., ServedApp], root: Path) -> None:

@@ -3,11 +3,14 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from tasks.errors import QuotaExceeded, StorageFull
+from tasks.ledger.batch_operations import create_batch
+from tasks.ledger.batches import BatchAdmission, NewBatch, new_batch_id
 from tasks.ledger.file_operations import (
     MAX_PAGE,
     delete_file,
@@ -15,9 +18,12 @@ from tasks.ledger.file_operations import (
     put_file,
     read_file,
     read_files,
-    require_room,
+    release_file,
+    reserve_file,
 )
 from tasks.ledger.files import FilePage, FileRecord, Order, Purpose, Quota, file_id_from, stored_name
+from tasks.ledger.ingestion_operations import create_ingestion
+from tasks.ledger.ingestions import NewIngestion, new_ingestion_id
 from tasks.ledger.storage import Storage
 from tasks.ledger.sweep import sweep
 from tests.harness import wait_until
@@ -97,7 +103,7 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
         put(driver, number, size_bytes=size)
     put(driver, 50, owner="bob", size_bytes=1000)
     new = record(99, size_bytes=size_bytes)
-    ask = require_room(new.owner, size_bytes, QUOTA)
+    ask = reserve_file(new.owner, new.id, size_bytes, QUOTA, 1000)
 
     if fits:
         driver.ledger.run(ask)
@@ -111,14 +117,66 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
     assert driver.ledger.run(put_file(new)) == new
 
 
-def test_asking_for_room_changes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
-    put(driver, 1, size_bytes=600, expires_in_ms=1000)
-    before = {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:file*")}
-    for owner, size in (("ann", 400), ("bob", 1000)):
-        driver.ledger.run(require_room(owner, size, QUOTA))
+def test_uploads_on_their_way_count(driver: Driver, redis_client: redis.Redis) -> None:
+    put(driver, 1, size_bytes=600)
+    first, second = (record(number).id for number in (2, 3))
+
+    def reserve(file_id: str, size_bytes: int) -> None:
+        driver.ledger.run(reserve_file("ann", file_id, size_bytes, QUOTA, 1000))
+
+    reserve(first, 100)
+    reserve(first, 300)  # it has grown
+    reserve(second, 100)
+    with pytest.raises(QuotaExceeded, match="2 files hold 900 bytes"):
+        reserve(second, 101)
     with pytest.raises(QuotaExceeded):
-        driver.ledger.run(require_room("ann", 401, QUOTA))
-    assert {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:file*")} == before
+        driver.ledger.run(put_file(record(4, size_bytes=1), QUOTA))
+    driver.ledger.run(reserve_file("bob", record(5).id, 1000, QUOTA, 1000))
+    driver.ledger.run(release_file("ann", second))
+    put(driver, 2, size_bytes=300)
+    assert redis_client.hlen("eq:uploads:ann") == 0, "it is a file now"
+    reserve(second, 100)
+    driver.advance(1000)
+    reserve(record(6).id, 100)  # whoever received the other one has died
+
+
+def test_uploads_on_their_way_count_as_files(driver: Driver) -> None:
+    for number in range(QUOTA.max_files):
+        driver.ledger.run(reserve_file("ann", record(number).id, 0, QUOTA, 1000))
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(reserve_file("ann", record(99).id, 0, QUOTA, 1000))
+
+
+def test_room_that_is_refused_changes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
+    put(driver, 1, size_bytes=600, expires_in_ms=1000)
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")}
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(reserve_file("ann", record(2).id, 401, QUOTA, 1000))
+    assert {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")} == before
+
+
+def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
+    admission = BatchAdmission(quota=QUOTA)
+
+    def batch(**changed: Any) -> NewBatch:
+        values: dict[str, Any] = {"owner": "ann", "window_ms": 1000, "ttl_ms": 1000} | changed
+        return NewBatch(new_batch_id(), input_file_id="file-1", completion_window="1h", **values)
+
+    def ingestion() -> NewIngestion:
+        return NewIngestion(new_ingestion_id(), "ann", {"model": "m"}, 1000)
+
+    put(driver, 1, size_bytes=1000)
+    first = driver.ledger.run(create_batch(batch(key=("a", "d")), admission))
+    driver.ledger.run(create_ingestion(ingestion(), quota=QUOTA))
+    put(driver, 2, size_bytes=1)  # as an output is, without a quota
+    with pytest.raises(QuotaExceeded, match="2 files hold 1,001 bytes"):
+        driver.ledger.run(create_batch(batch(), admission))
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(create_ingestion(ingestion(), quota=QUOTA))
+    assert driver.ledger.run(create_batch(batch(key=("a", "d")), admission)) == first, "a repetition is no new one"
+    driver.ledger.run(create_batch(batch(owner="bob"), admission))
+    driver.ledger.run(delete_file(record(2).id))
+    driver.ledger.run(create_batch(batch(), admission))
 
 
 def test_deleting_makes_room(driver: Driver) -> None:
