@@ -66,7 +66,6 @@ class File(BaseModel):
     filename: str
     purpose: Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision", "batch_output"]
     status: Literal["processed"]
-    status_details: None
 
 
 class FileList(BaseModel):
@@ -279,7 +278,7 @@ class Batch(BaseModel):
     id: str = Field(examples=["batch_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
     object: Literal["batch"]
     endpoint: Literal["/v1/embeddings"]
-    model: str | None = Field(description="The model that its lines name; null until they have been read.")
+    model: str = Field("", description="The model that its lines name; absent until they have been read.")
     errors: BatchErrors | None
     input_file_id: str
     completion_window: str

@@ -57,7 +57,7 @@ def batch_json(batch: Batch) -> dict[str, Any]:
         "id": batch.id,
         "object": "batch",
         "endpoint": ENDPOINT,
-        "model": batch.model,
+        **({"model": batch.model} if batch.model else {}),  # strict clients of OpenAI's schema take no null here
         "errors": {"object": "list", "data": errors} if errors else None,
         "input_file_id": batch.input_file_id,
         "completion_window": batch.completion_window,

@@ -3,7 +3,6 @@
 from starlette.requests import Request
 
 from api.services import Services
-from tasks.errors import TaskNotFound
 from tasks.ledger import Result, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import created_ms, missing
@@ -25,10 +24,8 @@ async def own_task(services: Services, request: Request, task_id: str, *, shared
     if created_ms(task_id) is not None:  # otherwise it cannot be an id of ours, and Redis need not be asked
         read = services.hub.readings.task(task_id) if shared else services.ledger.run(operations.read_task(task_id))
         task = await read
-    if task is None:
+    if task is None or task.owner != owner:  # one answer for both, or it would say which ids others have
         raise missing(task_id, services.settings.result_ttl_s)
-    if task.owner != owner:
-        raise TaskNotFound("No task has this id. Use the id from the answer to POST /v1/tasks.", param="id")
     return task
 
 

@@ -169,7 +169,6 @@ def _file(file: FileRecord) -> dict[str, Any]:
         "filename": file.filename,
         "purpose": file.purpose.value,
         "status": "processed",
-        "status_details": None,
     }
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from tasks.errors import StorageUnavailable
+from tasks.ledger.batch_operations import open_batches, read_batches
+from tasks.ledger.batches import KINDS
 from tasks.ledger.executor import Ledger
 from tasks.ledger.file_operations import MAX_PAGE, read_files
 from tasks.ledger.files import FOLDER, file_id_of
@@ -20,6 +22,8 @@ SPARE_S = 86_400.0
 """What is younger is left alone: an upload, or an output whose record waits until Redis is back."""
 
 _FAILURES_IN_A_ROW = 20
+_ALL = 2**31
+_BATCHES_AT_ONCE = 100
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +40,9 @@ def sweep(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
     if not is_ours(storage, ledger):
         return 0
     limit_ms = (time.time() - spare_s) * 1000
+    awaited = _Awaited(ledger)
     old = (found.name for found in storage.stored(FOLDER) if found.modified_ms <= limit_ms)
-    garbage = (name for names in _in_pieces(old, MAX_PAGE) for name in _unnamed(names, ledger))
+    garbage = (name for names in _in_pieces(old, MAX_PAGE) for name in _unnamed(awaited.without(names), ledger))
     try:
         deleted = delete_all(storage, garbage)
     finally:
@@ -69,6 +74,29 @@ def delete_all(storage: Storage, names: Iterable[str]) -> int:
     if raised is not None:
         raise raised
     return deleted
+
+
+class _Awaited:
+    """Outputs of batches that have not ended: their records may still come, however old they are.
+
+    Read before the records: who has ended since has made them. Not where nothing old could be an output.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._ids: set[str] | None = None
+
+    def without(self, names: list[str]) -> list[str]:
+        """Those of the stored names that no open batch waits for."""
+        if self._ids is None and any("." in name for name in names):  # only what jobs write has a fence
+            self._ids = set(self._read())
+        return [name for name in names if file_id_of(name) not in (self._ids or ())]
+
+    def _read(self) -> Iterator[str]:
+        open_ids = self._ledger.run(open_batches(_ALL))
+        for ids in _in_pieces(open_ids, _BATCHES_AT_ONCE):
+            for batch in self._ledger.run(read_batches(ids)):
+                yield from (batch.file_id(kind) for kind in KINDS)
 
 
 def _unnamed(names: list[str], ledger: Ledger) -> list[str]:

@@ -36,7 +36,6 @@ def test_a_new_batch_has_every_field(client: httpx.Client) -> None:
     assert {name: value for name, value in batch.items() if name not in {"id", "created_at", "expires_at"}} == {
         "object": "batch",
         "endpoint": "/v1/embeddings",
-        "model": None,
         "errors": None,
         "input_file_id": "file-unknown",
         "completion_window": "24h",

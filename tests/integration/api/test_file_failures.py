@@ -109,7 +109,9 @@ def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, r
         assert stored(root) == [kept]
         private_redis.start()
         wait_until(lambda: served_app.client.get("/v1/files").status_code == 200, message="Redis is not seen again")
-        request = served_app.client.build_request("POST", "/v1/files", data={"purpose": "batch"}, files={"file": LINES})
+        request = served_app.client.build_request(
+            "POST", "/v1/files", data={"purpose": "batch"}, files={"file": ("a.jsonl", LINES)}
+        )
         body = request.read()
 
         def interrupted() -> Iterator[bytes]:

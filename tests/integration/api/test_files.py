@@ -57,7 +57,6 @@ def test_an_uploaded_file(upload: Upload, client: httpx.Client, root: Path) -> N
         "filename": "a.jsonl",
         "purpose": "batch",
         "status": "processed",
-        "status_details": None,
     }
     assert stored(root) == [file["id"]]
     assert client.get(f"/v1/files/{file['id']}").json() == file

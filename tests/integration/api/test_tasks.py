@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import dataclasses
 import io
 from typing import Any
 
@@ -9,10 +10,10 @@ import httpx
 import numpy as np
 import pytest
 
-from tasks.ledger import ItemError
+from tasks.ledger import Admission, ItemError, Lane, NewUnit, Options, Submission, operations
 from tasks.ledger.ids import new_task_id
 from tests.harness import wait_until
-from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, vector
+from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
 from tests.integration.api.served import MODEL, ServedApp
 
 
@@ -242,6 +243,33 @@ def test_ids_that_are_not_held(client: httpx.Client, task_id: str, status: int, 
 
         assert answer.status_code == status, (method, path)
         assert answer.json()["error"]["code"] == code
+
+
+def test_a_call_whose_model_is_exchanged_half_way_is_to_be_sent_again(
+    client: httpx.Client, worker: LedgerWorker
+) -> None:
+    texts = [f"text {n}" for n in range(100)]  # more than one unit
+    with concurrent.futures.ThreadPoolExecutor(1) as caller:
+        call = caller.submit(client.post, "/v1/embeddings", json={"input": texts, "model": worker.model})
+        wait_until(lambda: worker.work(max_units=1), message="the first unit of the call")
+        worker.ledger.run(operations.retire(worker.model, worker.id))
+        other = dataclasses.replace(entry(worker.model), revision="r2")
+        assert worker.ledger.run(operations.register(worker.model, other))
+        ask = operations.ClaimRequest("new", "new/1", 10**9, 1000, 15_000, stamp=other.stamp)
+        assert not worker.ledger.run(operations.claim(worker.model, ask)).units
+        answer = call.result()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_an_old_id_of_somebody_else_is_like_one_that_nobody_has(client: httpx.Client, worker: LedgerWorker) -> None:
+    path = "/v1/tasks/task_018bcfe5-6800-7000-8000-000000000000"
+    unknown = client.get(path)
+    units = [NewUnit(1, 1, b'["x"]')]
+    admission = Admission(max_backlog_s=1e9)
+    theirs = Submission(path[-41:], worker.model, Lane.BULK, "somebody", units, Options(), 60_000, admission)
+    worker.ledger.run(operations.submit(theirs))
+    assert (client.get(path).status_code, client.get(path).json()) == (410, unknown.json())
 
 
 def test_a_deadline_ends_a_task_that_nobody_works_on(client: httpx.Client) -> None:

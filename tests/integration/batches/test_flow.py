@@ -10,13 +10,14 @@ import orjson
 import pytest
 
 from tasks.documents.batches.leftovers import sweep_batches
-from tasks.ledger import Ledger, operations
+from tasks.ledger import Ledger, State, operations
 from tasks.ledger.batch_operations import move_batch
-from tasks.ledger.batches import BatchStatus
+from tasks.ledger.batches import BatchStatus, Stage
 from tasks.ledger.committed import read_committed
 from tasks.ledger.embedding_list import embedding_list, items
 from tasks.ledger.files import Purpose
 from tasks.ledger.parts import PartReference, RowError
+from tasks.ledger.sweep import sweep
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
@@ -288,3 +289,16 @@ def test_what_comes_after_the_end_is_swept_away(hands: Hands) -> None:
     assert sweep_batches(hands.storage, hands.ledger) == 0, "too young"
     assert sweep_batches(hands.storage, hands.ledger, spare_s=-1) == 2
     assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {running}
+
+
+def test_outputs_that_wait_for_their_record_are_not_swept(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.until(lambda: hands.batch(batch_id).stages.get(Stage.ASSEMBLE) is State.COMPLETED)
+    waiting = [found.name for found in hands.storage.stored("files") if "." in found.name]
+    assert len(waiting) == 1
+    hands.storage.write("files/" + waiting[0].partition("/")[2].replace("file-", "file-0", 1), b"of nobody")
+    assert sweep(hands.storage, hands.ledger, spare_s=-1) == 1
+    hands.work()
+    batch = hands.batch(batch_id)
+    assert (batch.status, len(hands.lines(batch.output_file_id))) == (BatchStatus.COMPLETED, 1)
+    assert sweep(hands.storage, hands.ledger, spare_s=-1) == 0
