@@ -252,7 +252,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("lists fill up with what is gone", "submit.lua", "call('EXISTS', task_key(other)) == 0", "false"),
     # One model under a name
     Mutation("any model gets work", "claim.lua", "if serves and serves ~= arg(12) then", "if false then"),
-    Mutation("half done by another model goes on", "claim.lua", "if f[8] and f[8] ~= serves then", "if false then"),
+    Mutation("half done by another model goes on", "claim.lua", "if f[9] and f[9] ~= serves then", "if false then"),
     Mutation("the model before commits", "register.lua", "do drop_claim(token, true) end", "do local _ = token end"),
     Mutation("an exchange is somebody's fault", "register.lua", "drop_claim(token, true)", "drop_claim(token, false)"),
     Mutation("two models are let in", "register.lua", "if other ~= worker then return 0 end", ""),

@@ -62,7 +62,6 @@ def faults(*lines: str | bytes) -> list[tuple[str, str | None, int | None]]:
 LINES: list[tuple[str, str | bytes, list[tuple[str, str | None]]]] = [
     ("good", line(), []),
     ("other words", line(body=good_body(output_dimension=8, truncation=False, embedding_type="float")), []),
-    ("other bytes", line(body=good_body(output_dtype="int8")), [("invalid_value", "body.output_dtype")]),
     ("foreign fields", line(extra=1, body=good_body(user="x", task="y")), []),
     ("nulls", line(body=good_body(dimensions=None, encoding_format=None, truncate=None, prompt_name=None)), []),
     ("all fields", line(body=good_body(dimensions=8, encoding_format="base64", normalize=False, truncate=False)), []),
@@ -107,6 +106,7 @@ LINES: list[tuple[str, str | bytes, list[tuple[str, str | None]]]] = [
 
 
 REFUSED: list[tuple[str, str, str, str]] = [
+    ("other bytes", line(body=good_body(output_dtype="int8")), "invalid_value", "output_dtype"),
     ("no input", line(body=good_body(input=DROP)), "missing_required_parameter", "input"),
     ("input null", line(body=good_body(input=None)), "missing_required_parameter", "input"),
     ("empty text", line(body=good_body(input="")), "empty_input", "input[0]"),

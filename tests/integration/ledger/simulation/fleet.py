@@ -29,6 +29,8 @@ LITTLE = 10
 """A budget below it makes a worker die of an innocent suspect."""
 BEAT_MS = 3000
 """How long a worker counts as live after a beat."""
+LATE_MS = 60_000
+"""Some results have been kept for as long as they are."""
 HARMLESS = {"hang", "release", "renew", "preempt", "suspect", "lose"}
 """Deeds that encode nothing of what the worker holds."""
 
@@ -113,7 +115,7 @@ def exchange(world: World, number: int, *, late: bool) -> None:
     """A worker is killed and comes back with the other model, if that is let in. `late`: no other has beaten since."""
     crash(world, number)
     if late:
-        world.driver.advance(BEAT_MS)
+        world.driver.advance(LATE_MS)
     worker = world.workers[number % WORKERS]
     other = next(model for model in MODELS if model != world.serves)
     live = world.client.zcount("eq:q:m:workers", f"({world.now_ms}", "+inf")
