@@ -88,12 +88,7 @@ def _end(context: StepContext, batch: Batch, to: BatchStatus, fields: Mapping[st
 
 
 def _record(batch: Batch, kind: FileKind, written: Mapping[str, Any], settings: Settings) -> FileRecord:
-    # As long as the batch's own record, which counts from its end, unless its owner counts from when it was created.
-    ends_ms = (
-        batch.now_ms + round(settings.batch_ttl_s * 1000)
-        if batch.output_expires_s is None
-        else batch.files_ms + batch.output_expires_s * 1000
-    )
+    lives_s = batch.output_expires_s or settings.batch_ttl_s  # from when the record is made
     return FileRecord(
         id=batch.file_id(kind),
         owner=batch.owner,
@@ -101,6 +96,6 @@ def _record(batch: Batch, kind: FileKind, written: Mapping[str, Any], settings: 
         purpose=Purpose.BATCH_OUTPUT,
         size_bytes=written["size"],
         created_ms=batch.files_ms,
-        expires_ms=ends_ms,
+        expires_ms=batch.files_ms + round(lives_s * 1000),
         stored=written["stored"],
     )
