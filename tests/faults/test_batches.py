@@ -16,8 +16,8 @@ from tests.ledger_client import LedgerClient
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 LINES = 20_000
-LONG_ASSEMBLY = 4_000
-"""Lines with vectors of full length: their file takes about a second."""
+LONG_ASSEMBLY = 10_000
+"""Lines with vectors of full length: their file takes some seconds."""
 SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000, "unit_max_items": 64}
 
 
