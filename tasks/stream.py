@@ -112,6 +112,7 @@ class Streams:
             wakeup=wakeup,
             work=work,
             rate=rate,
+            settlement=self._settlement,
             suspects=self._suspects,
             single=self._passes.single,
             hears=number == 0,

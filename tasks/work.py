@@ -88,7 +88,7 @@ class Work:
         self.totals = Totals()
 
     def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:
-        """Every unit of the claim is committed, given back, or left to the end of its lease when Redis is away.
+        """Every unit of the claim is committed or given back; when Redis is away, as soon as it is back.
 
         False when the storage is away for some of them. A suspect is encoded without the gate: its stream is alone.
 
@@ -181,7 +181,7 @@ class Work:
     def _encode(self, run: "_Run", units: Sequence[TextUnit | RowUnit]) -> int | None:
         """Encodes and commits a portion; how many units are done with: without those that could not be stored now.
 
-        None when Redis stayed away: what the claim still holds comes back when its lease ends.
+        None when Redis stayed away: what the claim still holds is given back when it is back.
         """
         look = run.look
         if look is not None:
