@@ -173,6 +173,7 @@ class JobWorker:
             lease_s=self._settings.lease_s,
             send_bell=partial(self._ring, DOCUMENTS),
             wake=self._wake,
+            turned=self._files.touch_beat,
             parent_hangs=self._files.hang_watch(),
             work_hangs=lambda: any([jobs(), steps() and self._stepper.moves is not None]),
         )
