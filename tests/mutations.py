@@ -71,6 +71,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("bystanders of a suspect die", "prelude.lua", "  if alone then\n", "  if false then\n"),
     Mutation("every claim of the dead was a bystander", "prelude.lua", "  if alone then\n", "  if true then\n"),
+    _cut(
+        "what stood still counts as a death",
+        "prelude.lua",
+        "  if not call('ZSCORE', LEASES, token) then return end  -- it stood still itself\n",
+    ),
     # Redis or its clock stands still
     Mutation("a standstill ends leases", "prelude.lua", "  if gap > STILL_MS then\n", "  if false then\n"),
     Mutation("rare looks keep leases for ever", "prelude.lua", "+ gap - STILL_MS), leases", "+ gap), leases"),

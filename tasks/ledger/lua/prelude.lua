@@ -331,7 +331,9 @@ local function lose_claim(token)
   if alone then
     for _, other in ipairs(beside) do drop_claim(other, true) end
   end
-  drop_claim(token, false)              -- of what is left: nothing, if it stood still itself
+  if not call('ZSCORE', LEASES, token) then return end  -- it stood still itself
+  drop_claim(token, false)
+  count('lost_leases', 1)
 end
 -- Leases are for those who live, and while Redis or its clock stood still nobody could renew one: what has passed
 -- since somebody looked, beyond what may pass between two looks, does not count. Where nobody looked because nobody
@@ -355,7 +357,6 @@ local function reap(limit)              -- expired leases; also heals a clock th
   if far[2] and tonumber(far[2]) > NOW + MAX_LEASE_MS then call('ZADD', LEASES, int(NOW + 30000), far[1]) end
   local due = call('ZRANGEBYSCORE', LEASES, '-inf', int(NOW), 'LIMIT', 0, limit)
   for _, token in ipairs(due) do lose_claim(token) end
-  count('lost_leases', #due)
 end
 
 -- ---- workers ------------------------------------------------------------------------------------------------------
