@@ -1,6 +1,9 @@
 """uvicorn's HTTP protocol with limits for what a peer may send and how long it may take, and fewer system calls."""
 
 import asyncio
+import fcntl
+import sys
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,7 +29,7 @@ class Limits:
         pipelined: requests that wait for the answer to an earlier one. Each costs about 3 kB.
         head_s: for a whole head, from the start of the connection or from its first byte.
         body_s: without a byte of a body that is due; also for all that comes of a body after its answer.
-        write_s: without a byte taken of an answer.
+        write_s: without a byte of an answer that the peer's system took.
         tick_s: between two looks at the connections. Times are counted in looks, so that a process that stood still
             does not blame its peers.
     """
@@ -56,8 +59,12 @@ class Joined:
 
     @property
     def sent_bytes(self) -> int:
-        """How much of what was written has left this process."""
-        return self._written - self._transport.get_write_buffer_size()
+        """How much of what was written the peer's system has taken.
+
+        What this system's kernel holds for it does not count: it takes more only when a third of its buffer is free
+        again, so that a peer which reads megabytes a minute would seem to stand still.
+        """
+        return self._written - self._transport.get_write_buffer_size() - self._held_by_kernel()
 
     def write(self, data: bytes) -> None:
         """Sends `data` when the present turn of the event loop is over; nothing, where the client has left by then."""
@@ -72,6 +79,13 @@ class Joined:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def _held_by_kernel(self) -> int:
+        try:
+            size = fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        except OSError:
+            return 0  # no longer open, or no socket of TCP
+        return int.from_bytes(size, sys.byteorder)
 
     def _flush(self) -> None:
         if self._held:
@@ -113,7 +127,8 @@ class Protocol(HttpToolsProtocol):
         self._upgrading = False
         self._quiet_looks = 0
         self._stuck_looks = 0
-        self._sent_bytes = 0
+        self._sent_bytes: int | None = None
+        """At the last look, if something waited to be sent then."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
@@ -222,8 +237,8 @@ class Protocol(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _stands_still(self) -> bool:
-        sent = self.transport.sent_bytes
-        waits = self.transport.get_write_buffer_size() > 0 and sent == self._sent_bytes
+        sent = self.transport.sent_bytes if self.transport.get_write_buffer_size() else None
+        waits = sent is not None and sent == self._sent_bytes
         self._stuck_looks = self._stuck_looks + 1 if waits else 0
         self._sent_bytes = sent
         return waits

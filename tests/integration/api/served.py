@@ -55,7 +55,13 @@ class ServedApp:
         port: int = self._server.servers[0].sockets[0].getsockname()[1]
         return port
 
-    def call_in_loop(self, function: Callable[[], None]) -> None:
+    def look(self) -> int:
+        """Has every connection looked at once, as its clock does; how many there are then."""
+        state = self._server.server_state
+        self.call_in_loop(lambda: [connection.look() for connection in list(state.connections)])  # type: ignore[union-attr]
+        return len(state.connections)
+
+    def call_in_loop(self, function: Callable[[], object]) -> None:
         """Runs `function` in the server's event loop, and returns when it has run."""
         done = threading.Event()
         assert self._loop is not None

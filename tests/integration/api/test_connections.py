@@ -31,9 +31,8 @@ def connected(app: ServedApp) -> Iterator[socket.socket]:
         yield connection
 
 
-def answers(connection: socket.socket) -> list[tuple[int, bytes]]:
-    """Status and body of all answers until the server closes the connection."""
-    data = b""
+def answers(connection: socket.socket, data: bytes = b"") -> list[tuple[int, bytes]]:
+    """Status and body of all answers until the server closes the connection; `data` came before."""
     try:
         while piece := connection.recv(65_536):
             data += piece
@@ -252,6 +251,25 @@ def test_who_reads_slowly_gets_all(worker: LedgerWorker, serve: Callable[..., Se
         sent(connection, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
         sent(connection, LIVE + b"Connection: close\r\n\r\n")
         assert len(answers(connection)) == 51
+
+
+def test_who_reads_slowly_and_steadily_is_not_given_up(
+    serve: Callable[..., ServedApp], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = serve(limits=Limits(head_s=1e9, body_s=1e9, write_s=3000, tick_s=1000))  # the test looks, three looks allowed
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", app.port))
+        sent(connection, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 99)
+        sent(connection, LIVE + b"Connection: close\r\n\r\n")
+        piece, read = 2**16, b""
+        for _ in range(20):
+            read += connection.recv(piece, socket.MSG_WAITALL) if read else connection.recv(piece)
+            app.look()
+        assert len(read) > 10 * piece
+        assert len(answers(connection, read)) == 100
+    assert caplog.records == []
 
 
 # ---- number ----------------------------------------------------------------------------------------------------------
