@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import sys
 import termios
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -14,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from api.problem import MEDIA_TYPE, problem
+from api.problem import MEDIA_TYPE, new_request_id, problem
 from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, RequestTimeout
 
 
@@ -23,7 +24,8 @@ class Limits:
     """What a peer may send, and how long it may keep its connection waiting.
 
     Attributes:
-        connections: at the same time; more are answered 503.
+        connections: at the same time. For one more, one that waits for a request is closed; if all are in use, it is
+            answered 503.
         head_bytes: of a request line and its fields together, and of what a chunked body has beside its data.
         fields: of one head. Each costs some hundred bytes, however short it is.
         pipelined: requests that wait for the answer to an earlier one. Each costs about 3 kB.
@@ -102,6 +104,7 @@ class Protocol(HttpToolsProtocol):
 
     Args:
         ended: called with the reason when this side ends the connection: the code of an error, or `answer_not_read`.
+        idle: where the connection is as long as it waits for a request; behind those that have waited longer.
     """
 
     transport: Joined  # type: ignore[assignment]
@@ -115,10 +118,12 @@ class Protocol(HttpToolsProtocol):
         *,
         limits: Limits = Limits(),
         ended: Callable[[str], None] = lambda _why: None,
+        idle: "OrderedDict[Protocol, None] | None" = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._limits = limits
         self._ended = ended
+        self._idle = OrderedDict() if idle is None else idle
         self._head_due = True
         self._head_begun = False
         self._head_bytes = 0
@@ -133,9 +138,16 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
         super().connection_made(Joined(transport, self.loop))  # type: ignore[arg-type]
+        self._idle[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop."""
+        self._idle.pop(self, None)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
+        self._idle.pop(self, None)
         self._unset_keepalive_if_required()
         if self._head_due:
             self._head_bytes += len(data)
@@ -187,6 +199,19 @@ class Protocol(HttpToolsProtocol):
         self._head_due, self._head_begun = True, False
         self._head_bytes, self._idle_bytes, self._quiet_looks = 0, 0, 0
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Called when an answer is written."""
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is not None and self._head_due and not self._head_begun:
+            self._idle[self] = None
+
+    def make_room(self) -> bool:
+        """Closes the connection, which waits for a request, unless its peer has not taken the last answer yet."""
+        if self.transport.get_write_buffer_size():
+            return False
+        self.transport.close()
+        return True
 
     def look(self) -> None:
         """Ends the connection if its peer has kept it waiting too long. To be called once every `tick_s`."""
@@ -262,6 +287,7 @@ class Protocol(HttpToolsProtocol):
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
+            (b"x-request-id", new_request_id()),
         ]
         status = b"HTTP/1.1 %d %b\r\n" % (error.status, HTTPStatus(error.status).phrase.encode())
         return status + b"".join(b"%b: %b\r\n" % field for field in fields) + b"\r\n" + body

@@ -24,7 +24,7 @@ class ServedApp:
     """One app; a context manager. `client` talks to it over a socket. `limits`: of its connections."""
 
     def __init__(self, redis_url: str, **settings: Any) -> None:
-        connections = Connections(settings.pop("limits", Limits()))
+        self._connections = Connections(settings.pop("limits", Limits()))
         merged = {
             "redis_url": redis_url,
             "compute": "fake",
@@ -41,7 +41,7 @@ class ServedApp:
             log_config=None,
             lifespan="on",
             loop="uvloop",
-            http=connections,  # type: ignore[arg-type]
+            http=self._connections,  # type: ignore[arg-type]
             ws="none",
         )
         self._server = uvicorn.Server(config)
@@ -54,6 +54,11 @@ class ServedApp:
         """Where it listens."""
         port: int = self._server.servers[0].sockets[0].getsockname()[1]
         return port
+
+    @property
+    def idle_connections(self) -> int:
+        """How many connections wait for a request."""
+        return len(self._connections.idle)
 
     def look(self) -> int:
         """Has every connection looked at once, as its clock does; how many there are then."""
