@@ -4,6 +4,7 @@ import asyncio
 import copy
 import gc
 import json
+import os
 import pickle
 import ssl
 
@@ -14,6 +15,7 @@ from embedq import EmbeddingService, EmbedqClientError, UnavailableError
 from embedq.modelinfo import ModelInfo
 from tests.unit.embedq.scripted import Answer, Scripted, scripted
 from tests.unit.embedq.test_service import embeddings, model
+from tests.waiting import wait_until
 
 KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
 MODELS = Answer(200, {"object": "list", "data": [model("b/c", ready=True)]})
@@ -124,8 +126,7 @@ async def test_one_that_nobody_closed_is_closed_when_it_is_forgotten() -> None:
     async with scripted(embeddings([1.0])) as server:
         service = EmbeddingService(server.url)
         await service.get_embedding("text")
-        client = service._transport._client
-        assert client is not None
+        client = await service._transport._connections()
         assert not client.is_closed
         del service
         gc.collect()
@@ -146,6 +147,49 @@ def test_one_service_may_be_used_in_one_loop_after_the_other(models: Scripted) -
     del service
     for _ in range(2):  # the service, and then its connections
         gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # connections end with their loop
+def test_a_service_holds_nothing_of_the_loops_that_it_was_used_in(elsewhere: Scripted) -> None:
+    elsewhere.answers = [embeddings([1.0])]
+    service = EmbeddingService(elsewhere.url)
+    before = descriptors()
+    for _ in range(20):  # a loop has three descriptors, and its connection two: both ends are of this process
+        assert asyncio.run(service.get_embedding("text")) == [1.0]
+    wait_until(lambda: descriptors() <= before + 5, timeout_s=5, message=f"{before} descriptors before")
+    assert service
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_loops_that_take_turns_cost_no_connection_each_time(elsewhere: Scripted) -> None:
+    elsewhere.answers = [embeddings([1.0])]
+    service = EmbeddingService(elsewhere.url)
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        before = descriptors()
+        for _ in range(10):
+            for runner in (first, second):
+                assert runner.run(service.get_embedding("text")) == [1.0]
+        wait_until(lambda: descriptors() <= before + 10, timeout_s=5, message=f"{before} descriptors before")
+        first.run(service.aclose())
+
+
+def test_a_loop_keeps_its_connections_while_another_one_runs(elsewhere: Scripted) -> None:
+    elsewhere.answers = [embeddings([1.0])]
+
+    async def both() -> None:
+        async with EmbeddingService(elsewhere.url) as service:
+            await service.get_embedding("text")
+            mine = await service._transport._connections()
+            await asyncio.to_thread(asyncio.run, service.get_embedding("text"))
+            assert await service._transport._connections() is mine
+            assert await service.get_embedding("text") == [1.0]
+
+    asyncio.run(both())
+
+
+def descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
 
 
 async def test_after_its_end_it_says_so() -> None:
