@@ -4,9 +4,9 @@ import asyncio
 import copy
 import gc
 import json
-import os
 import pickle
 import ssl
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,6 +18,8 @@ from tests.unit.embedq.test_service import embeddings, model
 from tests.waiting import wait_until
 
 KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
+ending_with_its_loop = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+"""asyncio warns of connections that were open when their loop was closed."""
 MODELS = Answer(200, {"object": "list", "data": [model("b/c", ready=True)]})
 
 
@@ -135,7 +137,7 @@ async def test_one_that_nobody_closed_is_closed_when_it_is_forgotten() -> None:
                 await asyncio.sleep(0)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # connections end with their loop
+@ending_with_its_loop
 def test_one_service_may_be_used_in_one_loop_after_the_other(models: Scripted) -> None:
     service = EmbeddingService(models.url)
 
@@ -145,11 +147,10 @@ def test_one_service_may_be_used_in_one_loop_after_the_other(models: Scripted) -
 
     assert asyncio.run(described(service)) == asyncio.run(described(service)) == KNOWN
     del service
-    for _ in range(2):  # the service, and then its connections
-        gc.collect()
+    descriptors()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # connections end with their loop
+@ending_with_its_loop
 def test_a_service_holds_nothing_of_the_loops_that_it_was_used_in(elsewhere: Scripted) -> None:
     elsewhere.answers = [embeddings([1.0])]
     service = EmbeddingService(elsewhere.url)
@@ -157,10 +158,11 @@ def test_a_service_holds_nothing_of_the_loops_that_it_was_used_in(elsewhere: Scr
     for _ in range(20):  # a loop has three descriptors, and its connection two: both ends are of this process
         assert asyncio.run(service.get_embedding("text")) == [1.0]
     wait_until(lambda: descriptors() <= before + 5, timeout_s=5, message=f"{before} descriptors before")
-    assert service
+    del service
+    descriptors()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@ending_with_its_loop
 def test_loops_that_take_turns_cost_no_connection_each_time(elsewhere: Scripted) -> None:
     elsewhere.answers = [embeddings([1.0])]
     service = EmbeddingService(elsewhere.url)
@@ -171,8 +173,10 @@ def test_loops_that_take_turns_cost_no_connection_each_time(elsewhere: Scripted)
                 assert runner.run(service.get_embedding("text")) == [1.0]
         wait_until(lambda: descriptors() <= before + 10, timeout_s=5, message=f"{before} descriptors before")
         first.run(service.aclose())
+    descriptors()
 
 
+@ending_with_its_loop
 def test_a_loop_keeps_its_connections_while_another_one_runs(elsewhere: Scripted) -> None:
     elsewhere.answers = [embeddings([1.0])]
 
@@ -185,11 +189,14 @@ def test_a_loop_keeps_its_connections_while_another_one_runs(elsewhere: Scripted
             assert await service.get_embedding("text") == [1.0]
 
     asyncio.run(both())
+    descriptors()
 
 
 def descriptors() -> int:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd"))
+    """How many this process has, without those that nobody holds any more."""
+    for _ in range(2):  # the service, and then its connections
+        gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def test_after_its_end_it_says_so() -> None:
