@@ -85,7 +85,7 @@ class EmbeddingService:
         self._chosen = model or model_name
         self._device = device
         self._transport = Transport(self.url, api_key=api_key or environment.api_key(), on_retry=on_retry)
-        self._known: dict[str, Any] | None = None
+        self._model: dict[str, Any] | None = None  # facts; tests of in-process services look whether it is None
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,12 +144,12 @@ class EmbeddingService:
             NotFoundError: the server does not know the model.
             UnavailableError: no worker has loaded a model yet.
         """
-        info = ModelInfo(self._known, self._ask_model, self._ask_model_plainly)
+        info = ModelInfo(self._model, self._ask_model, self._ask_model_plainly)
         return info if _in_event_loop() else info.look()
 
     def clear_cache(self) -> Done:
         """Forgets what was remembered about the model. Vectors are never cached here. Over at once, `await` or not."""
-        self._known = None
+        self._model = None
         return Done()
 
     @property
@@ -163,12 +163,12 @@ class EmbeddingService:
     @property
     def model_name(self) -> str | None:
         """As it was given, else as the server calls it; None as long as that is unknown."""
-        return self._chosen or (self._known["model_name"] if self._known else None)
+        return self._chosen or (self._model["model_name"] if self._model else None)
 
     @property
     def device(self) -> str | None:
         """On which the server computes; as long as that is unknown, what was given."""
-        return self._known["device"] if self._known else self._device
+        return self._model["device"] if self._model else self._device
 
     # ---- tasks -------------------------------------------------------------------------------------------------------
 
@@ -274,12 +274,12 @@ class EmbeddingService:
         if entry.get("dimension") is None:
             message = "No worker has loaded a model yet; `embedq doctor` says what is missing."
             raise UnavailableError(message, code="not_ready")
-        self._known = {
+        self._model = {
             "model_name": self._chosen or entry["id"],
             "device": str(entry.get("device")),
             "embedding_size": entry["dimension"],
         }
-        return self._known
+        return self._model
 
     def _ask_model_plainly(self) -> dict[str, Any]:
         """The same while this thread waits: in a loop of its own, as one may be running here."""
