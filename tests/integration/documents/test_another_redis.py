@@ -47,7 +47,8 @@ def sweeping(storage: Storage, ledger: Ledger, **settings: str) -> Sweeping:
 
 
 def left(storage: Storage) -> list[str]:
-    return sorted(found.name for folder in ("files", "batches", "ingestions") for found in storage.stored(folder))
+    folders = ("files", "batches", "ingestions", "datasets")
+    return sorted(found.name for folder in folders for found in storage.stored(folder))
 
 
 def uploaded(storage: Storage, ledger: Ledger, root: Path) -> list[str]:
@@ -113,9 +114,7 @@ def test_two_workers_adopt_at_the_same_time(storage: Storage, ledger: Ledger) ->
 def test_the_first_start_a_restart_and_an_emptied_storage(
     storage: Storage, ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    old(storage, tmp_path, "batches/batch_x/index")
     sweeping(storage, ledger)  # the first of all
-    assert left(storage) == []
     old(storage, tmp_path, "batches/batch_x/index")
     sweeping(storage, ledger)
     assert left(storage) == []
@@ -124,6 +123,43 @@ def test_the_first_start_a_restart_and_an_emptied_storage(
     sweeping(fresh, ledger)
     assert id_of(fresh) == id_of(storage)
     assert HINT not in caplog.text
+
+
+OF_THE_FIRST_VERSION = [
+    "batches/batch_x/index",
+    "datasets/0123456789abcdef/handbook/catalog-00000001.0123456789abcdef.json",
+    "datasets/0123456789abcdef/handbook/part-aa.parquet",
+    "files/file-x",
+    "ingestions/ing_x/listed.json",
+]
+
+
+@pytest.mark.parametrize("first", ["the documents worker", "an upload"])
+async def test_a_storage_that_is_older_than_ids_is_nobodys_until_it_is_adopted(
+    *, first: str, redis_url: str, storage: Storage, ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first start after an upgrade, with an empty Redis."""
+    old(storage, tmp_path, *OF_THE_FIRST_VERSION)
+    if first == "an upload":
+        web = AsyncLedger.connect(redis_url)
+        await AsyncStorage(str(tmp_path / "storage"), web).open_to_write()
+        await web.close()
+
+    for _ in range(2):
+        sweeping(storage, ledger)
+        assert left(storage) == OF_THE_FIRST_VERSION
+    assert str(id_of(storage)) in caplog.text
+
+    sweeping(storage, ledger, adopt_storage=str(id_of(storage)))
+    assert left(storage) == OF_THE_FIRST_VERSION[1:3], "a dataset without a catalog of today stays for its owner"
+
+
+@pytest.mark.parametrize("folder", ["files", "batches", "ingestions", "datasets", "catalogs"])
+def test_any_object_makes_a_storage_somebodys(folder: str, storage: Storage, ledger: Ledger) -> None:
+    storage.write(f"{folder}/x/y", b"precious")
+    assert not is_ours(storage, ledger)
+    assert id_of(storage)
+    assert not is_ours(storage, ledger)
 
 
 async def test_what_is_uploaded_before_there_is_a_documents_worker_is_guarded_too(

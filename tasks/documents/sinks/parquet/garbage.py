@@ -1,6 +1,7 @@
 """The sweep of datasets: deletes what no version names that anybody may still read."""
 
 import logging
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,8 @@ SPARE_S = 86_400.0
 _FAILURES = 20
 """Datasets that cannot be swept, after which a sweep is given up: each may have taken many seconds."""
 
+_OLD_CATALOG = re.compile(r"/catalog-[^/]*\.json$")
+
 _log = logging.getLogger(__name__)
 
 
@@ -27,6 +30,11 @@ class _Found:
 
     parts: list[Stored] = field(default_factory=list)
     catalogs: list[Stored] = field(default_factory=list)
+
+    @property
+    def of_first_version(self) -> bool:
+        """Whether the first version made it, which had its catalogs beside the parts. Nobody reads them any more."""
+        return not self.catalogs and any(_OLD_CATALOG.search(found.name) for found in self.parts)
 
 
 def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S, spare_s: float = SPARE_S) -> int:
@@ -86,6 +94,8 @@ def _newest(storage: Storage, found: _Found, ledger: Ledger) -> Catalog | None:
 
 
 def _garbage(found: _Found, catalog: Catalog | None, grace_s: float, spare_s: float) -> Iterator[str]:
+    if found.of_first_version:
+        return  # its owner may want it, and nothing could make it again
     now_ms = time.time() * 1000
     grace_ms, spare_ms = now_ms - grace_s * 1000, now_ms - spare_s * 1000
     live = set(_names(catalog.parts)) if catalog else set()
