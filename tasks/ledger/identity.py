@@ -5,13 +5,17 @@ would be garbage.
 """
 
 import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from typing import TypeVar
 
 from tasks.errors import NotStored
 from tasks.ledger.executor import Ledger
 from tasks.ledger.operations import Operation
 from tasks.ledger.storage import Storage
+
+T = TypeVar("T")
 
 OBJECT = "storage-id"
 """The object with the storage's id. Its name is in no folder that is swept."""
@@ -68,6 +72,17 @@ def is_ours(storage: Storage, ledger: Ledger) -> bool:
     known = ledger.run(redis_id(new_id()))
     give_first_id(storage, known)
     return id_of(storage) == known
+
+
+def confirmed(storage: Storage, ledger: Ledger, doomed: Iterable[Sequence[T]]) -> Iterator[T]:
+    """What may be deleted of what records, read for each piece, do not keep: nothing from a Redis that lost them.
+
+    It is asked for each piece again, after its records were read: they may be lost at any time. Raises like `is_ours`.
+    """
+    for piece in doomed:
+        if piece and not is_ours(storage, ledger):
+            return
+        yield from piece
 
 
 def adopt(storage: Storage, ledger: Ledger, storage_id: str) -> bool:

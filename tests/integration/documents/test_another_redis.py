@@ -1,19 +1,27 @@
 """A storage and a Redis that do not belong together: nothing is deleted until somebody says that it may."""
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
 from api.storage import AsyncStorage
+from tasks.documents.batches.leftovers import sweep_batches
 from tasks.documents.context import StepContext
+from tasks.documents.ingestions.leftovers import sweep_ingestions
+from tasks.documents.sinks.parquet.garbage import sweep_datasets
+from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sweeping import Sweeping
 from tasks.ledger import AsyncLedger, Ledger, operations
+from tasks.ledger.datasets import present
 from tasks.ledger.file_operations import put_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
 from tasks.ledger.identity import OBJECT, adopt, id_of, is_ours, redis_id
-from tasks.ledger.storage import NotStored, Storage
+from tasks.ledger.storage import NotStored, Storage, Stored
+from tasks.ledger.sweep import sweep
+from tests.integration.documents.sinks.loads import document, load
 from worker_config.settings import Settings
 
 DAYS_AGO_S = 2 * 86_400
@@ -160,6 +168,27 @@ def test_any_object_makes_a_storage_somebodys(folder: str, storage: Storage, led
     assert not is_ours(storage, ledger)
     assert id_of(storage)
     assert not is_ours(storage, ledger)
+
+
+@pytest.mark.parametrize("part", [sweep, sweep_batches, sweep_ingestions, sweep_datasets])
+def test_a_redis_that_comes_back_empty_during_a_sweep_costs_nothing(
+    part: Callable[..., int], storage: Storage, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_ours(storage, ledger)
+    names = uploaded(storage, ledger, tmp_path)
+    load(ParquetSink(storage, "alice", "ing_x", anonymous=True), document("a"))
+    real = storage.stored
+
+    def stored(folder: str) -> Iterator[Stored]:
+        found = list(real(folder))
+        ledger.client.flushall()  # names have been read, and records not yet
+        return iter(found)
+
+    monkeypatch.setattr(storage, "stored", stored)
+    assert part(storage, ledger, spare_s=-60) == 0
+    monkeypatch.undo()
+    assert [name for name in left(storage) if not name.startswith("datasets/")] == names
+    assert present(storage, "alice", "ing_x").catalog.exists
 
 
 async def test_what_is_uploaded_before_there_is_a_documents_worker_is_guarded_too(

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger.datasets import CATALOGS, GRACE_S, PARTS, Catalog, Part, catalog_version, delete_dataset
+from tasks.ledger.datasets import CATALOGS, GRACE_S, PARTS, Catalog, Part, Version, catalog_version, delete_version
 from tasks.ledger.executor import Ledger
-from tasks.ledger.identity import is_ours
+from tasks.ledger.identity import confirmed, is_ours
 from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.storage import Storage, Stored
 
@@ -40,8 +40,8 @@ class _Found:
 def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S, spare_s: float = SPARE_S) -> int:
     """Deletes parts and catalogs replaced `grace_s` ago, and garbage older than `spare_s`; the number of objects.
 
-    A dataset that was deleted goes whole after the grace; that of an ingestion alone is deleted when the record of the
-    ingestion is gone. Several may sweep at the same time. One dataset that cannot be read is no other one's trouble.
+    A dataset that was deleted goes whole after the grace; that of an ingestion alone is deleted when it is older than
+    `spare_s` and the record of the ingestion is gone. Several may sweep at the same time. One dataset that cannot be read is no other one's trouble.
 
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
@@ -51,7 +51,7 @@ def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S
     deleted, away = 0, list[StorageUnavailable]()
     for place, found in sorted(_datasets(storage).items()):
         try:
-            for name in _garbage(found, _newest(storage, found, ledger), grace_s, spare_s):
+            for name in _garbage(found, _newest(storage, found, ledger, spare_s), grace_s, spare_s):
                 storage.delete(name)
                 deleted += 1
         except NotStored:
@@ -83,13 +83,16 @@ def _datasets(storage: Storage) -> dict[str, _Found]:
     return datasets
 
 
-def _newest(storage: Storage, found: _Found, ledger: Ledger) -> Catalog | None:
+def _newest(storage: Storage, found: _Found, ledger: Ledger, spare_s: float) -> Catalog | None:
     if not found.catalogs:
         return None
-    catalog = Catalog.from_bytes(storage.read(found.catalogs[-1].name))
-    # Nobody can name it any more: its ingestion has no record, and it was made by no other.
-    if catalog.exists and catalog.anonymous and ledger.run(read_ingestion(catalog.dataset)) is None:
-        delete_dataset(storage, catalog.owner, catalog.dataset)  # its objects go after the grace
+    newest = found.catalogs[-1]
+    catalog = Catalog.from_bytes(storage.read(newest.name))
+    old = newest.modified_ms <= (time.time() - spare_s) * 1000  # a Redis that was put back does not know young ones
+    if old and catalog.exists and catalog.anonymous and ledger.run(read_ingestion(catalog.dataset)) is None:
+        # Nobody can name it any more: its ingestion has no record, and it was made by no other.
+        for version in confirmed(storage, ledger, [[Version(newest, catalog)]]):
+            delete_version(storage, version)  # this one or none; its objects go after the grace
     return catalog
 
 
