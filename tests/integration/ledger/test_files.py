@@ -22,6 +22,7 @@ from tasks.ledger.file_operations import (
     reserve_file,
 )
 from tasks.ledger.files import FilePage, FileRecord, Order, Purpose, Quota, file_id_from, stored_name
+from tasks.ledger.identity import is_ours
 from tasks.ledger.ingestion_operations import create_ingestion
 from tasks.ledger.ingestions import NewIngestion, new_ingestion_id
 from tasks.ledger.storage import Storage
@@ -297,8 +298,10 @@ def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage.open(str(tmp_path / "storage"))
+def storage(driver: Driver, tmp_path: Path) -> Storage:
+    storage = Storage.open(str(tmp_path / "storage"))
+    assert is_ours(storage, driver.ledger)
+    return storage
 
 
 def stored(storage: Storage) -> list[str]:
