@@ -179,10 +179,21 @@ def test_what_nobody_waits_for_any_more_does_not_count(driver: Driver) -> None:
 
 
 def test_many_that_nobody_waits_for_do_not_count_either(driver: Driver) -> None:
-    """A refusal looks at some of them and takes the rest for such as these."""
     for _ in range(200):
         driver.submit((1, 10), deadline_in_ms=10_000)
     assert fill(driver, "anonymous", Lane.ONLINE) == 10
+
+
+def test_what_somebody_waits_for_counts_beside_many_that_nobody_waits_for(driver: Driver) -> None:
+    """A refusal looks at a part of the abandoned ones, which says nothing of the size of the rest."""
+    for number in range(600):
+        driver.submit(
+            (1, 100 if number < 64 else 1), task_id=f"gone-{number}", deadline_in_ms=2_000 if number < 64 else 9_000
+        )
+    for number in range(10):
+        driver.submit((1, 10), task_id=f"wanted-{number}", deadline_in_ms=65_000)
+    with pytest.raises(BacklogFull):
+        driver.submit(admission=TEN_TASKS)
 
 
 SCENES: dict[str, list[tuple[str, int, int]]] = {
