@@ -398,4 +398,5 @@ def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
         counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
         memory_percent=memory_percent,
         owner_cost={lane: _by_owner(state, f"cost_{lane}:") for lane in Lane},
+        owner_tasks={lane: _by_owner(state, f"tasks_{lane}:") for lane in Lane},
     )
