@@ -182,6 +182,8 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/ingestions/{ingestion_id}/output/{name}",
         "/v1/ingestions/{ingestion_id}/cancel",
         "/v1/ingestions/{ingestion_id}/retry",
+        "/v1/datasets",
+        "/v1/datasets/{name}",
         "/v1/files",
         "/v1/files/{file_id}",
         "/v1/files/{file_id}/content",

@@ -151,10 +151,10 @@ def test_looking_for_urgent_work_beside_bulk_work_writes_nothing(driver: Driver,
     driver.claim("w", heard=True, max_units=1)  # leaves one, and rings for it
     before = written()
     for _ in range(9):
-        driver.advance(50)
+        driver.stand_still(50)
         assert driver.claim("w", online_only=True).units == ()
     assert written() == before
-    driver.advance(50)
+    driver.stand_still(50)
     driver.claim("w", online_only=True)  # the bell must not grow old: the worker is there
     assert written() > before
 
