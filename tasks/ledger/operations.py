@@ -298,7 +298,7 @@ def check_schema() -> Operation[None]:
         if int(found) != SCHEMA_VERSION:
             raise SchemaMismatch(
                 f"This Redis holds embedq data of schema {int(found)}; this version needs {SCHEMA_VERSION}. "
-                f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one. That goes on with it."
+                f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
             )
 
     return Operation("schema", "", (SCHEMA_VERSION,), read)

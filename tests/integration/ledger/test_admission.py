@@ -1,6 +1,7 @@
 """Admission: checked inside SUBMIT, so that it cannot overshoot and a refusal leaves nothing behind."""
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 from typing import Any
@@ -159,6 +160,25 @@ def test_a_small_task_is_judged_by_the_work_before_it(driver: Driver) -> None:
         driver.submit((1, 100), admission=TEN_TASKS)
     with pytest.raises(BacklogFull):
         driver.submit((1, 10), admission=TEN_TASKS)
+
+
+def test_tasks_that_come_ever_smaller_do_not_add_up(driver: Driver) -> None:
+    admission = Admission(max_backlog_s=10.0, default_rate=100.0)
+
+    def backlog_s() -> float:
+        return driver.run(operations.overview("m"))["m"].backlog_cost[Lane.ONLINE] / 100
+
+    for cost in range(999, 100, -10):
+        with contextlib.suppress(BacklogFull):
+            driver.submit((1, cost), admission=admission)
+    assert 15 <= backlog_s() <= 20 + 5  # the last one may be the one that fills it
+    driver.submit((1, 100), admission=admission)
+    for _ in range(2):  # others come up to their share all the same: of 10 s a half
+        driver.submit((1, 200), owner="modest", admission=admission)
+    with pytest.raises(BacklogFull) as refused:
+        driver.submit((1, 101), owner="modest", admission=admission)
+    assert refused.value.retry_after_s == 1
+    driver.submit((1, 99), owner="modest", admission=admission)
 
 
 def test_what_nobody_waits_for_any_more_does_not_count(driver: Driver) -> None:
