@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
-from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview
+from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview, Task
 from tasks.ledger.executor import spread
 from tasks.ledger.models import served_name
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
@@ -139,10 +139,17 @@ class Registry:
         left = max(limit - of_others, limit // (others + 1)) - mine
         return max(0, left), (mine + min(of_others, others * mine)) / self._rate(model)
 
-    def retry_after_s(self, model: str, lane: Lane, owner: str) -> int:
-        """Seconds until what `owner` has queued in the lane should be done, 1 to 120."""
-        mine, of_others, others = self._queued(model, lane, owner)
-        seconds = (mine + min(of_others, others * mine)) / self._rate(model)
+    def retry_after_s(self, task: Task, *, new: bool = False) -> int:
+        """Seconds until the task should be done, 1 to 120: each other task gets as much as this one before, or less.
+
+        `new`: it was stored after the last overview, which does not count it.
+        """
+        mine, of_others, others = self._queued(task.model, task.lane, task.owner)
+        overview = self.overviews.get(task.model)
+        tasks = overview.owner_tasks.get(task.lane, {}).get(task.owner, 0) if overview else 0
+        before = min(mine, tasks * task.cost)
+        own = before + task.cost if new else max(before, task.cost)
+        seconds = (own + min(of_others, others * own)) / self._rate(task.model)
         return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
 
     def _queued(self, model: str, lane: Lane, owner: str) -> tuple[int, int, int]:

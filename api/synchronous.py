@@ -5,6 +5,7 @@ import time
 
 from starlette.requests import Request
 
+from api import render
 from api.departure import watched
 from api.failures import CallerGone, item_failed
 from api.intake import stored, submit
@@ -14,7 +15,7 @@ from api.services import Services
 from api.submission import LINGERING_INTEREST_S
 from api.waiter import Waiter
 from tasks.errors import NotReady, Unavailable, WaitTimeout
-from tasks.ledger import Lane, Result, State, Submission, Task, operations
+from tasks.ledger import Result, State, Submission, Task, operations
 
 _SOON_S = 0.25
 """Most answers come before this. A client that leaves is noticed later only: watching for it costs a task."""
@@ -131,7 +132,7 @@ def _whole(result: Result) -> Result:
 
 
 def _timeout(services: Services, submission: Submission) -> WaitTimeout:
-    retry_after_s = services.registry.retry_after_s(submission.model, Lane.ONLINE, submission.owner)
+    retry_after_s = services.registry.retry_after_s(render.accepted(submission))
     why = "The vectors are not ready yet"
     if services.registry.redis_up and not services.registry.live_workers().get(submission.model):
         why = f"No worker serves {submission.model} now (GET /v1/models), so the vectors are not ready"

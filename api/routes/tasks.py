@@ -108,7 +108,7 @@ async def read_result(request: Request, task_id: str) -> Response:
     if not task.state.terminal:
         raise TaskNotFinished(
             f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
-            retry_after_s=services.registry.retry_after_s(task.model, task.lane, task.owner),
+            retry_after_s=services.registry.retry_after_s(task),
         )
     result = await lookup.read_result(services, task_id, task.total)
     if result is None:
@@ -146,7 +146,7 @@ async def delete_task(request: Request, task_id: str) -> Response:
 
 
 def _state(services: Services, task: ledger.Task) -> Response:
-    return render.task_response(task, retry_after_s=services.registry.retry_after_s(task.model, task.lane, task.owner))
+    return render.task_response(task, retry_after_s=services.registry.retry_after_s(task))
 
 
 def _dimension(services: Services, task: ledger.Task) -> int:
