@@ -37,6 +37,31 @@ def test_the_second_document_with_an_id_fails_on_every_run(
         assert list(hands.storage.stored(f"ingestions/{made}/ids")) == []
 
 
+def test_a_redis_that_goes_back_makes_no_document_its_own_duplicate(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.documents.ingestions.list_job.PAGES", 1)
+    client = hands.ledger.client
+    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(6))
+    made = hands.ingest({"files": [hands.file("a.jsonl", lines + ONE)]})
+
+    def work_until_read(listing: int) -> None:
+        while not (listed_ids._known.get(made) and listed_ids._known[made].last.partition(f"{listing:08d}.")[1]):
+            hands.step()
+            hands.work_documents(limit=1)
+
+    work_until_read(1)
+    then = {key: (client.dump(key), max(client.pttl(key), 0)) for key in client.keys()}
+    work_until_read(3)
+    client.flushdb()
+    for key, (value, ttl_ms) in then.items():
+        client.restore(key, ttl_ms, value)
+    hands.work()
+
+    counts = hands.ingestion(made).counts
+    assert (counts.loaded, counts.failed) == (8, 1)
+
+
 def test_many_pages_with_one_id_name_the_first_and_read_few(hands: IngestionHands) -> None:
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n % 20, n) for n in range(40))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
