@@ -165,7 +165,7 @@ def test_whatever_has_expired_does_not_count_however_much_it_is(driver: Driver, 
     else:
         new = NewBatch(new_batch_id(), "ann", "file-1", "1h", 1000, 1000)
         driver.ledger.run(create_batch(new, BatchAdmission(quota=QUOTA)))
-    with pytest.raises(QuotaExceeded, match="1 files hold 100 bytes|2 files hold 1,000 bytes"):
+    with pytest.raises(QuotaExceeded, match=r"1 files hold 100 bytes|2 files hold 1,000 bytes"):
         driver.ledger.run(put_file(record(4001, size_bytes=901), QUOTA))
 
 
