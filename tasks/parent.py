@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -67,22 +68,30 @@ class _Parent(celery_worker.Worker):
         install(worker, sig="SIGINT", verbose=False)
 
 
-def make_parent(app: Celery, files: RunFiles, *, heartbeat_s: float) -> celery_worker.Worker:
-    """A worker of `app` that touches the alive file from its own loop, and while it waits for the broker.
+def _watching_turn(files: RunFiles, patience_s: float) -> Callable[[], None]:
+    """What each turn of the parent does: says that it turned, and kills a child whose heartbeat has stood still.
 
-    It kills a child whose heartbeat, due every so many seconds, has stood still: no thread of Python can end a process
-    whose interpreter is held, and a timer of C would run on while both are paused. Celery forks another child.
+    No thread of Python can end a process whose interpreter is held, and a timer of C would run on while both are
+    paused. Celery forks another child.
     """
-    frozen = files.beat_watch(heartbeat_s + FROZEN_S)
+    frozen = files.beat_watch(patience_s)
 
     def turned() -> None:
         files.touch_alive()
         if frozen():
-            _log.critical(
-                "the child's heartbeat has not turned for %.0f s; replacing the child", heartbeat_s + FROZEN_S
-            )
+            _log.critical("the child's heartbeat has not turned for %.0f s; replacing the child", patience_s)
             files.clear_beat()
             _kill_children()
+
+    return turned
+
+
+def make_parent(app: Celery, files: RunFiles, *, heartbeat_s: float) -> celery_worker.Worker:
+    """A worker of `app` that touches the alive file from its own loop, and while it waits for the broker.
+
+    It looks at the child's heartbeat, due every so many seconds, as often.
+    """
+    turned = _watching_turn(files, heartbeat_s + FROZEN_S)
 
     class Alive(bootsteps.StartStopStep):
         """From the loop's timer: the file grows old when the loop hangs, which is what a probe must see."""
