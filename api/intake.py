@@ -50,5 +50,5 @@ async def stored(services: Services, submission: Submission) -> Task:
 async def accept(services: Services, submission: Submission) -> Response:
     """The 202 for the task of `stored`. Raises like `submit`."""
     task = await stored(services, submission)
-    retry_after_s = services.registry.retry_after_s(task.model, task.lane, task.owner)
+    retry_after_s = services.registry.retry_after_s(task, new=task.id == submission.task_id)
     return render.task_response(task, retry_after_s=retry_after_s, status=202, location=True)

@@ -1,10 +1,11 @@
 """What the web tier knows about models and queues: the last overview of the ledger, at most about a second old."""
 
 import math
+import time
 from collections.abc import Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
-from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview
+from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview, Task
 from tasks.ledger.executor import spread
 from tasks.ledger.models import served_name
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
@@ -37,10 +38,16 @@ class Registry:
         """The queue of work that needs no model. No model is found under its name."""
         self.redis_up = False
         self._seen = False
+        self._absent_since: dict[str, float] = {}
+        """Models without a worker that beats, and when that was first seen since Redis answers."""
 
     def update(self, overviews: Mapping[str, ModelOverview]) -> None:
         """Takes in what the ledger said just now."""
         self.overviews = {name: overview for name, overview in overviews.items() if name != DOCUMENTS}
+        before = self._absent_since if self.redis_up else {}  # while Redis was away, no worker could beat
+        absent = self.overviews.keys() - self.live_workers().keys()
+        now = time.monotonic()
+        self._absent_since = {name: before.get(name, now) for name in absent}
         self.documents = overviews.get(DOCUMENTS, self.documents)
         self.redis_up = self._seen = True
 
@@ -79,6 +86,11 @@ class Registry:
     def live_workers(self) -> dict[str, int]:
         """Number of workers that beat, by model; models without any are left out."""
         return {name: len(o.workers) for name, o in self.overviews.items() if o.workers}
+
+    def absent_s(self, model: str) -> float:
+        """For how long the model has had no worker that beats, as far as this process has seen; 0 if it has one."""
+        since = self._absent_since.get(model)
+        return 0 if since is None else time.monotonic() - since
 
     def max_tokens(self, model: str) -> int:
         """The most tokens the model reads of one text."""
@@ -127,10 +139,17 @@ class Registry:
         left = max(limit - of_others, limit // (others + 1)) - mine
         return max(0, left), (mine + min(of_others, others * mine)) / self._rate(model)
 
-    def retry_after_s(self, model: str, lane: Lane, owner: str) -> int:
-        """Seconds until what `owner` has queued in the lane should be done, 1 to 120."""
-        mine, of_others, others = self._queued(model, lane, owner)
-        seconds = (mine + min(of_others, others * mine)) / self._rate(model)
+    def retry_after_s(self, task: Task, *, new: bool = False) -> int:
+        """Seconds until the task should be done, 1 to 120: each other task gets as much as this one before, or less.
+
+        `new`: it was stored after the last overview, which does not count it.
+        """
+        mine, of_others, others = self._queued(task.model, task.lane, task.owner)
+        overview = self.overviews.get(task.model)
+        tasks = overview.owner_tasks.get(task.lane, {}).get(task.owner, 0) if overview else 0
+        before = min(mine, tasks * task.cost)
+        own = before + task.cost if new else max(before, task.cost)
+        seconds = (own + min(of_others, others * own)) / self._rate(task.model)
         return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
 
     def _queued(self, model: str, lane: Lane, owner: str) -> tuple[int, int, int]:

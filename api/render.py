@@ -72,6 +72,7 @@ def accepted(submission: Submission) -> Task:
         version=FIRST_VERSION,
         options=submission.options,
         metadata=orjson.loads(submission.metadata) if submission.metadata else None,
+        cost=sum(unit.cost for unit in submission.units),
     )
 
 

@@ -71,6 +71,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("bystanders of a suspect die", "prelude.lua", "  if alone then\n", "  if false then\n"),
     Mutation("every claim of the dead was a bystander", "prelude.lua", "  if alone then\n", "  if true then\n"),
+    _cut(
+        "what stood still counts as a death",
+        "prelude.lua",
+        "  if not call('ZSCORE', LEASES, token) then return end  -- it stood still itself\n",
+    ),
     # Redis or its clock stands still
     Mutation("a standstill ends leases", "prelude.lua", "  if gap > STILL_MS then\n", "  if false then\n"),
     Mutation("rare looks keep leases for ever", "prelude.lua", "+ gap - STILL_MS), leases", "+ gap), leases"),
@@ -206,8 +211,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("admission ignores what comes", "submit.lua", "before + cost - limit_cost", "before - limit_cost"),
     Mutation("admission judges by all of an owner's work", "submit.lua", "math.min(q.mine, q.tasks * cost)", "q.mine"),
     Mutation("admission judges by all others' work", "submit.lua", "others * (mine + cost))", "q.all)"),
+    Mutation("any sum of falling sizes", "submit.lua", "if above <= 0 and far <= 0 then", "if above <= 0 then"),
+    Mutation("a crowded lane takes nothing large", "submit.lua", "math.min(over, (others", "math.max(over, (others"),
     Mutation("admission ignores others", "submit.lua", "math.min(q.all - q.mine, others * (mine + cost))", "0"),
-    Mutation("what nobody waits for counts", "submit.lua", "do without(q, other, each) end", "do local _ = other end"),
+    Mutation("what nobody waits for counts", "submit.lua", "do without(q, other) end", "do local _ = other end"),
     Mutation(
         "what is listed does not count near its end",
         "submit.lua",
@@ -215,7 +222,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if f[1] ~= lane then",
     ),
     Mutation("the other lane's end counts", "submit.lua", "if f[1] ~= lane or f[4] then", "if f[4] then"),
-    Mutation("a time beyond the end of abandoned work", "submit.lua", "    without(q, later[i], 1)\n", ""),
+    Mutation("a time beyond the end of abandoned work", "submit.lua", "    without(q, later[i])\n", ""),
     Mutation(
         "a time as if all were served alike", "submit.lua", "above * math.max(1, q.mine / math.max(mine, 1))", "above"
     ),
@@ -311,6 +318,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("whoever has too much goes on", "batch_create.lua", "if over then return over end", ""),
     Mutation("whoever has too much ingests", "ingestion_create.lua", "if over then return over end", ""),
     Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(lives))", ""),
+    Mutation("expired files count", "prelude.lua", "#gone < LOOKED_AT_FILES", "true"),
     Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
     Mutation("a deleted cursor begins anew", "file_list.lua", "before = before + 1", "before = 0"),

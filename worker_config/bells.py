@@ -29,6 +29,9 @@ def send_bell(app: Celery, model: str) -> None:
 
 def _send(app: Celery, connection: Any, queue: str) -> None:
     waiting: int = connection.default_channel.queue_declare(queue=queue, durable=True).message_count
-    if not waiting:
-        # Nothing is declared: a binding would be a write that a full Redis refuses, and a queue's own name needs none.
-        app.send_task(DRAIN_TASK, queue=queue, connection=connection, declare=[], retry=False, ignore_result=True)
+    if waiting:
+        # A former master that is cut off would say so for ever. Only a write, which changes nothing, tells it apart.
+        connection.default_channel.client.ltrim(queue, 0, -1)
+        return
+    # Nothing is declared: a binding would be a write that a full Redis refuses, and a queue's own name needs none.
+    app.send_task(DRAIN_TASK, queue=queue, connection=connection, declare=[], retry=False, ignore_result=True)

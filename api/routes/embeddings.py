@@ -65,7 +65,7 @@ async def create_embeddings(request: Request) -> Response:
 
 
 def _accepted(services: Services, task: ledger.Task, preferences: str) -> Response:
-    retry_after_s = services.registry.retry_after_s(task.model, task.lane, task.owner)
+    retry_after_s = services.registry.retry_after_s(task)
     response = render.task_response(task, retry_after_s=retry_after_s, status=202, location=True)
     response.headers["preference-applied"] = preferences
     return response

@@ -108,15 +108,16 @@ async def read_result(request: Request, task_id: str) -> Response:
     if not task.state.terminal:
         raise TaskNotFinished(
             f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
-            retry_after_s=services.registry.retry_after_s(task.model, task.lane, task.owner),
+            retry_after_s=services.registry.retry_after_s(task),
         )
     result = await lookup.read_result(services, task_id, task.total)
     if result is None:
         raise missing(task_id, services.settings.result_ttl_s)
     size = vectors.size_bytes(result)
-    services.take_answer(request, size)
+    as_file = vectors.NPY in request.headers.get("accept", "")
+    services.take_answer(request, size, as_text=not as_file)
     headers = {"etag": render.etag(result.task), "cache-control": "private", "vary": "Accept"}
-    if vectors.NPY in request.headers.get("accept", ""):
+    if as_file:
         file = await offload(size, vectors.npy_file, result, _dimension(services, result.task))
         return LargeResponse(file, media_type=vectors.NPY, headers=headers)
     content = await offload(size, vectors.embedding_list, result, base64=base64)
@@ -145,7 +146,7 @@ async def delete_task(request: Request, task_id: str) -> Response:
 
 
 def _state(services: Services, task: ledger.Task) -> Response:
-    return render.task_response(task, retry_after_s=services.registry.retry_after_s(task.model, task.lane, task.owner))
+    return render.task_response(task, retry_after_s=services.registry.retry_after_s(task))
 
 
 def _dimension(services: Services, task: ledger.Task) -> int:

@@ -94,6 +94,7 @@ class ModelOverview:
         backlog_cost: estimated tokens queued or running, per lane.
         backlog_tasks: open tasks, per lane.
         owner_cost: backlog_cost by owner, of those who have open tasks.
+        owner_tasks: backlog_tasks likewise.
         counters: totals since the data began, by name (`rings`, `claims`, `committed_items`, `failed_items`,
             `stale_units`, `forward_passes`, `padded_tokens`, `tokens`, `model_loads`, `lost_leases`).
         memory_percent: Redis memory in use, of `maxmemory`; 0 when there is no limit.
@@ -110,6 +111,7 @@ class ModelOverview:
     counters: Mapping[str, int]
     memory_percent: int
     owner_cost: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
+    owner_tasks: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
 
 
 def served_name(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> str | None:

@@ -298,7 +298,7 @@ def check_schema() -> Operation[None]:
         if int(found) != SCHEMA_VERSION:
             raise SchemaMismatch(
                 f"This Redis holds embedq data of schema {int(found)}; this version needs {SCHEMA_VERSION}. "
-                f"Let the old version finish its tasks, or use an empty Redis database (EMBEDQ_REDIS_URL)."
+                f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
             )
 
     return Operation("schema", "", (SCHEMA_VERSION,), read)
@@ -398,4 +398,5 @@ def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
         counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
         memory_percent=memory_percent,
         owner_cost={lane: _by_owner(state, f"cost_{lane}:") for lane in Lane},
+        owner_tasks={lane: _by_owner(state, f"tasks_{lane}:") for lane in Lane},
     )

@@ -53,6 +53,7 @@ def task(task_id: str, reply: list[Any]) -> Task | None:
         options=Options.from_text(f.get("options", b"")),
         metadata=orjson.loads(metadata) if metadata else None,
         model_changed="ended_by" in f,
+        cost=int(f.get("cost", 0)),
     )
 
 

@@ -172,6 +172,8 @@ class Task:
     metadata: Mapping[str, str] | None
     model_changed: bool = False
     """It was ended when workers came to serve another model than the one that had made its first vectors."""
+    cost: int = 0
+    """Estimated tokens that are still to be encoded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ local UNITS = FIRST + 17
 local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
 local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
 local UNWANTED_MS = 10000    -- a waiter keeps the end of its task further away than this (LINGERING_INTEREST_S)
-local LOOK = 64              -- at so many tasks or entries at most, and only before a refusal
+local LOOK = 256             -- at so many tasks or entries at most, and only before a refusal
+local LOOK_AHEAD = 64        -- at so many more, for the time that is told
+local CROWDED_S = 1          -- of work: a larger task is refused when its lane holds twice the limit
 local NEVER_S = 1e6
 
 local function found(how, task)         -- stores nothing new, so a full Redis does not matter
@@ -65,36 +67,42 @@ local rate = tonumber(s[2] or arg(12))
 local queued = {all = number(1), mine = number(4), tasks = number(5)}
 local others = number(6) - (queued.tasks > 0 and 1 or 0)
 local limit_cost = tonumber(arg(11)) * rate
+-- Tasks that come ever smaller would find ever less work before them, however much there is: what one owner brings adds
+-- up. So a lane that holds twice the limit takes no task of more than CROWDED_S from an owner who has its share.
+local function crowded(q)               -- estimated tokens until that lets it in
+  local over = q.all - 2 * limit_cost
+  if q.mine <= 0 or over <= 0 or cost <= CROWDED_S * rate then return 0 end
+  return math.min(over, (others + 1) * (q.mine + cost) - limit_cost)
+end
 local function wait_of(q)               -- seconds until it is let in, and of work before it
   local mine = math.min(q.mine, q.tasks * cost)
   local before = mine + math.min(q.all - q.mine, others * (mine + cost))
   local above = before + cost - limit_cost
-  if above <= 0 then return 0 end
+  local far = crowded(q)
+  if above <= 0 and far <= 0 then return 0 end
   -- Among larger tasks the work before it shrinks as they end, more slowly than they are served. It is let in
   -- at last when nothing of the owner's is left.
-  above = above * math.max(1, q.mine / math.max(mine, 1))
+  above = math.max(far, above * math.max(1, q.mine / math.max(mine, 1)))
   return math.min(above, q.mine + math.min(q.all - q.mine, others * q.mine)) / rate, before / rate
 end
 -- A task that is not listed has a caller who waits, until UNWANTED_MS before its end. From then on it does not count: it
--- ends unserved, or soon. `each`: for how many it stands.
-local function without(q, other, each)
+-- ends unserved, or soon. Only what was looked at is taken off: others may be of another size, or of another lane.
+local function without(q, other)
   local f = call('HMGET', task_key(other), 'lane', 'owner', 'cost', 'listed')
   if f[1] ~= lane or f[4] then return end
-  q.all = q.all - each * f[3]
-  if f[2] == owner then q.mine, q.tasks = q.mine - each * f[3], q.tasks - each end
-  q.mine, q.tasks = math.max(q.mine, 0), math.max(q.tasks, 0)
-  q.all = math.max(q.all, q.mine)
+  q.all = q.all - f[3]
+  if f[2] == owner then q.mine, q.tasks = q.mine - f[3], q.tasks - 1 end
 end
 local function wait_for_wanted(q)
   local soon = NOW + UNWANTED_MS
   local unwanted = call('ZRANGEBYSCORE', DEADLINES, '-inf', int(soon), 'LIMIT', 0, LOOK)
-  local each = #unwanted < LOOK and 1 or call('ZCOUNT', DEADLINES, '-inf', int(soon)) / LOOK
-  for _, other in ipairs(unwanted) do without(q, other, each) end
+  for _, other in ipairs(unwanted) do without(q, other) end
   local wait, before = wait_of(q)
   if wait == 0 then return 0 end
-  local later = call('ZRANGEBYSCORE', DEADLINES, '(' .. int(soon), int(soon + wait * 1000), 'WITHSCORES', 'LIMIT', 0, LOOK)
+  local later = call('ZRANGEBYSCORE', DEADLINES, '(' .. int(soon), int(soon + wait * 1000), 'WITHSCORES', 'LIMIT', 0,
+    LOOK_AHEAD)
   for i = 1, #later, 2 do
-    without(q, later[i], 1)
+    without(q, later[i])
     wait = math.min(wait, math.max((later[i + 1] - soon) / 1000, (wait_of(q))))
   end
   return wait, before

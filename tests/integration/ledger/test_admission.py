@@ -1,6 +1,7 @@
 """Admission: checked inside SUBMIT, so that it cannot overshoot and a refusal leaves nothing behind."""
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 from typing import Any
@@ -161,6 +162,25 @@ def test_a_small_task_is_judged_by_the_work_before_it(driver: Driver) -> None:
         driver.submit((1, 10), admission=TEN_TASKS)
 
 
+def test_tasks_that_come_ever_smaller_do_not_add_up(driver: Driver) -> None:
+    admission = Admission(max_backlog_s=10.0, default_rate=100.0)
+
+    def backlog_s() -> float:
+        return driver.run(operations.overview("m"))["m"].backlog_cost[Lane.ONLINE] / 100
+
+    for cost in range(999, 100, -10):
+        with contextlib.suppress(BacklogFull):
+            driver.submit((1, cost), admission=admission)
+    assert 15 <= backlog_s() <= 20 + 5  # the last one may be the one that fills it
+    driver.submit((1, 100), admission=admission)
+    for _ in range(2):  # others come up to their share all the same: of 10 s a half
+        driver.submit((1, 200), owner="modest", admission=admission)
+    with pytest.raises(BacklogFull) as refused:
+        driver.submit((1, 101), owner="modest", admission=admission)
+    assert refused.value.retry_after_s == 1
+    driver.submit((1, 99), owner="modest", admission=admission)
+
+
 def test_what_nobody_waits_for_any_more_does_not_count(driver: Driver) -> None:
     """A caller who has gone leaves a task that ends soon. One that is listed has somebody who asks for it."""
     for number in range(2):
@@ -179,10 +199,21 @@ def test_what_nobody_waits_for_any_more_does_not_count(driver: Driver) -> None:
 
 
 def test_many_that_nobody_waits_for_do_not_count_either(driver: Driver) -> None:
-    """A refusal looks at some of them and takes the rest for such as these."""
     for _ in range(200):
         driver.submit((1, 10), deadline_in_ms=10_000)
     assert fill(driver, "anonymous", Lane.ONLINE) == 10
+
+
+def test_what_somebody_waits_for_counts_beside_many_that_nobody_waits_for(driver: Driver) -> None:
+    """A refusal looks at a part of the abandoned ones, which says nothing of the size of the rest."""
+    for number in range(600):
+        driver.submit(
+            (1, 100 if number < 64 else 1), task_id=f"gone-{number}", deadline_in_ms=2_000 if number < 64 else 9_000
+        )
+    for number in range(10):
+        driver.submit((1, 10), task_id=f"wanted-{number}", deadline_in_ms=65_000)
+    with pytest.raises(BacklogFull):
+        driver.submit(admission=TEN_TASKS)
 
 
 SCENES: dict[str, list[tuple[str, int, int]]] = {

@@ -156,6 +156,20 @@ def test_room_that_is_refused_changes_nothing(driver: Driver, redis_client: redi
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")} == before
 
 
+@pytest.mark.parametrize("asks", ["reserve", "batch"])
+def test_whatever_has_expired_does_not_count_however_much_it_is(driver: Driver, asks: str) -> None:
+    put(driver, *range(2600), expires_in_ms=10_000)
+    put(driver, 3000)
+    driver.advance(20_000)
+    if asks == "reserve":
+        driver.ledger.run(reserve_file("ann", record(4000).id, 900, QUOTA, 1000))
+    else:
+        new = NewBatch(new_batch_id(), "ann", "file-1", "1h", 1000, 1000)
+        driver.ledger.run(create_batch(new, BatchAdmission(quota=QUOTA)))
+    with pytest.raises(QuotaExceeded, match=r"1 files hold 100 bytes|2 files hold 1,000 bytes"):
+        driver.ledger.run(put_file(record(4001, size_bytes=901), QUOTA))
+
+
 def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
     admission = BatchAdmission(quota=QUOTA)
 

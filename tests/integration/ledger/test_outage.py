@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from api import hub
+from api.bell import Bell
 from api.hub import Hub
 from tasks.errors import Overloaded, RedisUnavailable
 from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Finished, Ledger, NewUnit, State, executor, operations
@@ -19,6 +20,8 @@ from tasks.wakeup import Wakeup
 from tests.harness import RedisServer, free_port, wait_until
 from tests.integration.ledger.driver import Driver
 from tests.link import Link
+from worker_config.celery_app import bell_queue
+from worker_config.settings import load_settings
 
 QUICK_TIMEOUT_S = 0.1
 ATTEMPTS = 4
@@ -237,6 +240,22 @@ async def test_the_web_tier_hears_the_new_master(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await ledger.close()
+
+
+def test_bells_find_the_new_master_though_one_waits_at_the_former(failover: tuple[Link, Callable[[], None]]) -> None:
+    link, fail_over = failover
+    counted: list[bool] = []
+    bell = Bell(load_settings(redis_url=link.url), lambda _, sent: counted.append(sent))
+    bell.ring("m")
+    wait_until(lambda: counted, message="no bell")
+    fail_over()
+    for _ in range(2):
+        bell.ring("m")
+    wait_until(lambda: len(counted) == 3, message="no bell")
+    bell.close()
+    assert counted == [True, False, True]
+    with redis.Redis(port=link.target) as master:
+        assert master.llen(bell_queue("m")) == 1
 
 
 def test_a_replica_without_another_master_stays_unavailable(failover: tuple[Link, Callable[[], None]]) -> None:

@@ -1,11 +1,13 @@
 """From the bytes of a request to a submission."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
 from api.registry import Registry
+from api.render import accepted
 from api.submission import Drafter
 from tasks.errors import InvalidValue, ModelNotFound, NotReady, RedisUnavailable, RequestError
 from tasks.ledger import Alias, Lane, ModelEntry, ModelOverview, Options, Submission, WorkerEntry
@@ -39,9 +41,14 @@ WORKER = WorkerEntry(
 
 
 def overview(
-    *, workers: int = 2, rate: float | None = 4000, online: int = 0, others: dict[str, int] | None = None
+    *,
+    workers: int = 2,
+    rate: float | None = 4000,
+    online: int = 0,
+    tasks: int = 1,
+    others: dict[str, int] | None = None,
 ) -> ModelOverview:
-    """`online`: what "me" has queued in the online lane."""
+    """`online`: what "me" has queued in the online lane, in so many `tasks`."""
     owners = {"me": online} | (others or {})
     return ModelOverview(
         queue=MODEL,
@@ -55,6 +62,7 @@ def overview(
         counters={},
         memory_percent=0,
         owner_cost={Lane.ONLINE: {owner: cost for owner, cost in owners.items() if cost}, Lane.BULK: {}},
+        owner_tasks={Lane.ONLINE: {"me": tasks}, Lane.BULK: {}},
     )
 
 
@@ -244,17 +252,24 @@ def test_the_size_of_a_text_is_counted_in_bytes(text: str) -> None:
     assert len(task(drafts, input=["x" * 100, "é" * 50, "😀" * 25]).units) == 1
 
 
-def test_retry_after_is_what_is_queued_at_the_measured_rate() -> None:
+def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> None:
     drafts = drafter(overview(rate=100, online=1234))
     registry = drafts.registry
+    stored = accepted(task(drafts, input="a"))
 
-    assert registry.retry_after_s(MODEL, Lane.ONLINE, "me") == 13
-    assert registry.retry_after_s(MODEL, Lane.BULK, "me") == 1
+    def told(cost: int, lane: Lane = Lane.ONLINE, *, new: bool = False, owner: str = "me") -> int:
+        return registry.retry_after_s(replace(stored, cost=cost, lane=lane, owner=owner), new=new)
+
+    assert told(1234) == 13
+    assert told(10) == 1  # the large task of the same owner is ahead of it by as much as it costs itself
+    assert told(1000, Lane.BULK, new=True) == 10  # no overview knows of it
+    assert told(1000, new=True) == 20
     registry.update({MODEL: overview(rate=1, online=100_000)})
-    assert registry.retry_after_s(MODEL, Lane.ONLINE, "me") == 120
-    registry.update({MODEL: overview(rate=100, online=1000, others={"a": 100_000, "b": 500})})
-    assert registry.retry_after_s(MODEL, Lane.ONLINE, "me") == 30  # 1,000 of each, or less: they take turns
-    assert registry.retry_after_s(MODEL, Lane.ONLINE, "new") == 1
+    assert told(100_000) == 120
+    registry.update({MODEL: overview(rate=100, online=1000, tasks=10, others={"a": 100_000, "b": 500})})
+    assert told(100) == 30  # 1,000 of each, or less: they take turns
+    assert told(10) == 3
+    assert told(50, owner="new", new=True) == 2
 
 
 def test_queries_find_room_that_other_tasks_leave() -> None:
