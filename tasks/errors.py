@@ -364,6 +364,13 @@ class SinkModelMismatch(SinkRefused):
     title = "Sink holds another model's vectors"
 
 
+class DatasetDeleted(SinkRefused):
+    """A dataset was deleted under an ingestion, which has taken some of its documents for loaded."""
+
+    code = "dataset_deleted"
+    title = "Dataset was deleted"
+
+
 class DatasetUnknown(RequestError):
     """The caller has no such dataset."""
 

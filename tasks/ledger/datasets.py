@@ -142,6 +142,11 @@ def new_fence() -> str:
     return secrets.token_hex(_FENCE_BYTES)
 
 
+def new_dataset_id() -> str:
+    """32 hexadecimal digits."""
+    return secrets.token_hex(_ID_BYTES)
+
+
 def is_dataset_name(text: str) -> bool:
     """Whether a dataset may be called so: 1 to 128 letters, digits, "_", "-" and "."."""
     return _NAME.fullmatch(text) is not None
@@ -190,6 +195,7 @@ def present(storage: Storage, owner: str, dataset: str, known: Version | None = 
 def advance(storage: Storage, present: Version, following: Catalog) -> bool:
     """Makes `following` the version after `present`; whether it is: not if somebody else has moved the dataset.
 
+    Where there is no dataset, `following` has a new id, or "" to be given one.
     Raises like `Storage.create`; nobody knows then whether it has been moved.
     """
     known = present.catalog
@@ -197,7 +203,7 @@ def advance(storage: Storage, present: Version, following: Catalog) -> bool:
     if not known.exists:
         # Not before the deletion of one of this name, by the clock of another host.
         created_ms = max([following.written_ms, *(gone.at_ms for gone in following.retired)])
-        following = replace(following, id=secrets.token_hex(_ID_BYTES), created_ms=created_ms)
+        following = replace(following, id=following.id or new_dataset_id(), created_ms=created_ms)
     folder = catalog_folder(known.owner, known.dataset)
     name = f"{folder}/{following.version:08d}.json"
     if not (_is_there(storage, present) and storage.create(name, following.to_bytes())):

@@ -8,7 +8,7 @@ from tasks.documents.ingestions import deaths, ending
 from tasks.documents.ingestions.moving import move_on
 from tasks.documents.ingestions.outcomes import outcome_of
 from tasks.documents.ingestions.submissions import forget, submit_embedding, submit_job
-from tasks.errors import ModelChanged, SinkDimensionMismatch, SinkRefused
+from tasks.errors import DatasetDeleted, ModelChanged, SinkDimensionMismatch, SinkRefused
 from tasks.ledger import ItemError
 from tasks.ledger.ingestion_operations import Move, move_ingestion
 from tasks.ledger.ingestions import Ingestion, IngestionStatus, Page, PageStage
@@ -20,7 +20,7 @@ IN_FLIGHT = 64
 """Pages that are begun and not closed: those of little text wait for each other, so that they are loaded together."""
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
-_FOR_ALL = {SinkRefused.code, SinkDimensionMismatch.code, ModelChanged.code}
+_FOR_ALL = {SinkRefused.code, SinkDimensionMismatch.code, DatasetDeleted.code, ModelChanged.code}
 """What PARSE meets before it looks at a document: no other page would fare better."""
 
 

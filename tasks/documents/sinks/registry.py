@@ -40,7 +40,7 @@ def open_sink(spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: S
     check_sink(spec, settings)
     if spec["type"] == "parquet":
         named = spec.get("dataset")
-        return ParquetSink(storage, owner, named or ingestion, anonymous=not named)
+        return ParquetSink(storage, owner, named or ingestion, anonymous=not named, ingestion=ingestion)
     try:
         from tasks.documents.sinks.postgresql import PostgresSink  # noqa: PLC0415 - its library is an extra
     except ImportError:

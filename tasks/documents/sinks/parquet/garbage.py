@@ -41,7 +41,8 @@ def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S
     """Deletes parts and catalogs replaced `grace_s` ago, and garbage older than `spare_s`; the number of objects.
 
     A dataset that was deleted goes whole after the grace; that of an ingestion alone is deleted when it is older than
-    `spare_s` and the record of the ingestion is gone. Several may sweep at the same time. One dataset that cannot be read is no other one's trouble.
+    `spare_s` and the record of the ingestion is gone. Several may sweep at the same time. One dataset that cannot be
+    read is no other one's trouble.
 
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.

@@ -32,23 +32,27 @@ _log = logging.getLogger(__name__)
 class ParquetSink:
     """A dataset as a sink. See `Sink`.
 
-    Its methods raise `StorageUnavailable` and `DiskFull` too. `anonymous`: the dataset is named by one ingestion alone.
+    Its methods raise `StorageUnavailable`, `DiskFull` and `DatasetDeleted` too. `anonymous` and `ingestion`: see
+    `Dataset`.
     """
 
-    def __init__(self, storage: Storage, owner: str, dataset: str, *, anonymous: bool = False) -> None:
-        self._dataset = Dataset(storage, owner, dataset, anonymous=anonymous)
+    def __init__(
+        self, storage: Storage, owner: str, dataset: str, *, anonymous: bool = False, ingestion: str = ""
+    ) -> None:
+        self._dataset = Dataset(storage, owner, dataset, anonymous=anonymous, ingestion=ingestion)
         self._parts = Parts(storage, self._dataset.folder)
         self._index: ReceiptIndex = index_of(storage, self._dataset.folder)
 
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
         """See `Sink.prepare`."""
         progress()
-        _require_like(self._dataset.present().catalog, stamp)
+        self._require_like(self._dataset.present().catalog, stamp)
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """See `Sink.known`."""
         for _ in range(_TRIES):
             catalog = self._dataset.present().catalog
+            self._dataset.require_same(catalog)
             try:
                 found = self._index.find(catalog, document_ids)
             except NotStored:
@@ -61,7 +65,7 @@ class ParquetSink:
     ) -> Mapping[str, Sequence[LoadOutcome]]:
         """See `Sink.load`."""
         present = self._dataset.present()
-        _require_like(present.catalog, stamp)
+        self._require_like(present.catalog, stamp)
         arrivals = Arrivals(stamp)
         new = self._parts.write(
             self._taken(documents, arrivals, present.catalog, stamp, progress),
@@ -73,7 +77,7 @@ class ParquetSink:
         while new is not None and not self._moved(present, new, arrivals, copies):
             progress()
             present = self._dataset.present()
-            _require_like(present.catalog, stamp)
+            self._require_like(present.catalog, stamp)
             if any(part.receipts == new.receipts for part in present.catalog.parts):
                 break  # it had succeeded, and only the answer was lost
         self._merge(progress)
@@ -85,6 +89,7 @@ class ParquetSink:
         known = Seen(seen(), progress)
         while True:
             present = self._dataset.present()
+            self._dataset.require_same(present.catalog)
             parts: list[Part] = []
             deleted = 0
             for part in present.catalog.parts:
@@ -98,6 +103,10 @@ class ParquetSink:
 
     def close(self) -> None:
         """Nothing: receipts stay in this process for the next sink on the same dataset."""
+
+    def _require_like(self, catalog: Catalog, stamp: Stamp) -> None:
+        self._dataset.require_same(catalog)
+        _require_like(catalog, stamp)
 
     def _taken(
         self,

@@ -5,7 +5,7 @@ import pytest
 from tasks.documents.parsing import builder
 from tasks.ledger.datasets import delete_dataset
 from tasks.ledger.ingestion_outcomes import DocumentStatus
-from tasks.ledger.ingestions import IngestionStatus
+from tasks.ledger.ingestions import IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands
 
 
@@ -57,3 +57,27 @@ def test_a_part_of_the_documents_with_other_vectors_is_refused_and_mixes_nothing
     hands.texts({"b": "second", "c": "third"}, normalize=False)
     hands.work()
     assert set(hands.loaded()) == {"b", "c"}
+
+
+@pytest.mark.parametrize("when", ["listed", "parsed"])
+def test_a_dataset_that_is_deleted_under_an_ingestion_ends_it(when: str, hands: IngestionHands) -> None:
+    hands.texts({"a": "first"})
+    hands.work()
+    made = hands.texts({"a": "first", "b": "second"})
+
+    def reached() -> bool:
+        stages = [page.stage for page in hands.ingestion(made).pages.values()]
+        return stages != [] and (when == "listed" or stages != [PageStage.PARSE])
+
+    hands.until(reached, model=False)
+    assert delete_dataset(hands.storage, "anonymous", DATASET)
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert ingestion.error is not None
+    assert (ingestion.status, ingestion.error.code) == (IngestionStatus.FAILED, "dataset_deleted")
+    assert not ingestion.resumable
+    assert hands.rows() == []
+
+    hands.texts({"a": "first", "b": "second"})
+    hands.work()
+    assert set(hands.loaded()) == {"a", "b"}

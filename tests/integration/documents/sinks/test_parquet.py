@@ -19,7 +19,9 @@ from tasks.documents.sinks.parquet.dataset import Dataset
 from tasks.documents.sinks.parquet.garbage import sweep_datasets
 from tasks.documents.sinks.parquet.rows import GROUP_BYTES, GROUP_ROWS
 from tasks.documents.sinks.parquet.sink import ParquetSink
-from tasks.errors import NotStored, StorageUnavailable
+from tasks.documents.sinks.registry import open_sink
+from tasks.documents.sinks.types import Sink, Stamp
+from tasks.errors import DatasetDeleted, NotStored, StorageUnavailable
 from tasks.ledger import datasets
 from tasks.ledger.datasets import (
     CATALOGS,
@@ -31,6 +33,7 @@ from tasks.ledger.datasets import (
     delete_dataset,
 )
 from tasks.ledger.executor import Ledger
+from tasks.ledger.identity import confirmed
 from tasks.ledger.ingestion_operations import create_ingestion
 from tasks.ledger.ingestions import NewIngestion, new_ingestion_id
 from tasks.ledger.local_folder import LocalFolder
@@ -38,6 +41,7 @@ from tasks.ledger.storage import Storage
 from tests.integration.documents.sinks.failing_place import FailingPlace
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, download, present, rows_of
+from worker_config.settings import Settings
 
 
 @pytest.fixture
@@ -318,6 +322,37 @@ def test_what_a_host_whose_clock_is_ahead_has_deleted_stays_so(
     assert datasets.present(storage, OWNER, DATASET).catalog.find(part.name) is None
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("looked", ["prepare", "known", "load"])
+def test_a_dataset_that_is_deleted_under_an_ingestion_does_not_come_back_half(
+    *, looked: str, again: bool, storage: Storage
+) -> None:
+    def opened(by: Stamp) -> Sink:
+        spec = {"type": "parquet", "dataset": DATASET}
+        return open_sink(spec, owner=OWNER, ingestion=by.ingestion, storage=storage, settings=Settings())
+
+    first, second = stamp(1), stamp(2)
+    if looked != "load":
+        load(opened(first), document("a"), by=first)
+    if looked == "prepare":
+        opened(second).prepare(second, lambda: None)
+    elif looked == "known":
+        assert opened(second).known(["a"])
+    else:
+        load(opened(second), document("a"), by=second)
+    assert delete_dataset(storage, OWNER, DATASET)
+    if again:
+        load(opened(stamp(3)), document("c"), by=stamp(3))
+
+    for _ in range(2):
+        with pytest.raises(DatasetDeleted):
+            load(opened(second), document("b"), by=second)
+        with pytest.raises(DatasetDeleted):
+            opened(second).keep_only(lambda: iter(["a"]), second, lambda: None)
+    assert opened(stamp(4)).known(["a", "b", "c"]).keys() == ({"c"} if again else set())
+    load(opened(stamp(4)), document("b"), by=stamp(4))
+
+
 def test_one_dataset_that_cannot_be_read_is_no_other_ones_trouble(
     storage: Storage, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -353,7 +388,7 @@ def test_the_dataset_of_one_ingestion_that_somebody_names_during_the_sweep_stays
 ) -> None:
     name = new_ingestion_id()
     load(ParquetSink(storage, OWNER, name, anonymous=True), document("a"))
-    real = garbage.confirmed
+    real = confirmed
 
     def loading(*given: Any) -> Any:
         load(ParquetSink(storage, OWNER, name), document("b"), by=stamp(2))  # its catalog and the record have been read
