@@ -20,7 +20,7 @@ from tasks.errors import (
     InvalidUnicode,
     UnsupportedMediaType,
 )
-from tasks.json_lists import has_more_lists
+from tasks.json_lists import has_more_parts
 
 _SURROGATE_SEARCH_BYTES = 2**20
 """Above this a lone surrogate is reported by line and column only: finding its field holds the interpreter lock."""
@@ -33,7 +33,7 @@ class Bodies:
 
     Attributes:
         max_bytes: of one body.
-        max_lists: lists and objects in one body.
+        max_lists: lists, objects and fields in one body.
         budget: of all bodies together.
     """
 
@@ -50,9 +50,9 @@ class Bodies:
             EmbedqError: as `read_body` does.
         """
         body = await read_body(request, self.max_bytes, lambda size: self.budget.take(request.scope, size))
-        if len(body) > self.max_lists and await offload(len(body), has_more_lists, body, self.max_lists):
+        if len(body) > self.max_lists and await offload(len(body), has_more_parts, body, self.max_lists):
             raise BodyTooComplex(
-                f"The body holds more than {self.max_lists:,} lists and objects (EMBEDQ_MAX_BODY_LISTS). "
+                f"The body holds more than {self.max_lists:,} lists, objects and fields (EMBEDQ_MAX_BODY_LISTS). "
                 f"Send fewer per request."
             )
         return body

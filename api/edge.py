@@ -2,7 +2,6 @@
 
 import logging
 import re
-import secrets
 import time
 import traceback
 
@@ -11,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api import errors
 from api.held import release
 from api.metrics import Metrics
+from api.problem import new_request_id
 from api.visitors import Visitors
 from tasks.errors import InternalError, RouteNotFound
 
@@ -73,7 +73,7 @@ def _request_id(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _SANE_ID.fullmatch(value):
             return bytes(value)
-    return b"req_" + secrets.token_hex(12).encode()
+    return new_request_id()
 
 
 def _route(scope: Scope) -> str:

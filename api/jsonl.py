@@ -2,7 +2,7 @@
 
 import orjson
 
-from tasks.json_lists import has_more_lists
+from tasks.json_lists import has_more_parts
 
 LOOK_LINES = 50_000
 """The most requests that a batch may have: a file without one among so many lines is of no use."""
@@ -14,7 +14,7 @@ class LineProbe:
 
     Args:
         max_line_bytes: a longer line counts as none, so that memory is bounded.
-        max_lists: one with more lists and objects likewise.
+        max_lists: one with more lists, objects and fields likewise.
     """
 
     def __init__(self, max_line_bytes: int, max_lists: int) -> None:
@@ -58,7 +58,7 @@ class LineProbe:
 
 
 def _is_object(line: bytes, max_lists: int) -> bool:
-    if not line.lstrip().startswith(b"{") or has_more_lists(line, max_lists):
+    if not line.lstrip().startswith(b"{") or has_more_parts(line, max_lists):
         return False
     try:
         orjson.loads(line)

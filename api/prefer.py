@@ -57,7 +57,7 @@ def patience_s(headers: Headers, wanted_s: float | None, max_wait_s: float) -> f
         limits.append(wanted_s)
     for name in _ANNOUNCED:
         announced_s = _seconds(headers.get(name, ""))
-        if announced_s is not None:
+        if announced_s:  # Node's client cuts to whole seconds: its 0 is anything below one
             limits.append(max(announced_s - _NETWORK_S, announced_s / 2))
     return min(limits)
 

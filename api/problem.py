@@ -1,5 +1,7 @@
 """One error as one body: `application/problem+json` (RFC 9457) with the `error` member of OpenAI's clients in it."""
 
+import secrets
+
 import orjson
 from starlette.responses import Response
 
@@ -21,6 +23,11 @@ def problem(error: EmbedqError, *, instance: str) -> Response:
         "error": {"message": error.detail, "type": error.type, "param": error.param, "code": code},
     }
     return Response(orjson.dumps(body), error.status, headers(error), MEDIA_TYPE)
+
+
+def new_request_id() -> bytes:
+    """A name for a request whose caller gave it none."""
+    return b"req_" + secrets.token_hex(12).encode()
 
 
 def headers(error: EmbedqError) -> dict[str, str]:

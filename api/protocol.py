@@ -1,6 +1,10 @@
 """uvicorn's HTTP protocol with limits for what a peer may send and how long it may take, and fewer system calls."""
 
 import asyncio
+import fcntl
+import sys
+import termios
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -11,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from api.problem import MEDIA_TYPE, problem
+from api.problem import MEDIA_TYPE, new_request_id, problem
 from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, RequestTimeout
 
 
@@ -20,13 +24,14 @@ class Limits:
     """What a peer may send, and how long it may keep its connection waiting.
 
     Attributes:
-        connections: at the same time; more are answered 503.
+        connections: at the same time. For one more, one that waits for a request is closed; if all are in use, it is
+            answered 503.
         head_bytes: of a request line and its fields together, and of what a chunked body has beside its data.
         fields: of one head. Each costs some hundred bytes, however short it is.
         pipelined: requests that wait for the answer to an earlier one. Each costs about 3 kB.
         head_s: for a whole head, from the start of the connection or from its first byte.
         body_s: without a byte of a body that is due; also for all that comes of a body after its answer.
-        write_s: without a byte taken of an answer.
+        write_s: without a byte of an answer that the peer's system took.
         tick_s: between two looks at the connections. Times are counted in looks, so that a process that stood still
             does not blame its peers.
     """
@@ -56,8 +61,12 @@ class Joined:
 
     @property
     def sent_bytes(self) -> int:
-        """How much of what was written has left this process."""
-        return self._written - self._transport.get_write_buffer_size()
+        """How much of what was written the peer's system has taken.
+
+        What this system's kernel holds for it does not count: it takes more only when a third of its buffer is free
+        again, so that a peer which reads megabytes a minute would seem to stand still.
+        """
+        return self._written - self._transport.get_write_buffer_size() - self._held_by_kernel()
 
     def write(self, data: bytes) -> None:
         """Sends `data` when the present turn of the event loop is over; nothing, where the client has left by then."""
@@ -72,6 +81,13 @@ class Joined:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def _held_by_kernel(self) -> int:
+        try:
+            size = fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        except OSError:
+            return 0  # no longer open, or no socket of TCP
+        return int.from_bytes(size, sys.byteorder)
 
     def _flush(self) -> None:
         if self._held:
@@ -88,6 +104,7 @@ class Protocol(HttpToolsProtocol):
 
     Args:
         ended: called with the reason when this side ends the connection: the code of an error, or `answer_not_read`.
+        idle: where the connection is as long as it waits for a request; behind those that have waited longer.
     """
 
     transport: Joined  # type: ignore[assignment]
@@ -101,10 +118,12 @@ class Protocol(HttpToolsProtocol):
         *,
         limits: Limits = Limits(),
         ended: Callable[[str], None] = lambda _why: None,
+        idle: "OrderedDict[Protocol, None] | None" = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._limits = limits
         self._ended = ended
+        self._idle = OrderedDict() if idle is None else idle
         self._head_due = True
         self._head_begun = False
         self._head_bytes = 0
@@ -113,14 +132,22 @@ class Protocol(HttpToolsProtocol):
         self._upgrading = False
         self._quiet_looks = 0
         self._stuck_looks = 0
-        self._sent_bytes = 0
+        self._sent_bytes: int | None = None
+        """At the last look, if something waited to be sent then."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
         super().connection_made(Joined(transport, self.loop))  # type: ignore[arg-type]
+        self._idle[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop."""
+        self._idle.pop(self, None)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
+        self._idle.pop(self, None)
         self._unset_keepalive_if_required()
         if self._head_due:
             self._head_bytes += len(data)
@@ -173,6 +200,19 @@ class Protocol(HttpToolsProtocol):
         self._head_bytes, self._idle_bytes, self._quiet_looks = 0, 0, 0
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Called when an answer is written."""
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is not None and self._head_due and not self._head_begun:
+            self._idle[self] = None
+
+    def make_room(self) -> bool:
+        """Closes the connection, which waits for a request, unless its peer has not taken the last answer yet."""
+        if self.transport.get_write_buffer_size():
+            return False
+        self.transport.close()
+        return True
+
     def look(self) -> None:
         """Ends the connection if its peer has kept it waiting too long. To be called once every `tick_s`."""
         limits = self._limits
@@ -222,8 +262,8 @@ class Protocol(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _stands_still(self) -> bool:
-        sent = self.transport.sent_bytes
-        waits = self.transport.get_write_buffer_size() > 0 and sent == self._sent_bytes
+        sent = self.transport.sent_bytes if self.transport.get_write_buffer_size() else None
+        waits = sent is not None and sent == self._sent_bytes
         self._stuck_looks = self._stuck_looks + 1 if waits else 0
         self._sent_bytes = sent
         return waits
@@ -247,6 +287,7 @@ class Protocol(HttpToolsProtocol):
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
+            (b"x-request-id", new_request_id()),
         ]
         status = b"HTTP/1.1 %d %b\r\n" % (error.status, HTTPStatus(error.status).phrase.encode())
         return status + b"".join(b"%b: %b\r\n" % field for field in fields) + b"\r\n" + body

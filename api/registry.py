@@ -1,6 +1,7 @@
 """What the web tier knows about models and queues: the last overview of the ledger, at most about a second old."""
 
 import math
+import time
 from collections.abc import Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
@@ -37,10 +38,16 @@ class Registry:
         """The queue of work that needs no model. No model is found under its name."""
         self.redis_up = False
         self._seen = False
+        self._absent_since: dict[str, float] = {}
+        """Models without a worker that beats, and when that was first seen since Redis answers."""
 
     def update(self, overviews: Mapping[str, ModelOverview]) -> None:
         """Takes in what the ledger said just now."""
         self.overviews = {name: overview for name, overview in overviews.items() if name != DOCUMENTS}
+        before = self._absent_since if self.redis_up else {}  # while Redis was away, no worker could beat
+        absent = self.overviews.keys() - self.live_workers().keys()
+        now = time.monotonic()
+        self._absent_since = {name: before.get(name, now) for name in absent}
         self.documents = overviews.get(DOCUMENTS, self.documents)
         self.redis_up = self._seen = True
 
@@ -79,6 +86,11 @@ class Registry:
     def live_workers(self) -> dict[str, int]:
         """Number of workers that beat, by model; models without any are left out."""
         return {name: len(o.workers) for name, o in self.overviews.items() if o.workers}
+
+    def absent_s(self, model: str) -> float:
+        """For how long the model has had no worker that beats, as far as this process has seen; 0 if it has one."""
+        since = self._absent_since.get(model)
+        return 0 if since is None else time.monotonic() - since
 
     def max_tokens(self, model: str) -> int:
         """The most tokens the model reads of one text."""

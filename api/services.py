@@ -98,9 +98,9 @@ class Services:
         owner = request.scope[OWNER] = self.keys.owner(request.headers)
         return owner
 
-    def take_answer(self, request: Request, vectors_bytes: int) -> None:
+    def take_answer(self, request: Request, vectors_bytes: int, *, as_text: bool = True) -> None:
         """Counts the answer to `request`, before it is made; raises `Overloaded`."""
-        self.answers.take_large(request.scope, vectors_bytes * _TEXT_PER_VECTOR)
+        self.answers.take_large(request.scope, vectors_bytes * (_TEXT_PER_VECTOR if as_text else 1))
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from tasks.ledger import AsyncLedger
-from tasks.ledger.identity import give_id, id_of, new_id, redis_id
+from tasks.ledger.identity import give_first_id, id_of, new_id, redis_id
 from tasks.ledger.storage import Storage, Writer
 
 P = ParamSpec("P")
@@ -41,14 +41,14 @@ class AsyncStorage:
         return self._opened
 
     async def open_to_write(self) -> Storage:
-        """The storage, which belongs to a Redis from now on; raises `RedisUnavailable` too.
+        """The storage, which has an id from now on: that of Redis, if it was empty. Raises `RedisUnavailable` too.
 
         What is written before that would be garbage to the sweep of any other Redis (`tasks.ledger.identity`).
         """
         storage = await self.open()
         if not self._identified:
             if await self.run(id_of, storage) is None:
-                await self.run(give_id, storage, await self._ledger.run(redis_id(new_id())))
+                await self.run(give_first_id, storage, await self._ledger.run(redis_id(new_id())))
             self._identified = True
         return storage
 

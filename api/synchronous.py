@@ -21,6 +21,8 @@ _SOON_S = 0.25
 """Most answers come before this. A client that leaves is noticed later only: watching for it costs a task."""
 _MAX_RETRY_AFTER_S = 5
 """Well within `LINGERING_INTEREST_S`, or the retry would find nothing to join and pay for the work again."""
+_RESTART_S = 60.0
+"""A model without a worker for so long is served by none; before that, its worker may be about to start again."""
 _WITH_OUTCOME = {State.COMPLETED, State.FAILED}
 _RENEW_S = 5.0
 """Every so often a waiter says that it is still there: another one of the same task may have left and said so."""
@@ -34,7 +36,8 @@ async def encode_now(services: Services, request: Request, submission: Submissio
         ItemFailed: a text has no vector.
         NotReady: workers came to serve another model when only some texts were encoded.
         CallerGone: the client left first.
-        NotReady: no worker serves a model that is not the server's own, where one may be about to start.
+        NotReady: no worker has served the model for a minute, and it is not the server's own, whose worker may be about
+            to come.
         Unavailable: see `submit`.
     """
     _check_served(services, submission.model)
@@ -74,7 +77,7 @@ async def task_or_result(
 
 def _check_served(services: Services, model: str) -> None:
     registry = services.registry
-    if model != registry.own_model and registry.redis_up and not registry.live_workers().get(model):
+    if model != registry.own_model and registry.redis_up and registry.absent_s(model) > _RESTART_S:
         raise NotReady(
             f"No worker serves {model} now. GET /v1/models tells which models are ready; a task (POST /v1/tasks) waits "
             "for a worker to come.",

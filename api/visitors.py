@@ -15,6 +15,8 @@ from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 _MAX_KNOWN = 1000
+_LOCAL = (".localhost", ".internal")
+"""Ends of names that nobody can have in the public tree: the second is for private networks, as of containers."""
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -45,7 +47,7 @@ class Visitors:
             return InvalidHTTP("The request has no Host field; HTTP/1.1 needs one.")
         if self._hosts is not None and host is not None and host not in self._good_hosts and not self._is_ours(host):
             return HostRefused(
-                "This server has no API keys, and is not called by this name then, as any web page could make one. "
+                "This server has no API keys, so it answers only to local names: a web page could give it any other. "
                 "Call it as localhost or 127.0.0.1, or name it in EMBEDQ_ALLOWED_HOSTS."
             )
         if self._origins is not None and scope["method"] not in _READING and self._is_foreign(host, origin, site):
@@ -65,7 +67,7 @@ class Visitors:
         text = host.decode("latin-1").lower()
         name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
         # An address in numbers is none that somebody's name server could have given another meaning.
-        good = name in (self._hosts or ()) or name.endswith(".localhost") or _is_address(name)
+        good = name in (self._hosts or ()) or name.endswith(_LOCAL) or _is_address(name)
         if good and len(self._good_hosts) < _MAX_KNOWN:
             self._good_hosts.add(host)
         return good

@@ -10,9 +10,19 @@ AskedPlainly = Callable[[], Mapping[str, Any]]
 
 _FIELDS = ("model_name", "device", "embedding_size")
 _LOOKS = (
-    "__contains__ __eq__ __getitem__ __iter__ __len__ __ne__ __or__ __repr__ __reversed__ __ror__ "
-    "copy get items keys values"
+    "__contains__ __delitem__ __eq__ __getitem__ __ior__ __iter__ __len__ __ne__ __or__ __repr__ __reversed__ __ror__ "
+    "__setitem__ clear copy get items keys pop popitem setdefault update values"
 )
+
+
+class NotAwaited:
+    """Stands for a fact that nobody has asked for. Code in C reads a dict past its methods: it refuses this one.
+
+    None would be taken for an answer.
+    """
+
+    def __repr__(self) -> str:
+        return "<await get_model_info()>"
 
 
 class ModelInfo(dict[str, Any]):
@@ -20,13 +30,13 @@ class ModelInfo(dict[str, Any]):
 
     An in-process service knows them and returns them at once. Here a server has to be asked. `await` does that without
     blocking anybody. Code that does not await gets the same dict: it asks when somebody first looks into it, and the
-    thread waits for the answer.
+    thread waits for the answer. Serializers in C never look (orjson, pydantic): theirs needs the `await`.
     """
 
     def __init__(self, known: Mapping[str, Any] | None, ask: Asked, ask_plainly: AskedPlainly) -> None:
         """`known`: None as long as somebody has to be asked."""
         # Never empty: json's encoder takes the size of a dict from underneath, and asks no further if it is 0.
-        super().__init__(known or dict.fromkeys(_FIELDS))
+        super().__init__(known or dict.fromkeys(_FIELDS, NotAwaited()))
         self._known = known is not None
         self._ask = ask
         self._ask_plainly = ask_plainly
@@ -51,15 +61,15 @@ class ModelInfo(dict[str, Any]):
         return self
 
     def _fill(self, found: Mapping[str, Any]) -> None:
+        super().update(found)
         self._known = True
-        self.update(found)
 
 
 def _looking(name: str) -> Callable[..., Any]:
     plain = getattr(dict, name)
 
-    def method(self: ModelInfo, *args: Any) -> Any:
-        return plain(self.look(), *args)
+    def method(self: ModelInfo, *args: Any, **named: Any) -> Any:
+        return plain(self.look(), *args, **named)
 
     method.__name__ = name
     return method

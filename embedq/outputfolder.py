@@ -75,7 +75,7 @@ class OutputFolder:
             return
         found = "has none" if dataset_id is None else "has another one"
         raise BadCollectionError(
-            f"{self._folder} holds {len(self._etags)} Parquet files of the dataset {self.dataset!r}. {self._server} "
+            f"{self._folder} holds {counted(len(self._etags))} of the dataset {self.dataset!r}. {self._server} "
             f"{found} of this name: it was deleted, or this is another server or another --data folder. "
             f"Nothing in {self._folder} was changed. Name the server that has it (--url), or begin anew: "
             "in another folder (--out), or in this one once you have deleted it"
@@ -125,6 +125,11 @@ class OutputFolder:
         notes = {"server": self._server, "dataset": self.dataset, "dataset_id": self._dataset_id, "parts": parts}
         with whole_file(self._folder / NOTES) as file:
             file.write(json.dumps(notes, indent=1).encode())
+
+
+def counted(parts: int) -> str:
+    """So many Parquet files, in words."""
+    return "1 Parquet file" if parts == 1 else f"{parts} Parquet files"
 
 
 def _read(file: Path) -> Mapping[str, Any]:

@@ -75,12 +75,17 @@ class EmbeddingService:
     ) -> None:
         if model and model_name and model != model_name:
             raise ValueError("model and model_name mean the same; give one of them")
+        if url and ":" not in url:
+            raise ValueError(
+                "The server's address must look like http://host:port (EMBEDQ_URL or --url). In Python it is the first "
+                "argument; the model's name and the device go by keyword: model_name=…, device=…"
+            )
         self.url = url or environment.server_url()
         self.timeout_s = timeout_s
         self._chosen = model or model_name
         self._device = device
         self._transport = Transport(self.url, api_key=api_key or environment.api_key(), on_retry=on_retry)
-        self._model: ModelInfo | None = None
+        self._model: dict[str, Any] | None = None  # facts; tests of in-process services look whether it is None
 
     async def __aenter__(self) -> Self:
         return self
@@ -130,6 +135,8 @@ class EmbeddingService:
     def get_model_info(self) -> ModelInfo:
         """Name, device and vector size of the model: a dict, with or without `await`. Asked once and remembered.
 
+        It is an awaitable and no coroutine: `asyncio.ensure_future` and `gather` take it, `asyncio.run` does not.
+
         In a running event loop use `await`: without it the loop stands still until the server has answered,
         `PLAIN_CALL_S` seconds at most.
 
@@ -137,9 +144,7 @@ class EmbeddingService:
             NotFoundError: the server does not know the model.
             UnavailableError: no worker has loaded a model yet.
         """
-        if self._model is not None:
-            return self._model
-        info = self._info(None)
+        info = ModelInfo(self._model, self._ask_model, self._ask_model_plainly)
         return info if _in_event_loop() else info.look()
 
     def clear_cache(self) -> Done:
@@ -149,7 +154,10 @@ class EmbeddingService:
 
     @property
     def model(self) -> ModelInfo:
-        """What is known of the model, where an in-process service has the model itself. Asks if need be, and waits."""
+        """What is known of the model, where an in-process service has the model itself.
+
+        Whoever reads it asks the server if need be, and its thread waits; that includes `hasattr` and `getattr`.
+        """
         return self.get_model_info().look()
 
     @property
@@ -266,16 +274,12 @@ class EmbeddingService:
         if entry.get("dimension") is None:
             message = "No worker has loaded a model yet; `embedq doctor` says what is missing."
             raise UnavailableError(message, code="not_ready")
-        known = {
+        self._model = {
             "model_name": self._chosen or entry["id"],
             "device": str(entry.get("device")),
             "embedding_size": entry["dimension"],
         }
-        self._model = self._info(known)
-        return known
-
-    def _info(self, known: Mapping[str, Any] | None) -> ModelInfo:
-        return ModelInfo(known, self._ask_model, self._ask_model_plainly)
+        return self._model
 
     def _ask_model_plainly(self) -> dict[str, Any]:
         """The same while this thread waits: in a loop of its own, as one may be running here."""

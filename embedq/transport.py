@@ -10,7 +10,7 @@ import ssl
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -27,6 +27,9 @@ ANSWER_TIMEOUT_S = 30.0
 
 RetryListener = Callable[[EmbedqClientError, float], None]
 """Called before each repetition with the reason and the delay in seconds."""
+
+_Clients = dict[asyncio.AbstractEventLoop, httpx.AsyncClient]
+"""Connections belong to the loop that opened them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,8 @@ class Transport:
         self._on_retry = on_retry
         self._answered = False
         self._closed = False
-        self._client: httpx.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._clients: _Clients = {}
+        weakref.finalize(self, _close_all, self._clients).atexit = False
 
     def twin(self) -> "Transport":
         """Another one to the same server, for another event loop."""
@@ -107,8 +110,10 @@ class Transport:
     async def aclose(self) -> None:
         """Closes the connections, for good."""
         self._closed = True
-        if self._client is not None and self._loop is asyncio.get_running_loop():
-            await self._client.aclose()
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        _close_all(self._clients)
+        if client is not None:
+            await client.aclose()
 
     async def call(self, call: Call, *, timeout_s: float) -> httpx.Response:
         """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx or 304.
@@ -181,12 +186,11 @@ class Transport:
         if self._closed:
             raise EmbedqClientError("This client was closed. Make another one.", code="closed")
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:  # connections of an earlier loop ended with it
-            client = await self._opened()
-            if self._client is None or self._loop is not loop:  # nobody was faster
-                self._client, self._loop = client, loop
-                weakref.finalize(self, _close_later, loop, client).atexit = False
-        return self._client
+        if loop in self._clients:
+            return self._clients[loop]
+        client = await self._opened()
+        _close_all(self._clients, running=False)
+        return self._clients.setdefault(loop, client)  # somebody may have been faster
 
     async def _opened(self) -> httpx.AsyncClient:
         # A proxy for the outside world cannot reach this machine's own loopback.
@@ -254,9 +258,20 @@ def _tls(*, trust_env: bool) -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=trust_env)
 
 
-def _close_later(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
-    if loop.is_running():
-        asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+def _close_all(clients: _Clients, *, running: bool = True) -> None:
+    """Forgets the clients, or those of loops that stand still. Each is closed in its own loop, once that runs."""
+    for loop in tuple(clients):
+        if loop.is_running() and not running:
+            continue
+        client = clients.pop(loop, None)
+        if client is None:  # another thread was faster
+            continue
+        with suppress(RuntimeError):  # the loop is closed, and its connections end when nobody holds them
+            loop.call_soon_threadsafe(_close_soon, loop, client)
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
+    asyncio.run_coroutine_threadsafe(client.aclose(), loop)
 
 
 def _sendable(api_key: str | None) -> str | None:

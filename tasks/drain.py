@@ -16,6 +16,7 @@ from tasks.joint_slice import JointSlice, Part
 from tasks.ledger import Claim, Lane, Ledger, operations
 from tasks.ledger.operations import ClaimRequest
 from tasks.rate import Rate, claim_seconds
+from tasks.settlement import Settlement
 from tasks.suspects import Suspects
 from tasks.wakeup import Wakeup
 
@@ -26,7 +27,6 @@ MAX_LINGER_S = 1.0
 LATE_LINGER_S = 0.1
 """When the slice goes on for another stream's claim alone."""
 SUSPECTS_WAIT_S = 0.1
-_RETRY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Drain:
         work: encodes and commits, or gives back, every unit of a claim; gets a function that claims online work. False
             when something that it needs is away.
         rate: how fast this stream is; sizes its claims.
+        settlement: gives back what is owed, before anything is claimed.
         suspects: when this process does one, alone.
         single: the process has no other stream.
         hears: the first claim of a slice clears the bell. One stream of a process does: the slice of all of them has
@@ -74,6 +75,7 @@ class Drain:
         wakeup: Wakeup,
         work: Callable[[Claim, Callable[[], Claim]], bool],
         rate: Rate,
+        settlement: Settlement,
         suspects: Suspects,
         single: bool,
         hears: bool,
@@ -89,6 +91,7 @@ class Drain:
         self._wakeup = wakeup
         self._work = work
         self._rate = rate
+        self._settlement = settlement
         self._suspects = suspects
         self._single = single
         self._hears = hears
@@ -97,7 +100,6 @@ class Drain:
         self._urgent = urgent
         self._stamp = stamp
         self._numbers = itertools.count()
-        self._unanswered: str | None = None
         self._suspects_wait = False
         # The start time makes tokens unique over the restarts of a child under the same parent.
         self._incarnation = f"{time.time_ns():x}"
@@ -114,12 +116,13 @@ class Drain:
         try:
             self._wakeup.open()
             worked = self._run(part)
+            self._ring(self._settlement.release_owed())
             left = operations.leave(self._model, self._name, warm=worked and not self._stop())
             self._ring(self._ledger.run(left))
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
             _log.warning("slice ended early: Redis is unavailable (%s)", type(error).__name__)
-            self._give_back_unanswered()
+            self._ring(self._settlement.release_when_back())
         finally:
             part.end()
 
@@ -177,7 +180,7 @@ class Drain:
         online_only: bool = False,
         suspect: bool = False,
     ) -> Claim:
-        self._release_unanswered()
+        self._ring(self._settlement.release_owed())
         most_s = claim_seconds(Lane.BULK, self._limits.unit_s, urgent=self._urgent())
         request = ClaimRequest(
             worker=self._name,
@@ -197,26 +200,11 @@ class Drain:
         try:
             claim = self._ledger.run(operations.claim(self._model, request))
         except RedisUnavailable:
-            self._unanswered = request.token
+            self._settlement.owe(request.token)  # it may hold what nobody works on
             raise
         self._suspects_wait = claim.suspects
         self._ring(claim.ring)
         return claim
-
-    def _release_unanswered(self) -> None:
-        """A claim whose answer never came may hold what nobody works on."""
-        if self._unanswered is not None:
-            self._ring(self._ledger.run(operations.release(self._model, self._unanswered)))
-            self._unanswered = None
-
-    def _give_back_unanswered(self) -> None:
-        # Not at the next slice: perhaps nobody rings before the lease ends, and that would count as a death.
-        until = time.monotonic() + self._limits.lease_s
-        while self._unanswered is not None and time.monotonic() < until and not self._stop():
-            try:
-                self._release_unanswered()
-            except RedisUnavailable:
-                time.sleep(_RETRY_S)
 
     def _ring(self, won: bool) -> None:
         if won:

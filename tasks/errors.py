@@ -164,7 +164,7 @@ class BodyTooLarge(RequestError):
 
 
 class BodyTooComplex(RequestError):
-    """The body holds more lists and objects than one request may."""
+    """The body holds more lists, objects and fields than one request may."""
 
     code = "body_too_complex"
     title = "Body too complex"

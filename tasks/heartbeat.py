@@ -1,12 +1,10 @@
 """The thread beside the streams: says that the worker lives, renews leases while work moves, and keeps the watch."""
 
-import faulthandler
 import logging
 import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, operations
@@ -16,9 +14,6 @@ from tasks.run_files import ALIVE_MAX_AGE_S
 _log = logging.getLogger(__name__)
 
 FINISH_PATIENCE_S = 2.0
-FROZEN_S = 120.0
-"""Without a turn of this thread, the interpreter is held by something that never returns. Far above the longest turn,
-that of a Redis that hangs."""
 THREAD_DIED_EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""
 
@@ -36,6 +31,7 @@ class Heartbeat(threading.Thread):
         lease_s: how long a renewed lease lasts.
         send_bell: sends one bell message.
         wake: begins a slice of this worker, after the one that may be running.
+        turned: says to the parent that this thread turns.
         parent_hangs: whether the parent's loop stands still; it is killed then, and this process with it.
         work_hangs: whether this process does not come to an end with its work; it leaves then, and is replaced.
     """
@@ -52,6 +48,7 @@ class Heartbeat(threading.Thread):
         lease_s: float,
         send_bell: Callable[[], None],
         wake: Callable[[], None],
+        turned: Callable[[], None],
         parent_hangs: Callable[[], bool],
         work_hangs: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -65,21 +62,19 @@ class Heartbeat(threading.Thread):
         self._lease_ms = int(lease_s * 1000)
         self._send_bell = send_bell
         self._wake = wake
+        self._turned = turned
         self._parent_hangs = parent_hangs
         self._work_hangs = work_hangs
         self._done = threading.Event()
         self._away = False
-        self._nowhere = Path(os.devnull).open("wb")  # noqa: SIM115 - the descriptor is read when the process freezes
 
     def run(self) -> None:
         """Beats at once and then regularly, and takes the worker off the list of the living at the end."""
         try:
             while not self._done.is_set():
-                # No thread of Python can end a process whose interpreter is held; this one of C can.
-                faulthandler.dump_traceback_later(self._every_s + FROZEN_S, exit=True, file=self._nowhere)
+                self._turned()
                 self._turn()
                 self._done.wait(self._every_s)
-            faulthandler.cancel_dump_traceback_later()
             if not self._away:
                 self._ledger.run(operations.retire(self._model, self._worker))
         except BaseException as error:  # noqa: BLE001 - the boundary of a thread

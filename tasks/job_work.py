@@ -54,7 +54,7 @@ class JobWork:
         self.done = 0
 
     def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:  # noqa: ARG002 - a job is not interrupted
-        """Every job of the claim is committed, given back, or left to the end of its lease when Redis is away.
+        """Every job of the claim is committed or given back; when Redis is away, as soon as it is back.
 
         False when something that it needs is away.
         """
@@ -69,7 +69,7 @@ class JobWork:
             self._settlement.give_back(claim)
         except Unavailable as error:
             _log.warning("a job waits: %s", error.code)
-            self._settlement.give_back(claim, patient=True)
+            self._settlement.give_back(claim)
             self._pause()
             return False
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker

@@ -76,6 +76,7 @@ class JobWorker:
         self._ledger = Ledger.connect(settings.redis_url)
         self._progress = Progress()
         self._wakeup = Wakeup(self._ledger, DOCUMENTS, f"{worker_id}/0")
+        self._settlement = Settlement(self._ledger, DOCUMENTS, patience_s=settings.lease_s, stop=stop)
         self._work = self._make_work(storage)
         self._drain = self._make_drain()
         context = StepContext(self._ledger, storage, settings, ring, stop)
@@ -131,13 +132,12 @@ class JobWorker:
         self._ledger.run(operations.abandon(DOCUMENTS, self._id))
 
     def _make_work(self, storage: Storage) -> JobWork:
-        settlement = Settlement(self._ledger, DOCUMENTS, patience_s=self._settings.lease_s, stop=self._stop)
         return JobWork(
             self._ledger,
             storage,
             self._settings,
             jobs=JOBS,
-            settlement=settlement,
+            settlement=self._settlement,
             progress=self._progress,
             stop=self._stop,
             ended=lambda: self._stepper.nudge(),  # noqa: PLW0108 - it is made after this
@@ -152,6 +152,7 @@ class JobWorker:
             wakeup=self._wakeup,
             work=self._work,
             rate=Rate(JOBS_PER_S),
+            settlement=self._settlement,
             suspects=Suspects(ALONE),
             single=True,
             hears=True,
@@ -172,6 +173,7 @@ class JobWorker:
             lease_s=self._settings.lease_s,
             send_bell=partial(self._ring, DOCUMENTS),
             wake=self._wake,
+            turned=self._files.touch_beat,
             parent_hangs=self._files.hang_watch(),
             work_hangs=lambda: any([jobs(), steps() and self._stepper.moves is not None]),
         )

@@ -153,6 +153,7 @@ class ModelWorker:
             lease_s=self._lease_s,
             send_bell=send_bell,
             wake=wake,
+            turned=self._files.touch_beat,
             parent_hangs=self._files.hang_watch(),
             work_hangs=self._hang_watch(),
         )

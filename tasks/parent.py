@@ -29,6 +29,10 @@ longer, many timeouts in a row, and what is claimed then comes back by its lease
 OVERDUE_EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""
 
+FROZEN_S = 120.0
+"""Without a turn of the child's heartbeat, beyond the time between two, something holds its interpreter for ever. Far
+above the longest turn, that of a Redis that hangs."""
+
 SAY_AGAIN_S = 60.0
 
 RECONNECT_EVERY_S = 1.0
@@ -43,10 +47,14 @@ def limit_stop() -> None:
 
 def _leave_now(_number: int, _frame: FrameType | None) -> NoReturn:
     _log.error("the stop takes longer than %d s; leaving at once", STOP_WITHIN_S)
+    _kill_children()
+    os._exit(OVERDUE_EXIT_CODE)
+
+
+def _kill_children() -> None:
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
-    os._exit(OVERDUE_EXIT_CODE)
 
 
 class _Parent(celery_worker.Worker):
@@ -59,8 +67,22 @@ class _Parent(celery_worker.Worker):
         install(worker, sig="SIGINT", verbose=False)
 
 
-def make_parent(app: Celery, files: RunFiles) -> celery_worker.Worker:
-    """A worker of `app` that touches the alive file from its own loop, and while it waits for the broker."""
+def make_parent(app: Celery, files: RunFiles, *, heartbeat_s: float) -> celery_worker.Worker:
+    """A worker of `app` that touches the alive file from its own loop, and while it waits for the broker.
+
+    It kills a child whose heartbeat, due every so many seconds, has stood still: no thread of Python can end a process
+    whose interpreter is held, and a timer of C would run on while both are paused. Celery forks another child.
+    """
+    frozen = files.beat_watch(heartbeat_s + FROZEN_S)
+
+    def turned() -> None:
+        files.touch_alive()
+        if frozen():
+            _log.critical(
+                "the child's heartbeat has not turned for %.0f s; replacing the child", heartbeat_s + FROZEN_S
+            )
+            files.clear_beat()
+            _kill_children()
 
     class Alive(bootsteps.StartStopStep):
         """From the loop's timer: the file grows old when the loop hangs, which is what a probe must see."""
@@ -69,8 +91,8 @@ def make_parent(app: Celery, files: RunFiles) -> celery_worker.Worker:
 
         def start(self, parent: Any) -> None:
             """Called by Celery when the timer runs."""
-            files.touch_alive()
-            parent.timer.call_repeatedly(ALIVE_EVERY_S, files.touch_alive)
+            turned()
+            parent.timer.call_repeatedly(ALIVE_EVERY_S, turned)
 
     class PatientConsumer(Consumer):
         """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well."""
@@ -83,14 +105,14 @@ def make_parent(app: Celery, files: RunFiles) -> celery_worker.Worker:
                 _log.warning("the broker fails (%s); connecting anew every second", type(exc).__name__)
                 self._refused_s = time.monotonic()
             super().on_connection_error_after_connected(exc)
-            files.touch_alive()
+            turned()
             time.sleep(RECONNECT_EVERY_S)  # connecting may work, and the first command fail again
 
         def ensure_connected(self, conn: Any) -> Any:
             """The connection, once there is one; a stop ends the wait."""
 
-            def turned() -> None:
-                files.touch_alive()
+            def waited() -> None:
+                turned()
                 maybe_shutdown()
 
             return conn.ensure_connection(
@@ -99,7 +121,7 @@ def make_parent(app: Celery, files: RunFiles) -> celery_worker.Worker:
                 interval_start=RECONNECT_EVERY_S,
                 interval_step=0,
                 interval_max=RECONNECT_EVERY_S,
-                callback=turned,
+                callback=waited,
             )
 
     app.steps["worker"].add(Alive)

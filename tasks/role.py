@@ -192,7 +192,7 @@ def run(role: Role, settings: Settings) -> int:
     child = _Child(role, settings, app, stop)
     app.task(name=DRAIN_TASK)(child.drain)
     _connect(child, stop)
-    parent = make_parent(app, files)
+    parent = make_parent(app, files, heartbeat_s=settings.heartbeat_s)
     parent.start()
     failure = files.failure()
     if failure is not None:

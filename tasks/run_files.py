@@ -1,4 +1,8 @@
-"""The files a worker leaves for probes: `ready` (a model is loaded), `alive` (the parent's loop turns), `failure`."""
+"""The files a worker leaves for probes, and its two processes for each other.
+
+`ready`: a model is loaded. `alive`: the parent's loop turns. `beat`: the child's heartbeat turns. `failure`: why a
+child left.
+"""
 
 import errno
 import fcntl
@@ -23,6 +27,7 @@ class RunFiles:
         self._folder = folder
         self._ready = folder / "ready"
         self._alive = folder / "alive"
+        self._beat = folder / "beat"
         self._failure = folder / "failure"
         self._lock: IO[bytes] | None = None
 
@@ -43,7 +48,7 @@ class RunFiles:
     def clear(self) -> None:
         """Makes the folder and removes what an earlier process left there."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path in (self._ready, self._alive, self._failure):
+        for path in (self._ready, self._alive, self._beat, self._failure):
             path.unlink(missing_ok=True)
 
     def set_ready(self, facts: Mapping[str, object]) -> None:
@@ -53,12 +58,21 @@ class RunFiles:
         temporary.replace(self._ready)
 
     def clear_ready(self) -> None:
-        """Says that no model is loaded."""
+        """Says that no model is loaded, and that no heartbeat is to be waited for."""
         self._ready.unlink(missing_ok=True)
+        self.clear_beat()
 
     def touch_alive(self) -> None:
         """The parent's event loop turned."""
         self._alive.touch()
+
+    def touch_beat(self) -> None:
+        """The child's heartbeat turned."""
+        self._beat.touch()
+
+    def clear_beat(self) -> None:
+        """No heartbeat is to be waited for, until one begins."""
+        self._beat.unlink(missing_ok=True)
 
     def set_failure(self, message: str) -> None:
         """Leaves the reason for which a child cannot serve, for its parent."""
@@ -90,6 +104,17 @@ class RunFiles:
                 return 0.0
 
         return still_watch(touched, ALIVE_MAX_AGE_S, clock)
+
+    def beat_watch(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
+        """A function that says whether a heartbeat began and has stood still for so long."""
+
+        def touched() -> object:
+            try:
+                return self._beat.stat().st_mtime
+            except FileNotFoundError:
+                return object()  # never the same twice: there is none
+
+        return still_watch(touched, patience_s, clock)
 
     def is_alive(self) -> bool:
         """Whether the parent's loop turned lately."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from tasks.drain import Drain, DrainLimits
+from tasks.half_done import HalfDone
 from tasks.joint_slice import JointSlice
 from tasks.ledger import Ledger
 from tasks.model.budget import PassBudget
@@ -82,7 +83,7 @@ class Streams:
         self._send_bell, self._asked_to_stop = send_bell, stop
         self._broken = threading.Event()
         self._passes = Gate(single=encoder.streams == 1)
-        self._suspects = Suspects(self._passes)
+        self._suspects, self._half_done = Suspects(self._passes), HalfDone()
         self._threads = ThreadPoolExecutor(max(1, encoder.streams - 1), thread_name_prefix="stream")
         rates = self._together([partial(measure_rate, encoder, max_padded_tokens=budget.most)] * encoder.streams)
         self.all: Sequence[Stream] = [self._make(number, Rate(rate)) for number, rate in enumerate(rates)]
@@ -99,6 +100,7 @@ class Streams:
             progress=progress,
             passes=self._passes,
             cache=self._cache,
+            half_done=self._half_done,
             urgency=self._urgency,
             broken=self._broken,
             longest_s=longest_claim_s(self._limits.unit_s),
@@ -112,6 +114,7 @@ class Streams:
             wakeup=wakeup,
             work=work,
             rate=rate,
+            settlement=self._settlement,
             suspects=self._suspects,
             single=self._passes.single,
             hears=number == 0,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tasks.half_done import HalfDone, TurnOver
 from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
 from tasks.ledger.rows import UnitReference
 from tasks.ledger.units import cost
@@ -53,8 +54,9 @@ class Totals:
 class Work:
     """Encodes and commits claims. One thread.
 
-    `store`, `passes`, `cache` and `urgency` are shared with the other streams; `broken` too, and set when the encoder
-    cannot be used any more. `budget` is of one forward pass. After `longest_s` a claim is given back where it is.
+    `store`, `passes`, `cache`, `half_done` and `urgency` are shared with the other streams; `broken` too, and set when
+    the encoder cannot be used any more. `budget` is of one forward pass. After `longest_s` a claim is given back where
+    it is, and a suspect when its turn is over.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Work:
         progress: Progress,
         passes: Gate,
         cache: VectorCache,
+        half_done: HalfDone,
         urgency: Urgency,
         broken: threading.Event,
         longest_s: float,
@@ -81,6 +84,7 @@ class Work:
         self._progress = progress
         self._passes = passes
         self._cache = cache
+        self._half_done = half_done
         self._urgency = urgency
         self._broken = broken
         self._longest_s = longest_s
@@ -88,7 +92,7 @@ class Work:
         self.totals = Totals()
 
     def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:
-        """Every unit of the claim is committed, given back, or left to the end of its lease when Redis is away.
+        """Every unit of the claim is committed or given back; when Redis is away, as soon as it is back.
 
         False when the storage is away for some of them. A suspect is encoded without the gate: its stream is alone.
 
@@ -105,7 +109,7 @@ class Work:
             self._urgency.seen()
         try:
             return self._encode_and_commit(claim, claim_online)
-        except Stopping:
+        except (Stopping, TurnOver):
             self._settlement.give_back(claim)
         except EncoderBroken:
             if self._broken.is_set():  # by a claim within this one, or beside it
@@ -181,31 +185,39 @@ class Work:
     def _encode(self, run: "_Run", units: Sequence[TextUnit | RowUnit]) -> int | None:
         """Encodes and commits a portion; how many units are done with: without those that could not be stored now.
 
-        None when Redis stayed away: what the claim still holds comes back when its lease ends.
+        None when Redis stayed away: what the claim still holds is given back when it is back.
         """
         look = run.look
         if look is not None:
             look.resume()
-        started, looked_s = time.monotonic(), look.spent_s if look else 0.0
 
         def most() -> int:
             return self._budget.most if look is None else self._bulk_tokens()
 
+        def timed(some: Sequence[TextItem]) -> tuple[list[ItemVector], EncodeStats]:
+            started, looked_s = time.monotonic(), look.spent_s if look else 0.0
+            vectors, stats = encode(
+                self._encoder,
+                some,
+                max_padded_tokens=most(),
+                limit=most,
+                gate=ALONE if run.claim.suspect else self._passes,
+                cache=self._cache,
+                # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.
+                remember=run.claim.lane is Lane.ONLINE,
+                between=lambda: self._between(run),
+                finished=self._progress.step,
+            )
+            run.seconds += time.monotonic() - started - (look.spent_s - looked_s if look else 0.0)
+            run.cost += self._encoded_cost(some, vectors)
+            return vectors, stats
+
         items = [item for unit in units for item in unit.items]
-        vectors, stats = encode(
-            self._encoder,
-            items,
-            max_padded_tokens=most(),
-            limit=most,
-            gate=ALONE if run.claim.suspect else self._passes,
-            cache=self._cache,
-            # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.
-            remember=run.claim.lane is Lane.ONLINE,
-            between=lambda: self._between(run),
-            finished=self._progress.step,
-        )
-        run.seconds += time.monotonic() - started - (look.spent_s - looked_s if look else 0.0)
-        run.cost += self._encoded_cost(items, vectors)
+        if run.claim.suspect:
+            name = units[0].unit.task_id, units[0].unit.unit_id
+            vectors, stats = self._half_done.encode(name, items, timed, weight=self._cost_of, most=self._budget.most)
+        else:
+            vectors, stats = timed(items)
         done = self._commit(run, units, vectors, stats)
         run.portions += 1
         self._count(stats, len(items))
@@ -243,12 +255,14 @@ class Work:
 
     def _encoded_cost(self, items: Sequence[TextItem], vectors: Sequence[ItemVector]) -> int:
         went_through = {
-            (item.options.prompt_name, item.text)
+            (item.options.prompt_name, item.text): item
             for item, vector in zip(items, vectors, strict=True)
             if vector.error is None and not vector.cached
         }
-        max_tokens = self._encoder.info.max_tokens
-        return sum(cost(len(text.encode()), max_tokens) for _, text in went_through)
+        return sum(map(self._cost_of, went_through.values()))
+
+    def _cost_of(self, item: TextItem) -> int:
+        return cost(len(item.text.encode("utf-8", "surrogatepass")), self._encoder.info.max_tokens)
 
     def _pause(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
         """Waits for the storage. Whoever waits for online work does not."""

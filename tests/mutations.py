@@ -71,6 +71,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("bystanders of a suspect die", "prelude.lua", "  if alone then\n", "  if false then\n"),
     Mutation("every claim of the dead was a bystander", "prelude.lua", "  if alone then\n", "  if true then\n"),
+    _cut(
+        "what stood still counts as a death",
+        "prelude.lua",
+        "  if not call('ZSCORE', LEASES, token) then return end  -- it stood still itself\n",
+    ),
     # Redis or its clock stands still
     Mutation("a standstill ends leases", "prelude.lua", "  if gap > STILL_MS then\n", "  if false then\n"),
     Mutation("rare looks keep leases for ever", "prelude.lua", "+ gap - STILL_MS), leases", "+ gap), leases"),
@@ -313,6 +318,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("whoever has too much goes on", "batch_create.lua", "if over then return over end", ""),
     Mutation("whoever has too much ingests", "ingestion_create.lua", "if over then return over end", ""),
     Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(lives))", ""),
+    Mutation("expired files count", "prelude.lua", "#gone < LOOKED_AT_FILES", "true"),
     Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
     Mutation("a deleted cursor begins anew", "file_list.lua", "before = before + 1", "before = 0"),

@@ -91,7 +91,7 @@ class Settings(BaseSettings):
     max_inputs: int = Field(default=2048, ge=1, le=65_536)
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**30)
     max_body_lists: int = Field(default=100_000, ge=1000, le=100_000_000)
-    """Lists and objects in one JSON body: each takes a hundred bytes when it is parsed."""
+    """Lists, objects and fields in one JSON body: each takes a hundred bytes when it is parsed."""
     max_held_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**40)
     """Of bodies under way in one process of the web tier, and as many of answers."""
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)

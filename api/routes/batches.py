@@ -10,6 +10,7 @@ from api.answers import Batch, BatchList
 from api.batch_schemas import BatchBody
 from api.batches import BATCHES, admission, batch_json, new_batch
 from api.direct import direct_router
+from api.offload import offload_in_turn
 from api.openapi import json_body, paging
 from api.owned import list_body, own, own_ids
 from api.page import DEFAULT_LIMIT, MAX_LIMIT
@@ -48,7 +49,9 @@ async def create(request: Request) -> Response:
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
-    asked = new_batch(body, owner=owner, idempotency_key=key, settings=services.settings)
+    asked = await offload_in_turn(
+        len(body), new_batch, body, owner=owner, idempotency_key=key, settings=services.settings
+    )
     batch_id = await services.ledger.run(create_batch(asked, admission(services.settings)))
     return _answer(await own(services, request, BATCHES, batch_id))
 

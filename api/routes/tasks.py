@@ -114,9 +114,10 @@ async def read_result(request: Request, task_id: str) -> Response:
     if result is None:
         raise missing(task_id, services.settings.result_ttl_s)
     size = vectors.size_bytes(result)
-    services.take_answer(request, size)
+    as_file = vectors.NPY in request.headers.get("accept", "")
+    services.take_answer(request, size, as_text=not as_file)
     headers = {"etag": render.etag(result.task), "cache-control": "private", "vary": "Accept"}
-    if vectors.NPY in request.headers.get("accept", ""):
+    if as_file:
         file = await offload(size, vectors.npy_file, result, _dimension(services, result.task))
         return LargeResponse(file, media_type=vectors.NPY, headers=headers)
     content = await offload(size, vectors.embedding_list, result, base64=base64)

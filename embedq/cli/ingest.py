@@ -164,7 +164,8 @@ async def _look(args: argparse.Namespace, output: Output) -> int:
             sink = found.raw["sink"]
             if sink["type"] != "parquet":
                 raise UsageError("only the output of a Parquet sink can be fetched")
-            folder = OutputFolder(Path(args.out), server.url, sink["dataset"])
+            dataset = sink.get("dataset", found.id)  # without a name it has that of the ingestion
+            folder = OutputFolder(Path(args.out), server.url, dataset)
             await follow(server, found.id, folder, args.out, output)
         if not found.ended:
             output.result(describe(found), found.raw)

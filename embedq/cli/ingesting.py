@@ -19,7 +19,7 @@ from embedq.ingestion import FailedDocument, Ingestion
 from embedq.ingestions import Ingestions
 from embedq.kept import KeptUploads, notes_of
 from embedq.localfiles import LocalFile, local_files
-from embedq.outputfolder import OutputFolder
+from embedq.outputfolder import OutputFolder, counted
 from embedq.progress import showing
 
 UPLOADS = 8
@@ -163,7 +163,7 @@ async def follow(server: Ingestions, ingestion_id: str, folder: OutputFolder, sh
     listing = await server.output(ingestion_id)
     fetched = await folder.follow(listing, lambda name, into: server.download(ingestion_id, name, into))
     parts = len(listing.parts)
-    output.note(f"{shown} holds {parts} Parquet files, {fetched} of them new", parts=parts, fetched=fetched)
+    output.note(f"{shown} holds {counted(parts)}, {fetched} of them new", parts=parts, fetched=fetched)
 
 
 @asynccontextmanager

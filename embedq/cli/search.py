@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 from embedq.cli.exits import OK, UsageError
 from embedq.cli.options import count, encoding_of, encoding_options, server_options, service_of, utf8
 from embedq.cli.output import Output
-from embedq.collection import Collection, open_collection
+from embedq.collection import VECTORS, BadCollectionError, Collection, open_collection
 from embedq.dataset import Dataset, Found, parts_in
+from embedq.outputfolder import NOTES
 from embedq.search import Hit, nearest
 from embedq.service import EmbeddingService
 
@@ -78,8 +80,12 @@ def print_found(found: Sequence[Found], output: Output) -> None:
 async def _open(source: str, service: EmbeddingService) -> Collection | Dataset:
     if _is_task(source):
         return Collection(await service.result(source), texts_file=None)
-    parts = parts_in(Path(source))
-    return Dataset(parts) if parts else open_collection(Path(source))
+    path = Path(source)
+    parts = parts_in(path)
+    if not parts and (path / NOTES).is_file() and not (path / VECTORS).is_file():
+        fetch = f"embedq ingest --status ING --out {shlex.quote(source)}"
+        raise BadCollectionError(f"{source} holds no documents: its dataset has none, or `{fetch}` is to fetch them")
+    return Dataset(parts) if parts else open_collection(path)
 
 
 def _is_task(source: str) -> bool:

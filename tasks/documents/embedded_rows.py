@@ -28,7 +28,7 @@ class EmbeddedRows:
         rows: how many there are.
         embedded: what is committed of the task.
         leftover: what becomes of rows that nobody came to.
-        lost: what becomes of rows whose part is gone; None: `NotStored` is raised.
+        lost: what becomes of rows whose part is gone or damaged; None: `NotStored` is raised.
         progress: called at least once for every 64 rows.
     """
 
@@ -63,11 +63,14 @@ class EmbeddedRows:
 
     def _outcomes(self, unit: CommittedUnit) -> Sequence[RowOutcome | ItemError]:
         try:
-            return read_part(self.storage, PartReference.from_json(unit.data))
+            rows = read_part(self.storage, PartReference.from_json(unit.data))
+            if len(rows) != unit.items:
+                raise NotStored("A part has other rows than were committed.")
         except NotStored:
             if self.lost is None:
                 raise
             return [self.lost] * unit.items
+        return rows
 
     def _without_part(self, first: int, end: int) -> Iterator[EmbeddedRow]:
         for start in range(first, end, _ROWS_AT_ONCE):

@@ -107,7 +107,9 @@ class Catalog:
 
     def find(self, name: str) -> Part | None:
         """The part that users call so, also one of those retired; None when there is none."""
-        known = () if self.deleted else (*self.parts, *(gone.part for gone in self.retired))
+        # What was retired before this dataset was made is of a deleted one, and waits only for the sweep.
+        retired = (gone.part for gone in self.retired if gone.at_ms > self.created_ms)
+        known = () if self.deleted else (*self.parts, *retired)
         return next((part for part in known if part.stored and part.name == name), None)
 
     def to_bytes(self) -> bytes:
@@ -193,7 +195,9 @@ def advance(storage: Storage, present: Version, following: Catalog) -> bool:
     known = present.catalog
     following = replace(following, version=known.version + 1, token=new_fence(), written_ms=_now_ms())
     if not known.exists:
-        following = replace(following, id=secrets.token_hex(_ID_BYTES), created_ms=following.written_ms)
+        # Not before the deletion of one of this name, by the clock of another host.
+        created_ms = max([following.written_ms, *(gone.at_ms for gone in following.retired)])
+        following = replace(following, id=secrets.token_hex(_ID_BYTES), created_ms=created_ms)
     folder = catalog_folder(known.owner, known.dataset)
     name = f"{folder}/{following.version:08d}.json"
     if not (_is_there(storage, present) and storage.create(name, following.to_bytes())):
@@ -212,13 +216,18 @@ def delete_dataset(storage: Storage, owner: str, dataset: str) -> bool:
     """
     while True:
         version = present(storage, owner, dataset)
-        known = version.catalog
-        if not known.exists:
+        if not version.catalog.exists:
             return False
-        gone = tuple(Retired(part, _now_ms()) for part in known.parts)
-        empty = replace(known, parts=(), retired=(*known.retired, *gone), dimension=0, vectors="", deleted=True)
-        if advance(storage, version, empty):
+        if delete_version(storage, version):
             return True
+
+
+def delete_version(storage: Storage, version: Version) -> bool:
+    """Deletes a dataset if this is its present version; whether it was. Raises like `advance`."""
+    known = version.catalog
+    gone = tuple(Retired(part, _now_ms()) for part in known.parts)
+    empty = replace(known, parts=(), retired=(*known.retired, *gone), dimension=0, vectors="", deleted=True)
+    return advance(storage, version, empty)
 
 
 def datasets_of(storage: Storage, owner: str, after: str | None = None) -> Iterator[Catalog]:

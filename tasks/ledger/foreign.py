@@ -13,9 +13,13 @@ TRUNCATE_RULE = "be true, false, 'END' (true) or 'NONE' (false); texts can only 
 
 _SYNONYMS = {
     "output_dimension": "dimensions",  # Voyage, Cohere, Mistral
+    "dimension": "dimensions",  # DashScope
     "truncation": "truncate",  # Voyage
     "normalized": "normalize",  # Jina
+    "normalize_embeddings": "normalize",  # sentence-transformers
     "task": "input_type",  # Jina; any other string than a purpose of texts is ignored, as `input_type` is
+    "text_type": "input_type",  # DashScope
+    "task_type": "input_type",  # Nomic, Google
 }
 _FLOAT_ONLY = "be 'float': vectors are float32 here; convert them in the client"
 _ONLY: Mapping[str, tuple[tuple[object, ...], str]] = {

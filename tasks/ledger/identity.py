@@ -5,16 +5,23 @@ would be garbage.
 """
 
 import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from typing import TypeVar
 
 from tasks.errors import NotStored
 from tasks.ledger.executor import Ledger
 from tasks.ledger.operations import Operation
 from tasks.ledger.storage import Storage
 
+T = TypeVar("T")
+
 OBJECT = "storage-id"
 """The object with the storage's id. Its name is in no folder that is swept."""
+
+_FOLDERS = ("files", "batches", "ingestions", "datasets", "catalogs")
+"""An object in one of them is somebody's."""
 
 _ID_BYTES = 16
 _ID_CHARS = 2 * _ID_BYTES
@@ -37,13 +44,24 @@ def give_id(storage: Storage, storage_id: str) -> None:
     storage.write(OBJECT, storage_id.encode())
 
 
+def give_first_id(storage: Storage, known: str) -> None:
+    """Gives a storage without an id one: `known`, that of Redis, if it is empty.
+
+    Where it is not, some other Redis knew what is in it: perhaps that of a version without ids. It gets an id that no
+    Redis has, and is nobody's until it is adopted. Raises like `Storage.write`.
+    """
+    empty = not any(True for folder in _FOLDERS for _ in storage.stored(folder))
+    if id_of(storage) is None:  # again: whoever wrote what was found has given it one before
+        give_id(storage, known if empty else new_id())
+
+
 def redis_id(given: str = "", *, replace: bool = False) -> Operation[str]:
     """The id in Redis, "" for none. `given` becomes it if there is none; with `replace` also if there is another."""
     return Operation("storage_id", "", (given, int(replace)), lambda reply: str(reply.decode()))
 
 
 def is_ours(storage: Storage, ledger: Ledger) -> bool:
-    """Whether Redis and storage belong together. Two that have never met another one do from now on.
+    """Whether Redis and storage belong together. Two that have never met another one do from now on, if it is empty.
 
     Raises:
         StorageUnavailable, RedisUnavailable: it cannot be known.
@@ -52,8 +70,19 @@ def is_ours(storage: Storage, ledger: Ledger) -> bool:
     if stored is not None:
         return ledger.run(redis_id()) == stored
     known = ledger.run(redis_id(new_id()))
-    give_id(storage, known)
+    give_first_id(storage, known)
     return id_of(storage) == known
+
+
+def confirmed(storage: Storage, ledger: Ledger, doomed: Iterable[Sequence[T]]) -> Iterator[T]:
+    """What may be deleted of what records, read for each piece, do not keep: nothing from a Redis that lost them.
+
+    It is asked for each piece again, after its records were read: they may be lost at any time. Raises like `is_ours`.
+    """
+    for piece in doomed:
+        if piece and not is_ours(storage, ledger):
+            return
+        yield from piece
 
 
 def adopt(storage: Storage, ledger: Ledger, storage_id: str) -> bool:

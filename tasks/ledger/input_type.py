@@ -12,6 +12,8 @@ _PROMPTS = {
     "search_document": _DOCUMENT,
     "retrieval.query": _QUERY,
     "retrieval.passage": _DOCUMENT,
+    "retrieval_query": _QUERY,
+    "retrieval_document": _DOCUMENT,
 }
 
 

@@ -106,16 +106,19 @@ def read_part(storage: Storage, reference: PartReference) -> list[RowOutcome]:
     """The rows of one committed unit. One ranged read.
 
     Raises:
-        NotStored: the part is not there, or shorter than the reference says.
+        NotStored: the part is not there, shorter than the reference says, or damaged.
         StorageUnavailable: the storage does not answer.
     """
     data = storage.read(reference.part, reference.at, reference.size)
     if len(data) != reference.size:
         raise NotStored(f"{reference.part} is shorter than what was committed.")
     rows, at = [], 0
-    while at < len(data):
-        row, at = _row(data, at)
-        rows.append(row)
+    try:
+        while at < len(data):
+            row, at = _row(data, at)
+            rows.append(row)
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:  # whatever the bytes are now
+        raise NotStored(f"{reference.part} is damaged.") from error
     return rows
 
 

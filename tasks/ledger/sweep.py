@@ -15,7 +15,7 @@ from tasks.ledger.batches import KINDS
 from tasks.ledger.executor import Ledger
 from tasks.ledger.file_operations import MAX_PAGE, read_files
 from tasks.ledger.files import FOLDER, file_id_of
-from tasks.ledger.identity import is_ours
+from tasks.ledger.identity import confirmed, is_ours
 from tasks.ledger.storage import Storage
 
 SPARE_S = 86_400.0
@@ -42,9 +42,9 @@ def sweep(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
     limit_ms = (time.time() - spare_s) * 1000
     awaited = _Awaited(ledger)
     old = (found.name for found in storage.stored(FOLDER) if found.modified_ms <= limit_ms)
-    garbage = (name for names in _in_pieces(old, MAX_PAGE) for name in _unnamed(awaited.without(names), ledger))
+    garbage = (_unnamed(awaited.without(names), ledger) for names in _in_pieces(old, MAX_PAGE))
     try:
-        deleted = delete_all(storage, garbage)
+        deleted = delete_all(storage, confirmed(storage, ledger, garbage))
     finally:
         discarded = storage.discard_unfinished(spare_s)
     deleted += discarded

@@ -36,13 +36,14 @@ def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client
 
 
 def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, client: LedgerClient) -> None:
-    patience = ("tasks.heartbeat.FROZEN_S", 2)
+    patience = ("tasks.parent.FROZEN_S", 2)
     worker = _with_constant(private_roles.worker(start=False, **QUICK), *patience).start()
     child = psutil.Process(worker.child_pid)
     frozen = client.submit(["!!freeze!!"])
     wait_until(lambda: client.overview().leases > 0, message="a claim")
     client.ledger.run(operations.cancel(client.model, frozen))  # or its successors would freeze too
     wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, message="the child's end")
+    assert "replacing the child" in worker.log()
     client.completed(client.submit(["it goes on"]))
 
 

@@ -1,11 +1,14 @@
-"""The files a worker leaves for probes, and the watch over the parent's."""
+"""The files a worker leaves for probes, and the watches over those of its two processes."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tasks.run_files import ALIVE_MAX_AGE_S, RunFiles
 from tasks.stillness import LOOKS
+
+PATIENCE_S = 120.0
 
 
 class Clock:
@@ -39,6 +42,34 @@ def test_a_touch_starts_the_wait_again(tmp_path: Path) -> None:
     assert not hangs()
     clock.now += ALIVE_MAX_AGE_S
     assert not hangs()
+
+
+def test_a_child_freezes_when_its_file_stands_still(tmp_path: Path) -> None:
+    clock, files = Clock(), RunFiles(tmp_path)
+    frozen = files.beat_watch(PATIENCE_S, clock)
+    for _ in range(3 * LOOKS):
+        clock.now += PATIENCE_S
+        assert not frozen(), "a child that has no heartbeat yet loads its model"
+    files.touch_beat()
+    assert not frozen()
+    for _ in range(LOOKS - 1):
+        clock.now += PATIENCE_S / LOOKS
+        assert not frozen()
+    clock.now += PATIENCE_S / LOOKS
+    assert frozen()
+    files.clear_beat()
+    assert not frozen(), "the next child loads its model"
+
+
+def test_a_pause_of_both_processes_freezes_no_child(tmp_path: Path) -> None:
+    clock, files = Clock(), RunFiles(tmp_path)
+    frozen = files.beat_watch(PATIENCE_S, clock)
+    for beat in range(3 * LOOKS):
+        files.touch_beat()
+        os.utime(tmp_path / "beat", (beat, beat))
+        assert not frozen()
+        clock.now += 10 * PATIENCE_S
+        assert not frozen(), "the child had no time to beat"
 
 
 def test_ready_needs_a_living_process(tmp_path: Path) -> None:

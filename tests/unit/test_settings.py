@@ -2,10 +2,12 @@
 
 import logging
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.source_tree import CHECKOUT
 from worker_config.settings import Settings, SettingsError, load_settings
 
 
@@ -199,11 +201,19 @@ def test_keys_that_let_in_the_wrong_ones_are_refused(value: str, message: str) -
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("", ()), ("*", ("*",)), ("Embed.example.org, api", ("embed.example.org", "api"))]
+    ("value", "expected"),
+    [("", ()), ("*", ("*",)), ("Embed.example.org, api", ("embed.example.org", "api")), ("api,", ("api",))],
 )
 def test_names_of_hosts(monkeypatch: pytest.MonkeyPatch, value: str, expected: tuple[str, ...]) -> None:
     monkeypatch.setenv("EMBEDQ_ALLOWED_HOSTS", value)
     assert load_settings().allowed_hosts == expected
+
+
+def test_containers_beside_it_may_call_it_whatever_other_names_it_has() -> None:
+    (value,) = re.findall("^ +EMBEDQ_ALLOWED_HOSTS: (.+)$", (CHECKOUT / "docker-compose.yml").read_text(), re.MULTILINE)
+    plain, named = (value.replace("${EMBEDQ_ALLOWED_HOSTS:-}", each) for each in ("", "embed.example.org"))
+    assert load_settings(allowed_hosts=plain).allowed_hosts == ("api",)
+    assert load_settings(allowed_hosts=named).allowed_hosts == ("api", "embed.example.org")
 
 
 @pytest.mark.parametrize("value", ["https://example.org", "example.org:8000", "example.org/", "[::1]"])

@@ -11,7 +11,7 @@ from tasks.documents.batches.body import body_fault, inputs_of
 from tasks.documents.batches.facts import Limits, Models
 from tasks.documents.batches.lines import Line
 from tasks.documents.batches.refusal import Refusal
-from tasks.json_lists import has_more_lists
+from tasks.json_lists import has_more_parts
 from tasks.ledger.batches import ENDPOINT, BatchFault
 from tasks.ledger.units import cost
 
@@ -60,10 +60,9 @@ class FileCheck:
             message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES)."
             self._fault(BatchFault("line_too_large", message), line)
             return b""
-        if has_more_lists(line.data, self.limits.max_line_lists):
-            message = (
-                f"This line has more than {self.limits.max_line_lists:,} lists and objects (EMBEDQ_MAX_BODY_LISTS)."
-            )
+        if has_more_parts(line.data, self.limits.max_line_lists):
+            limit = f"{self.limits.max_line_lists:,} lists, objects and fields (EMBEDQ_MAX_BODY_LISTS)"
+            message = f"This line has more than {limit}."
             self._fault(BatchFault("line_too_large", message), line)
             return b""
         try:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tasks.ledger import Ledger
 from tasks.ledger.batch_operations import read_batch
-from tasks.ledger.identity import is_ours
+from tasks.ledger.identity import confirmed
 from tasks.ledger.storage import Storage
 from tasks.ledger.sweep import SPARE_S, delete_all
 
@@ -18,10 +18,9 @@ def sweep_batches(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S)
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
     """
-    if not is_ours(storage, ledger):
-        return 0
     old = set(_old(storage, (time.time() - spare_s) * 1000))
-    return delete_all(storage, (f"{_FOLDER}/{batch_id}/" for batch_id in old if _has_ended(ledger, batch_id)))
+    over = ([f"{_FOLDER}/{batch_id}/"] for batch_id in old if _has_ended(ledger, batch_id))
+    return delete_all(storage, confirmed(storage, ledger, over))
 
 
 def _has_ended(ledger: Ledger, batch_id: str) -> bool:

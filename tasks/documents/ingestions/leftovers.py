@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 from tasks.ledger import Ledger
-from tasks.ledger.identity import is_ours
+from tasks.ledger.identity import confirmed
 from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.ingestions import FOLDER, Ingestion, IngestionStatus
 from tasks.ledger.storage import Storage
@@ -19,17 +19,12 @@ def sweep_ingestions(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
     """
-    if not is_ours(storage, ledger):
-        return 0
     removed = 0
-    for ingestion_id, works in _old(storage, (time.time() - spare_s) * 1000):
-        ingestion = ledger.run(read_ingestion(ingestion_id))
+    for ingestion_id, ingestion in confirmed(storage, ledger, _over(storage, ledger, spare_s)):
         if ingestion is None:
             storage.delete(f"{FOLDER}/{ingestion_id}/")
-        elif ingestion.status.terminal and works:
-            remove_work(storage, ingestion)
         else:
-            continue
+            remove_work(storage, ingestion)
         removed += 1
     return removed
 
@@ -48,6 +43,14 @@ def remove_work(storage: Storage, ingestion: Ingestion) -> None:
         if page < ingestion.next_page:
             storage.delete(ingestion.page_folder(page))
     storage.delete(ingestion.ids_folder)
+
+
+def _over(storage: Storage, ledger: Ledger, spare_s: float) -> Iterator[list[tuple[str, Ingestion | None]]]:
+    """One at a time: nobody tries it again between the look at its record and the removal of its work."""
+    for ingestion_id, works in _old(storage, (time.time() - spare_s) * 1000):
+        ingestion = ledger.run(read_ingestion(ingestion_id))
+        if ingestion is None or (ingestion.status.terminal and works):
+            yield [(ingestion_id, ingestion)]
 
 
 def _old(storage: Storage, limit_ms: float) -> Iterator[tuple[str, bool]]:

@@ -95,18 +95,26 @@ class ListedIds:
 
 
 def _up_to(context: JobContext, ingestion: Ingestion) -> _Known:
-    """All ids that were listed before."""
+    """All ids that were listed before; nothing of listings that a Redis which went back does not know any more."""
     known = _known.pop(ingestion.id, None) or _Known()
-    name = ingestion.ids
-    while name and name != known.last:
-        context.progress()
-        name, keys, pages = _read(context, name)
-        known.runs.add(keys, pages)
-    known.last = ingestion.ids
+    if not _read_on(context, ingestion.ids, known):
+        known = _Known()
+        _read_on(context, ingestion.ids, known)
     _known[ingestion.id] = known
     while len(_known) > _KEPT:
         _known.popitem(last=False)
     return known
+
+
+def _read_on(context: JobContext, last: str, known: _Known) -> bool:
+    """Reads the listings up to `last`; whether they go on from what is known."""
+    name, before = last, known.last
+    while name and name != before:
+        context.progress()
+        name, keys, pages = _read(context, name)
+        known.runs.add(keys, pages)
+    known.last = last
+    return name == before
 
 
 def _read(context: JobContext, name: str) -> tuple[str, Keys, Records]:

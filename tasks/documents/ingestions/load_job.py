@@ -12,7 +12,7 @@ from tasks.documents.faults import DocumentError
 from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest, read_parsed
 from tasks.documents.ingestions.page_vectors import Loading
-from tasks.documents.ingestions.pipeline import stamp
+from tasks.documents.ingestions.pipeline import conflict, stamp
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sinks.types import LoadOutcome
 from tasks.documents.sources.page import duplicate
@@ -83,19 +83,19 @@ class OutcomeWriter:
         counts = dict.fromkeys(DocumentStatus, 0)
         chunks = replaced = 0
         with self._context.storage.writing(name) as file:
-            for at, (outcome, replaces) in enumerate(self._of(page)):
+            for at, (outcome, replaced_one) in enumerate(self._of(page)):
                 if at % 64 == 0:
                     self._context.progress()
                 file.write(outcome.to_line())
                 counts[outcome.status] += 1
                 if outcome.status is DocumentStatus.LOADED:
-                    chunks, replaced = chunks + outcome.chunks, replaced + replaces
+                    chunks, replaced = chunks + outcome.chunks, replaced + replaced_one
         loaded = counts[DocumentStatus.LOADED] + counts[DocumentStatus.COUNTED]
         unchanged, failed = counts[DocumentStatus.UNCHANGED], counts[DocumentStatus.FAILED]
         return [page.number, name, loaded, unchanged, failed, chunks, replaced]
 
     def _of(self, page: Page) -> Iterator[tuple[DocumentOutcome, bool]]:
-        """What became of each document, and whether it is to take the place of an earlier content."""
+        """What became of each document, and whether it took the place of an earlier content, if it was loaded."""
         if page.fault is not None:
             error = DocumentError(*page.fault, "parsing")
             for entry in read_manifest(self._context.storage, page.manifest):
@@ -103,19 +103,31 @@ class OutcomeWriter:
                 yield ParsedDocument.failed(entry, own).outcome(DocumentStatus.FAILED, own), False
             return
         for at, document in enumerate(read_parsed(self._context.storage, page.parsed)):
-            yield self._outcome(document, self._failures.get((page.number, at))), document.replaces
+            yield self._outcome(document, self._failures.get((page.number, at)))
 
-    def _outcome(self, document: ParsedDocument, failure: DocumentError | None) -> DocumentOutcome:
+    def _outcome(self, document: ParsedDocument, failure: DocumentError | None) -> tuple[DocumentOutcome, bool]:
         if document.status == "failed" or failure is not None:
-            return document.outcome(DocumentStatus.FAILED, failure or document.error)
+            return document.outcome(DocumentStatus.FAILED, failure or document.error), False
         if document.status == "unchanged":
-            return document.outcome(DocumentStatus.UNCHANGED)
+            return document.outcome(DocumentStatus.UNCHANGED), False
         if self._ingestion.dry_run:
-            return document.outcome(DocumentStatus.COUNTED)
+            return document.outcome(DocumentStatus.COUNTED), False
         said = self._outcomes[document.id][self._taken[document.id]]
         self._taken[document.id] += 1
-        if said is LoadOutcome.DUPLICATE:
-            return document.outcome(DocumentStatus.FAILED, duplicate(None, "loading"))
+        refused = _refused(document, said)
+        if refused is not None:
+            return document.outcome(DocumentStatus.FAILED, refused), False
         if said is LoadOutcome.SUPERSEDED:  # the newer version stays as it is
-            return dataclasses.replace(document, note="superseded").outcome(DocumentStatus.UNCHANGED)
-        return document.outcome(DocumentStatus.LOADED)
+            return dataclasses.replace(document, note="superseded").outcome(DocumentStatus.UNCHANGED), False
+        # An earlier run of this job may have loaded it, and the sink says no more what was there before.
+        return document.outcome(DocumentStatus.LOADED), said is LoadOutcome.REPLACED or document.replaces
+
+
+def _refused(document: ParsedDocument, said: LoadOutcome) -> DocumentError | None:
+    match said:
+        case LoadOutcome.DUPLICATE:
+            return duplicate(None, "loading")
+        case LoadOutcome.CONFLICT:
+            return conflict("", (document.ref or {}).get("origin", ""), "loading")
+        case _:
+            return None

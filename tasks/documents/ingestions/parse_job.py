@@ -13,12 +13,12 @@ from tasks.documents.faults import DocumentError, DocumentFailed
 from tasks.documents.ingestions.calls import GONE, find, patiently
 from tasks.documents.ingestions.chunk_rows import ChunkRows
 from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest, write_manifest
-from tasks.documents.ingestions.pipeline import replaces_others, require_revision, row_options
+from tasks.documents.ingestions.pipeline import conflict, require_revision, row_options, stamp
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.builder import check_chars
 from tasks.documents.parsing.types import Parsed
-from tasks.documents.sinks.types import Receipt
-from tasks.documents.sinks.verdict import from_elsewhere
+from tasks.documents.sinks.types import Receipt, Stamp
+from tasks.documents.sinks.verdict import Verdict, judge, replaces
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
 from tasks.errors import NotReady, SourceFailed
@@ -60,7 +60,7 @@ def _parse(context: JobContext, ingestion: Ingestion, page: Page, tools: Tools) 
     cuts = tools.chunker(context, ingestion, overview.entry)
     receipts = _receipts(context, ingestion, entries, tools)
     with tools.parser(context) as parser:
-        documents = Documents(context, ingestion, page, receipts, parser, cuts)
+        documents = Documents(context, ingestion, page, receipts, parser, cuts, stamp(ingestion))
         return _write(documents, entries, tools, overview.entry, overview)
 
 
@@ -74,6 +74,7 @@ class Documents:
     receipts: Mapping[str, Receipt]
     parser: Parses
     cuts: Cuts
+    stamp: Stamp
 
     def settled(self, fetched: Fetched) -> ParsedDocument | None:
         """A document that goes no further, for what can be told without its text; None: it is to be cut."""
@@ -83,21 +84,20 @@ class Documents:
         receipt = self.receipts.get(ref.id)
         if receipt is None:
             return None
-        if receipt.ingestion == self.ingestion.id and receipt.page != self.page.number:
+        # What the sink will say: what it refuses as it is now need not be cut and embedded.
+        verdict = judge(receipt, self.page.number, fetched.content_hash, self.stamp, ref.origin)
+        if verdict is Verdict.DUPLICATE:
             return ParsedDocument.failed(ref, duplicate(None, "loading"), fetched.content_hash)
         same = (receipt.content_hash, receipt.fingerprint) == (fetched.content_hash, self.ingestion.fingerprint)
         if same and receipt.ingestion != self.ingestion.id and self.ingestion.spec.get("mode") != "upsert":
             return ParsedDocument(ref.id, ref.uri, "unchanged", content_hash=fetched.content_hash)
-        if from_elsewhere(receipt, ref.origin) and not replaces_others(self.ingestion.spec):
-            return ParsedDocument.failed(ref, _conflict(receipt, ref), fetched.content_hash)
+        if verdict is Verdict.CONFLICT:
+            return ParsedDocument.failed(ref, conflict(receipt.origin, ref.origin, "reading"), fetched.content_hash)
         return None
 
     def replaces(self, fetched: Fetched) -> bool:
         """Whether an earlier ingestion has brought another content under this id."""
-        receipt = self.receipts.get(fetched.ref.id)
-        if receipt is None or not receipt.chunks or receipt.ingestion == self.ingestion.id:
-            return False
-        return receipt.content_hash != fetched.content_hash
+        return replaces(self.receipts.get(fetched.ref.id), fetched.content_hash, self.stamp)
 
     def cut(self, fetched: Fetched, rows: ChunkRows | None) -> ParsedDocument:
         """Parses and cuts a document, chunk by chunk into `rows`; None: it only counts."""
@@ -149,15 +149,6 @@ class Documents:
             check_chars(len(fetched.text))  # cutting takes time and memory by the character, of whatever it is
             return Parsed(fetched.text)
         return self.parser.parse(fetched.data or b"", fetched.ref.name)
-
-
-def _conflict(known: Receipt, ref: DocumentRef) -> DocumentError:
-    message = (
-        f"The sink has a document with this id, of {known.origin!r:.200}; this one is of {ref.origin!r:.200}. "
-        "Give each its own with source.fields.id, name another sink, or let it be replaced: "
-        'on_conflict "replace", or the mode upsert or sync.'
-    )
-    return DocumentError("id_conflict", message, "reading")
 
 
 def _write(

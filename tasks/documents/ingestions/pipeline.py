@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from tasks.documents.chunking.types import CHUNKER_VERSION, ChunkSettings
+from tasks.documents.faults import DocumentError
 from tasks.documents.sinks.types import Stamp
 from tasks.errors import InvalidValue, ModelChanged
 from tasks.ledger import ModelEntry
@@ -86,9 +87,20 @@ def row_options(spec: Mapping[str, Any], entry: ModelEntry) -> dict[str, Any]:
     return options if spec.get("normalize") is not False else options | {"normalize": False}
 
 
-def replaces_others(spec: Mapping[str, Any]) -> bool:
+def _replaces_others(spec: Mapping[str, Any]) -> bool:
     """Whether a document takes the place of one that another file has brought under the same id."""
     return bool((spec.get("on_conflict") or ("fail" if spec["mode"] == "skip_unchanged" else "replace")) == "replace")
+
+
+def conflict(there: str, here: str, stage: Literal["reading", "loading"]) -> DocumentError:
+    """A document has the id of another file's, and may not take its place. `there`: "" where it is not known."""
+    message = (
+        f"The sink has a document with this id, of {f'{there!r:.200}' if there else 'another file'}; "
+        f"this one is of {here!r:.200}. "
+        "Give each its own with source.fields.id, name another sink, or let it be replaced: "
+        'on_conflict "replace", or the mode upsert or sync.'
+    )
+    return DocumentError("id_conflict", message, stage)
 
 
 def require_revision(ingestion: Ingestion, revision: str) -> None:
@@ -114,4 +126,5 @@ def stamp(ingestion: Ingestion) -> Stamp:
         ingestion.dimension or 0,
         ingestion.order,
         ingestion.vectors or "",
+        _replaces_others(ingestion.spec),
     )

@@ -23,6 +23,7 @@ class Stamp:
         order: of two ingestions the newer one has the higher number (`Ingestion.order`). Ids do not say it: they come
             from the clocks of many hosts.
         vectors: in words what makes vectors comparable: model, revision, dimension, prompt, normalised or not.
+        replaces_others: whether its documents take the place of those that other files have brought under their ids.
     """
 
     ingestion: str
@@ -32,6 +33,7 @@ class Stamp:
     dimension: int
     order: int
     vectors: str
+    replaces_others: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,14 @@ class LoadOutcome(StrEnum):
     """What became of one document."""
 
     LOADED = "loaded"
+    REPLACED = "replaced"
+    """Loaded, in place of another content that an earlier ingestion had brought."""
     DUPLICATE = "duplicate"
     """Another page of the same ingestion has brought a document with this id."""
     SUPERSEDED = "superseded"
     """A newer ingestion has brought it: its version stays."""
+    CONFLICT = "conflict"
+    """Another file has brought a document with this id: that one stays."""
 
 
 class Sink(Protocol):

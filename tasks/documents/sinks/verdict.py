@@ -14,6 +14,7 @@ class Verdict(Enum):
     """An earlier run of the same work has brought it."""
     DUPLICATE = auto()
     SUPERSEDED = auto()
+    CONFLICT = auto()
 
     @property
     def outcome(self) -> LoadOutcome:
@@ -23,15 +24,19 @@ class Verdict(Enum):
                 return LoadOutcome.DUPLICATE
             case Verdict.SUPERSEDED:
                 return LoadOutcome.SUPERSEDED
+            case Verdict.CONFLICT:
+                return LoadOutcome.CONFLICT
             case _:
                 return LoadOutcome.LOADED
 
 
-def judge(known: Receipt | None, page: int, content_hash: str, stamp: Stamp) -> Verdict:
+def judge(known: Receipt | None, page: int, content_hash: str, stamp: Stamp, origin: str = "") -> Verdict:
     """The verdict on a document of a page, of which the sink has `known`."""
     if known is None:
         return Verdict.TAKE
     if known.ingestion != stamp.ingestion:
+        if not stamp.replaces_others and _from_elsewhere(known, origin):
+            return Verdict.CONFLICT  # whichever of the two is newer
         return Verdict.TAKE if known.order < stamp.order else Verdict.SUPERSEDED
     if known.page != page:
         return Verdict.DUPLICATE
@@ -40,7 +45,12 @@ def judge(known: Receipt | None, page: int, content_hash: str, stamp: Stamp) -> 
     return Verdict.KEEP if same else Verdict.TAKE
 
 
-def from_elsewhere(known: Receipt, origin: str) -> bool:
+def replaces(known: Receipt | None, content_hash: str, stamp: Stamp) -> bool:
+    """Whether a document that goes in takes the place of another content of an earlier ingestion."""
+    return bool(known and known.chunks and known.ingestion != stamp.ingestion and known.content_hash != content_hash)
+
+
+def _from_elsewhere(known: Receipt, origin: str) -> bool:
     """Whether it is a document of another file that only has the same id: what is in the sink would be lost."""
     return bool(known.chunks and known.origin and origin and known.origin != origin)
 
@@ -64,7 +74,7 @@ class Arrivals:
     ) -> bool:
         """Notes one document; whether it goes in. `known`: what the sink has of it."""
         stamp = self.stamp
-        verdict = judge(self.taken.get(document_id, known), page, content_hash, stamp)
+        verdict = judge(self.taken.get(document_id, known), page, content_hash, stamp, origin)
         if document_id in self.taken and verdict is Verdict.TAKE:
             verdict = Verdict.DUPLICATE  # twice in one page, with different content: the first stays
         outcomes = self._outcomes.setdefault(document_id, [])
@@ -74,7 +84,15 @@ class Arrivals:
                 document_id, content_hash, stamp.fingerprint, stamp.ingestion, page, chunks, stamp.order, origin
             )
         outcomes.append(verdict.outcome)
+        if verdict is Verdict.TAKE:
+            self.take(document_id, known)
         return verdict is Verdict.TAKE
+
+    def take(self, document_id: str, known: Receipt | None) -> None:
+        """It goes in, in place of what the sink has now."""
+        replaced = replaces(known, self.taken[document_id].content_hash, self.stamp)
+        outcome = LoadOutcome.REPLACED if replaced else LoadOutcome.LOADED
+        self._outcomes[document_id][self._takes[document_id]] = outcome
 
     def drop(self, document_id: str, verdict: Verdict) -> None:
         """Somebody else has brought it in the meantime."""

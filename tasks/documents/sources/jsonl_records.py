@@ -11,7 +11,7 @@ from tasks.documents.sources.fields import FieldMap, listing_error
 from tasks.documents.sources.lines import byte_lines
 from tasks.documents.sources.ranges import read_places
 from tasks.documents.sources.records import LIMIT_SETTING, Record
-from tasks.json_lists import has_more_lists
+from tasks.json_lists import has_more_parts
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_LISTS = 100_000
@@ -56,8 +56,8 @@ class JsonLines:
     def _parsed(self, data: bytes | None) -> tuple[Mapping[str, Any] | None, tuple[str, str] | None]:
         if data is None:
             return None, ("document_too_large", f"The line has more than {self._max_bytes:,} bytes ({LIMIT_SETTING}).")
-        if has_more_lists(data, _MAX_LISTS):
-            return None, ("document_too_large", f"The line has more than {_MAX_LISTS:,} lists and objects.")
+        if has_more_parts(data, _MAX_LISTS):
+            return None, ("document_too_large", f"The line has more than {_MAX_LISTS:,} lists, objects and fields.")
         try:
             fields = orjson.loads(data.removeprefix(_BOM))
         except orjson.JSONDecodeError as error:

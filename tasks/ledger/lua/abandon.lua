@@ -4,13 +4,8 @@ local prefix = arg(1) .. '/'
 allowed_when_full()
 stop_lingering(arg(1))
 call('HDEL', S, 'bell', 'rings')        -- rung for workers that were not there, and by now perhaps believed for half a minute
-local lost = 0
 for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do
-  if string.sub(token, 1, #prefix) == prefix then
-    lose_claim(token)
-    lost = lost + 1
-  end
+  if string.sub(token, 1, #prefix) == prefix then lose_claim(token) end
 end
-count('lost_leases', lost)
 announce()
 return ready() > 0 and wake() or 0

@@ -10,11 +10,6 @@ local SLACK_MS = 60000      -- the account outlives the last file, so that its e
 local verb, id = arg(1), arg(2)
 local key = R .. ':file:' .. id
 
-local function forget(account, entry)   -- "file size"
-  local file, size = string.match(entry, '^(%S+) (%d+)$')
-  if call('ZREM', account.files, file) == 1 then call('DECRBY', account.bytes, size) end
-  call('ZREM', account.ends, entry)
-end
 local function keep(account)            -- as long as the last of the files
   local number, ending = call('ZCARD', account.files), call('ZCARD', account.ends)
   local last = call('ZREVRANGE', account.ends, 0, 0, 'WITHSCORES')[2]
@@ -33,14 +28,14 @@ local function uploading(account, id)   -- bytes and number of the other uploads
   return bytes, number
 end
 local function refusal(account, id, size, max_bytes, max_files)  -- or nil; and the entries that have expired
-  local bytes, files, gone = stored_files(account)
-  if max_bytes < 0 and max_files < 0 then return nil, gone end
+  if max_bytes < 0 and max_files < 0 then return nil, expired_files(account) end
   local coming, uploads = uploading(account, id)
-  bytes, files = bytes + coming, files + uploads
-  if max_bytes >= 0 and bytes + size > max_bytes or max_files >= 0 and files >= max_files then
-    return {'quota', int(bytes), int(files)}, gone
-  end
-  return nil, gone
+  return judged(account, function(bytes, files)
+    bytes, files = bytes + coming, files + uploads
+    if max_bytes >= 0 and bytes + size > max_bytes or max_files >= 0 and files >= max_files then
+      return {'quota', int(bytes), int(files)}
+    end
+  end)
 end
 
 if verb == 'reserve' then
@@ -64,7 +59,7 @@ if verb == 'delete' then
   local f = call('HMGET', key, 'owner', 'size')
   local account = account_of(f[1])
   call('UNLINK', key)
-  forget(account, id .. ' ' .. f[2])
+  forget_file(account, id .. ' ' .. f[2])
   keep(account)
   return {'ok', known}
 end
@@ -89,6 +84,6 @@ end
 call('ZADD', account.files, arg(7), id)
 call('HDEL', account.uploads, id)
 call('INCRBY', account.bytes, int(size))
-for _, entry in ipairs(gone) do forget(account, entry) end
+for _, entry in ipairs(gone) do forget_file(account, entry) end
 keep(account)
 return {'ok', call('HGETALL', key)}

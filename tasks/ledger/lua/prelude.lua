@@ -331,7 +331,9 @@ local function lose_claim(token)
   if alone then
     for _, other in ipairs(beside) do drop_claim(other, true) end
   end
-  drop_claim(token, false)              -- of what is left: nothing, if it stood still itself
+  if not call('ZSCORE', LEASES, token) then return end  -- it stood still itself
+  drop_claim(token, false)
+  count('lost_leases', 1)
 end
 -- Leases are for those who live, and while Redis or its clock stood still nobody could renew one: what has passed
 -- since somebody looked, beyond what may pass between two looks, does not count. Where nobody looked because nobody
@@ -355,7 +357,6 @@ local function reap(limit)              -- expired leases; also heals a clock th
   if far[2] and tonumber(far[2]) > NOW + MAX_LEASE_MS then call('ZADD', LEASES, int(NOW + 30000), far[1]) end
   local due = call('ZRANGEBYSCORE', LEASES, '-inf', int(NOW), 'LIMIT', 0, limit)
   for _, token in ipairs(due) do lose_claim(token) end
-  count('lost_leases', #due)
 end
 
 -- ---- workers ------------------------------------------------------------------------------------------------------
@@ -377,8 +378,9 @@ local function account_of(owner)
   return {files = R .. ':files:' .. owner, ends = R .. ':fileends:' .. owner, bytes = R .. ':filebytes:' .. owner,
     uploads = R .. ':uploads:' .. owner}
 end
+local LOOKED_AT_FILES = 1000
 local function expired_files(account)   -- entries of files whose records are gone by now, and their bytes
-  local gone, bytes = call('ZRANGEBYSCORE', account.ends, '-inf', int(NOW), 'LIMIT', 0, 1000), 0
+  local gone, bytes = call('ZRANGEBYSCORE', account.ends, '-inf', int(NOW), 'LIMIT', 0, LOOKED_AT_FILES), 0
   for _, entry in ipairs(gone) do bytes = bytes + tonumber(string.match(entry, ' (%d+)$')) end
   return gone, bytes
 end
@@ -386,9 +388,29 @@ local function stored_files(account)    -- bytes, number, and the entries that h
   local gone, freed = expired_files(account)
   return tonumber(call('GET', account.bytes) or 0) - freed, call('ZCARD', account.files) - #gone, gone
 end
-local function over_quota(owner, max_bytes, max_files)  -- or nil: whoever has more than that makes nothing new; -1: no limit
-  local bytes, files = stored_files(account_of(owner))
-  if max_bytes >= 0 and bytes > max_bytes or max_files >= 0 and files > max_files then
-    return {'quota', int(bytes), int(files)}
+local function forget_file(account, entry)  -- "file size"
+  local file, size = string.match(entry, '^(%S+) (%d+)$')
+  if call('ZREM', account.files, file) == 1 then call('DECRBY', account.bytes, size) end
+  call('ZREM', account.ends, entry)
+end
+-- What `refuses(bytes, files)` says, and the entries that have expired. Where more have than one look counts, they are
+-- forgotten before anybody is refused because of them; in so many rounds, and by the next who asks.
+local function judged(account, refuses)
+  local bytes, files, gone, refused
+  for _ = 1, 5 do
+    bytes, files, gone = stored_files(account)
+    refused = refuses(bytes, files)
+    if not refused or #gone < LOOKED_AT_FILES then break end
+    for _, entry in ipairs(gone) do forget_file(account, entry) end
+    gone = {}
   end
+  return refused, gone
+end
+local function over_quota(owner, max_bytes, max_files)  -- or nil: whoever has more than that makes nothing new; -1: no limit
+  local refused = judged(account_of(owner), function(bytes, files)
+    if max_bytes >= 0 and bytes > max_bytes or max_files >= 0 and files > max_files then
+      return {'quota', int(bytes), int(files)}
+    end
+  end)
+  return refused
 end

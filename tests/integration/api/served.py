@@ -24,7 +24,7 @@ class ServedApp:
     """One app; a context manager. `client` talks to it over a socket. `limits`: of its connections."""
 
     def __init__(self, redis_url: str, **settings: Any) -> None:
-        connections = Connections(settings.pop("limits", Limits()))
+        self._connections = Connections(settings.pop("limits", Limits()))
         merged = {
             "redis_url": redis_url,
             "compute": "fake",
@@ -41,7 +41,7 @@ class ServedApp:
             log_config=None,
             lifespan="on",
             loop="uvloop",
-            http=connections,  # type: ignore[arg-type]
+            http=self._connections,  # type: ignore[arg-type]
             ws="none",
         )
         self._server = uvicorn.Server(config)
@@ -55,7 +55,18 @@ class ServedApp:
         port: int = self._server.servers[0].sockets[0].getsockname()[1]
         return port
 
-    def call_in_loop(self, function: Callable[[], None]) -> None:
+    @property
+    def idle_connections(self) -> int:
+        """How many connections wait for a request."""
+        return len(self._connections.idle)
+
+    def look(self) -> int:
+        """Has every connection looked at once, as its clock does; how many there are then."""
+        state = self._server.server_state
+        self.call_in_loop(lambda: [connection.look() for connection in list(state.connections)])  # type: ignore[union-attr]
+        return len(state.connections)
+
+    def call_in_loop(self, function: Callable[[], object]) -> None:
         """Runs `function` in the server's event loop, and returns when it has run."""
         done = threading.Event()
         assert self._loop is not None

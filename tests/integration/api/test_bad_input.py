@@ -1,13 +1,17 @@
 """Whatever is wrong with a request: its status, its stable code, the field, and nothing stored."""
 
 import gzip
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 import redis
 
+from api.offload import _ONE_BY_ONE, LARGE_BYTES
+from tests.harness import wait_until
 from tests.integration.api.served import ServedApp
 
 JSON = {"content-type": "application/json"}
@@ -152,8 +156,9 @@ def test_a_streamed_body_over_the_limit(serve: Callable[..., ServedApp]) -> None
 
 
 @pytest.mark.parametrize("path", [TASKS, EMBEDDINGS, "/embed", "/v1/batches", "/v1/ingestions"])
-def test_a_body_of_lists_is_not_parsed(client: httpx.Client, path: str) -> None:
-    body = b'{"input":"a","z":[' + b"[]," * 100_000 + b"[]]}"
+@pytest.mark.parametrize("dear", [b"[" + b"[]," * 100_000 + b"[]]", b"{" + b'"0":0,' * 100_000 + b'"0":0}'])
+def test_a_body_of_lists_or_fields_is_not_parsed(client: httpx.Client, path: str, dear: bytes) -> None:
+    body = b'{"input":"a","z":' + dear + b"}"
     answer = client.post(path, content=body, headers=JSON)
 
     assert "EMBEDQ_MAX_BODY_LISTS" in answer.text
@@ -162,8 +167,23 @@ def test_a_body_of_lists_is_not_parsed(client: httpx.Client, path: str) -> None:
         refused(answer, 400, "body_too_complex", None)
 
 
-def test_brackets_in_texts_are_no_lists(client: httpx.Client) -> None:
-    body = b'{"input":["' + b"[{" * 60_000 + b'"],"metadata":{"k":[]}}'
+def test_large_bodies_are_parsed_in_turn_and_beside_the_loop(client: httpx.Client) -> None:
+    go_on = threading.Event()
+    body = b'{"input":"","z":"' + b"x" * LARGE_BYTES + b'"}'
+    paths = [TASKS, EMBEDDINGS, "/embed", "/v1/batches", "/v1/ingestions"]
+    with ThreadPoolExecutor(len(paths)) as callers:
+        _ONE_BY_ONE.submit(go_on.wait)
+        try:
+            made = [callers.submit(client.post, path, content=body, headers=JSON) for path in paths]
+            wait_until(lambda: _ONE_BY_ONE._work_queue.qsize() == len(paths), message="a body does not wait")
+            assert client.get("/health/live").status_code == 200
+        finally:
+            go_on.set()
+        assert {answer.result().status_code for answer in made} == {400, 422}
+
+
+def test_brackets_and_colons_in_texts_are_no_parts(client: httpx.Client) -> None:
+    body = b'{"input":["' + b"[{:" * 60_000 + b'"],"metadata":{"k":[]}}'
 
     refused(client.post(TASKS, content=body, headers=JSON), 400, "invalid_type", "metadata.k")
 

@@ -6,7 +6,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -31,9 +31,8 @@ def connected(app: ServedApp) -> Iterator[socket.socket]:
         yield connection
 
 
-def answers(connection: socket.socket) -> list[tuple[int, bytes]]:
-    """Status and body of all answers until the server closes the connection."""
-    data = b""
+def answers(connection: socket.socket, data: bytes = b"") -> list[tuple[int, bytes]]:
+    """Status and body of all answers until the server closes the connection; `data` came before. Each has an id."""
     try:
         while piece := connection.recv(65_536):
             data += piece
@@ -43,6 +42,7 @@ def answers(connection: socket.socket) -> list[tuple[int, bytes]]:
     while data:
         head, _, data = data.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or b"0")
+        assert head.count(b"\r\nx-request-id: ") == 1
         found.append((int(head.split()[1]), data[:length]))
         data = data[length:]
     return found
@@ -254,6 +254,25 @@ def test_who_reads_slowly_gets_all(worker: LedgerWorker, serve: Callable[..., Se
         assert len(answers(connection)) == 51
 
 
+def test_who_reads_slowly_and_steadily_is_not_given_up(
+    serve: Callable[..., ServedApp], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = serve(limits=Limits(head_s=1e9, body_s=1e9, write_s=3000, tick_s=1000))  # the test looks, three looks allowed
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", app.port))
+        sent(connection, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 99)
+        sent(connection, LIVE + b"Connection: close\r\n\r\n")
+        piece, read = 2**16, b""
+        for _ in range(20):
+            read += connection.recv(piece, socket.MSG_WAITALL) if read else connection.recv(piece)
+            app.look()
+        assert len(read) > 10 * piece
+        assert len(answers(connection, read)) == 100
+    assert caplog.records == []
+
+
 # ---- number ----------------------------------------------------------------------------------------------------------
 
 
@@ -261,16 +280,62 @@ def test_connections_too_many_are_told_so_and_others_go_on(
     serve: Callable[..., ServedApp], caplog: pytest.LogCaptureFixture
 ) -> None:
     app = serve(limits=replace(PATIENT, connections=3))
-    with connected(app) as first, connected(app), connected(app):
-        sent(first, LIVE + b"\r\n")
-        assert first.recv(65_536).startswith(b"HTTP/1.1 200")
+    with connected(app) as first, connected(app) as second, connected(app) as third:
+        for busy in (first, second, third):
+            sent(busy, LIVE + b"\r\n" + LIVE)
+            assert busy.recv(65_536).startswith(b"HTTP/1.1 200")
         for _ in range(3):
             with connected(app) as more:
                 assert [status for status, _ in answers(more)] == [503]
-        sent(first, LIVE + b"Connection: close\r\n\r\n")
+        sent(first, b"Connection: close\r\n\r\n")
         assert [status for status, _ in answers(first)] == [200]
     (line,) = [record.getMessage() for record in caplog.records]
     assert "EMBEDQ_MAX_CONNECTIONS" in line
+
+
+def test_the_connection_that_is_idle_longest_makes_room(
+    serve: Callable[..., ServedApp], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = serve(limits=replace(PATIENT, connections=3))
+    with connected(app) as busy, connected(app) as idle, connected(app) as idle_longest:
+        for each in (busy, idle_longest, idle):
+            sent(each, LIVE + b"\r\n")
+            assert each.recv(65_536).startswith(b"HTTP/1.1 200")
+        sent(busy, LIVE)
+        wait_until(lambda: app.idle_connections == 2, message="a head that has begun is no idleness")
+        with connected(app) as more:
+            sent(more, LIVE + b"\r\n")
+            assert more.recv(65_536).startswith(b"HTTP/1.1 200")
+            assert idle_longest.recv(1) == b""
+            for each in (idle, more):
+                sent(each, LIVE + b"Connection: close\r\n\r\n")
+                assert [status for status, _ in answers(each)] == [200]
+        sent(busy, b"Connection: close\r\n\r\n")
+        assert [status for status, _ in answers(busy)] == [200]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "EMBEDQ_MAX_CONNECTIONS" in line
+
+
+def test_connections_that_never_say_anything_lock_nobody_out(serve: Callable[..., ServedApp]) -> None:
+    app = serve(limits=replace(PATIENT, connections=3))
+    with ExitStack() as stack:
+        silent = [stack.enter_context(connected(app)) for _ in range(7)]
+        with connected(app) as one:
+            sent(one, LIVE + b"Connection: close\r\n\r\n")
+            assert [status for status, _ in answers(one)] == [200]
+        assert [answers(each) for each in silent[:5]] == [[]] * 5
+
+
+def test_who_has_not_read_an_answer_yet_is_not_idle(serve: Callable[..., ServedApp]) -> None:
+    app = serve(limits=replace(PATIENT, connections=1))
+    with connected(app) as reader:
+        wait_until(lambda: app.idle_connections == 1, message="it is not there")
+        sent(reader, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 99)
+        wait_until(lambda: app.idle_connections == 0, message="it is idle")
+        with connected(app) as more:
+            assert [status for status, _ in answers(more)] == [503]
+        sent(reader, LIVE + b"Connection: close\r\n\r\n")
+        assert len(answers(reader)) == 100
 
 
 @pytest.mark.parametrize(("soft", "hard", "expected"), [(64, 64, 48), (64, 1000, 600), (1000, 1000, 600)])

@@ -76,7 +76,9 @@ def refused(answer: httpx.Response, code: str) -> bool:
     return answer.status_code == 403 and str(answer.json()["error"]["code"]) == code
 
 
-@pytest.mark.parametrize("host", ["evil.example:8000", "evil.example", "localhost.evil.example", "127.0.0.1.evil", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example:8000", "evil.example", "localhost.evil.example", "127.0.0.1.evil", "internal.evil", ""]
+)
 def test_a_name_that_is_not_ours_is_refused(client: httpx.Client, host: str) -> None:
     for method, path in (("GET", "/v1/tasks"), ("GET", "/metrics"), ("POST", "/v1/tasks"), ("DELETE", "/v1/tasks/x")):
         answer = client.request(method, path, headers={"host": host})
@@ -87,7 +89,16 @@ def test_a_name_that_is_not_ours_is_refused(client: httpx.Client, host: str) -> 
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:9000", "127.0.0.1:1", "[::1]:8000", "a.localhost", "localhost."]
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:9000",
+        "127.0.0.1:1",
+        "[::1]:8000",
+        "a.localhost",
+        "localhost.",
+        "host.docker.internal:8000",
+    ],
 )
 def test_names_of_this_machine_are_ours(client: httpx.Client, host: str) -> None:
     assert client.get("/v1/models", headers={"host": host}).status_code == 200

@@ -108,9 +108,9 @@ def test_a_timeout_says_try_again_and_the_retry_joins(client: httpx.Client, work
 
 
 def test_a_model_that_no_worker_serves_is_said_at_once(
-    client: httpx.Client, worker: LedgerWorker, redis_url: str
+    client: httpx.Client, worker: LedgerWorker, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless it is the server's own: one may be about to start, and the timeout says that there is none."""
+    """Unless it is the server's own, or its worker may only start again: the timeout says that there is none."""
     with LedgerWorker(redis_url, "other/model") as other:
         other.announce()
         wait_until(lambda: client.get("/v1/models/other/model").json().get("ready"), message="it is not known")
@@ -118,13 +118,17 @@ def test_a_model_that_no_worker_serves_is_said_at_once(
     worker.ledger.run(operations.retire(MODEL, worker.id))
     wait_until(lambda: not ready(client, "other/model") and not ready(client, MODEL), message="they are not gone")
 
+    wait = {"prefer": "wait=0.05"}
+    restarting = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"}, headers=wait)
+    waited = client.post("/v1/embeddings", json={"input": "x"}, headers=wait)
+    monkeypatch.setattr("api.synchronous._RESTART_S", 0)
     refused = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"})
-    waited = client.post("/v1/embeddings", json={"input": "x"}, headers={"prefer": "wait=0.05"})
 
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
     assert "No worker serves other/model" in refused.json()["error"]["message"]
-    assert (waited.status_code, waited.json()["error"]["code"]) == (503, "wait_timeout")
-    assert f"No worker serves {MODEL}" in waited.json()["error"]["message"]
+    for answer, model in ((waited, MODEL), (restarting, "other/model")):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "wait_timeout")
+        assert f"No worker serves {model}" in answer.json()["error"]["message"]
     assert client.post("/v1/tasks", json={"input": "x", "model": "other/model"}).status_code == 202
 
 

@@ -72,7 +72,7 @@ def test_what_was_refused_is_not_counted(app: ServedApp) -> None:
 
 
 def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
-    app = serve(max_held_bytes=2**20, max_inputs=65_536)
+    app = serve(max_held_bytes=2**22, max_inputs=65_536)
     with worker.serving():
         path = app.client.post("/v1/tasks", json={"input": ["one"] * 65_536}).headers["location"]
         assert app.client.get(f"{path}?wait=20").json()["status"] == "completed"
@@ -83,10 +83,12 @@ def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Call
         slow.sendall(f"GET {path}/result HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         wait_until(lambda: answers.held_bytes > 0, message="it is not counted")
         other = app.client.get(f"{path}/result")
-        held_bytes = answers.held_bytes
+        file = app.client.get(f"{path}/result", headers={"accept": "application/x-npy"})
+        # As text, a vector of one megabyte has three.
+        wait_until(lambda: answers.held_bytes == 3 * 2**20, message="it is counted otherwise")
         data = b"".join(iter(lambda: slow.recv(65_536), b""))
     wait_until(lambda: answers.held_bytes == 0, message="it is still counted")
 
-    assert held_bytes > 2**20
+    assert file.status_code == 200, "a file of one megabyte is held once"
     assert (other.status_code, other.json()["error"]["code"]) == (503, "overloaded")
     assert data.partition(b"\r\n\r\n")[2] == app.client.get(f"{path}/result").content

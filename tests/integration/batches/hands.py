@@ -20,6 +20,7 @@ from tasks.ledger.batch_operations import create_batch, open_batches, read_batch
 from tasks.ledger.batches import Batch, BatchStatus, NewBatch, new_batch_id
 from tasks.ledger.file_operations import put_file, read_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
+from tasks.ledger.identity import is_ours
 from tasks.ledger.parts import PartWriter, RowError, RowOutcome, part_name
 from tasks.ledger.rows import UnitReference, read_rows
 from tasks.ledger.storage import Storage
@@ -46,6 +47,7 @@ class Hands:
     def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
         self.ledger = ledger
         self.storage = Storage.open(str(folder))
+        is_ours(self.storage, ledger)
         self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
         self.bad: dict[str, RowError] = {}
         self.deadly: set[str] = set()

@@ -59,13 +59,17 @@ def test_a_job_that_kills_every_worker_fails_its_batch(hands: Hands, stage: Stag
     assert (batch.status, [fault.code for fault in batch.errors]) == (BatchStatus.FAILED, ["worker_lost"])
 
 
-def test_a_part_that_is_gone_costs_its_own_rows(hands: Hands) -> None:
+@pytest.mark.parametrize("damaged", [None, b"\0", b"\xff", b"\x02"], ids=["gone", "zeros", "ones", "twos"])
+def test_a_part_that_is_gone_or_damaged_costs_its_own_rows(hands: Hands, damaged: bytes | None) -> None:
     batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(ROWS)])
     embedded: Callable[[Batch], bool] = lambda batch: batch.stages[Stage.EMBED].terminal  # noqa: E731 - read twice
     hands.until(lambda: Stage.EMBED in hands.batch(batch_id).stages and embedded(hands.batch(batch_id)))
     parts = sorted(found.name for found in hands.storage.stored(f"batches/{batch_id}/parts"))
     assert len(parts) == 3
+    size = len(hands.storage.read(parts[0]))
     hands.storage.delete(parts[0])
+    if damaged is not None:
+        hands.storage.write(parts[0], damaged * size)
     hands.work()
     batch = hands.batch(batch_id)
     done, lost = hands.lines(batch.output_file_id), hands.lines(batch.error_file_id)

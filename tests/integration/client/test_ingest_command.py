@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness import ApiProcess, Roles
 from tests.integration.client.conftest import TIMEOUT_S, Command
+from tests.waiting import wait_until
 
 REFUNDS = "Refunds take three days."
 WORDS = "one two three four five six seven eight nine ten "
@@ -37,7 +38,7 @@ def test_a_folder_goes_in_is_searched_and_costs_nothing_again(
     first = command("ingest", "handbook", "--out", "out")
     assert first.code == 0, first.err
     assert first.lines[-1].endswith(" completed: 2/2 documents, 2 chunks")
-    assert "out holds 1 Parquet files, 1 of them new" in first.err
+    assert "out holds 1 Parquet file, 1 of them new" in first.err
 
     whole = f"# Shop\n\n## Money\n\n{REFUNDS}"
     best = command("search", whole, "--in", "out", "-k", "1")
@@ -62,6 +63,11 @@ def test_a_folder_goes_in_is_searched_and_costs_nothing_again(
     synced = command("ingest", "handbook", "--out", "out", "--mode", "sync")
     assert synced.lines[-1].endswith(" completed: 1/1 documents, 1 unchanged, 1 deleted, 0 chunks")
     assert len(command("search", "x", "--in", "out").lines) == 1
+    (handbook / "refunds.md").write_text("")
+    assert "out holds 0 Parquet files, 0 of them new" in command("ingest", "handbook", "--out", "out").err
+    nothing = command("search", "x", "--in", "out")
+    assert (nothing.code, nothing.out) == (2, "")
+    assert "out holds no documents" in nothing.err
     with api.client() as client:
         assert client.get("/v1/files").json()["data"] == []
 
@@ -75,12 +81,30 @@ def test_a_document_that_fails_is_named_and_the_status_says_so_again(command: Co
     assert ran.lines[-1] == f"{ingestion_id} completed: 3/3 documents, 1 failed, 2 chunks"
     looked = command("ingest", "--status", ingestion_id, "--out", "copy")
     assert (looked.code, looked.lines) == (1, ran.lines)
-    assert "copy holds 1 Parquet files, 1 of them new" in looked.err
+    assert "copy holds 1 Parquet file, 1 of them new" in looked.err
     assert len(command("search", "x", "--in", "copy").lines) == 2
     listed = command("ingest", "--errors", ingestion_id)
     assert (listed.code, len(listed.lines)) == (1, 1)
     assert listed.lines[0].startswith("handbook/book.bin failed: binary_file: ")
     assert command("ingest", "--cancel", ingestion_id).code == 3
+
+
+def test_an_ingestion_without_a_dataset_of_its_own_name_is_fetched_too(
+    command: Command, handbook: Path, api: ApiProcess
+) -> None:
+    with api.client() as client:
+        source = {"documents": [{"id": "a", "text": REFUNDS}]}
+        made = client.post("/v1/ingestions", json={"source": source})
+        assert made.status_code == 202, made.text
+        ingestion_id = made.json()["id"]
+        assert "dataset" not in made.json()["sink"]
+        wait_until(lambda: client.get(f"/v1/ingestions/{ingestion_id}").json()["status"] == "completed")
+    fetched = command("ingest", "--status", ingestion_id, "--out", "copy")
+    assert fetched.code == 0, fetched.err
+    assert "copy holds 1 Parquet file, 1 of them new" in fetched.err
+    again = command("ingest", "handbook", "--out", "copy")
+    assert again.code == 0, again.err
+    assert len(command("search", "x", "--in", "copy").lines) == 3
 
 
 def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> None:

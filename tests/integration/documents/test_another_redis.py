@@ -1,19 +1,27 @@
 """A storage and a Redis that do not belong together: nothing is deleted until somebody says that it may."""
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
 from api.storage import AsyncStorage
+from tasks.documents.batches.leftovers import sweep_batches
 from tasks.documents.context import StepContext
+from tasks.documents.ingestions.leftovers import sweep_ingestions
+from tasks.documents.sinks.parquet.garbage import sweep_datasets
+from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sweeping import Sweeping
 from tasks.ledger import AsyncLedger, Ledger, operations
+from tasks.ledger.datasets import present
 from tasks.ledger.file_operations import put_file
 from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
 from tasks.ledger.identity import OBJECT, adopt, id_of, is_ours, redis_id
-from tasks.ledger.storage import NotStored, Storage
+from tasks.ledger.storage import NotStored, Storage, Stored
+from tasks.ledger.sweep import sweep
+from tests.integration.documents.sinks.loads import document, load
 from worker_config.settings import Settings
 
 DAYS_AGO_S = 2 * 86_400
@@ -47,7 +55,8 @@ def sweeping(storage: Storage, ledger: Ledger, **settings: str) -> Sweeping:
 
 
 def left(storage: Storage) -> list[str]:
-    return sorted(found.name for folder in ("files", "batches", "ingestions") for found in storage.stored(folder))
+    folders = ("files", "batches", "ingestions", "datasets")
+    return sorted(found.name for folder in folders for found in storage.stored(folder))
 
 
 def uploaded(storage: Storage, ledger: Ledger, root: Path) -> list[str]:
@@ -113,9 +122,7 @@ def test_two_workers_adopt_at_the_same_time(storage: Storage, ledger: Ledger) ->
 def test_the_first_start_a_restart_and_an_emptied_storage(
     storage: Storage, ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    old(storage, tmp_path, "batches/batch_x/index")
     sweeping(storage, ledger)  # the first of all
-    assert left(storage) == []
     old(storage, tmp_path, "batches/batch_x/index")
     sweeping(storage, ledger)
     assert left(storage) == []
@@ -124,6 +131,64 @@ def test_the_first_start_a_restart_and_an_emptied_storage(
     sweeping(fresh, ledger)
     assert id_of(fresh) == id_of(storage)
     assert HINT not in caplog.text
+
+
+OF_THE_FIRST_VERSION = [
+    "batches/batch_x/index",
+    "datasets/0123456789abcdef/handbook/catalog-00000001.0123456789abcdef.json",
+    "datasets/0123456789abcdef/handbook/part-aa.parquet",
+    "files/file-x",
+    "ingestions/ing_x/listed.json",
+]
+
+
+@pytest.mark.parametrize("first", ["the documents worker", "an upload"])
+async def test_a_storage_that_is_older_than_ids_is_nobodys_until_it_is_adopted(
+    *, first: str, redis_url: str, storage: Storage, ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first start after an upgrade, with an empty Redis."""
+    old(storage, tmp_path, *OF_THE_FIRST_VERSION)
+    if first == "an upload":
+        web = AsyncLedger.connect(redis_url)
+        await AsyncStorage(str(tmp_path / "storage"), web).open_to_write()
+        await web.close()
+
+    for _ in range(2):
+        sweeping(storage, ledger)
+        assert left(storage) == OF_THE_FIRST_VERSION
+    assert str(id_of(storage)) in caplog.text
+
+    sweeping(storage, ledger, adopt_storage=str(id_of(storage)))
+    assert left(storage) == OF_THE_FIRST_VERSION[1:3], "a dataset without a catalog of today stays for its owner"
+
+
+@pytest.mark.parametrize("folder", ["files", "batches", "ingestions", "datasets", "catalogs"])
+def test_any_object_makes_a_storage_somebodys(folder: str, storage: Storage, ledger: Ledger) -> None:
+    storage.write(f"{folder}/x/y", b"precious")
+    assert not is_ours(storage, ledger)
+    assert id_of(storage)
+    assert not is_ours(storage, ledger)
+
+
+@pytest.mark.parametrize("part", [sweep, sweep_batches, sweep_ingestions, sweep_datasets])
+def test_a_redis_that_comes_back_empty_during_a_sweep_costs_nothing(
+    part: Callable[..., int], storage: Storage, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_ours(storage, ledger)
+    names = uploaded(storage, ledger, tmp_path)
+    load(ParquetSink(storage, "alice", "ing_x", anonymous=True), document("a"))
+    real = storage.stored
+
+    def stored(folder: str) -> Iterator[Stored]:
+        found = list(real(folder))
+        ledger.client.flushall()  # names have been read, and records not yet
+        return iter(found)
+
+    monkeypatch.setattr(storage, "stored", stored)
+    assert part(storage, ledger, spare_s=-60) == 0
+    monkeypatch.undo()
+    assert [name for name in left(storage) if not name.startswith("datasets/")] == names
+    assert present(storage, "alice", "ing_x").catalog.exists
 
 
 async def test_what_is_uploaded_before_there_is_a_documents_worker_is_guarded_too(

@@ -22,6 +22,7 @@ from tasks.ledger.file_operations import (
     reserve_file,
 )
 from tasks.ledger.files import FilePage, FileRecord, Order, Purpose, Quota, file_id_from, stored_name
+from tasks.ledger.identity import is_ours
 from tasks.ledger.ingestion_operations import create_ingestion
 from tasks.ledger.ingestions import NewIngestion, new_ingestion_id
 from tasks.ledger.storage import Storage
@@ -153,6 +154,20 @@ def test_room_that_is_refused_changes_nothing(driver: Driver, redis_client: redi
     with pytest.raises(QuotaExceeded):
         driver.ledger.run(reserve_file("ann", record(2).id, 401, QUOTA, 1000))
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")} == before
+
+
+@pytest.mark.parametrize("asks", ["reserve", "batch"])
+def test_whatever_has_expired_does_not_count_however_much_it_is(driver: Driver, asks: str) -> None:
+    put(driver, *range(2600), expires_in_ms=10_000)
+    put(driver, 3000)
+    driver.advance(20_000)
+    if asks == "reserve":
+        driver.ledger.run(reserve_file("ann", record(4000).id, 900, QUOTA, 1000))
+    else:
+        new = NewBatch(new_batch_id(), "ann", "file-1", "1h", 1000, 1000)
+        driver.ledger.run(create_batch(new, BatchAdmission(quota=QUOTA)))
+    with pytest.raises(QuotaExceeded, match=r"1 files hold 100 bytes|2 files hold 1,000 bytes"):
+        driver.ledger.run(put_file(record(4001, size_bytes=901), QUOTA))
 
 
 def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
@@ -297,8 +312,10 @@ def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage.open(str(tmp_path / "storage"))
+def storage(driver: Driver, tmp_path: Path) -> Storage:
+    storage = Storage.open(str(tmp_path / "storage"))
+    assert is_ours(storage, driver.ledger)
+    return storage
 
 
 def stored(storage: Storage) -> list[str]:

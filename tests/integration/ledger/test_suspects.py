@@ -158,6 +158,8 @@ def test_what_stands_still_beside_a_suspect_does_not_die_with_it(driver: Driver,
     suspects = [suspect(driver, f"w{n}/0").units[0] for n in (4, 5)]
     assert {(u.task_id, u.attempts) for u in suspects} == {(poison, 3), (other, 2)}
     assert elsewhere.units[0].task_id == other
+    seen = driver.run(operations.overview("m"))["m"]
+    assert seen.counters["lost_leases"] == 3, "once in company, once alone, and the other worker's"
 
 
 def test_a_suspect_declared_lost_leaves_the_other_claims_of_its_worker(driver: Driver) -> None:

@@ -23,6 +23,7 @@ def stored(storage: Storage) -> list[str]:
 def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
     driver: Driver, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert is_ours(storage, driver.ledger)
     for number in range(30):
         storage.write(f"files/file-{number}", b"x")
     (stuck, *_) = stored(storage)
@@ -42,6 +43,7 @@ def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
 def test_the_sweep_does_not_go_on_for_ever_while_the_storage_is_away(
     driver: Driver, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert is_ours(storage, driver.ledger)
     for number in range(50):
         storage.write(f"files/file-{number}", b"x")
     tried: list[str] = []

@@ -11,6 +11,7 @@ from tasks.documents.sinks.parquet.garbage import sweep_datasets
 from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.ledger import Ledger
 from tasks.ledger.datasets import datasets_of, delete_dataset
+from tasks.ledger.identity import is_ours
 from tasks.ledger.storage import Storage
 from tasks.ledger.sweep import sweep
 from tests.bulk import Bulk, line
@@ -102,6 +103,7 @@ def test_a_batch_on_a_bucket(roles: Roles, url: str) -> None:
 
 def test_the_sweep_of_a_bucket(redis_url: str, url: str) -> None:
     storage, ledger = Storage.open(url), Ledger.connect(redis_url)
+    assert is_ours(storage, ledger)
     storage.write("files/file-x", LINES)
     storage.write("batches/batch_x/index", LINES)
     assert sweep(storage, ledger) == 0
@@ -114,6 +116,7 @@ def test_the_sweep_of_a_bucket(redis_url: str, url: str) -> None:
 
 def test_a_dataset_in_a_bucket(redis_url: str, url: str) -> None:
     storage, ledger = Storage.open(url), Ledger.connect(redis_url)
+    assert is_ours(storage, ledger)
     sink = ParquetSink(storage, "alice", "handbook")
     late = Dataset(storage, "alice", "handbook")
     before = late.present()

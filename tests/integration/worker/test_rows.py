@@ -9,6 +9,7 @@ import pytest
 
 from tasks.ledger import Lane, Options, State, operations
 from tasks.ledger.committed import read_committed
+from tasks.ledger.operations import ClaimRequest
 from tasks.ledger.parts import PartReference
 from tasks.ledger.storage import Storage
 from tests.harness import Roles, wait_until
@@ -142,6 +143,23 @@ def test_a_storage_that_is_away_costs_nothing_but_time(
     task = client.ended(task_id)
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 8, 0)
     assert client.counter("lost_leases") == 0
+
+
+def test_a_suspect_of_many_texts_lets_others_go_first(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    texts = [f"{n} " + "word " * 46 for n in range(300)]
+    huge = submit_rows(client, storage, [{"input": texts}], unit_rows=1)
+    request = ClaimRequest("dead/0", "dead/0/1", budget=10**9, max_units=1, lease_ms=60_000)
+    client.ledger.run(operations.claim(client.model, request))
+    client.ledger.run(operations.abandon(client.model, "dead"))
+    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512)
+    wait_until(lambda: client.overview().leases > 0, message="the suspect's claim")
+    answered = 0
+    while not client.task(huge).state.terminal:
+        client.completed(client.submit([f"query {answered}"]))
+        answered += 1
+    assert answered >= 3, "queries waited for the whole line"
+    assert np.array_equal(outcomes(client, storage, huge)[0].vectors, inline(client, texts))
+    assert client.counter("lost_leases") == 1, "the first worker's"
 
 
 def test_a_part_that_cannot_be_written_waits(

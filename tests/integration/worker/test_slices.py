@@ -16,8 +16,10 @@ from tasks.ledger.operations import ClaimRequest, Operation
 from tasks.ledger.units import cost
 from tasks.model.gate import Gate
 from tasks.rate import Rate
+from tasks.settlement import Settlement
 from tasks.suspects import Suspects
 from tasks.wakeup import Wakeup
+from tests.harness import RedisServer
 from tests.ledger_client import LedgerClient
 
 T = TypeVar("T")
@@ -48,6 +50,7 @@ class Stream:
         self.client, self.stops, self.breaks = client, stops, breaks
         self.claims: list[Claim] = []
         self.wakeup = Wakeup(ledger, client.model, name)
+        self.settlement = Settlement(ledger, client.model, patience_s=0, stop=self.stop)
         self.drain = Drain(
             ledger,
             client.model,
@@ -56,13 +59,17 @@ class Stream:
             wakeup=self.wakeup,
             work=self.work,
             rate=Rate(TOKENS_PER_S),
+            settlement=self.settlement,
             suspects=Suspects(Gate(single=True)),
             single=True,
             hears=True,
             send_bell=lambda: None,
-            stop=lambda: stops and bool(self.claims),
+            stop=self.stop,
             urgent=lambda: urgent,
         )
+
+    def stop(self) -> bool:
+        return self.stops and bool(self.claims)
 
     def work(self, claim: Claim, _: object) -> bool:
         self.claims.append(claim)
@@ -193,3 +200,38 @@ def test_a_claim_whose_reply_was_lost_is_given_back(client: LedgerClient, redis_
     assert stream.run() == []
     assert client.overview().leases == 0, "nobody holds it, and it would count as a death"
     assert [unit.attempts for claim in stream.run() for unit in claim.units] == [1]
+
+
+class Unheard(Stream):
+    """Redis dies before it hears how the first claim ended."""
+
+    server: RedisServer
+    how: str
+    gone: threading.Event
+
+    def work(self, claim: Claim, look: object) -> bool:
+        if self.claims:
+            return super().work(claim, look)
+        self.claims.append(claim)
+        self.server.kill()
+        if self.how == "commit":
+            assert self.settlement.commit(claim, [Finished(claim.units[0], b"\0" * 8, 1)]) == ()
+        else:
+            self.settlement.give_back(claim)
+        self.gone.set()
+        return True
+
+
+@pytest.mark.parametrize("how", ["commit", "give back"])
+def test_what_redis_did_not_hear_of_is_given_back_when_it_is_back(private_redis: RedisServer, how: str) -> None:
+    with private_redis.client() as connection, ThreadPoolExecutor() as pool:
+        client = LedgerClient(Ledger(connection))
+        client.submit([TEXT])
+        stream = Unheard(client, client.ledger, slice_s=0)
+        stream.server, stream.how, stream.gone = private_redis, how, threading.Event()
+        slices = pool.submit(stream.run)
+        assert stream.gone.wait(30)
+        private_redis.start()
+        slices.result(30)
+        assert client.overview().leases == 0, "the end of its lease would count as a death"
+        assert [unit.attempts for claim in stream.run()[1:] for unit in claim.units] == [1]

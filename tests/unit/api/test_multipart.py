@@ -205,6 +205,7 @@ def test_a_file_over_its_limit(*, first: bool) -> None:
         (b'{"a":"' + b"x" * 200 + b'"}\n{}', True),
         (b"{" * 99, False),
         (b'{"a":[[],[],[],[]]}', False),  # more lists than it may have
+        (b'{"a":1,"b":2,"c":3,"d":4,"e":5}', False),  # more fields
         (b'{"a":"[[[[[[[[["}', True),
     ],
 )

@@ -39,6 +39,8 @@ def test_preferences_are_hints(lines: list[str], expected: Preference) -> None:
         ("3", None, 1.5),  # of a short timeout half
         ("30", 5, 5),
         ("none", None, 55),
+        ("0", None, 55),  # Node's client cuts to whole seconds: it may have said anything below one
+        ("0", 0, 0),
     ],
 )
 def test_patience_is_the_least_of_all_limits(announced: str | None, wanted_s: float | None, expected_s: float) -> None:

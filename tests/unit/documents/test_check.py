@@ -216,8 +216,9 @@ def _ends(units: list[tuple[int, int, int]]) -> list[int]:
     return [first + rows for first, rows, _ in units]
 
 
-def test_a_line_of_too_many_lists_is_not_parsed() -> None:
+@pytest.mark.parametrize("dear", [[[]] * 20, {str(n): n for n in range(20)}], ids=["lists", "fields"])
+def test_a_line_of_too_many_parts_is_not_parsed(dear: object) -> None:
     limits = replace(LIMITS, max_line_lists=20)
-    many, brackets = line(body=good_body(user=[[]] * 20)), line(body=good_body(input="[" * 50))
+    many, brackets = line(body=good_body(user=dear)), line(body=good_body(input="[:" * 50))
 
     assert [fault.code for fault in check(brackets, many, limits=limits).faults] == ["line_too_large"]

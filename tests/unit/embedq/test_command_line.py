@@ -80,6 +80,16 @@ def test_what_cannot_be_done_says_why(arguments: list[str], says: str, capsys: p
     assert captured.out == ""
 
 
+def test_a_folder_of_an_ingestion_without_documents_is_said_to_be_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "_embedq.json").write_text('{"dataset": "d", "parts": {}}')
+    assert main(["search", "x", "--in", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path} holds no documents" in said
+    assert "submit" not in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -1,15 +1,16 @@
 """The sweep of datasets: deletes what no version names that anybody may still read."""
 
 import logging
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger.datasets import CATALOGS, GRACE_S, PARTS, Catalog, Part, catalog_version, delete_dataset
+from tasks.ledger.datasets import CATALOGS, GRACE_S, PARTS, Catalog, Part, Version, catalog_version, delete_version
 from tasks.ledger.executor import Ledger
-from tasks.ledger.identity import is_ours
+from tasks.ledger.identity import confirmed, is_ours
 from tasks.ledger.ingestion_operations import read_ingestion
 from tasks.ledger.storage import Storage, Stored
 
@@ -17,6 +18,8 @@ SPARE_S = 86_400.0
 """What no version names and is younger may be a load that is under way."""
 _FAILURES = 20
 """Datasets that cannot be swept, after which a sweep is given up: each may have taken many seconds."""
+
+_OLD_CATALOG = re.compile(r"/catalog-[^/]*\.json$")
 
 _log = logging.getLogger(__name__)
 
@@ -28,12 +31,17 @@ class _Found:
     parts: list[Stored] = field(default_factory=list)
     catalogs: list[Stored] = field(default_factory=list)
 
+    @property
+    def of_first_version(self) -> bool:
+        """Whether the first version made it, which had its catalogs beside the parts. Nobody reads them any more."""
+        return not self.catalogs and any(_OLD_CATALOG.search(found.name) for found in self.parts)
+
 
 def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S, spare_s: float = SPARE_S) -> int:
     """Deletes parts and catalogs replaced `grace_s` ago, and garbage older than `spare_s`; the number of objects.
 
-    A dataset that was deleted goes whole after the grace; that of an ingestion alone is deleted when the record of the
-    ingestion is gone. Several may sweep at the same time. One dataset that cannot be read is no other one's trouble.
+    A dataset that was deleted goes whole after the grace; that of an ingestion alone is deleted when it is older than
+    `spare_s` and the record of the ingestion is gone. Several may sweep at the same time. One dataset that cannot be read is no other one's trouble.
 
     Raises:
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
@@ -43,7 +51,7 @@ def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S
     deleted, away = 0, list[StorageUnavailable]()
     for place, found in sorted(_datasets(storage).items()):
         try:
-            for name in _garbage(found, _newest(storage, found, ledger), grace_s, spare_s):
+            for name in _garbage(found, _newest(storage, found, ledger, spare_s), grace_s, spare_s):
                 storage.delete(name)
                 deleted += 1
         except NotStored:
@@ -75,17 +83,22 @@ def _datasets(storage: Storage) -> dict[str, _Found]:
     return datasets
 
 
-def _newest(storage: Storage, found: _Found, ledger: Ledger) -> Catalog | None:
+def _newest(storage: Storage, found: _Found, ledger: Ledger, spare_s: float) -> Catalog | None:
     if not found.catalogs:
         return None
-    catalog = Catalog.from_bytes(storage.read(found.catalogs[-1].name))
-    # Nobody can name it any more: its ingestion has no record, and it was made by no other.
-    if catalog.exists and catalog.anonymous and ledger.run(read_ingestion(catalog.dataset)) is None:
-        delete_dataset(storage, catalog.owner, catalog.dataset)  # its objects go after the grace
+    newest = found.catalogs[-1]
+    catalog = Catalog.from_bytes(storage.read(newest.name))
+    old = newest.modified_ms <= (time.time() - spare_s) * 1000  # a Redis that was put back does not know young ones
+    if old and catalog.exists and catalog.anonymous and ledger.run(read_ingestion(catalog.dataset)) is None:
+        # Nobody can name it any more: its ingestion has no record, and it was made by no other.
+        for version in confirmed(storage, ledger, [[Version(newest, catalog)]]):
+            delete_version(storage, version)  # this one or none; its objects go after the grace
     return catalog
 
 
 def _garbage(found: _Found, catalog: Catalog | None, grace_s: float, spare_s: float) -> Iterator[str]:
+    if found.of_first_version:
+        return  # its owner may want it, and nothing could make it again
     now_ms = time.time() * 1000
     grace_ms, spare_ms = now_ms - grace_s * 1000, now_ms - spare_s * 1000
     live = set(_names(catalog.parts)) if catalog else set()

@@ -124,8 +124,9 @@ class ParquetSink:
         replaced: dict[str, list[str]] = {}
         for document_id, each in found.items():
             mine = arrivals.taken[document_id]
-            verdict = judge(each.receipt, mine.page, mine.content_hash, arrivals.stamp)
+            verdict = judge(each.receipt, mine.page, mine.content_hash, arrivals.stamp, mine.origin)
             if verdict is Verdict.TAKE:
+                arrivals.take(document_id, each.receipt)
                 replaced.setdefault(each.receipts, []).append(document_id)
             else:
                 late[document_id] = verdict

@@ -37,6 +37,31 @@ def test_the_second_document_with_an_id_fails_on_every_run(
         assert list(hands.storage.stored(f"ingestions/{made}/ids")) == []
 
 
+def test_a_redis_that_goes_back_makes_no_document_its_own_duplicate(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.documents.ingestions.list_job.PAGES", 1)
+    client = hands.ledger.client
+    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(6))
+    made = hands.ingest({"files": [hands.file("a.jsonl", lines + ONE)]})
+
+    def work_until_read(listing: int) -> None:
+        while not (listed_ids._known.get(made) and listed_ids._known[made].last.partition(f"{listing:08d}.")[1]):
+            hands.step()
+            hands.work_documents(limit=1)
+
+    work_until_read(1)
+    then = {key: (client.dump(key) or b"", max(client.pttl(key), 0)) for key in client.scan_iter()}
+    work_until_read(3)
+    client.flushdb()
+    for key, (value, ttl_ms) in then.items():
+        client.restore(key, ttl_ms, value)
+    hands.work()
+
+    counts = hands.ingestion(made).counts
+    assert (counts.loaded, counts.failed) == (8, 1)
+
+
 def test_many_pages_with_one_id_name_the_first_and_read_few(hands: IngestionHands) -> None:
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n % 20, n) for n in range(40))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
@@ -70,6 +95,29 @@ def test_records_of_another_file_do_not_take_the_place_of_those_there(hands: Ing
     counts = hands.ingestion(again).counts
     assert (counts.failed, counts.loaded, counts.replaced) == (0, 1, 1)
     assert hands.loaded()["1"] == "Anna"
+
+
+def test_nor_when_both_run_at_the_same_time(hands: IngestionHands) -> None:
+    made = [hands.ingest(csv(hands, name, text)) for name, text in (("customers.csv", "Ann"), ("products.csv", "pen"))]
+    hands.work()
+    counts = [hands.ingestion(each).counts for each in made]
+    assert sorted((each.loaded, each.failed, each.replaced) for each in counts) == [(0, 1, 0), (1, 0, 0)]
+    ((lost, failed),) = [(each, failed) for each in made for failed in hands.failed(each)]
+    assert (failed.id, failed.code, failed.stage) == ("1", "id_conflict", "loading"), (
+        "neither was there when it was read"
+    )
+    assert hands.loaded() == {"1": "Ann" if lost == made[1] else "pen"}
+
+
+def test_replaced_ones_of_ingestions_that_run_at_the_same_time_are_counted(hands: IngestionHands) -> None:
+    made = [hands.ingest(csv(hands, name, name), on_conflict="replace") for name in ("monday.csv", "tuesday.csv")]
+    hands.work()
+    counts = [hands.ingestion(each).counts for each in made]
+    assert [(each.loaded, each.replaced, each.unchanged) for each in counts] in (
+        [(1, 0, 0), (1, 1, 0)],
+        [(0, 0, 1), (1, 0, 0)],  # the newer one came first
+    )
+    assert hands.loaded() == {"1": "tuesday.csv"}
 
 
 @pytest.mark.parametrize("asked", [{"on_conflict": "replace"}, {"mode": "upsert"}, {"mode": "sync"}])

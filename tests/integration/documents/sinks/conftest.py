@@ -11,6 +11,7 @@ from tasks.documents.sinks.parquet.sink import ParquetSink
 from tasks.documents.sinks.postgresql import PostgresSink
 from tasks.documents.sinks.types import Sink
 from tasks.ledger.executor import Ledger
+from tasks.ledger.identity import is_ours
 from tasks.ledger.storage import Storage
 from tests.integration.documents.sinks.loads import OpenPlace, Place, Row
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, present, rows_of
@@ -23,9 +24,11 @@ def storage(tmp_path: Path) -> Storage:
 
 
 @pytest.fixture
-def ledger(redis_url: str) -> Iterator[Ledger]:
+def ledger(redis_url: str, storage: Storage) -> Iterator[Ledger]:
     with redis.Redis.from_url(redis_url) as client:
-        yield Ledger(client)
+        ledger = Ledger(client)
+        assert is_ours(storage, ledger)
+        yield ledger
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """The Parquet sink: versions are whole whatever dies, other programs read the parts, garbage goes."""
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import duckdb
 import polars as pl
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from tasks.documents.sinks.parquet import index
+from tasks.documents.sinks.parquet import garbage, index
 from tasks.documents.sinks.parquet.dataset import Dataset
 from tasks.documents.sinks.parquet.garbage import sweep_datasets
 from tasks.documents.sinks.parquet.rows import GROUP_BYTES, GROUP_ROWS
@@ -291,12 +292,30 @@ def test_a_dataset_that_was_deleted_is_gone_at_once_and_its_objects_after_the_gr
     assert second is not None
     assert second.id != first.id
     assert first.find(second.listed[0].name) is None
+    assert second.find(part.name) is None, "what was deleted stays so"
+    load(parquet.open(), document("d"))
+    third = present(storage)
+    assert third is not None
+    assert third.find(part.name) is None
 
     assert delete_dataset(storage, OWNER, DATASET)
     sweep_datasets(storage, ledger, grace_s=-60)
     sweep_datasets(storage, ledger, grace_s=-60)
     assert list(storage.stored(dataset_folder(OWNER, DATASET))) == []
     assert list(storage.stored(catalog_folder(OWNER, DATASET))) == []
+
+
+def test_what_a_host_whose_clock_is_ahead_has_deleted_stays_so(
+    sink: ParquetSink, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(sink, document("a"))
+    (part,) = datasets.present(storage, OWNER, DATASET).catalog.listed
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 60 * 10**9)
+    assert delete_dataset(storage, OWNER, DATASET)
+    monkeypatch.undo()
+    load(sink, document("b"))
+    assert datasets.present(storage, OWNER, DATASET).catalog.find(part.name) is None
 
 
 def test_one_dataset_that_cannot_be_read_is_no_other_ones_trouble(
@@ -320,11 +339,29 @@ def test_the_dataset_of_one_ingestion_goes_with_its_record(storage: Storage, led
     load(ParquetSink(storage, OWNER, taken_over, anonymous=True), document("c"))
     load(ParquetSink(storage, OWNER, DATASET), document("a"))
 
-    sweep_datasets(storage, ledger)
+    sweep_datasets(storage, ledger)  # Redis may have been put back to before the ingestion
+    assert {each.dataset for each in datasets_of(storage, OWNER)} == {kept, gone, taken_over, DATASET}
+    sweep_datasets(storage, ledger, spare_s=-60)
     assert {each.dataset for each in datasets_of(storage, OWNER)} == {kept, taken_over, DATASET}
     sweep_datasets(storage, ledger, grace_s=-60)
     sweep_datasets(storage, ledger, grace_s=-60)
     assert list(storage.stored(dataset_folder(OWNER, gone))) == []
+
+
+def test_the_dataset_of_one_ingestion_that_somebody_names_during_the_sweep_stays(
+    storage: Storage, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = new_ingestion_id()
+    load(ParquetSink(storage, OWNER, name, anonymous=True), document("a"))
+    real = garbage.confirmed
+
+    def loading(*given: Any) -> Any:
+        load(ParquetSink(storage, OWNER, name), document("b"), by=stamp(2))  # its catalog and the record have been read
+        return real(*given)
+
+    monkeypatch.setattr(garbage, "confirmed", loading)
+    sweep_datasets(storage, ledger, spare_s=-60)
+    assert ParquetSink(storage, OWNER, name).known(["a", "b"]).keys() == {"a", "b"}
 
 
 def test_the_index_follows_what_other_processes_load(storage: Storage, ledger: Ledger, parquet: Place) -> None:

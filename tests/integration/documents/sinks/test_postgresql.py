@@ -51,7 +51,7 @@ def test_a_server_that_dies_in_the_middle_has_nothing_of_the_load(postgresql: Pl
 
     postgres.start()
     assert texts(postgresql.rows()) == {"a": ["old 0", "old 1"]}
-    assert load(sink, document("a", "new"), by=stamp(2)) == {"a": [LoadOutcome.LOADED]}
+    assert load(sink, document("a", "new"), by=stamp(2)) == {"a": [LoadOutcome.REPLACED]}
     assert texts(postgresql.rows()) == {"a": ["new 0", "new 1"]}
 
 

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def test_a_page_that_is_run_again_on_changed_content_replaces_itself(sink: Sink,
 def test_an_empty_document_takes_its_earlier_version_away(sink: Sink, place: Place) -> None:
     load(sink, document("a"), document("b"))
 
-    assert load(sink, document("a", "", chunks=0), by=stamp(2)) == {"a": [LOADED]}
+    assert load(sink, document("a", "", chunks=0), by=stamp(2)) == {"a": [LoadOutcome.REPLACED]}
     assert texts(place.rows()).keys() == {"b"}
     assert sink.known(["a"])["a"] == Receipt("a", document("a", "").content_hash, "f" * 64, ingestion(2), 0, 0, 2)
 
@@ -214,7 +215,7 @@ def test_a_load_that_is_stopped_leaves_nothing(sink: Sink, place: Place) -> None
     with pytest.raises(Stopped):
         sink.load(documents(), stamp(2), progress)
     assert texts(place.rows()) == {"a": ["old 0", "old 1"]}
-    assert load(sink, document("a", "new"), by=stamp(2)) == {"a": [LOADED]}
+    assert load(sink, document("a", "new"), by=stamp(2)) == {"a": [LoadOutcome.REPLACED]}
 
 
 def test_what_was_not_seen_goes(sink: Sink, place: Place) -> None:
@@ -290,6 +291,21 @@ def test_loads_while_others_are_deleted(place: Place) -> None:
     _in_threads(2, work)
 
     assert texts(place.rows()).keys() == {"old1", "new"}
+
+
+def test_of_two_files_with_one_id_the_first_stays_when_both_load_at_once(place: Place) -> None:
+    together = threading.Barrier(2)
+    outcomes: list[LoadOutcome] = []
+
+    def work(number: int) -> None:
+        sink = place.open()
+        together.wait(30)
+        one = document("1", f"of {number}", origin=f"{number}.csv")
+        outcomes.extend(load(sink, one, by=replace(stamp(number), replaces_others=False))["1"])
+        sink.close()
+
+    _in_threads(2, work)
+    assert sorted(outcomes) == [LoadOutcome.CONFLICT, LOADED]
 
 
 def _in_threads(number: int, work: Callable[[int], None]) -> None:
