@@ -15,6 +15,8 @@ _log = logging.getLogger(__name__)
 INTERVAL_S = 1.0
 _MAX_LOOKS = 50
 """Per queue and round, so that one cannot keep the others and the overview waiting."""
+_TOO_BUSY_ROUNDS = 5
+"""In a row."""
 
 
 class Watchdog:
@@ -30,6 +32,7 @@ class Watchdog:
         self._bell = bell
         self._schema_checked = False
         self._failing = False
+        self._too_busy = 0
         self.mismatch: SchemaMismatch | None = None
 
     async def run(self) -> None:
@@ -46,9 +49,14 @@ class Watchdog:
             self.mismatch = error
             os.kill(os.getpid(), signal.SIGTERM)  # `api.__main__` then exits with the code for configuration errors
         except Overloaded:
-            _log.debug("too busy to watch the queue")  # says nothing about Redis: what is known of it stays
+            # One says nothing about Redis: what is known of it stays. After several nothing is known any more.
+            _log.debug("too busy to watch the queue")
+            self._too_busy += 1
+            if self._too_busy >= _TOO_BUSY_ROUNDS:
+                self._registry.lost()
         except Exception as error:  # noqa: BLE001 - the watchdog is what notices failures; it must outlive all of them
             self._registry.lost()
+            self._too_busy = 0
             if not self._failing:
                 _log.warning("the queue cannot be watched (%s); trying again every second", type(error).__name__)
             self._failing = True
@@ -56,6 +64,7 @@ class Watchdog:
             if self._failing:
                 _log.warning("the queue is watched again")
             self._failing = False
+            self._too_busy = 0
 
     async def _round(self) -> None:
         if not self._schema_checked:

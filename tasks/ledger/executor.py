@@ -42,6 +42,9 @@ CALL_TIMEOUT_S = 1.2
 """For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read
 have limits of their own, but they add up when Redis hangs and many calls queue for the pool."""
 
+POOL_TIMEOUT_S = 1.0
+"""For a free connection of such calls."""
+
 SOCKET_TIMEOUT_S = 1.0
 """For each write and each reply of such a call, as redis-py counts: from the first byte to the last."""
 
@@ -176,9 +179,12 @@ class AsyncLedger:
     ) -> "AsyncLedger":
         """An executor whose calls fail within about a second, unless they ask for more time."""
         refusals = Refusals()
-        usual = _client(url, refusals, max_connections=max_connections, socket_timeout=SOCKET_TIMEOUT_S)
+        usual = _client(
+            url, refusals, max_connections=max_connections, socket_timeout=SOCKET_TIMEOUT_S, pool_timeout=POOL_TIMEOUT_S
+        )
         # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
-        large = _client(url, refusals, max_connections=max_connections, socket_timeout=None)
+        # Nor may they be refused for waiting on each other for a connection, while they have time.
+        large = _client(url, refusals, max_connections=max_connections, socket_timeout=None, pool_timeout=None)
         return cls(usual, large=large, root=root, lag_s=lag_s, refusals=refusals)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
@@ -220,11 +226,13 @@ class AsyncLedger:
         await self._large.aclose()
 
 
-def _client(url: str, refusals: Refusals, *, max_connections: int, socket_timeout: float | None) -> redis.asyncio.Redis:
+def _client(
+    url: str, refusals: Refusals, *, max_connections: int, socket_timeout: float | None, pool_timeout: float | None
+) -> redis.asyncio.Redis:
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         url,
         max_connections=max_connections,
-        timeout=1,
+        timeout=pool_timeout,
         socket_timeout=socket_timeout,
         socket_connect_timeout=0.5,
         # A restart of Redis leaves dead connections in the pool, and each is noticed only when it is used. One

@@ -37,8 +37,9 @@ class Line:
     async def exchange(self, commands: Sequence[bytes]) -> list[Any]:
         """The replies in order, errors of Redis among them. Repeated once on a new connection, if this one is no good.
 
-        A restart of Redis leaves a dead connection behind, which is noticed only when it is used; a failover one that
-        leads to a Redis which refuses. Nothing is repeated after a time limit, so nothing takes longer than that.
+        All are when it broke, else those alone that Redis refused to serve. A restart of Redis leaves a dead connection
+        behind, which is noticed only when it is used; a failover one that leads to a Redis which refuses. Nothing is
+        repeated after a time limit, so nothing takes longer than that.
 
         Raises:
             redis.RedisError: no connection, or no answer within `ROUND_TRIP_S`.
@@ -46,17 +47,18 @@ class Line:
         try:
             async with asyncio.timeout(ROUND_TRIP_S):
                 try:
-                    replies, usable = await self._once(commands)
+                    replies = await self._once(commands)
                 except RedisConnectionError:
-                    usable = False
-                if not usable:
-                    replies, _ = await self._once(commands)
+                    return await self._once(commands)
+                refused = [i for i, reply in enumerate(replies) if isinstance(reply, OutOfService)]
+                if refused:
+                    for i, reply in zip(refused, await self._once([commands[i] for i in refused]), strict=True):
+                        replies[i] = reply
                 return replies
         except TimeoutError:
             raise RedisTimeoutError("no answer in time") from None
 
-    async def _once(self, commands: Sequence[bytes]) -> tuple[list[Any], bool]:
-        """The replies, and whether the connection is still open."""
+    async def _once(self, commands: Sequence[bytes]) -> list[Any]:
         try:
             if self._lost():
                 await self.close()
@@ -70,8 +72,7 @@ class Line:
             raise
         if any(isinstance(reply, OutOfService) for reply in replies):
             await self.close()
-            return replies, False
-        return replies, True
+        return replies
 
     def _lost(self) -> bool:
         # asyncio's transport of Python 3.12 and 3.13.0 takes what is written after a reset and sends it nowhere.

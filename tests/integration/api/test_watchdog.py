@@ -1,14 +1,19 @@
 """The watchdog over a real ledger: one round ends everything that is overdue."""
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 import redis
 
+from api.bell import Bell
+from api.registry import Registry
 from api.services import Services
-from tasks.ledger import Admission, Lane, Ledger, NewUnit, Options, State, Submission, operations
+from api.watchdog import Watchdog
+from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewUnit, Options, State, Submission, line, operations
 from tasks.ledger.ids import new_task_id
-from tests.harness import wait_until
+from tests.harness import RedisServer, wait_until
 from tests.integration.api.served import MODEL
 from worker_config.settings import load_settings
 
@@ -41,6 +46,30 @@ def overdue_task(ledger: Ledger) -> str:
 def now_ms(connection: redis.Redis) -> int:
     seconds, microseconds = connection.time()
     return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(
+    private_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(redis_url=private_redis.url, served_name=MODEL)
+    lag_s = 0.0
+    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: lag_s)
+    registry, bell = Registry(settings), Bell(settings, lambda _model, _sent: None)
+    watchdog = Watchdog(ledger, registry, bell)
+    await watchdog.look()
+    lag_s = 1.0
+    monkeypatch.setattr(line, "ROUND_TRIP_S", 0.05)
+    os.kill(private_redis.pid, signal.SIGSTOP)
+    try:
+        known = []
+        for _ in range(5):
+            await watchdog.look()
+            known.append(registry.redis_up)
+    finally:
+        os.kill(private_redis.pid, signal.SIGCONT)
+    bell.close()
+    await ledger.close()
+    assert known == [True, True, True, True, False]
 
 
 async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: redis.Redis, ledger: Ledger) -> None:

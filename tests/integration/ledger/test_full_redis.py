@@ -38,7 +38,7 @@ def test_a_new_task_is_refused_with_nothing_changed(full: Driver, redis_client: 
     with pytest.raises(StorageFull) as refused:
         full.submit((1, 10), (1, 5), metadata=b"{}", deadline_in_ms=5, alias=Alias("b" * 32, "d" * 32, join=False))
     assert Snapshot.take(redis_client).values == before
-    assert refused.value.retry_after_s == pytest.approx(50, abs=2)  # then the result has expired
+    assert 48 <= (refused.value.retry_after_s or 0) <= 65  # then the result has expired
 
 
 def test_the_same_submit_again_is_not_refused(full: Driver) -> None:

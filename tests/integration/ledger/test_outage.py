@@ -286,3 +286,16 @@ async def test_calls_that_move_megabytes_have_their_own_time(
         await ledger.close()
     assert result is not None
     assert result.vectors.tobytes() == data
+
+
+async def test_calls_that_move_megabytes_wait_for_each_other(
+    private_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "POOL_TIMEOUT_S", 0.05)
+    units = [NewUnit(items=1, cost=1, payload=b"x" * 2**22)]
+    with private_redis.client() as client, Link(private_redis.endpoint.port, step_s=0.002) as link:
+        driver, ledger = Driver(client), AsyncLedger.connect(link.url, max_connections=1)
+        calls = [operations.submit(driver.submission(units=units)) for _ in range(2)]
+        replies = await asyncio.gather(*(ledger.run(call, timeout_s=30) for call in calls))
+        await ledger.close()
+    assert [reply.joined for reply in replies] == [False] * 2

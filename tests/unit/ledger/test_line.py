@@ -94,6 +94,11 @@ async def test_a_redis_that_refuses_to_serve_is_looked_for_on_a_new_connection(a
         assert await line.exchange([PING]) == [b"served"]
 
 
+async def test_what_was_served_beside_a_refusal_is_not_repeated() -> None:
+    async with _line([b"+one\r\n" + READONLY + b"\r\n+three", b"+two"], reset=False) as line:
+        assert await line.exchange([PING] * 3) == [b"one", b"two", b"three"]
+
+
 async def test_what_refuses_twice_is_told_and_the_next_call_looks_again() -> None:
     async with _line([READONLY, READONLY, b"+served"], reset=False) as line:
         (reply,) = await line.exchange([PING])
