@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from tasks.documents.context import JobContext
-from tasks.documents.jobs import JOB_COST, PATIENT, Job, JobCall
+from tasks.documents.jobs import JOB_COST, Job, JobCall
 from tasks.documents.rounds import place_of
 from tasks.errors import EmbedqError, InternalError, RedisUnavailable, Unavailable
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, ItemError, Ledger, operations
 from tasks.ledger.storage import Storage
-from tasks.outages import Outages
 from tasks.progress import Progress
 from tasks.settlement import Settlement
 from tasks.stop import Stopping
@@ -19,8 +18,6 @@ from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-OUTAGE_PATIENCE_S = 300.0
-"""So long a job is tried again while something that it needs is away; then it fails with the reason."""
 OUTAGE_PAUSE_S = 1.0
 _STOP_CHECK_S = 0.1
 
@@ -48,7 +45,6 @@ class JobWork:
         self._settlement = settlement
         self._progress = progress
         self._stop = stop
-        self._outages = Outages(OUTAGE_PATIENCE_S)
         self._ended = ended
         self._clock = clock
         self.done = 0
@@ -92,17 +88,11 @@ class JobWork:
     def _finished(self, unit: ClaimedUnit, token: str) -> Finished:
         try:
             result = self._run(unit, token)
-        except Unavailable as error:
-            over = self._outages.missed(unit.task_id)
-            if not over or JobCall.of_payload(unit.payload).kind in PATIENT:
-                raise
-            finished = _failed(unit, error)
+        except Unavailable:  # however long: the job waits for it
+            raise
         except EmbedqError as error:
-            finished = _failed(unit, error)
-        else:
-            finished = Finished(unit=unit, vectors=result, tokens=0)
-        self._outages.over(unit.task_id)
-        return finished
+            return _failed(unit, error)
+        return Finished(unit=unit, vectors=result, tokens=0)
 
     def _run(self, unit: ClaimedUnit, token: str) -> bytes:
         call = JobCall.of_payload(unit.payload)

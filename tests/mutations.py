@@ -258,6 +258,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a list holds what is gone", "list.lua", "call('ZREM', tasks_key(owner), id)", "out[1] = id"),
     Mutation("lists fill up with what is gone", "submit.lua", "call('EXISTS', task_key(other)) == 0", "false"),
     # One model under a name
+    Mutation("an emptied Redis serves two models", "claim.lua", "if arg(12) ~= '' then", "if false then"),
     Mutation("any model gets work", "claim.lua", "if serves and serves ~= arg(12) then", "if false then"),
     Mutation("half done by another model goes on", "claim.lua", "if f[9] and f[9] ~= serves then", "if false then"),
     Mutation("the model before commits", "register.lua", "do drop_claim(token, true) end", "do local _ = token end"),

@@ -102,6 +102,8 @@ async def report(
         output.note(f"{more:,} more documents failed; all of them: embedq ingest --errors {ended.id}", more=more)
     for warning in ended.raw.get("warnings") or ():
         output.note(str(warning))
+    if ended.raw.get("mode") == "skip_unchanged" and (replaced := ended.raw["file_counts"].get("replaced")):
+        output.note(f"{replaced:,} took the place of other content under the same id: changed, or of another folder")
     if ended.error:
         output.note(f"it failed: {ended.error[0]}: {as_options(ended.error[1])}", code=ended.error[0])
     if ended.resumable:

@@ -64,13 +64,11 @@ class EmbeddedRows:
     def _outcomes(self, unit: CommittedUnit) -> Sequence[RowOutcome | ItemError]:
         try:
             rows = read_part(self.storage, PartReference.from_json(unit.data))
-            if len(rows) != unit.items:
-                raise NotStored("A part has other rows than were committed.")
         except NotStored:
             if self.lost is None:
                 raise
-            return [self.lost] * unit.items
-        return rows
+            rows = []
+        return [self.lost] * unit.items if self.lost and len(rows) != unit.items else rows
 
     def _without_part(self, first: int, end: int) -> Iterator[EmbeddedRow]:
         for start in range(first, end, _ROWS_AT_ONCE):

@@ -6,7 +6,7 @@ A job may be run more than once, by several workers and at the same time: it wri
 | raises | becomes of it |
 |---|---|
 | nothing | what it returned is committed |
-| `Unavailable` (storage or Redis away, disk full) | run again after a pause; after minutes failed, unless `PATIENT` |
+| `Unavailable` (storage or Redis away, disk full) | run again after a pause, as long as it takes |
 | another `EmbedqError` | fails with its code and detail |
 | `Stopping`, out of `JobContext.progress` | given back |
 | anything else | lost: run again alone, and failed with `worker_lost` after the third time |
@@ -41,9 +41,6 @@ JOBS: dict[str, Job] = {
     "finish_ingestion": partial(finish_ingestion, tools=TOOLS),
 }
 """Kind -> job."""
-
-PATIENT = frozenset({"assemble_batch", "list_page", "parse_page", "load_pages", "finish_ingestion"})
-"""They wait for storage and sink as long as it takes: what they would throw away are hours of a model's work."""
 
 JOB_COST = 1
 """Of any job when it is claimed, in the unit of the ledger. Workers say that they do one in a second; what took

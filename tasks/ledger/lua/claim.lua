@@ -13,6 +13,7 @@ local MAX_SKIPPED = 64      -- tasks ended by one CLAIM: expired, or half done b
 local MAX_BYTES = 16777216  -- a claim ends with the payload that reaches it: a long text costs what the model takes
 
 call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
+if arg(12) ~= '' then call('HSETNX', S, 'serves', arg(12)) end  -- of two models an emptied Redis serves the first
 local serves = served()
 if serves and serves ~= arg(12) then return {'changed'} end
 -- Only a drain's first CLAIM clears the bell, or messages would pile up behind one busy worker; a later one makes it

@@ -54,6 +54,7 @@ def test_a_folder_goes_in_is_searched_and_costs_nothing_again(
     (handbook / "hours.txt").write_text("We open at ten.\n")
     changed = command("ingest", "handbook", "--out", "out")
     assert changed.lines[-1].endswith(" completed: 2/2 documents, 1 unchanged, 1 replaced, 1 chunks")
+    assert "1 took the place of other content under the same id" in changed.err
     assert {row["text"] for row in command("search", "x", "--in", "out", "--json").json} == {whole, "We open at ten."}
     (handbook / "hours.txt").write_text("")
     emptied = command("ingest", "handbook", "--out", "out", "--mode", "sync")

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import redis
 
 from tasks.errors import ModelChanged
 from tasks.ledger import CommitOutcome, Lane, ModelEntry, State, operations
@@ -48,6 +49,20 @@ def test_a_model_is_exchanged_when_nobody_serves_the_one_before(driver: Driver) 
     with pytest.raises(ModelChanged):
         driver.claim("a", stamp=ENTRY.stamp)
     assert len(driver.claim("b", stamp=OTHER.stamp).units) == 1
+
+
+def test_an_emptied_redis_serves_the_model_that_claims_first_however_full_it_is(
+    driver: Driver, redis_client: redis.Redis
+) -> None:
+    driver.submit((1, 10), (1, 10))
+    redis_client.config_set("maxmemory", 1)
+    try:
+        assert len(driver.claim("a", stamp=ENTRY.stamp, max_units=1).units) == 1
+        with pytest.raises(ModelChanged):
+            driver.claim("b", stamp=OTHER.stamp)
+    finally:
+        redis_client.config_set("maxmemory", 256 * 2**20)
+    assert len(driver.claim("c", stamp=ENTRY.stamp).units) == 1
 
 
 def test_whoever_worked_when_its_model_was_exchanged_commits_nothing(driver: Driver) -> None:
