@@ -1,6 +1,7 @@
 """The storage as the web tier uses it: opened when it is first needed, every call in a thread."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -8,11 +9,13 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from tasks.ledger import AsyncLedger
-from tasks.ledger.identity import give_first_id, id_of, new_id, redis_id
+from tasks.ledger.identity import NOT_OURS, give_first_id, id_of, new_id, redis_id
 from tasks.ledger.storage import Storage, Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _THREADS = 16
 """Calls that wait for the storage at the same time; further ones wait for a thread."""
@@ -47,8 +50,12 @@ class AsyncStorage:
         """
         storage = await self.open()
         if not self._identified:
+            known = await self._ledger.run(redis_id(new_id()))
             if await self.run(id_of, storage) is None:
-                await self.run(give_first_id, storage, await self._ledger.run(redis_id(new_id())))
+                await self.run(give_first_id, storage, known)
+            stored = await self.run(id_of, storage)
+            if stored != known:
+                _log.warning(NOT_OURS, stored)
             self._identified = True
         return storage
 

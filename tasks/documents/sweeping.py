@@ -9,7 +9,7 @@ from tasks.documents.batches.leftovers import sweep_batches
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.leftovers import sweep_ingestions
 from tasks.documents.sinks.parquet.garbage import sweep_datasets
-from tasks.ledger.identity import adopt, id_of, is_ours
+from tasks.ledger.identity import NOT_OURS, adopt, id_of, is_ours
 from tasks.ledger.sweep import sweep
 
 SWEEP_EVERY_S = 600.0
@@ -49,12 +49,6 @@ class Sweeping:
             else adopt(context.storage, context.ledger, context.settings.adopt_storage)
         )
         if not ours and not self._warned:
-            _log.warning(
-                "nothing is deleted from the storage (EMBEDQ_STORAGE_URL): it is not the one that this Redis "
-                "(EMBEDQ_REDIS_URL) knows. Is one of them the wrong one, or has Redis lost its data? What Redis does "
-                "not know would be deleted after a day. To allow that, start this worker once with "
-                "EMBEDQ_ADOPT_STORAGE=%s",
-                id_of(context.storage),
-            )
+            _log.warning(NOT_OURS, id_of(context.storage))
         self._warned = not ours
         return ours

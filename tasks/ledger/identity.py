@@ -20,6 +20,13 @@ T = TypeVar("T")
 OBJECT = "storage-id"
 """The object with the storage's id. Its name is in no folder that is swept."""
 
+NOT_OURS = (
+    "nothing is deleted from the storage (EMBEDQ_STORAGE_URL): it is not the one that this Redis (EMBEDQ_REDIS_URL) "
+    "knows. Is one of them the wrong one, or has Redis lost its data? What Redis does not know would be deleted after "
+    "a day. To allow that, start a documents worker once with EMBEDQ_ADOPT_STORAGE=%s"
+)
+"""For the log, with the storage's id."""
+
 _FOLDERS = ("files", "batches", "ingestions", "datasets", "catalogs")
 """An object in one of them is somebody's."""
 

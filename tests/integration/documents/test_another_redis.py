@@ -152,6 +152,7 @@ async def test_a_storage_that_is_older_than_ids_is_nobodys_until_it_is_adopted(
         web = AsyncLedger.connect(redis_url)
         await AsyncStorage(str(tmp_path / "storage"), web).open_to_write()
         await web.close()
+        assert caplog.text.count(HINT) == 1
 
     for _ in range(2):
         sweeping(storage, ledger)
