@@ -319,7 +319,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("whoever has too much goes on", "batch_create.lua", "if over then return over end", ""),
     Mutation("whoever has too much ingests", "ingestion_create.lua", "if over then return over end", ""),
     Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(lives))", ""),
-    Mutation("expired files count", "prelude.lua", "#gone < LOOKED_AT_FILES", "true"),
+    Mutation("a backlog of expired files counts", "prelude.lua", "#gone < LOOKED_AT_FILES", "true"),
     Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
     Mutation("a deleted cursor begins anew", "file_list.lua", "before = before + 1", "before = 0"),
