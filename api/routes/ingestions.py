@@ -20,7 +20,7 @@ from api.page import DEFAULT_LIMIT, MAX_LIMIT
 from api.quota import quota
 from api.services import Services
 from tasks.errors import FileUnknown, IngestionEnded, NotStored, RequestError
-from tasks.ledger import ingestions
+from tasks.ledger import datasets, ingestions
 from tasks.ledger.file_operations import read_files
 from tasks.ledger.ingestion_operations import (
     cancel_ingestion,
@@ -183,7 +183,9 @@ async def _create(services: Services, asked: Asked) -> str:
     await services.storage.run(storage.write, asked.stored, asked.listed)
     try:
         max_open = services.settings.max_open_ingestions
-        create = create_ingestion(asked.ingestion, max_open=max_open, quota=quota(services.settings))
+        held = await services.storage.run(datasets.held_bytes, storage, asked.ingestion.owner)
+        allowed = quota(services.settings)
+        create = create_ingestion(asked.ingestion, max_open=max_open, quota=allowed, dataset_bytes=held)
         ingestion_id = await services.ledger.run(create)
     except RequestError:
         await services.storage.delete(asked.stored)

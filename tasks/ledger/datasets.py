@@ -236,6 +236,11 @@ def delete_version(storage: Storage, version: Version) -> bool:
     return advance(storage, version, empty)
 
 
+def held_bytes(storage: Storage, owner: str) -> int:
+    """Of all parts of an owner's datasets, those that a newer version has just replaced too. One listing."""
+    return sum(found.size_bytes for found in storage.stored(f"{PARTS}/{_owned(owner)}"))
+
+
 def datasets_of(storage: Storage, owner: str, after: str | None = None) -> Iterator[Catalog]:
     """An owner's datasets behind the one named `after`, in an order of their own; raises `StorageUnavailable`."""
     folders: dict[str, list[Stored]] = {}

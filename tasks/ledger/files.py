@@ -89,10 +89,11 @@ class Quota:
     max_bytes: int
     max_files: int
 
-    def refused(self, reply: Sequence[Any]) -> QuotaExceeded:
+    def refused(self, reply: Sequence[Any], *, and_datasets: bool = False) -> QuotaExceeded:
         """The error for the reply `quota` of a script: it has the bytes and the number of files that there are."""
+        datasets = " and your datasets" if and_datasets else ""
         return QuotaExceeded(
-            f"Your {int(reply[2]):,} files hold {int(reply[1]):,} bytes; {self.max_files:,} files and "
+            f"Your {int(reply[2]):,} files{datasets} hold {int(reply[1]):,} bytes; {self.max_files:,} files and "
             f"{self.max_bytes:,} bytes in all are allowed. Delete some first."
         )
 

@@ -74,14 +74,14 @@ class Move:
 
 
 def create_ingestion(
-    ingestion: NewIngestion, *, max_open: int | None = None, quota: Quota | None = None
+    ingestion: NewIngestion, *, max_open: int | None = None, quota: Quota | None = None, dataset_bytes: int = 0
 ) -> Operation[str]:
     """Stores an ingestion, or finds the one that its key names; the id of either.
 
     Raises on reading:
         IdempotencyConflict: the key belongs to an ingestion of another request.
         TooManyIngestions: `max_open` of its owner have not ended.
-        QuotaExceeded: its owner has stored more files than the quota allows.
+        QuotaExceeded: its owner's files, and datasets of `dataset_bytes`, are more than the quota allows.
     """
     name, digest = ingestion.key or ("", "")
 
@@ -97,7 +97,7 @@ def create_ingestion(
                 retry_after_s=_ROOM_AFTER_S,
             )
         if reply[0] == b"quota" and quota:
-            raise quota.refused(reply)
+            raise quota.refused(reply, and_datasets=True)
         return reply[1].decode()
 
     fields: tuple[Argument, ...] = ("spec", orjson.dumps(dict(ingestion.spec)))
@@ -109,6 +109,7 @@ def create_ingestion(
         digest,
         -1 if max_open is None else max_open,
         *quota_arguments(quota),
+        dataset_bytes,
         *fields,
     )
     return Operation("ingestion_create", "", arguments, read)

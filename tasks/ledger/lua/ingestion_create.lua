@@ -1,6 +1,6 @@
 -- Stores an ingestion, or finds the one that its alias names. It has no TTL before it has ended.
--- own: id owner ttl_ms alias digest max_open max_bytes max_files, then field value...
---      (-1: no limit; bytes and files are those that the owner has stored)
+-- own: id owner ttl_ms alias digest max_open max_bytes max_files beside, then field value...
+--      (-1: no limit; bytes and files are those that the owner has stored, beside: bytes in datasets)
 -- reply: {'ok' | 'joined', id} | {'conflict'} | {'full', open ones} | {'quota', bytes, files}
 local id, owner, ttl, alias, digest, max_open = arg(1), arg(2), tonumber(arg(3)), arg(4), arg(5), tonumber(arg(6))
 local key, list = R .. ':ingestion:' .. id, R .. ':ingestions:' .. owner
@@ -17,7 +17,7 @@ if call('EXISTS', key) == 1 then return {'ok', id} end -- this very call, again
 
 local open = call('SCARD', R .. ':ingesting:' .. owner)
 if max_open >= 0 and open >= max_open then return {'full', open} end
-local over = over_quota(owner, tonumber(arg(7)), tonumber(arg(8)))
+local over = over_quota(owner, tonumber(arg(7)), tonumber(arg(8)), tonumber(arg(9)))
 if over then return over end
 
 -- Above every earlier one's. Not a plain count: a Redis that goes back, or begins anew, would give numbers again that
@@ -30,7 +30,7 @@ local stored = redis.pcall('HSET', key, 'owner', owner, 'status', 'queued', 'cre
 if type(stored) == 'table' and stored.err then
   return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
 end
-for i = FIRST + 9, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+for i = FIRST + 10, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
 call('SET', R .. ':ingestion-order', int(order))
 call('ZADD', list, 0, id)
 call('PERSIST', list)

@@ -406,8 +406,10 @@ local function judged(account, refuses)
   end
   return refused, gone
 end
-local function over_quota(owner, max_bytes, max_files)  -- or nil: whoever has more than that makes nothing new; -1: no limit
+-- Or nil: whoever has more than that makes nothing new; -1: no limit. beside: bytes that are in no file.
+local function over_quota(owner, max_bytes, max_files, beside)
   local refused = judged(account_of(owner), function(bytes, files)
+    bytes = bytes + (beside or 0)
     if max_bytes >= 0 and bytes > max_bytes or max_files >= 0 and files > max_files then
       return {'quota', int(bytes), int(files)}
     end

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tasks.errors import StorageUnavailable
-from tasks.ledger.datasets import Catalog, Part, advance, present
+from tasks.ledger.datasets import Catalog, Part, advance, dataset_folder, present
 from tasks.ledger.storage import Storage
 from tests.integration.api.file_uploads import problem, served
 from tests.integration.api.served import ServedApp
@@ -137,3 +137,20 @@ def test_a_storage_that_is_away_is_no_empty_list(
         patch.setattr(Storage, "read", unreadable)
         problem(alice.get("/v1/datasets"), 503, "storage_unavailable")
     assert names(alice) == ["handbook"]
+
+
+def test_datasets_count_for_those_who_start_an_ingestion(
+    serve: Callable[..., ServedApp], root: Path, storage: Storage
+) -> None:
+    keys = ",".join(f"{name}:{digest(key)}" for name, key in KEYS.items())
+    app = served(serve, root, api_keys=keys, file_quota_bytes=1000)
+    body = {"source": {"documents": [{"id": "a", "text": "b"}]}}
+    for alice, bob in zip(client_of(app, "alice"), client_of(app, "bob"), strict=True):
+        first = alice.post("/v1/ingestions", json=body, headers={"idempotency-key": "k"})
+        storage.write(f"{dataset_folder('alice', 'handbook')}/part", b"x" * 1001)
+        refused = alice.post("/v1/ingestions", json=body)
+        again = alice.post("/v1/ingestions", json=body, headers={"idempotency-key": "k"})
+        others = bob.post("/v1/ingestions", json=body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "quota_exceeded")
+    assert "1,001 bytes" in refused.json()["detail"]
+    assert (first.status_code, again.json()["id"], others.status_code) == (202, first.json()["id"], 202)

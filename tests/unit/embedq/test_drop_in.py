@@ -16,7 +16,6 @@ import httpx
 import orjson
 import pytest
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
@@ -143,7 +142,7 @@ async def test_orjson_and_pydantic_say_that_it_was_not_awaited(write: Callable[[
 
 
 @pytest.mark.parametrize("awaits", [False, True])
-def test_an_endpoint_of_fastapi_answers_all_of_it_or_fails(awaits: bool, models: Scripted) -> None:
+async def test_an_endpoint_of_fastapi_answers_all_of_it_or_fails(awaits: bool, models: Scripted) -> None:
     app = FastAPI()
 
     @app.get("/model", response_model=Typed)
@@ -151,7 +150,9 @@ def test_an_endpoint_of_fastapi_answers_all_of_it_or_fails(awaits: bool, models:
         async with EmbeddingService(models.url) as service:
             return await service.get_model_info() if awaits else service.get_model_info()
 
-    response = TestClient(app, raise_server_exceptions=False).get("/model")
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        response = await client.get("/model")
     assert response.status_code == (200 if awaits else 500)
     assert not awaits or response.json() == KNOWN
 
