@@ -32,6 +32,7 @@ class Link:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), name="link")
         self._stop: asyncio.Event = asyncio.Event()
+        self._writers: list[asyncio.StreamWriter] = []
 
     @property
     def url(self) -> str:
@@ -45,8 +46,9 @@ class Link:
         server.close()
         current = asyncio.current_task()
         forwarding = [task for task in asyncio.all_tasks() if task is not current]
-        for task in forwarding:
-            task.cancel()
+        # Not by cancelling: streams of Python 3.11 log a traceback for a connection whose task was cancelled.
+        for writer in self._writers:
+            writer.transport.abort()
         await asyncio.gather(*forwarding, return_exceptions=True)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,6 +56,11 @@ class Link:
             there, back = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.transport.abort()
+            return
+        self._writers += [writer, back]
+        if self._stop.is_set():
+            for late in (writer, back):
+                late.transport.abort()
             return
         doomed = asyncio.Event()
         await asyncio.gather(

@@ -288,12 +288,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "expired files are never counted out",
         "file_write.lua",
-        "for _, entry in ipairs(gone) do forget(account, entry) end\n",
-        "",
+        "for _, entry in ipairs(gone) do forget_file(account, entry) end\nkeep(account)\n",
+        "keep(account)\n",
     ),
     Mutation(
         "a deleted file keeps its bytes",
-        "file_write.lua",
+        "prelude.lua",
         "== 1 then call('DECRBY', account.bytes, size) end",
         "== 1 then end",
     ),
