@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from api import errors
-from api.cross_origin import admit
-from api.edge import Edge
-from api.openapi import describe
-from api.routes import batches, datasets, docs, embeddings, files, health, ingestions, models, tasks, tei
+from api.answer import errors
+from api.document import pages
+from api.document.openapi import describe
+from api.families import batches, datasets, embeddings, files, health, ingestions, models, tasks, tei
+from api.server.edge import Edge
+from api.server.fast_path import App, make_shortcuts
+from api.server.origins import Visitors, admit
 from api.services import Services
-from api.shortcut import App, make_shortcuts
-from api.visitors import Visitors
 from worker_config.settings import Settings
 
 
@@ -23,7 +23,7 @@ def create_app(settings: Settings, process: int | None = None) -> App:
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
-        app.state.reference = docs.Reference.of(app.openapi())
+        app.state.reference = pages.Reference.of(app.openapi())
         background = await services.start()
         yield
         await services.stop(background)
@@ -31,7 +31,7 @@ def create_app(settings: Settings, process: int | None = None) -> App:
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
     app = App(lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
-    families = (embeddings, tasks, files, batches, ingestions, datasets, models, tei, health, docs)
+    families = (embeddings, tasks, files, batches, ingestions, datasets, models, tei, health, pages)
     routers = [family.router for family in families]
     for router in routers:
         app.include_router(router)

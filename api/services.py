@@ -7,21 +7,19 @@ from typing import Self, cast
 
 from starlette.requests import Request
 
-from api.auth import KeyRing
-from api.bell import Bell
-from api.body import Bodies
-from api.door import Door
-from api.held import OWNER, Budget
-from api.hub import Hub
-from api.metrics import Metrics
-from api.queue_metrics import ProcessMetrics, QueueMetrics
-from api.ratelimit import RateLimits
-from api.registry import Registry
-from api.stall import StallProbe
-from api.storage import AsyncStorage
-from api.submission import Drafter
-from api.tokens import Vocabulary
-from api.watchdog import Watchdog
+from api.answer.rate_limit_headers import RateLimits
+from api.async_storage import AsyncStorage
+from api.queue.bell import Bell
+from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
+from api.queue.served_models import Registry
+from api.queue.submission import Drafter
+from api.queue.watchdog import Watchdog
+from api.request.body import Bodies
+from api.request.callers import KeyRing
+from api.request.memory_budget import OWNER, Budget
+from api.request.token_input import Vocabulary
+from api.server.overload import Door, StallProbe
+from api.waiting.hub import Hub
 from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
 

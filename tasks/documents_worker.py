@@ -7,10 +7,10 @@ import contextlib
 import ctypes
 import sys
 
-from tasks import role
+from tasks.documents.process import JobWorker
 from tasks.errors import EmbedqError
-from tasks.job_worker import JobWorker
 from tasks.ledger import DOCUMENTS
+from tasks.process import role
 from worker_config.settings import Settings
 
 _PR_SET_DUMPABLE = 4

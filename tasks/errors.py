@@ -42,8 +42,8 @@
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
     └── InternalError           500
 
-Routes and ledger operations raise these; `api.errors` alone turns them into responses. `detail` texts go to clients:
-they name the field and the fix, and never contain a text that somebody submitted.
+Routes and ledger operations raise these; `api.answer.errors` alone turns them into responses. `detail` texts go to
+clients: they name the field and the fix, and never contain a text that somebody submitted.
 """
 
 from typing import ClassVar

@@ -2,7 +2,7 @@
 
 import sys
 
-from tasks.run_files import RunFiles
+from tasks.process.run_files import RunFiles
 from worker_config.settings import load_settings
 
 

@@ -3,10 +3,10 @@
 import sys
 from functools import partial
 
-from tasks import role
+from tasks.embedding.process import ModelWorker
 from tasks.errors import EmbedqError, ModelChanged
-from tasks.model.errors import EncoderBroken, ModelLoadError
-from tasks.model_worker import ModelWorker
+from tasks.model.encoder import EncoderBroken, ModelLoadError
+from tasks.process import role
 from worker_config.settings import Settings
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import openai
 
-from tests.harness import ApiProcess, Process, Roles, WorkerProcess, wait_until
+from stack.testing import ApiProcess, Process, Roles, WorkerProcess, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 TERMINAL = {"completed", "failed", "expired", "cancelled"}

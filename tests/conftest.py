@@ -28,7 +28,7 @@ import pytest
 import redis
 
 from stack.errors import StackError
-from tests.harness import Process, RedisServer, Roles
+from stack.testing import Process, RedisServer, Roles
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
 from tests.s3_server import S3Server

@@ -5,7 +5,7 @@ import io
 import zipfile
 from collections.abc import Mapping, Sequence
 
-from tasks.documents.parsing.types import Parsed
+from tasks.documents.parsing.parsed_document import Parsed
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 CONTENT_TYPES = "[Content_Types].xml"

@@ -9,12 +9,12 @@ import re
 
 import redis
 
-from tasks.ledger.batch_operations import close_batch, open_batches
 from tasks.ledger.executor import Ledger
-from tasks.ledger.file_operations import delete_file
-from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion, open_ingestions
-from tasks.ledger.ingestions import IngestionStatus
 from tasks.ledger.operations import forget, watch
+from tasks.records.batches import close_batch, open_batches
+from tasks.records.files import delete_file
+from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, open_ingestions
+from tasks.records.ingestions import IngestionStatus
 
 # "for ever" in the table of tasks.ledger.keys.
 _PERMANENT = re.compile(r"[^:]+:(schema|storage|ingestion-order|models|reserved|q:.+:state)")

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from tasks.ledger import Admission, Lane, Ledger, ModelOverview, Options, Result, State, Submission, Task, operations
+from stack.testing import wait_until
+from tasks.item import Options
+from tasks.ledger import Admission, Lane, Ledger, ModelOverview, Result, State, Submission, Task, operations
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.units import cut
-from tests.harness import wait_until
+from tasks.ledger.task import cut_texts
 from worker_config.settings import DEFAULT_MODEL
 
 
@@ -31,7 +32,7 @@ class LedgerClient:
             model=self.model,
             lane=lane,
             owner="anonymous",
-            units=cut(texts, max_tokens=256, max_items=unit_items, max_cost=unit_cost),
+            units=cut_texts(texts, max_tokens=256, max_items=unit_items, max_cost=unit_cost),
             options=options or Options(),
             ttl_ms=600_000,
             admission=Admission(max_backlog_s=1e6),

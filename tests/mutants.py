@@ -20,8 +20,8 @@ from pathlib import Path
 
 import redis
 
+from stack.testing import RedisServer
 from tasks.ledger.executor import SCRIPTS
-from tests.harness import RedisServer
 from tests.integration.ledger.simulation.weighted import MODES, run
 from tests.mutations import MUTATIONS, Mutation
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import httpx
 
-from tests.harness import Process, free_port
+from stack.testing import Process, free_port
 
 KEY_ID, SECRET = "an-access-key", "a-secret-that-nobody-may-read"
 

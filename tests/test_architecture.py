@@ -6,35 +6,62 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 from tests.source_tree import CHECKOUT, PACKAGES, SourceFile, source_files
 
-# package -> what of this project it may import beside itself. The longest matching name decides.
+_LEAVES = ("tasks.errors", "tasks.item", "tasks.gate", "tasks.pieces", "worker_config")
+
+# room -> what of this project it may import beside itself. The longest matching name decides.
 MAY_IMPORT = {
-    "api": ("tasks.ledger", "tasks.errors", "tasks.json_lists", "worker_config"),
+    "api": ("tasks.ledger", "tasks.records", "tasks.storage", "tasks.wire", *_LEAVES),
+    "bench": ("api", "embedq", "stack", "tasks", "worker_config"),
     "embedq": (),
     "stack": ("worker_config",),
-    "tasks": ("worker_config",),
+    "tasks": ("tasks", *_LEAVES),
     "tasks.errors": (),
-    "tasks.json_lists": (),
+    "tasks.item": (),
+    "tasks.gate": (),
     "tasks.pieces": (),
-    "tasks.ledger": ("tasks.errors",),
-    "tasks.model": ("tasks.errors", "tasks.pieces", "worker_config"),
-    "tasks.documents": ("tasks.errors", "tasks.json_lists", "tasks.ledger", "tasks.pieces", "worker_config"),
+    "tasks.storage": _LEAVES,
+    "tasks.wire": _LEAVES,
+    "tasks.ledger": _LEAVES,
+    "tasks.model": _LEAVES,
+    "tasks.process": ("tasks.ledger", *_LEAVES),
+    "tasks.records": ("tasks.ledger", "tasks.storage", *_LEAVES),
+    "tasks.drain": ("tasks.ledger", "tasks.process", *_LEAVES),
+    "tasks.embedding": (
+        "tasks.drain",
+        "tasks.ledger",
+        "tasks.model",
+        "tasks.process",
+        "tasks.storage",
+        "tasks.wire",
+        *_LEAVES,
+    ),
+    "tasks.documents": (
+        "tasks.drain",
+        "tasks.ledger",
+        "tasks.process",
+        "tasks.records",
+        "tasks.storage",
+        "tasks.wire",
+        *_LEAVES,
+    ),
     "worker_config": (),
 }
 
-# third party -> where it may be imported. "tasks/*" is the entry files of tasks, not its sub-packages.
+# third party -> where it may be imported. "tasks/*" is the entry files of tasks, not its rooms.
 ONLY_IN = {
     "fastapi": ("api/**",),
     "starlette": ("api/**",),
     "uvicorn": ("api/**",),
-    "celery": ("worker_config/**", "tasks/*"),
-    "billiard": ("worker_config/**", "tasks/*"),
-    "redis": ("api/**", "tasks/*", "tasks/ledger/**"),
+    "celery": ("worker_config/**", "tasks/*", "tasks/process/**"),
+    "billiard": ("worker_config/**", "tasks/*", "tasks/process/**"),
+    "redis": ("api/**", "stack/testing.py", "tasks/ledger/**", "tasks/process/**", "tasks/drain/**"),
     "asyncpg": ("tasks/documents/sinks/**",),
     "sqlite3": ("tasks/documents/**",),
     "torch": ("tasks/model/**",),
@@ -47,8 +74,11 @@ ONLY_IN = {
     "docx": ("tasks/documents/parsing/**",),
     "charset_normalizer": ("tasks/documents/**",),
     "tokenizers": ("tasks/documents/chunking/**",),
-    "fsspec": ("tasks/ledger/**", "tasks/documents/sources/**"),
+    "fsspec": ("tasks/storage/**", "tasks/documents/sources/**"),
 }
+
+ENVIRONMENT = {Path("worker_config/settings.py"), Path("stack/testing.py")}
+"""The second hands its own environment on to the processes that it starts, without the settings in it."""
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
 """Imported inside functions only: they cost seconds and hundreds of megabytes, and a process that forks must not."""
@@ -68,8 +98,6 @@ def at(file: SourceFile, line: int, what: str) -> str:
 def ours_but_not_allowed(file: SourceFile) -> list[str]:
     package = max((name for name in MAY_IMPORT if f"{file.module}.".startswith(f"{name}.")), key=len)
     allowed = (package, *MAY_IMPORT[package])
-    if package == "tasks":
-        allowed += ("tasks",)
     return [
         at(file, found.line, f"imports {found.module}")
         for found in file.imports
@@ -100,9 +128,22 @@ def names_redis_keys(file: SourceFile) -> list[str]:
     return spelled + [at(file, found.line, found.module) for found in file.imports if found.module in makers]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_packages_import_only_what_the_architecture_allows(package: str) -> None:
+@pytest.mark.parametrize("package", [*PACKAGES, "bench"])
+def test_rooms_import_only_what_the_architecture_allows(package: str) -> None:
     assert _all(ours_but_not_allowed(file) for file in source_files(package)) == []
+
+
+def test_no_file_imports_itself_in_a_circle() -> None:
+    assert circles(list(source_files(*PACKAGES, "bench", "tests"))) == []
+
+
+def test_no_test_imports_a_test() -> None:
+    assert [
+        at(file, found.line, f"imports {found.module}")
+        for file in source_files("tests")
+        for found in file.imports
+        if re.search(r"^tests\..*\btest_", found.module)
+    ] == []
 
 
 def test_libraries_stay_where_they_belong() -> None:
@@ -120,7 +161,7 @@ def test_heavy_libraries_are_imported_inside_functions() -> None:
 
 def test_the_server_reads_the_environment_in_one_file() -> None:
     server = source_files("api", "stack", "tasks", "worker_config")
-    assert _all(reads_environment(f) for f in server if f.path != Path("worker_config/settings.py")) == []
+    assert _all(reads_environment(f) for f in server if f.path not in ENVIRONMENT) == []
 
 
 def test_the_client_reads_the_environment_in_one_file() -> None:
@@ -179,6 +220,9 @@ def test_the_rules_see_what_they_forbid() -> None:
     )
     assert ours_but_not_allowed(bad) == ["api/routes/bad.py:2 imports tasks.model"]
     assert in_wrong_place(bad) == ["api/routes/bad.py:5 imports torch.nn"]
+    assert circles([bad, SourceFile(Path("api/errors.py"), "from api.routes import bad\n")]) == [
+        {"api.routes.bad", "api.errors"}
+    ]
     assert reads_environment(bad) == ["api/routes/bad.py:6 os.environ"]
     assert names_redis_keys(bad) == ["api/routes/bad.py:6 'eq:task:'"]
     assert [(found.module, found.at_run_time) for found in bad.imports[2:]] == [
@@ -187,12 +231,34 @@ def test_the_rules_see_what_they_forbid() -> None:
     ]
 
 
+def circles(files: list[SourceFile]) -> list[set[str]]:
+    """Sets of files of which each imports another one of the set, also inside functions."""
+    names = {file.module for file in files}
+    graph = {
+        file.module: {
+            name
+            for found in file.imports
+            # `from a import b`: the file `b` where there is one, else something in the file `a`.
+            for name in [found.module if found.module in names else found.module.rpartition(".")[0]]
+            if name in names and name != file.module
+        }
+        for file in files
+    }
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        return [set(error.args[1])]
+    return []
+
+
 def _all(lists: Iterable[list[str]]) -> list[str]:
     return [problem for problems in lists for problem in problems]
 
 
 def _matches(path: Path, place: str) -> bool:
     folder, _, depth = place.rpartition("/")
+    if depth not in {"*", "**"}:
+        return path == Path(place)
     return path.is_relative_to(folder) if depth == "**" else path.parent == Path(folder)
 
 

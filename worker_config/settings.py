@@ -25,6 +25,8 @@ PREFIX = "EMBEDQ_"
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 CONFIGURATION_EXIT_CODE = 78
 """EX_CONFIG of sysexits.h: restarting cannot help, a person has to change something."""
+OVERDUE_EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h: a worker did not stop in time and ended itself."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class Settings(BaseSettings):
     """Claims that a worker works on at the same time; None: what suits the device (tasks/model/device.py)."""
     trust_remote_code: bool = False
     max_padded_tokens: int | None = Field(default=None, ge=16, le=1_048_576)
-    """Padded tokens of one forward pass; None: what suits the device (tasks/model/budget.py)."""
+    """Padded tokens of one forward pass; None: what suits the device (tasks/model/batching.py)."""
     cache_bytes: int = Field(default=16 * 2**20, ge=0, le=2**40)
     """Of vectors that a worker keeps for repeated texts; 0: none."""
 

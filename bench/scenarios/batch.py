@@ -14,7 +14,7 @@ from bench.scenarios.observed import Observed, of_load
 from bench.scenarios.passages import health_checks
 from bench.scenarios.workload import Workload
 from bench.sizes import Sizes
-from tests.harness import wait_until
+from stack.testing import wait_until
 
 _START_TIMEOUT_S = 120.0
 """For the check of the whole file and the first rows."""

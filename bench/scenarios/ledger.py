@@ -11,8 +11,8 @@ from bench.scenarios.observed import Observed
 from bench.servers.parts import api_alone
 from bench.servers.server import Server
 from bench.sizes import Sizes
+from stack.testing import RedisServer, Roles
 from tasks.ledger import Ledger, operations
-from tests.harness import RedisServer, Roles
 
 UNIT_ITEMS = 64
 _ROWS_PER_TASK = 30 * UNIT_ITEMS

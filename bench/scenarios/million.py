@@ -17,7 +17,7 @@ from bench.scenarios.observed import Observed
 from bench.servers.product import product
 from bench.sizes import Sizes
 from stack.redis_server import default_maxmemory_bytes
-from tests.harness import RedisServer, wait_until
+from stack.testing import RedisServer, wait_until
 
 SERIES = "ingest-million"
 _TEXTS_AT_ONCE = 10_000

@@ -17,11 +17,10 @@ from bench import texts
 from bench.load.percentile import percentile
 from bench.load.run import CHECKOUT, LoadError
 from bench.scenarios import ingestion
-from tasks.model.budget import default_budget
-from tasks.model.encoder import Encoder
+from tasks.model.batching import default_budget
+from tasks.model.encoder import Encoder, TextItem
 from tasks.model.encoding import encode
 from tasks.model.load import load
-from tasks.model.types import TextItem
 from tasks.pieces import pieces
 from worker_config.settings import child_environment, load_settings, set_library_defaults
 

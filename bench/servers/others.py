@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from bench.servers.product import START_TIMEOUT_S
 from bench.servers.server import PEER, Server
 from stack.ports import answers_ok, free_port
-from tests.harness import Process, wait_until
+from stack.testing import Process, wait_until
 
 DESIGNS = ("blocking", "to_thread", "locked")
 """Of `bench.baselines`; named here because importing that loads torch."""

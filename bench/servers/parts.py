@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.servers.server import PRODUCT, Server
 from stack.redis_server import default_maxmemory_bytes
-from tests.harness import RedisServer, Roles
+from stack.testing import RedisServer, Roles
 from worker_config.settings import DEFAULT_MODEL
 
 _NO_LIMIT: dict[str, Any] = {"max_backlog_s": 86_400, "max_backlog_bulk_s": 31_536_000, "max_backlog_bytes": 2**40}

@@ -11,7 +11,7 @@ import psutil
 
 from bench.servers.server import PRODUCT, Server
 from stack.ports import free_port
-from tests.harness import Process, wait_until
+from stack.testing import Process, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 START_TIMEOUT_S = 600.0

@@ -4,7 +4,7 @@ Somebody's text is parsed in a child of the worker, so it is seldom to blame: wo
 memory, by hand. Such a job is submitted anew a few times, before its batch, its ingestion or its page fails.
 """
 
-from tasks.ledger import ItemError
+from tasks.item import ItemError
 
 MAX_LOSSES = 3
 """So often a job is submitted anew; each time four workers in a row may die of it."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tasks.errors import NotStored
-from tasks.ledger import ItemError
-from tasks.ledger.committed import Committed, CommittedUnit
-from tasks.ledger.parts import PartReference, RowError, RowOutcome, read_part
-from tasks.ledger.rows import UnitReference, read_rows
-from tasks.ledger.storage import Storage
+from tasks.item import ItemError
+from tasks.ledger.operations import Committed, CommittedUnit
+from tasks.storage.row_file import UnitReference, read_rows
+from tasks.storage.storage import Storage
+from tasks.storage.vector_part import PartReference, RowError, RowOutcome, read_part
 
 _ROWS_AT_ONCE = 64
 _UNPROCESSABLE = 422

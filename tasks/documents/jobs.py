@@ -19,14 +19,14 @@ from typing import Self, TypeAlias
 
 import orjson
 
-from tasks.documents.batches.assemble import assemble_batch
-from tasks.documents.batches.validate import validate_batch
+from tasks.documents.batches.assemble_job import assemble_batch
+from tasks.documents.batches.validate_job import validate_batch
 from tasks.documents.context import JobContext
 from tasks.documents.ingestions.finish_job import finish_ingestion
 from tasks.documents.ingestions.list_job import list_page
 from tasks.documents.ingestions.load_job import load_pages
 from tasks.documents.ingestions.parse_job import parse_page
-from tasks.documents.ingestions.real_tools import TOOLS
+from tasks.documents.ingestions.tools import TOOLS
 from tasks.ledger import NewUnit
 
 Job: TypeAlias = Callable[[JobContext, str], bytes]

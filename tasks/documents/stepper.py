@@ -3,11 +3,27 @@
 import dataclasses
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
+from tasks.documents.batches.steps import step_batches
+from tasks.documents.cleanup import Sweeping
 from tasks.documents.context import StepContext
-from tasks.documents.steps import Step
+from tasks.documents.ingestions.steps import IngestionSteps
+from tasks.documents.ingestions.tools import TOOLS
 from tasks.errors import Unavailable
+
+# The steps that every documents worker takes: what moves batches and ingestions from stage to stage.
+
+Step: TypeAlias = Callable[[StepContext], bool | None]
+"""True: the next round should come soon. May raise: the other steps are taken all the same, and this one again in the
+next round."""
+
+STEPS: list[Step] = [step_batches, IngestionSteps(TOOLS)]
+
+SWEEPS: list[Step] = [Sweeping()]
+"""What takes as long as the storage is large: it has a thread of its own."""
+
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ from typing import Any
 from tasks.documents.context import StepContext
 from tasks.documents.jobs import JobCall
 from tasks.errors import BacklogFull, StorageFull
-from tasks.ledger import DOCUMENTS, Admission, Lane, NewUnit, Options, Submission, operations
-from tasks.ledger.rows import UnitReference
+from tasks.item import Options
+from tasks.ledger import DOCUMENTS, Admission, Lane, NewUnit, Submission, operations
+from tasks.storage.row_file import UnitReference
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)

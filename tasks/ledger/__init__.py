@@ -5,18 +5,16 @@
 
 from tasks.ledger.executor import AsyncLedger, Ledger
 from tasks.ledger.keys import ANONYMOUS, CHANGED_CHANNEL, DOCUMENTS, SCHEMA_VERSION
-from tasks.ledger.models import ModelEntry, ModelOverview, WorkerEntry
-from tasks.ledger.outcome import CommitOutcome, Finished
-from tasks.ledger.types import (
+from tasks.ledger.operations import CommitOutcome, Finished
+from tasks.ledger.overview import ModelEntry, ModelOverview, WorkerEntry
+from tasks.ledger.task import (
     Admission,
     Alias,
     CancelOutcome,
     Claim,
     ClaimedUnit,
-    ItemError,
     Lane,
     NewUnit,
-    Options,
     Result,
     State,
     Submission,
@@ -38,13 +36,11 @@ __all__ = [
     "ClaimedUnit",
     "CommitOutcome",
     "Finished",
-    "ItemError",
     "Lane",
     "Ledger",
     "ModelEntry",
     "ModelOverview",
     "NewUnit",
-    "Options",
     "Result",
     "State",
     "Submission",

@@ -6,7 +6,7 @@
 For ever, of bounded size:
 
     R:schema             string  version of this data model
-    R:storage            string  id of the storage whose contents this Redis knows (tasks.ledger.identity)
+    R:storage            string  id of the storage whose contents this Redis knows (tasks.records.storage_identity)
     R:ingestion-order    string  order of the ingestion that was created last: milliseconds, or one more than the one
                                  before
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one

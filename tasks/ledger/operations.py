@@ -9,26 +9,76 @@ Reading a reply may raise the errors named in each docstring; Redis's own failur
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
+import orjson
+
 from tasks.errors import BacklogFull, IdempotencyConflict, ModelChanged, SchemaMismatch, StorageFull
+from tasks.item import ItemError, Options
 from tasks.ledger import results
 from tasks.ledger.keys import SCHEMA_VERSION
-from tasks.ledger.models import ModelEntry, ModelOverview, WorkerEntry
-from tasks.ledger.outcome import CommitOutcome, Finished
-from tasks.ledger.types import (
+from tasks.ledger.overview import ModelEntry, ModelOverview, WorkerEntry
+from tasks.ledger.task import (
     CancelOutcome,
     Claim,
     ClaimedUnit,
     Lane,
-    Options,
     Result,
+    State,
     Submission,
     SubmitReply,
     Task,
     Watched,
 )
+
+# What a worker commits of a unit, and what the ledger says to it.
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One unit's outcome, to be committed.
+
+    Attributes:
+        vectors: little-endian float32 rows of all its items; NaN rows for failed ones; empty when none has one. Of
+            a unit by reference the JSON of a `parts.PartReference`, of a job what it returned.
+        errors: index in the task -> error.
+        truncated: indexes in the task.
+        tokens: sum over its items, after truncation, special tokens included.
+        failed_in_part: items that failed and whose errors are in the part, not in `errors`.
+    """
+
+    unit: ClaimedUnit
+    vectors: bytes
+    tokens: int
+    errors: Mapping[int, ItemError] = field(default_factory=dict)
+    truncated: Sequence[int] = ()
+    failed_in_part: int = 0
+
+    @property
+    def failed(self) -> int:
+        """How many of its items have failed."""
+        return len(self.errors) + self.failed_in_part
+
+    def extra(self) -> bytes:
+        """Errors and truncations as stored beside the vectors; empty when there are none."""
+        if not self.errors and not self.truncated:
+            return b""
+        return orjson.dumps(
+            {"errors": [[i, e.code, e.message] for i, e in self.errors.items()], "truncated": list(self.truncated)}
+        )
+
+
+class CommitOutcome(IntEnum):
+    """What COMMIT did with one unit."""
+
+    STALE = 0
+    """The lease was lost or the task has ended: nothing changed."""
+    COMMITTED = 1
+    REPEATED = 2
+    """An earlier call of the same claim had already committed it, with the same vectors."""
+
 
 T = TypeVar("T")
 Argument = str | bytes | int | float
@@ -403,3 +453,80 @@ def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
         owner_cost={lane: _by_owner(state, f"cost_{lane}:") for lane in Lane},
         owner_tasks={lane: _by_owner(state, f"tasks_{lane}:") for lane in Lane},
     )
+
+
+# Listing the tasks of one owner, newest first, page by page.
+
+LOOK = 250
+"""Entries that one call looks at, at most: many may be of tasks in other states, or gone; Redis is not held long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A part of a list.
+
+    Attributes:
+        tasks: newest first; at most as many as were asked for, maybe none.
+        until: the place up to which it was looked; '' when there was nothing to look at.
+        more: there may be more behind that place.
+    """
+
+    tasks: Sequence[Task]
+    until: str
+    more: bool
+
+
+def list_tasks(owner: str, *, limit: int, after: str = "", states: Sequence[State] = ()) -> Operation[Listed]:
+    """Up to `limit` of an owner's listed tasks in one of `states` (none: all), older than the one with id `after`.
+
+    It reads one task more than `limit` and looks at `LOOK` entries at most, so a part may hold fewer although there are
+    more. Running it again is harmless: all that it changes is that ids of tasks which are gone leave the list.
+    """
+    look = max(LOOK, limit + 1)
+
+    def read(reply: list[Any]) -> Listed:
+        until, more, *rows = reply
+        found = (results.task(row[0].decode(), row[1:]) for row in rows)
+        return Listed(tuple(task for task in found if task is not None), until.decode(), bool(more))
+
+    return Operation("list", "", (owner, after, limit, look, " ".join(states)), read)
+
+
+# Reading what was committed of a task whose outcomes are no vectors: references to parts, results of jobs.
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedUnit:
+    """One committed unit: items `first` to `first + items` of the task, and the bytes that a worker committed."""
+
+    first: int
+    items: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Everything committed so far.
+
+    Attributes:
+        task: its state at the moment of reading.
+        units: in the order of their items; an item that is in none has an error or was never worked on.
+        errors: index -> error, of items that failed outside of a part (`worker_lost`, a job's own error).
+    """
+
+    task: Task
+    units: Sequence[CommittedUnit]
+    errors: Mapping[int, ItemError]
+
+
+def read_committed(task_id: str) -> Operation[Committed | None]:
+    """State and committed units of one task; None when the ledger does not hold it."""
+
+    def read(reply: list[Any]) -> Committed | None:
+        task = results.task(task_id, reply[0])
+        if task is None:
+            return None
+        parts, errors, _ = results.split(results.pairs(reply[0][4]))
+        return Committed(task, tuple(CommittedUnit(*part) for part in sorted(parts)), errors)
+
+    return Operation("read", "", (1, task_id), read)

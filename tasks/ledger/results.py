@@ -7,7 +7,8 @@ import numpy as np
 import orjson
 
 from tasks.errors import ModelChanged
-from tasks.ledger.types import ItemError, Lane, Options, Result, State, Task
+from tasks.item import ItemError, Options
+from tasks.ledger.task import Lane, Result, State, Task
 
 _FLOAT32_BYTES = 4
 _END_ERRORS = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tasks.model.errors import WayUnusable
+from tasks.model.encoder import WayUnusable
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """What a transformer over text may take, in the order of `_traceable`'s arguments."""

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from tasks.model.errors import ModelLoadError
+from tasks.model.encoder import ModelLoadError
 
 _CUDA_STREAMS = 2
 _MAX_CPU_STREAMS = 4

@@ -1,10 +1,126 @@
 """The interface of an encoder: tokens in, vectors out. `sentence.py` and `fake.py` implement it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
-from tasks.model.types import Float32Array, ModelInfo, TextRules
+import numpy as np
+import numpy.typing as npt
+
+from tasks.item import ItemError, Options
+
+# What can go wrong with the model as a whole. What goes wrong with one text is an `ItemError`, not an exception.
+
+
+class ModelLoadError(Exception):
+    """The model cannot be served. The message names the setting and the fix; the worker exits with code 78."""
+
+
+class WayUnusable(ModelLoadError):
+    """One way of computing cannot serve this model; another one may."""
+
+
+class EncoderBroken(Exception):
+    """The device is lost for this process (CUDA after an illegal access, say): every further pass would fail.
+
+    No text is to blame, so nothing may be committed; the process must be replaced.
+    """
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether this is the machine's or the device's memory running out, without importing torch to ask."""
+    if isinstance(error, MemoryError):
+        return True
+    # torch.OutOfMemoryError is a RuntimeError; the CPU allocator raises a plain one that says "can't allocate memory".
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate memory" in text)
+
+
+# The values that go into and come out of the model. All frozen.
+
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class TextItem:
+    """One text to encode."""
+
+    text: str
+    options: Options = field(default_factory=Options)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemVector:
+    """What became of one text: a vector or an error, never both.
+
+    Attributes:
+        vector: float32 [d], with d the model's dimension or the requested one; None when there is an error.
+        tokens: tokens that went through the model, prompt and special tokens included; 0 when there is an error.
+        truncated: the text was cut at the model's maximum.
+        error: None when there is a vector.
+        cached: the vector was known; the model did nothing for it.
+    """
+
+    vector: Float32Array | None
+    tokens: int
+    truncated: bool
+    error: ItemError | None = None
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a loaded model says of itself.
+
+    Attributes:
+        model: hub id or folder name it was loaded from.
+        revision: 12 hexadecimal digits (of the hub's commit, or of the files' content), or `fake`.
+        dimension: length of its vectors.
+        max_tokens: longest input, prompt and special tokens included.
+        prompts: names that `prompt_name` may take.
+        device: `cpu`, `cuda:0`, …
+        compute: `openvino`, `torch` or `fake`.
+        precision: `float32`, `float16` or `bfloat16`.
+    """
+
+    model: str
+    revision: str
+    dimension: int
+    max_tokens: int
+    prompts: tuple[str, ...]
+    device: str
+    compute: str
+    precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextRules:
+    """How a model's texts become tokens.
+
+    Attributes:
+        tokenizer: JSON of the library `tokenizers`; it neither cuts nor pads.
+        prompts: what is put before a text, by prompt name.
+        default_prompt: the name that counts where none is given; None: nothing is put before such texts.
+    """
+
+    tokenizer: bytes
+    prompts: Mapping[str, str]
+    default_prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeStats:
+    """What the model did for one call; passes that failed and were split are counted too.
+
+    Attributes:
+        forward_passes: micro-batches sent through the model.
+        padded_tokens: longest length times number of texts, summed over them.
+        tokens: the part of `padded_tokens` that was not padding.
+    """
+
+    forward_passes: int
+    padded_tokens: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,14 +6,49 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tasks.gate import ALONE, Gate
+from tasks.item import ItemError, Options
 from tasks.model import forward
 from tasks.model.batching import plan
 from tasks.model.cache import OFF, CachedText, TextKey, VectorCache
-from tasks.model.encoder import Encoder, TokenizedText
-from tasks.model.finish import NON_FINITE, check_options, finish
-from tasks.model.gate import ALONE, Gate
-from tasks.model.types import EncodeOptions, EncodeStats, ItemFailure, ItemVector, TextItem
+from tasks.model.encoder import Encoder, EncodeStats, Float32Array, ItemVector, ModelInfo, TextItem, TokenizedText
 from tasks.pieces import weighed
+
+# From the model's raw vector to the one that was asked for. Pure.
+
+NON_FINITE = ItemError("non_finite_vector", "The model gave a vector with NaN or infinite components.")
+"""A vector like this is never a result, also when the component at fault would be cut off."""
+
+_SMALLEST_NORM = 1e-12
+"""As in torch.nn.functional.normalize: a zero vector stays zero."""
+
+
+def check_options(options: Options, info: ModelInfo) -> ItemError | None:
+    """Why the model cannot serve these options; None when it can."""
+    if options.dimensions is not None and not 1 <= options.dimensions <= info.dimension:
+        return ItemError(
+            "invalid_dimensions",
+            f"dimensions is {options.dimensions}; this model's vectors have {info.dimension}. "
+            f"Use 1 to {info.dimension}, or leave it out.",
+        )
+    if options.prompt_name is not None and options.prompt_name not in info.prompts:
+        known = ", ".join(info.prompts) or "none"
+        return ItemError("unknown_prompt", f"The model has no prompt of this name. Known prompts: {known}.")
+    return None
+
+
+def finish(raw: Float32Array, options: Options) -> Float32Array:
+    """Raw vectors [n, d] as requested, float32 [n, dimensions]: cut first, then scaled, in the library's order."""
+    # A copy: a view would keep the raw vectors alive.
+    vectors = raw[:, : options.dimensions].copy()
+    if not options.normalize:
+        return vectors
+    # In float64, because squares of large float32 components overflow.
+    wide = vectors.astype(np.float64)
+    norms = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    scaled: Float32Array = (wide / np.maximum(norms, _SMALLEST_NORM)[:, None]).astype(np.float32)
+    return scaled
+
 
 _Read: TypeAlias = TokenizedText | CachedText
 """A text of which is known how long it is."""
@@ -62,7 +97,7 @@ def encode(
     usable = dict.fromkeys(key for key, item in zip(keys, items, strict=True) if bad_options[item.options] is None)
     known = cache.find(usable)
     unknown = (key for key in usable if key not in known)
-    read: Mapping[TextKey, _Read | ItemFailure] = {**known, **_tokenize(encoder, unknown, gate, between, finished)}
+    read: Mapping[TextKey, _Read | ItemError] = {**known, **_tokenize(encoder, unknown, gate, between, finished)}
     failures = [
         bad_options[item.options] or _refusal(item.options, read[key]) for key, item in zip(keys, items, strict=True)
     ]
@@ -93,11 +128,11 @@ def _tokenize(
     gate: Gate,
     between: Callable[[], None],
     finished: Callable[[], None],
-) -> dict[TextKey, TokenizedText | ItemFailure]:
+) -> dict[TextKey, TokenizedText | ItemError]:
     by_prompt: dict[str | None, list[str]] = {}
     for prompt_name, text in keys:
         by_prompt.setdefault(prompt_name, []).append(text)
-    tokenized: dict[TextKey, TokenizedText | ItemFailure] = {}
+    tokenized: dict[TextKey, TokenizedText | ItemError] = {}
     for prompt_name, texts in by_prompt.items():
         for piece in weighed(texts, _weight, _CHARS_AT_ONCE):
             if tokenized:
@@ -113,9 +148,7 @@ def _weight(text: str) -> int:
     return max(len(text), _CHARS_AT_ONCE // _TEXTS_AT_ONCE)
 
 
-def _tokenize_group(
-    encoder: Encoder, texts: list[str], prompt_name: str | None
-) -> Sequence[TokenizedText | ItemFailure]:
+def _tokenize_group(encoder: Encoder, texts: list[str], prompt_name: str | None) -> Sequence[TokenizedText | ItemError]:
     try:
         return encoder.tokenize(texts, prompt_name)
     except Exception as error:  # noqa: BLE001 - a tokenizer may raise anything for one text; its neighbours must not pay
@@ -124,11 +157,11 @@ def _tokenize_group(
         return [result for text in texts for result in _tokenize_group(encoder, [text], prompt_name)]
 
 
-def _refusal(options: EncodeOptions, text: _Read | ItemFailure) -> ItemFailure | None:
-    if isinstance(text, ItemFailure):
+def _refusal(options: Options, text: _Read | ItemError) -> ItemError | None:
+    if isinstance(text, ItemError):
         return text
     if text.truncated and not options.truncate:
-        return ItemFailure(
+        return ItemError(
             "input_too_long",
             f"This text has {text.full_length} tokens; the model takes at most {text.length}. "
             "Shorten it, split it, or set truncate to true.",
@@ -180,8 +213,8 @@ def _with_cached(raw: forward.Raw, cached: Mapping[TextKey, CachedText]) -> forw
 class _Job:
     """What one item needs from the rows that were computed; `row` means something where there is no failure."""
 
-    options: EncodeOptions
-    failure: ItemFailure | None
+    options: Options
+    failure: ItemError | None
     row: int
 
 
@@ -190,7 +223,7 @@ def _outcomes(jobs: Sequence[_Job], texts: Sequence[_Read], raw: forward.Raw) ->
         ItemVector(vector=None, tokens=0, truncated=False, error=job.failure or raw.failures.get(job.row))
         for job in jobs
     ]
-    by_options: dict[EncodeOptions, list[int]] = {}
+    by_options: dict[Options, list[int]] = {}
     for index, job in enumerate(jobs):
         if outcomes[index].error is None:
             by_options.setdefault(job.options, []).append(index)

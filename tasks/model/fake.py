@@ -26,10 +26,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tasks.model.encoder import TokenizedText
-from tasks.model.errors import EncoderBroken
+from tasks.model.encoder import EncoderBroken, Float32Array, ModelInfo, TextRules, TokenizedText
 from tasks.model.self_test import TEXTS
-from tasks.model.types import Float32Array, ModelInfo, TextRules
 
 PROMPTS: Mapping[str, str] = {"query": "query: ", "document": "document: "}
 _SPECIAL = (0, 1)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.model.encoder import Encoder, TokenizedText
-from tasks.model.errors import EncoderBroken, is_out_of_memory
-from tasks.model.gate import ALONE, Gate
-from tasks.model.types import EncodeStats, Float32Array, ItemFailure
+from tasks.gate import ALONE, Gate
+from tasks.item import ItemError
+from tasks.model.encoder import Encoder, EncoderBroken, EncodeStats, Float32Array, TokenizedText, is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class Raw:
     """
 
     vectors: Float32Array
-    failures: dict[int, ItemFailure]
+    failures: dict[int, ItemError]
 
 
 def run(
@@ -72,7 +71,7 @@ def run(
         padded += _padded(texts, batch)
         tokens += sum(texts[i].length for i in batch)
         result = _attempt(encoder, [texts[i] for i in batch], gate, finished)
-        if not isinstance(result, ItemFailure):
+        if not isinstance(result, ItemError):
             raw.vectors[batch] = result
         elif len(batch) == 1:
             raw.failures[batch[0]] = result
@@ -89,16 +88,16 @@ def _padded(texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
 
 def _attempt(
     encoder: Encoder, batch: Sequence[TokenizedText], gate: Gate, waiting: Callable[[], None]
-) -> Float32Array | ItemFailure:
+) -> Float32Array | ItemError:
     with gate.beside_others(waiting):
         result = _pass(encoder, batch)
-    if isinstance(result, ItemFailure) and result.code == OUT_OF_MEMORY and len(batch) == 1 and not gate.single:
+    if isinstance(result, ItemError) and result.code == OUT_OF_MEMORY and len(batch) == 1 and not gate.single:
         with gate.alone(waiting):
             return _pass(encoder, batch)
     return result
 
 
-def _pass(encoder: Encoder, batch: Sequence[TokenizedText]) -> Float32Array | ItemFailure:
+def _pass(encoder: Encoder, batch: Sequence[TokenizedText]) -> Float32Array | ItemError:
     try:
         return encoder.forward(batch)
     except EncoderBroken:
@@ -108,10 +107,10 @@ def _pass(encoder: Encoder, batch: Sequence[TokenizedText]) -> Float32Array | It
         return failure_of(error)
 
 
-def failure_of(error: Exception) -> ItemFailure:
+def failure_of(error: Exception) -> ItemError:
     """The failure of a text that raised this alone. Only the error's type is named: its message may quote the text."""
     if is_out_of_memory(error):
-        return ItemFailure(
+        return ItemError(
             OUT_OF_MEMORY, "The model ran out of memory on this text alone. Send a shorter text, or split it."
         )
-    return ItemFailure("encoding_failed", f"The model could not encode this text ({type(error).__name__}).")
+    return ItemError("encoding_failed", f"The model could not encode this text ({type(error).__name__}).")

@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from tasks.model.encoder import Encoder
+from tasks.model.encoder import Encoder, Float32Array, TextItem, WayUnusable
 from tasks.model.encoding import encode
-from tasks.model.errors import WayUnusable
-from tasks.model.types import Float32Array, TextItem
 
 TEXTS = (
     "a",

@@ -11,11 +11,9 @@ import numpy as np
 
 from tasks.model.compiled import CompiledTransformer
 from tasks.model.device import Way
-from tasks.model.encoder import TokenizedText
-from tasks.model.errors import EncoderBroken
+from tasks.model.encoder import EncoderBroken, Float32Array, ModelInfo, TextRules, TokenizedText
 from tasks.model.self_test import TEXTS
 from tasks.model.tokenizing import Tokenizer
-from tasks.model.types import Float32Array, ModelInfo, TextRules
 
 _UNLIMITED_TOKENS = 2**31 - 1
 """Stands for "no maximum": the library's own stand-in, 1e30, fits no integer."""

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.model.encoder import TokenizedText
-from tasks.model.types import TextRules
+from tasks.model.encoder import TextRules, TokenizedText
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
+from stack.testing import RedisServer, Roles, eventually, wait_until
 from tests.bulk import Bulk, line
-from tests.harness import RedisServer, Roles, eventually, wait_until
 
 SLOW = {"fake_tokens_per_s": 400, "unit_s": 0.1}
 

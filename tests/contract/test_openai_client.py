@@ -10,8 +10,9 @@ import numpy as np
 import openai
 import pytest
 
-from tasks.ledger import ItemError, operations
-from tests.harness import wait_until
+from stack.testing import wait_until
+from tasks.item import ItemError
+from tasks.ledger import operations
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from stack.testing import wait_until
 from tasks.ledger import State
+from tasks.model.encoder import TextItem
 from tasks.model.encoding import encode
 from tasks.model.fake import FakeEncoder
-from tasks.model.types import TextItem
 from tests.faults.load import Load
-from tests.harness import wait_until
 from tests.ledger_client import LedgerClient
 
 

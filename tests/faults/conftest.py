@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import redis
 
+from stack.testing import RedisServer
 from tasks.ledger import Ledger
-from tests.harness import RedisServer
 from tests.ledger_client import LedgerClient
 
 QUICK: dict[str, Any] = {"lease_s": 2, "heartbeat_s": 0.3, "slice_s": 0.5, "fake_tokens_per_s": 2_000}

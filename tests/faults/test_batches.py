@@ -7,10 +7,10 @@ import numpy as np
 import openai
 import pytest
 
+from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger import DOCUMENTS, Ledger
 from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
-from tests.harness import RedisServer, Roles, wait_until
 from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from stack.testing import Roles, wait_until
 from tests.faults.conftest import QUICK
-from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
 from worker_config.celery_app import bell_queue
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 import redis
 
+from stack.testing import RedisServer, Roles, wait_until
 from tests.faults.conftest import QUICK
-from tests.harness import RedisServer, Roles, wait_until
 from tests.link import Link
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]

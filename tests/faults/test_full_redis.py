@@ -10,12 +10,11 @@ import httpx
 import pytest
 import redis
 
+from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger import Lane, Ledger
 from tests.faults.conftest import QUICK
-from tests.harness import RedisServer, Roles, wait_until
 from tests.ledger_client import LedgerClient
-from worker_config.bells import send_bell
-from worker_config.celery_app import bell_queue, make_celery
+from worker_config.celery_app import bell_queue, make_celery, send_bell
 from worker_config.settings import load_settings
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]

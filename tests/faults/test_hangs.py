@@ -6,11 +6,11 @@ import sys
 import psutil
 import pytest
 
+from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
 from tasks.ledger import Lane, operations
-from tasks.parent import OVERDUE_EXIT_CODE
 from tests.faults.conftest import QUICK
-from tests.harness import RedisServer, Roles, WorkerProcess, wait_until
 from tests.ledger_client import LedgerClient
+from worker_config.settings import OVERDUE_EXIT_CODE
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
@@ -24,7 +24,7 @@ def _with_constant(worker: WorkerProcess, name: str, value: float) -> WorkerProc
 
 
 def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client: LedgerClient) -> None:
-    patience = ("tasks.run_files.ALIVE_MAX_AGE_S", 2)
+    patience = ("tasks.process.run_files.ALIVE_MAX_AGE_S", 2)
     worker = _with_constant(private_roles.worker(start=False, **QUICK), *patience).start()
     child = psutil.Process(worker.child_pid)
     worker.send(signal.SIGSTOP)
@@ -36,7 +36,7 @@ def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client
 
 
 def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, client: LedgerClient) -> None:
-    patience = ("tasks.parent.FROZEN_S", 2)
+    patience = ("tasks.process.parent.FROZEN_S", 2)
     worker = _with_constant(private_roles.worker(start=False, **QUICK), *patience).start()
     child = psutil.Process(worker.child_pid)
     frozen = client.submit(["!!freeze!!"])
@@ -50,7 +50,7 @@ def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, c
 def test_a_stop_does_not_wait_for_a_redis_that_hangs(
     private_redis: RedisServer, private_roles: Roles, client: LedgerClient
 ) -> None:
-    worker = _with_constant(private_roles.worker(start=False, **QUICK), "tasks.parent.STOP_WITHIN_S", 2).start()
+    worker = _with_constant(private_roles.worker(start=False, **QUICK), "tasks.process.parent.STOP_WITHIN_S", 2).start()
     task = client.submit([f"{n} " + "word " * 50 for n in range(100)], lane=Lane.BULK)
     wait_until(lambda: client.overview().leases > 0, message="a claim")
     child = psutil.Process(worker.child_pid)

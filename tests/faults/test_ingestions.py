@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
 from tasks.ledger import DOCUMENTS
-from tasks.ledger.ingestion_operations import open_ingestions, read_ingestions
-from tasks.ledger.ingestions import Ingestion, IngestionStatus
+from tasks.model.encoder import TextItem
 from tasks.model.encoding import encode
 from tasks.model.fake import FakeEncoder
-from tasks.model.types import TextItem
+from tasks.records.ingestion_operations import open_ingestions, read_ingestions
+from tasks.records.ingestions import Ingestion, IngestionStatus
 from tests.bulk import Bulk
 from tests.faults.conftest import QUICK
 from tests.faults.load import Watch
-from tests.harness import RedisServer, Roles, WorkerProcess, wait_until
 from tests.ledger_client import LedgerClient
 from tests.pg_server import PgServer
 

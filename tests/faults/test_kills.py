@@ -2,10 +2,10 @@
 
 import pytest
 
+from stack.testing import RedisServer, Roles, wait_until
 from tests.faults.checks import assert_nothing_lost
 from tests.faults.conftest import QUICK
 from tests.faults.load import Load
-from tests.harness import RedisServer, Roles, wait_until
 from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]

@@ -5,8 +5,8 @@ import re
 import psutil
 import pytest
 
+from stack.testing import Roles, wait_until
 from tests.faults.conftest import QUICK
-from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from stack.testing import Roles, wait_until
 from tasks.ledger import Lane, State
 from tests.bulk import Bulk, line
 from tests.faults.conftest import QUICK
-from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 

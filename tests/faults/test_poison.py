@@ -2,9 +2,9 @@
 
 import pytest
 
+from stack.testing import Roles, wait_until
 from tasks.ledger import State
 from tests.faults.conftest import QUICK
-from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]

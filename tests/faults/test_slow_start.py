@@ -2,8 +2,8 @@
 
 import pytest
 
+from stack.testing import Roles
 from tests.faults.conftest import QUICK
-from tests.harness import Roles
 from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]

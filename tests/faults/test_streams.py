@@ -2,10 +2,10 @@
 
 import pytest
 
+from stack.testing import Roles, wait_until
 from tasks.ledger import Lane, State, operations
 from tasks.ledger.operations import ClaimRequest
 from tests.faults.conftest import QUICK
-from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]

@@ -3,7 +3,8 @@
 import pytest
 import redis
 
-from tasks.ledger import Admission, Lane, Ledger, NewUnit, Options, Submission
+from tasks.item import Options
+from tasks.ledger import Admission, Lane, Ledger, NewUnit, Submission
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.operations import ClaimRequest, claim, submit
 from tests.key_leaks import leaked_keys

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tasks.model.gate import Gate
+from tasks.gate import Gate
 
 LONG_S = 30.0
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from tasks.documents.batches.facts import Limits, Models
 from tasks.errors import MissingParameter, RequestError
-from tasks.ledger import foreign
-from tasks.ledger.parts import RowError
+from tasks.storage.vector_part import RowError
+from tasks.wire import foreign_fields
 
 _MAX_NAME_CHARS = 200
 
@@ -14,8 +14,8 @@ _MAX_NAME_CHARS = 200
 def body_fault(body: dict[str, Any], model: str, models: Models, limits: Limits) -> RowError | None:
     """The first fault; None: the body can be encoded. `model` is known."""
     try:
-        own = foreign.in_own_words(body)
-    except foreign.ForeignFieldRefused as refused:
+        own = foreign_fields.in_own_words(body)
+    except foreign_fields.ForeignFieldRefused as refused:
         return _value(refused.field, f"must {refused.rule}")
     return next(_faults(own, model, models, limits), None)
 
@@ -31,13 +31,13 @@ def _faults(body: Mapping[str, Any], model: str, models: Models, limits: Limits)
     if body.get("stream") not in (None, False):
         yield _fault("streaming_unsupported", "stream", "Streaming is not supported in a batch.")
     yield from _dimensions(body.get("dimensions"), model, models)
-    if foreign.encoding_format(body.get("encoding_format")) not in (None, "float", "base64"):
+    if foreign_fields.encoding_format(body.get("encoding_format")) not in (None, "float", "base64"):
         yield _value("encoding_format", "must be 'float' or 'base64'")
     if not isinstance(body.get("normalize"), bool | None):
         yield _type("normalize", "must be true or false")
-    cut = foreign.truncate(body.get("truncate"))
+    cut = foreign_fields.truncate(body.get("truncate"))
     if isinstance(cut, str):
-        yield _value("truncate", f"must {foreign.TRUNCATE_RULE}")
+        yield _value("truncate", f"must {foreign_fields.TRUNCATE_RULE}")
     elif not isinstance(cut, bool | None):
         yield _type("truncate", "must be true or false")
     yield from _prompt(body.get("prompt_name"), model, models)

@@ -1,19 +1,88 @@
 """Checking a batch's lines, one after the other: what is wrong with each, and how they are cut into units. Pure."""
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, field
+from typing import Any, Self
 
 import orjson
 
 from tasks.documents.batches.body import body_fault, inputs_of
 from tasks.documents.batches.facts import Limits, Models
-from tasks.documents.batches.lines import Line
-from tasks.documents.batches.refusal import Refusal
-from tasks.json_lists import has_more_parts
-from tasks.ledger.batches import ENDPOINT, BatchFault
-from tasks.ledger.units import cost
+from tasks.item import cost
+from tasks.records.batches import ENDPOINT, BatchFault
+from tasks.storage.vector_part import RowError
+from tasks.wire.json_limits import has_more_parts
+
+# Lines of a file that comes in pieces: where each lies and what is in it, in bounded memory. Pure.
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line that is not blank.
+
+    Attributes:
+        number: counts from 1, blank lines too, as an editor does.
+        offset: of its first byte in the file.
+        data: its bytes without the line break; None: it is longer than allowed.
+    """
+
+    number: int
+    offset: int
+    data: bytes | None
+
+
+def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[Line]:
+    """The lines of a file. Of a line above `max_line_bytes` no more than that is ever kept."""
+    number, offset, held, overflowing = 1, 0, b"", False
+    for chunk in chunks:
+        pieces = chunk.split(b"\n")
+        for piece in pieces[:-1]:
+            length = len(held) + len(piece)
+            yield from _line(number, offset, None if overflowing else held + piece, max_line_bytes)
+            number, offset, held, overflowing = number + 1, offset + length + 1, b"", False
+        held += pieces[-1]
+        if len(held) > max_line_bytes + len(_BOM):
+            # Its number of bytes still counts: the lines behind it must be found.
+            offset, held, overflowing = offset + len(held), b"", True
+    yield from _line(number, offset, None if overflowing else held, max_line_bytes)
+
+
+def _line(number: int, offset: int, data: bytes | None, max_line_bytes: int) -> Iterator[Line]:
+    if data is None:
+        yield Line(number, offset, None)
+        return
+    if offset == 0 and data.startswith(_BOM):
+        offset, data = len(_BOM), data[len(_BOM) :]
+    data = data.removesuffix(b"\r")
+    if data.strip():
+        yield Line(number, offset, data if len(data) <= max_line_bytes else None)
+
+
+# A line whose body the endpoint would refuse, and what stands in its place in the batch's copy of the file. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One line that is answered without work: the caller's own id, and what the endpoint would have answered."""
+
+    custom_id: str
+    error: RowError
+
+    def to_line(self) -> bytes:
+        """Without its line break."""
+        return orjson.dumps([self.custom_id, *astuple(self.error)])
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Self | None:
+        """Inverse of `to_line`; None for a request."""
+        if not line.startswith(b"["):
+            return None
+        custom_id, *error = orjson.loads(line)
+        return cls(custom_id, RowError(*error))
+
 
 MAX_FAULTS = 1000
 _REQUIRED = ("custom_id", "method", "url", "body")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.ledger import ModelEntry, ModelOverview
-from tasks.ledger.models import served_name
+from tasks.ledger.overview import served_name
 
 DEFAULT_RATE = 4000.0
 """Estimated tokens per second while no worker has reported a speed; as SUBMIT assumes."""

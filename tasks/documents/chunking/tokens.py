@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 from tokenizers import Tokenizer
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.document_error import DocumentFailed
 from tasks.errors import NotReady, NotStored
 from tasks.ledger import ModelEntry
-from tasks.ledger.model_files import read_prompts, read_tokenizer
-from tasks.ledger.storage import Storage
+from tasks.storage.model_files import read_prompts, read_tokenizer
+from tasks.storage.storage import Storage
 
 _RETRY_S = 5
 _NORMALIZERS = {None, "BertNormalizer", "Lowercase"}

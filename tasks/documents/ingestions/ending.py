@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import orjson
 
 from tasks.documents.batches.facts import DEFAULT_RATE
+from tasks.documents.cleanup import remove_work
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions.leftovers import remove_work
-from tasks.documents.ingestions.moving import move_on
-from tasks.documents.ingestions.submissions import forget
+from tasks.documents.ingestions.submissions import forget, move_on
 from tasks.errors import SinkRefused
-from tasks.ledger import DOCUMENTS, ItemError, operations
-from tasks.ledger.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
-from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, Page, PageStage
+from tasks.item import ItemError
+from tasks.ledger import DOCUMENTS, operations
+from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
+from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, Page, PageStage
 
 _OURS = {"worker_lost", "not_stored", "internal_error", SinkRefused.code}
 """Faults of the installation, not of the request: somebody mends them, and it goes on."""

@@ -6,13 +6,13 @@ from contextlib import suppress
 import orjson
 
 from tasks.documents.context import JobContext
-from tasks.documents.ingestions.calls import GONE, find, patiently
-from tasks.documents.ingestions.pipeline import stamp
+from tasks.documents.ingestions.fingerprint import stamp
+from tasks.documents.ingestions.job_calls import GONE, find, patiently
 from tasks.documents.ingestions.tools import Tools
 from tasks.errors import NotStored, SourceFailed
-from tasks.ledger.ingestion_operations import list_ingestions, read_closed, read_ingestions
-from tasks.ledger.ingestion_outcomes import DocumentOutcome, read_listed, read_outcomes
-from tasks.ledger.ingestions import Ingestion, IngestionStatus
+from tasks.records.document_outcomes import DocumentOutcome, read_listed, read_outcomes
+from tasks.records.ingestion_operations import list_ingestions, read_closed, read_ingestions
+from tasks.records.ingestions import Ingestion, IngestionStatus
 
 _PAGES_AT_ONCE = 256
 _INGESTIONS_AT_ONCE = 100

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tasks.documents.context import JobContext
-from tasks.documents.sinks.parquet.runs import Keys, Records, Runs, keys_of
+from tasks.documents.sorted_runs import Keys, Records, Runs, keys_of
 from tasks.documents.sources.page import duplicate
-from tasks.documents.sources.types import DocumentRef, ListedFault
+from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.errors import NotStored
-from tasks.ledger.ingestion_operations import read_closed
-from tasks.ledger.ingestion_outcomes import read_listed, read_outcomes
-from tasks.ledger.ingestions import Ingestion
+from tasks.records.document_outcomes import read_listed, read_outcomes
+from tasks.records.ingestion_operations import read_closed
+from tasks.records.ingestions import Ingestion
 
 _KEPT = 16
 """Ingestions of which a process keeps the ids: 20 bytes each in the temporary folder, and some open files."""

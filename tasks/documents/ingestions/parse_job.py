@@ -9,21 +9,18 @@ import orjson
 
 from tasks.documents.batches.facts import unit_cost
 from tasks.documents.context import JobContext
-from tasks.documents.faults import DocumentError, DocumentFailed
-from tasks.documents.ingestions.calls import GONE, find, patiently
-from tasks.documents.ingestions.chunk_rows import ChunkRows
-from tasks.documents.ingestions.manifest import ParsedDocument, read_manifest, write_manifest
-from tasks.documents.ingestions.pipeline import conflict, require_revision, row_options, stamp
+from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.documents.ingestions.fingerprint import conflict, require_revision, row_options, stamp
+from tasks.documents.ingestions.job_calls import GONE, find, patiently
+from tasks.documents.ingestions.manifest import ChunkRows, ParsedDocument, read_manifest, write_manifest
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
-from tasks.documents.parsing.builder import check_chars
-from tasks.documents.parsing.types import Parsed
-from tasks.documents.sinks.types import Receipt, Stamp
-from tasks.documents.sinks.verdict import Verdict, judge, replaces
+from tasks.documents.parsing.parsed_document import Parsed, check_chars
+from tasks.documents.sinks.sink import Receipt, Stamp, Verdict, judge, replaces
 from tasks.documents.sources.page import duplicate
-from tasks.documents.sources.types import DocumentRef, Fetched, ListedFault
+from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
 from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
-from tasks.ledger.ingestions import Ingestion, Page, PageStage
+from tasks.records.ingestions import Ingestion, Page, PageStage
 
 ENOUGH_S = 30.0
 """After this time it hands the rest of its page back: other jobs wait, and each of 64 files may take a while."""

@@ -7,20 +7,16 @@ ingestion's, a move names what it expects, and what is tidied up is looked for a
 from collections.abc import Callable, Mapping
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import deaths, ending, pipeline
-from tasks.documents.ingestions.listing import list_on
-from tasks.documents.ingestions.loading import load_on, loaded
-from tasks.documents.ingestions.moving import move_on
-from tasks.documents.ingestions.outcomes import outcome_of
-from tasks.documents.ingestions.pages import begin, step_page
-from tasks.documents.ingestions.submissions import forget, submit_job
+from tasks.documents.ingestions import ending, fingerprint, submissions
+from tasks.documents.ingestions.stages import begin, list_on, load_on, loaded, step_page
+from tasks.documents.ingestions.submissions import forget, move_on, outcome_of, submit_job
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.rounds import Round
 from tasks.errors import EmbedqError, NotReady, Unavailable
-from tasks.ledger import ItemError, operations
-from tasks.ledger.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
-from tasks.ledger.ingestion_replies import sample_text
-from tasks.ledger.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
+from tasks.item import ItemError
+from tasks.ledger import operations
+from tasks.records.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions, sample_text
+from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
 
 _AT_ONCE = 100
 _SAMPLE_EVERY_MS = 10_000
@@ -63,9 +59,9 @@ def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
     try:
         fields: dict[str, str | int | float] = {
             "revision": entry.revision,
-            "dimension": pipeline.dimension(ingestion.spec, entry),
-            "fingerprint": pipeline.fingerprint(ingestion.spec, entry, tools.parser_version),
-            "vectors": pipeline.vectors(ingestion.spec, entry),
+            "dimension": fingerprint.dimension(ingestion.spec, entry),
+            "fingerprint": fingerprint.fingerprint(ingestion.spec, entry, tools.parser_version),
+            "vectors": fingerprint.vectors(ingestion.spec, entry),
         }
         tools.chunker(context, ingestion, entry)
     except NotReady:
@@ -124,7 +120,7 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
     elif ingestion.finish_state.terminal:
         found = outcome_of(context, ingestion, "finish", ingestion.list_number)
         if isinstance(found, ItemError):
-            if not deaths.again(context, ingestion, "finish", ingestion.list_number, found):
+            if not submissions.again(context, ingestion, "finish", ingestion.list_number, found):
                 ending.stop(context, ingestion, ending.fault_of(found))
         elif found is not None and "gone" in found:
             forget(context, ingestion, "finish", ingestion.list_number)

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.frames import LENGTHS, answer_of, frame, header_of
 from tasks.documents.parsing.limits import SPENT_BYTES
-from tasks.documents.parsing.registry import PARSERS
+from tasks.documents.parsing.parsers import PARSERS
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>; fires when the *thread* that forked us ends
 _MAX_OPEN_FILES = 64

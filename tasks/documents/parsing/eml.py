@@ -4,12 +4,11 @@ import email
 import email.policy
 from email.message import EmailMessage
 
-from tasks.documents.parsing.builder import Builder
 from tasks.documents.parsing.html import parse_html
+from tasks.documents.parsing.parsed_document import Builder, Parsed
+from tasks.documents.parsing.plain_text import paragraphs
 from tasks.documents.parsing.refusals import corrupt
 from tasks.documents.parsing.sniff import EML
-from tasks.documents.parsing.text import paragraphs
-from tasks.documents.parsing.types import Parsed
 
 _SHOWN = ("From", "To", "Date")
 

@@ -9,8 +9,7 @@ from typing import Any, cast, get_args
 
 import orjson
 
-from tasks.documents.parsing.builder import MAX_BLOCKS, MAX_TEXT_CHARS
-from tasks.documents.parsing.types import Block, BlockKind, Parsed
+from tasks.documents.parsing.parsed_document import MAX_BLOCKS, MAX_TEXT_CHARS, Block, BlockKind, Parsed
 
 LENGTHS = struct.Struct(">IQ")
 """Of the header and of the body, in bytes; in front of both."""

@@ -8,10 +8,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tasks.documents.parsing.builder import whole
-from tasks.documents.parsing.encoding import decode
+from tasks.documents.parsing.parsed_document import Block, BlockKind, Parsed, whole
 from tasks.documents.parsing.sniff import MARKDOWN
-from tasks.documents.parsing.types import Block, BlockKind, Parsed
+from tasks.documents.parsing.text_encoding import decode
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")

@@ -4,11 +4,10 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.parsing.builder import Builder
 from tasks.documents.parsing.markdown import parse_markdown
+from tasks.documents.parsing.parsed_document import Builder, Parsed
 from tasks.documents.parsing.refusals import corrupt
 from tasks.documents.parsing.sniff import NOTEBOOK
-from tasks.documents.parsing.types import Parsed
 
 
 def parse_notebook(data: bytes) -> Parsed:

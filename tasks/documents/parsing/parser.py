@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from tasks.documents.faults import DocumentFailed
-from tasks.documents.parsing.encoding import is_plain_utf8
+from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.frames import BadFrame, frame, parsed_of
 from tasks.documents.parsing.limits import MAX_DOCUMENTS_PER_CHILD, ParseLimits
-from tasks.documents.parsing.process import ChildDied, ChildProcess, ChildTooSlow
+from tasks.documents.parsing.parsed_document import Parsed
+from tasks.documents.parsing.parsers import HARMLESS, MAX_HARMLESS_BYTES, PARSERS
+from tasks.documents.parsing.parsing_process import ChildDied, ChildProcess, ChildTooSlow
 from tasks.documents.parsing.refusals import BEYOND_LIMITS, beyond_limits, empty, refused, too_large
-from tasks.documents.parsing.registry import HARMLESS, MAX_HARMLESS_BYTES, PARSERS
 from tasks.documents.parsing.sniff import sniff
-from tasks.documents.parsing.types import Parsed
+from tasks.documents.parsing.text_encoding import is_plain_utf8
 
 CHILD_MODULE = "tasks.documents.parsing.child"
 

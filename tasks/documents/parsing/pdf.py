@@ -3,10 +3,9 @@
 import re
 from typing import TYPE_CHECKING
 
-from tasks.documents.parsing.builder import Builder, clean
+from tasks.documents.parsing.parsed_document import Builder, Parsed, clean
 from tasks.documents.parsing.refusals import corrupt, missing, protected, refused
 from tasks.documents.parsing.sniff import PDF
-from tasks.documents.parsing.types import Parsed
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage

@@ -5,7 +5,7 @@ Cheap and safe enough for the worker's own process: nothing is unpacked.
 
 from pathlib import PurePosixPath
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.refusals import SUPPORTED, corrupt, protected, refused
 
 TEXT = "text/plain"

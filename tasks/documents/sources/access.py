@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tasks.documents.sources.records_apart import RecordProcesses
-from tasks.ledger.storage import Storage
+from tasks.documents.sources.records_process import RecordProcesses
+from tasks.storage.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)

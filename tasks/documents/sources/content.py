@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from tasks.documents.faults import DocumentFailed
-from tasks.documents.sources.remote import answered
+from tasks.documents.document_error import DocumentFailed
+from tasks.documents.sources.buckets import answered
 from tasks.documents.sources.roots import is_within
 from tasks.errors import NotStored
-from tasks.ledger.storage import Storage
+from tasks.storage.storage import Storage
 
 PIECE_BYTES = 256 * 1024
 

@@ -2,19 +2,55 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
-from tasks.documents.faults import DocumentError, DocumentFailed
+from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.access import SourceLimits
-from tasks.documents.sources.content import changed
-from tasks.documents.sources.entries import Entries, Entry
-from tasks.documents.sources.fields import as_json
+from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.page import Page
+from tasks.documents.sources.record_fields import as_json
 from tasks.documents.sources.records import Record, RecordFormat
-from tasks.documents.sources.types import DocumentRef, Fetched, Listed
+from tasks.documents.sources.source import DocumentRef, Fetched, Listed
+
+# Files that a source consists of, before anybody looks into them.
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file, or what is wrong where one should be.
+
+    Attributes:
+        key: to go on behind it; JSON.
+        id: of the document, or the beginning of the ids of its records.
+        place: to open it later; JSON.
+    """
+
+    key: Any
+    id: str
+    uri: str
+    name: str
+    size_bytes: int | None
+    place: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    error: DocumentError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For a cursor; of an entry without error."""
+        return asdict(self)
+
+
+class Entries(Protocol):
+    """Lists files in a fixed order and opens them."""
+
+    def after(self, key: Any) -> Iterator[Entry]:
+        """Those behind a key, all behind None. Raises `SourceFailed` and `StorageUnavailable`."""
+
+    def open(self, place: Mapping[str, Any]) -> Content:
+        """A file that was listed. Raises `DocumentFailed` and `StorageUnavailable`."""
 
 
 class FileSource:

@@ -5,13 +5,13 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.document_error import DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import gone
-from tasks.documents.sources.fields import FieldMap, listing_error
 from tasks.documents.sources.file_source import record_hash
 from tasks.documents.sources.page import Page
-from tasks.documents.sources.types import DocumentRef, Fetched, Listed
+from tasks.documents.sources.record_fields import FieldMap, listing_error
+from tasks.documents.sources.source import DocumentRef, Fetched, Listed
 from tasks.errors import NotStored, SourceFailed
 
 _FIELDS = FieldMap(id="id", text=("text",))

@@ -5,13 +5,12 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.faults import DocumentError
+from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.content import Content, changed
-from tasks.documents.sources.fields import FieldMap, listing_error
-from tasks.documents.sources.lines import byte_lines
-from tasks.documents.sources.ranges import read_places
+from tasks.documents.sources.line_reader import byte_lines, read_places
+from tasks.documents.sources.record_fields import FieldMap, listing_error
 from tasks.documents.sources.records import LIMIT_SETTING, Record
-from tasks.json_lists import has_more_parts
+from tasks.wire.json_limits import has_more_parts
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_LISTS = 100_000

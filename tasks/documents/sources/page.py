@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tasks.documents.faults import DocumentError, DocumentFailed, FailureStage
-from tasks.documents.sources.fields import require_id
-from tasks.documents.sources.types import (
+from tasks.documents.document_error import DocumentError, DocumentFailed, FailureStage
+from tasks.documents.sources.record_fields import require_id
+from tasks.documents.sources.source import (
     MAX_ID_BYTES,
     PAGE_FILE_BYTES,
     PAGE_FILES,

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.documents.faults import DocumentError, DocumentFailed
+from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.content import Content
-from tasks.documents.sources.fields import FieldMap, listing_error
+from tasks.documents.sources.record_fields import FieldMap, listing_error
 from tasks.documents.sources.records import LIMIT_SETTING, Record
 from tasks.errors import EmbedqError
 

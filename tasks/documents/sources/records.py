@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tasks.documents.faults import DocumentError
+from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.content import Content
-from tasks.documents.sources.fields import Described
+from tasks.documents.sources.record_fields import Described
 
 LIMIT_SETTING = "EMBEDQ_INGEST_MAX_RECORD_BYTES"
 

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from tasks.documents.faults import DocumentError, DocumentFailed
+from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.parsing.child import GRACE_S, confine, peak_bytes, received, send
 from tasks.documents.parsing.frames import frame
 from tasks.documents.parsing.limits import SPENT_BYTES
-from tasks.documents.sources.fields import FieldMap
 from tasks.documents.sources.parquet_records import Parquet
-from tasks.documents.sources.records_apart import MAX_READ_BYTES, record_values, text_frame
+from tasks.documents.sources.record_fields import FieldMap
+from tasks.documents.sources.records_process import MAX_READ_BYTES, record_values, text_frame
 
 _BATCH_BYTES = 2**20
 """Of texts in one answer; one longer text is an answer of its own."""

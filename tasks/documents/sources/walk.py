@@ -1,11 +1,181 @@
 """A walk through folders in a fixed order, which can be taken up again behind any of its files."""
 
-from collections.abc import Callable, Iterator
+import errno
+import heapq
+import itertools
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from tasks.documents.faults import DocumentError, DocumentFailed
-from tasks.documents.sources.roots import Matcher
-from tasks.documents.sources.trees import Child, Tree, circle, leads_back, sorted_names
+from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.documents.sources.content import failed_to_read, outside
+from tasks.documents.sources.roots import Matcher, is_within
+
+# Folders in the form that a walk needs: those of this machine, and the names of any in order.
+
+WINDOW = 16_384
+"""Names that are kept of one folder: its listing is read anew for each so many."""
+_WINDOWS_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What a folder holds under a name; a folder's name ends with "/". `size_bytes`: None if not known yet."""
+
+    name: str
+    size_bytes: int | None = None
+
+
+class Tree(Protocol):
+    """Folders with files. Paths are relative to nothing: they are the tree's own."""
+
+    def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
+        """The first children of a folder behind a name, in their order and without hidden ones.
+
+        Raises:
+            DocumentFailed: it is gone, or may not be read.
+        """
+
+    def size_bytes(self, path: str, child: Child) -> int | None:
+        """Of a file; None: neither file nor folder. Raises `DocumentFailed`."""
+
+    def real(self, path: str) -> str:
+        """Without links. Raises `DocumentFailed` where it may not be read, or leads in a circle."""
+
+    def kind(self, path: str) -> str | None:
+        """`file`, `folder` or None."""
+
+
+class LocalTree:
+    """Folders of this machine."""
+
+    def __init__(self, real_roots: Sequence[str]) -> None:
+        self._real_roots = real_roots
+
+    def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
+        """See `Tree`. Memory is for `number` names, however many there are."""
+        return smallest(number, _entries(folder), behind, progress)
+
+    def size_bytes(self, path: str, child: Child) -> int | None:  # noqa: ARG002 - another tree's listing has it
+        """See `Tree`."""
+        try:
+            found = os.lstat(path)
+            if stat.S_ISLNK(found.st_mode):
+                self.real(path)
+                found = os.stat(path)  # noqa: PTH116
+        except OSError as error:
+            raise failed_to_read(error) from None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def real(self, path: str) -> str:
+        """See `Tree`."""
+        # Where it leads comes first: whether something is there is nobody's business outside of the roots.
+        real = os.path.realpath(path)
+        if not any(is_within(real, root) for root in self._real_roots):
+            raise outside()
+        try:
+            os.path.realpath(path, strict=True)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise circle() from None
+            raise failed_to_read(error) from None
+        return real
+
+    def kind(self, path: str) -> str | None:
+        """See `Tree`."""
+        return "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else None  # noqa: PTH112, PTH113
+
+
+class SortedNames:
+    """Children of folders in order, with a bounded memory.
+
+    A folder of a million is asked once for each `WINDOW` of them, not for each page: the windows last used stay, also
+    for the next job in this process. A window belongs to one listing, so that no later one sees what is old.
+    """
+
+    def __init__(self) -> None:
+        self._windows: OrderedDict[tuple[str, str, str], list[Child]] = OrderedDict()
+
+    def after(self, tree: Tree, listing: str, folder: str, name: str, progress: Callable[[], None]) -> Iterator[Child]:
+        """Those behind a name, without hidden ones."""
+        while True:
+            window, start = self._window(tree, listing, folder, name, progress)
+            for child in itertools.islice(window, start, None):
+                yield child
+                name = child.name
+            if len(window) < WINDOW:
+                return
+
+    def _window(
+        self, tree: Tree, listing: str, folder: str, name: str, progress: Callable[[], None]
+    ) -> tuple[list[Child], int]:
+        for (of, where, first), window in self._windows.items():
+            if (of, where) == (listing, folder) and first <= name:
+                start = _behind(window, name)
+                if start < len(window) or len(window) < WINDOW:
+                    self._windows.move_to_end((of, where, first))
+                    return window, start
+        window = tree.first(WINDOW, folder, name, progress)
+        self._windows[(listing, folder, name)] = window
+        while len(self._windows) > _WINDOWS_KEPT:
+            self._windows.popitem(last=False)
+        return window, 0
+
+
+sorted_names = SortedNames()
+"""Of this process."""
+
+
+def circle() -> DocumentFailed:
+    """A link to a folder around it."""
+    return DocumentFailed("symlink_loop", "The link leads to a folder that it lies in. It was not followed.", "listing")
+
+
+def leads_back(real: str, around: str, name: str) -> bool:
+    """Whether what a folder has under a name is a link to that folder or to one around it; all without links."""
+    return real != f"{around.rstrip('/')}/{name}" and f"{around}/".startswith(f"{real.rstrip('/')}/")
+
+
+def smallest(number: int, children: Iterable[Child], behind: str, progress: Callable[[], None]) -> list[Child]:
+    """The first of them behind a name, out of any order."""
+    return heapq.nsmallest(number, shown(children, behind, progress), key=lambda child: child.name)
+
+
+def shown(children: Iterable[Child], behind: str, progress: Callable[[], None]) -> Iterator[Child]:
+    """Those behind a name that are not hidden."""
+    for number, child in enumerate(children):
+        if number % WINDOW == 0:
+            progress()
+        if child.name > behind and not child.name.startswith("."):
+            yield child
+
+
+def _entries(folder: str) -> Iterator[Child]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                yield Child(f"{entry.name}/" if _is_folder(entry) else entry.name)
+    except OSError as error:
+        raise failed_to_read(error) from None
+
+
+def _behind(window: Sequence[Child], name: str) -> int:
+    low, high = 0, len(window)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if window[middle].name <= name else (low, middle)
+    return low
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
 
 _MAX_DEPTH = 100
 _MAX_LINKS = 8

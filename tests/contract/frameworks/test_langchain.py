@@ -10,7 +10,7 @@ import pytest
 import tiktoken
 from langchain_openai import OpenAIEmbeddings
 
-from api.tokens import ENCODING
+from api.request.token_input import ENCODING
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tasks.ledger.identity import OBJECT
+from tasks.records.storage_identity import OBJECT
 from tests.integration.api.served import ServedApp
 
 LINES = b'{"custom_id": "1"}\n{"custom_id": "2"}\n'

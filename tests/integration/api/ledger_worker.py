@@ -10,7 +10,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tasks.ledger import Claim, ClaimedUnit, Finished, ItemError, Ledger, ModelEntry, WorkerEntry, operations
+from tasks.item import ItemError
+from tasks.ledger import Claim, ClaimedUnit, Finished, Ledger, ModelEntry, WorkerEntry, operations
 
 DIMENSION = 4
 MAX_TOKENS = 128

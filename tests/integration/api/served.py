@@ -11,10 +11,10 @@ import uvicorn
 import uvloop
 
 from api.app import create_app
-from api.connections import Connections
-from api.protocol import Limits
+from api.server.connections import Connections
+from api.server.http_protocol import Limits
 from api.services import Services
-from tests.harness import wait_until
+from stack.testing import wait_until
 from worker_config.settings import load_settings
 
 MODEL = "test/model"

@@ -10,8 +10,8 @@ import httpx
 import pytest
 import redis
 
-from api.offload import _ONE_BY_ONE, LARGE_BYTES
-from tests.harness import wait_until
+from api.request.offload import _ONE_BY_ONE, LARGE_BYTES
+from stack.testing import wait_until
 from tests.integration.api.served import ServedApp
 
 JSON = {"content-type": "application/json"}

@@ -7,11 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
+from stack.polling import wait_until
 from tasks.ledger import Ledger
-from tasks.ledger.batch_operations import faults_text, move_batch
-from tasks.ledger.batches import BatchFault, BatchStatus
+from tasks.records.batches import BatchFault, BatchStatus, faults_text, move_batch
 from tests.integration.api.served import ServedApp
-from tests.waiting import wait_until
 
 GOOD = {"input_file_id": "file-unknown", "endpoint": "/v1/embeddings", "completion_window": "24h"}
 OPEN = [status for status in BatchStatus if not status.terminal]

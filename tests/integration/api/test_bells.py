@@ -7,11 +7,11 @@ import httpx
 import pytest
 import redis
 
-from api.bell import Bell
-from api.registry import Registry
-from api.watchdog import Watchdog
+from api.queue.bell import Bell
+from api.queue.served_models import Registry
+from api.queue.watchdog import Watchdog
+from stack.testing import free_port, wait_until
 from tasks.ledger import AsyncLedger
-from tests.harness import free_port, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
 from worker_config.celery_app import bell_queue
@@ -88,4 +88,4 @@ def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixtu
     bell.close()
 
     assert counted == [("m", False)] * 3
-    assert len([record for record in caplog.records if record.name == "api.bell"]) == 1
+    assert len([record for record in caplog.records if record.name == "api.queue.bell"]) == 1

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from api.protocol import Limits
-from tests.harness import wait_until
+from api.server.http_protocol import Limits
+from stack.testing import wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 from tests.source_tree import CHECKOUT
@@ -342,7 +342,7 @@ def test_who_has_not_read_an_answer_yet_is_not_idle(serve: Callable[..., ServedA
 def test_no_more_connections_than_files_may_be_open(soft: int, hard: int, expected: int) -> None:
     program = (
         f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
-        "from api.connections import affordable_connections; print(affordable_connections(600))"
+        "from api.server.connections import affordable_connections; print(affordable_connections(600))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=CHECKOUT)
 

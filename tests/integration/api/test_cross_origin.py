@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.cross_origin import EXPOSED
+from api.server.origins import EXPOSED
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from tasks.errors import StorageUnavailable
-from tasks.ledger.datasets import Catalog, Part, advance, dataset_folder, present
-from tasks.ledger.storage import Storage
+from tasks.records.datasets import Catalog, Part, advance, dataset_folder, present
+from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem, served
 from tests.integration.api.served import ServedApp
 

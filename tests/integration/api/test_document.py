@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api import tei
-from tests.harness import RedisServer
+from api.answer import errors
+from stack.testing import RedisServer
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 
@@ -28,7 +28,7 @@ def _answers(client: httpx.Client) -> Iterator[tuple[str, dict[str, Any], httpx.
         for name, value in IDS.items():
             address = address.replace(name, value)
         for method, operation in methods.items():
-            body = {"inputs" if path in tei.PATHS else "input": "a"} if "requestBody" in operation else None
+            body = {"inputs" if path in errors.PATHS else "input": "a"} if "requestBody" in operation else None
             yield f"{method.upper()} {path}", operation["responses"], client.request(method, address, json=body)
 
 

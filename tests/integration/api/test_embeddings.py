@@ -10,8 +10,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tasks.ledger import ItemError, Lane, Task, operations
-from tests.harness import wait_until
+from stack.testing import wait_until
+from tasks.item import ItemError
+from tasks.ledger import Lane, Task, operations
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -121,7 +122,7 @@ def test_a_model_that_no_worker_serves_is_said_at_once(
     wait = {"prefer": "wait=0.05"}
     restarting = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"}, headers=wait)
     waited = client.post("/v1/embeddings", json={"input": "x"}, headers=wait)
-    monkeypatch.setattr("api.synchronous._RESTART_S", 0)
+    monkeypatch.setattr("api.waiting.synchronous._RESTART_S", 0)
     refused = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"})
 
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")

@@ -10,9 +10,9 @@ import httpx
 import pytest
 import redis
 
-from api import events
+from api.waiting import events
+from stack.testing import Roles, wait_until
 from tasks.ledger.ids import new_task_id
-from tests.harness import Roles, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 

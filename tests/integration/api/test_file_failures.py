@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stack.testing import RedisServer, Roles, wait_until
+from tasks.documents.cleanup import sweep
 from tasks.ledger import Ledger
-from tasks.ledger.local_folder import INCOMING
-from tasks.ledger.storage import Storage
-from tasks.ledger.sweep import sweep
-from tests.harness import RedisServer, Roles, wait_until
+from tasks.storage.folder import INCOMING
+from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
 from tests.integration.api.served import ServedApp
 

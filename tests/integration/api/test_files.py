@@ -13,10 +13,9 @@ import httpx
 import pytest
 import redis
 
+from stack.testing import wait_until
 from tasks.ledger import ANONYMOUS, Ledger
-from tasks.ledger.file_operations import put_file
-from tasks.ledger.files import FileRecord, Purpose, created_ms, new_file_id, stored_name
-from tests.harness import wait_until
+from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, put_file, stored_name
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
 from tests.integration.api.served import ServedApp
 from tests.integration.api.test_auth import ANN, BOB, KEYS

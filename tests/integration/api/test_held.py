@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from tests.harness import wait_until
+from stack.testing import wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 

@@ -6,20 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from api.hub import Hub
-from tasks.ledger import (
-    ANONYMOUS,
-    CHANGED_CHANNEL,
-    Admission,
-    AsyncLedger,
-    Lane,
-    NewUnit,
-    Options,
-    Submission,
-    operations,
-)
+from api.waiting.hub import Hub
+from stack.testing import eventually
+from tasks.item import Options
+from tasks.ledger import ANONYMOUS, CHANGED_CHANNEL, Admission, AsyncLedger, Lane, NewUnit, Submission, operations
 from tasks.ledger.ids import new_task_id
-from tests.harness import eventually
 from tests.integration.api.ledger_worker import LedgerWorker
 
 MODEL = "m"

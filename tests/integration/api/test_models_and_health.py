@@ -5,8 +5,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from api.route_errors import ERRORS
-from tests.harness import wait_until
+from api.document.openapi import ERRORS
+from stack.testing import wait_until
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -157,7 +157,7 @@ def test_a_defect_is_a_500_without_its_message(
     assert answer.headers["x-request-id"] == "r-1"
     assert answer.json()["error"]["code"] == "internal_error"
     assert "WRONGTYPE" not in answer.text
-    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name == "api.edge"] == [
+    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name == "api.server.edge"] == [
         "request r-1 failed"
     ]
 

@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.harness import ApiProcess, Roles, wait_until
+from stack.testing import ApiProcess, Roles, wait_until
 
 PROCESSES = 2
 

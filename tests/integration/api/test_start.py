@@ -8,7 +8,7 @@ import httpx
 import pytest
 import redis
 
-from tests.harness import RedisServer, Roles
+from stack.testing import RedisServer, Roles
 
 CONFIGURATION_ERROR = 78
 

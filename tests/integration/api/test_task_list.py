@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api import page
-from tasks.ledger import State, listing
+from api.request import paging
+from tasks.ledger import State, operations
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
@@ -80,7 +80,7 @@ def test_states_are_chosen_by_name(client: httpx.Client, worker: LedgerWorker) -
 
 
 def test_a_rare_state_is_found_behind_many_others(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "LOOK", 3)
+    monkeypatch.setattr(operations, "LOOK", 3)
     [oldest] = submit(client)
     client.post(f"/v1/tasks/{oldest}/cancel")
     submit(client, 10)
@@ -91,8 +91,8 @@ def test_a_rare_state_is_found_behind_many_others(client: httpx.Client, monkeypa
 def test_a_search_that_takes_too_long_says_where_to_go_on(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "LOOK", 3)
-    monkeypatch.setattr(page, "MAX_PARTS", 2)
+    monkeypatch.setattr(operations, "LOOK", 3)
+    monkeypatch.setattr(paging, "MAX_PARTS", 2)
     [oldest] = submit(client)
     client.post(f"/v1/tasks/{oldest}/cancel")
     newer = submit(client, 6)

@@ -10,9 +10,10 @@ import httpx
 import numpy as np
 import pytest
 
-from tasks.ledger import Admission, ItemError, Lane, NewUnit, Options, Submission, operations
+from stack.testing import wait_until
+from tasks.item import ItemError, Options
+from tasks.ledger import Admission, Lane, NewUnit, Submission, operations
 from tasks.ledger.ids import new_task_id
-from tests.harness import wait_until
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
 from tests.integration.api.served import MODEL, ServedApp
 

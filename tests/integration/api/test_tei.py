@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tasks.ledger import ItemError
-from tests.harness import wait_until
+from stack.testing import wait_until
+from tasks.item import ItemError
 from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 

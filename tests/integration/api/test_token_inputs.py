@@ -9,8 +9,8 @@ import httpx
 import pytest
 import tiktoken
 
-from api.tokens import ENCODING
-from tests.harness import wait_until
+from api.request.token_input import ENCODING
+from stack.testing import wait_until
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ServedApp
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from api.bell import Bell
-from api.registry import Registry
+from api.queue.bell import Bell
+from api.queue.served_models import Registry
+from api.queue.watchdog import Watchdog
 from api.services import Services
-from api.watchdog import Watchdog
-from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewUnit, Options, State, Submission, line, operations
+from stack.testing import RedisServer, wait_until
+from tasks.item import Options
+from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewUnit, State, Submission, gather, operations
 from tasks.ledger.ids import new_task_id
-from tests.harness import RedisServer, wait_until
 from tests.integration.api.served import MODEL
 from worker_config.settings import load_settings
 
@@ -58,7 +59,7 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(
     watchdog = Watchdog(ledger, registry, bell)
     await watchdog.look()
     lag_s = 1.0
-    monkeypatch.setattr(line, "ROUND_TRIP_S", 0.05)
+    monkeypatch.setattr(gather, "ROUND_TRIP_S", 0.05)
     os.kill(private_redis.pid, signal.SIGSTOP)
     try:
         known = []

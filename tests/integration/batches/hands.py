@@ -10,20 +10,18 @@ import numpy as np
 import orjson
 
 from tasks.documents.batches.steps import step_batches
-from tasks.documents.context import JobContext, StepContext
+from tasks.documents.context import JobContext, Postponed, StepContext
 from tasks.documents.jobs import JOBS, JobCall
-from tasks.documents.postponed import Postponed
 from tasks.documents.stepper import STEP_EVERY_S
 from tasks.errors import EmbedqError, Unavailable
-from tasks.ledger import DOCUMENTS, Claim, Finished, ItemError, Ledger, operations
-from tasks.ledger.batch_operations import create_batch, open_batches, read_batch
-from tasks.ledger.batches import Batch, BatchStatus, NewBatch, new_batch_id
-from tasks.ledger.file_operations import put_file, read_file
-from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
-from tasks.ledger.identity import is_ours
-from tasks.ledger.parts import PartWriter, RowError, RowOutcome, part_name
-from tasks.ledger.rows import UnitReference, read_rows
-from tasks.ledger.storage import Storage
+from tasks.item import ItemError
+from tasks.ledger import DOCUMENTS, Claim, Finished, Ledger, operations
+from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
+from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, read_file, stored_name
+from tasks.records.storage_identity import is_ours
+from tasks.storage.row_file import UnitReference, read_rows
+from tasks.storage.storage import Storage
+from tasks.storage.vector_part import PartWriter, RowError, RowOutcome, part_name
 from tests.integration.api.ledger_worker import DIMENSION, entry, vector
 from worker_config.settings import load_settings
 

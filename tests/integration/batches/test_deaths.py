@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tasks.ledger import operations
-from tasks.ledger.batches import Batch, BatchStatus, Stage
+from tasks.records.batches import Batch, BatchStatus, Stage
 from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
 
 DEATHS = 4

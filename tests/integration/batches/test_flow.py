@@ -9,15 +9,13 @@ import numpy as np
 import orjson
 import pytest
 
-from tasks.documents.batches.leftovers import sweep_batches
+from tasks.documents.cleanup import sweep, sweep_batches
 from tasks.ledger import Ledger, State, operations
-from tasks.ledger.batch_operations import move_batch
-from tasks.ledger.batches import BatchStatus, Stage
-from tasks.ledger.committed import read_committed
-from tasks.ledger.embedding_list import embedding_list, items
-from tasks.ledger.files import Purpose
-from tasks.ledger.parts import PartReference, RowError
-from tasks.ledger.sweep import sweep
+from tasks.ledger.operations import read_committed
+from tasks.records.batches import BatchStatus, Stage, move_batch
+from tasks.records.files import Purpose
+from tasks.storage.vector_part import PartReference, RowError
+from tasks.wire.embedding_list import embedding_list, items
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 

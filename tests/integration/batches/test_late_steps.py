@@ -7,9 +7,8 @@ import pytest
 from tasks.documents.batches.steps import step
 from tasks.errors import StorageUnavailable
 from tasks.ledger import DOCUMENTS, Lane, State, operations
-from tasks.ledger.batch_operations import move_batch, open_batches
-from tasks.ledger.batches import Batch, BatchStatus, Stage
-from tasks.ledger.file_operations import delete_file, read_file
+from tasks.records.batches import Batch, BatchStatus, Stage, move_batch, open_batches
+from tasks.records.files import delete_file, read_file
 from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
 from tests.ledger_client import LedgerClient
 

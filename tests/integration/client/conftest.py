@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from embedq import EmbeddingService
-from tests.harness import CHECKOUT, ApiProcess, RedisServer, Roles
+from stack.testing import CHECKOUT, ApiProcess, RedisServer, Roles
 from tests.key_leaks import leaked_keys
 
 TIMEOUT_S = 100

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from embedq.collection import open_collection
-from tests.harness import ApiProcess, Roles, wait_until
+from stack.testing import ApiProcess, Roles, wait_until
 from tests.integration.client.conftest import Command
 
 TEXTS = [f"text number {number}" for number in range(5000)]

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from embedq.cli.demo import QUESTIONS
-from tests.harness import Process, wait_until
+from stack.testing import Process, wait_until
 
 # Of a service that has nothing to do with the demo, and that it must not touch.
 SOMEBODY_ELSES = {

@@ -22,8 +22,8 @@ import pytest
 from fastapi import FastAPI
 
 from embedq import EmbeddingService
+from stack.testing import CHECKOUT, RedisServer, Roles
 from tests.document_files import pdf
-from tests.harness import CHECKOUT, RedisServer, Roles
 from tests.pg_server import PgServer
 from tests.s3_server import S3Server
 

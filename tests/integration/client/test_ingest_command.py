@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import ApiProcess, Roles
+from stack.polling import wait_until
+from stack.testing import ApiProcess, Roles
 from tests.integration.client.conftest import TIMEOUT_S, Command
-from tests.waiting import wait_until
 
 REFUNDS = "Refunds take three days."
 WORDS = "one two three four five six seven eight nine ten "

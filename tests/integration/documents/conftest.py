@@ -7,10 +7,11 @@ import pytest
 import redis
 
 from tasks.documents.jobs import JobCall
-from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, Options, Submission, operations
-from tasks.ledger.committed import Committed, read_committed
+from tasks.item import Options
+from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, Submission, operations
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.storage import Storage
+from tasks.ledger.operations import Committed, read_committed
+from tasks.storage.storage import Storage
 from tests.ledger_client import LedgerClient
 
 TRIAL = "tests.integration.documents.trial"

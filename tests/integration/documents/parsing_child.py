@@ -5,9 +5,9 @@ import sys
 import time
 
 from tasks.documents.parsing.child import main
-from tasks.documents.parsing.registry import PARSERS
+from tasks.documents.parsing.parsed_document import Block, Parsed
+from tasks.documents.parsing.parsers import PARSERS
 from tasks.documents.parsing.sniff import HTML
-from tasks.documents.parsing.types import Block, Parsed
 
 
 def obey(data: bytes) -> Parsed:

@@ -7,20 +7,16 @@ from pathlib import Path
 import pytest
 import redis
 
-from api.storage import AsyncStorage
-from tasks.documents.batches.leftovers import sweep_batches
+from api.async_storage import AsyncStorage
+from tasks.documents.cleanup import Sweeping, sweep, sweep_batches, sweep_ingestions
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions.leftovers import sweep_ingestions
-from tasks.documents.sinks.parquet.garbage import sweep_datasets
-from tasks.documents.sinks.parquet.sink import ParquetSink
-from tasks.documents.sweeping import Sweeping
+from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
+from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
 from tasks.ledger import AsyncLedger, Ledger, operations
-from tasks.ledger.datasets import present
-from tasks.ledger.file_operations import put_file
-from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
-from tasks.ledger.identity import OBJECT, adopt, id_of, is_ours, redis_id
-from tasks.ledger.storage import NotStored, Storage, Stored
-from tasks.ledger.sweep import sweep
+from tasks.records.datasets import present
+from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, stored_name
+from tasks.records.storage_identity import OBJECT, adopt, id_of, is_ours, redis_id
+from tasks.storage.storage import NotStored, Storage, Stored
 from tests.integration.documents.sinks.loads import document, load
 from worker_config.settings import Settings
 

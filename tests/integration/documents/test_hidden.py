@@ -2,7 +2,7 @@
 
 import httpx
 
-from tests.harness import Roles, wait_until
+from stack.testing import Roles, wait_until
 from tests.integration.documents.conftest import TRIAL, DocumentsClient
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from stack.testing import Roles, wait_until
 from tasks.ledger import State
-from tasks.ledger.fence import fence
-from tasks.ledger.storage import Storage
-from tests.harness import Roles, wait_until
+from tasks.storage.storage import Storage
+from tasks.storage.vector_part import fence
 from tests.integration.documents.conftest import TRIAL, DocumentsClient, runs
 
 QUICK: dict[str, Any] = {"lease_s": 2, "heartbeat_s": 0.3, "slice_s": 0.5}

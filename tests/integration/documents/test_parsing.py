@@ -10,14 +10,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.documents.faults import DocumentFailed
+from stack.polling import wait_until
+from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing import parser as parser_file
 from tasks.documents.parsing.limits import ParseLimits
+from tasks.documents.parsing.parsed_document import Parsed
 from tasks.documents.parsing.parser import Parser, ParserNotStarted
-from tasks.documents.parsing.types import Parsed
 from tests.document_files import docx, paragraph, pdf, shown
 from tests.source_tree import CHECKOUT
-from tests.waiting import wait_until
 
 MODULE = "tests.integration.documents.parsing_child"
 LIMITS = ParseLimits(timeout_s=20, memory_bytes=2**28)

@@ -7,12 +7,12 @@ import pytest
 import redis
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tasks.documents.claims import JobWork
 from tasks.documents.context import JobContext
-from tasks.job_work import JobWork
+from tasks.drain.commit import Settlement
 from tasks.ledger import DOCUMENTS, Claim, Ledger, operations
-from tasks.ledger.storage import Storage
-from tasks.progress import Progress
-from tasks.settlement import Settlement
+from tasks.process.liveness import Progress
+from tasks.storage.storage import Storage
 from tests.integration.documents.conftest import DocumentsClient
 from worker_config.settings import load_settings
 

@@ -4,11 +4,11 @@ import threading
 
 import redis
 
+from stack.testing import RedisServer, Roles, wait_until
 from tasks.documents.context import StepContext
 from tasks.documents.stepper import Stepper
 from tasks.ledger import Ledger
-from tasks.ledger.storage import NotStored, Storage
-from tests.harness import RedisServer, Roles, wait_until
+from tasks.storage.storage import NotStored, Storage
 from tests.integration.documents.conftest import TRIAL, DocumentsClient
 from worker_config.settings import load_settings
 

@@ -10,10 +10,11 @@ import time
 
 import orjson
 
-from tasks import documents_worker, job_worker
+from tasks import documents_worker
+from tasks.documents import process
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.jobs import JOBS
-from tasks.documents.steps import STEPS, SWEEPS
+from tasks.documents.stepper import STEPS, SWEEPS
 from tasks.errors import InvalidFile, StorageUnavailable
 
 
@@ -95,5 +96,5 @@ if __name__ == "__main__":
     STEPS[:] = [fail, count, stand_still]
     SWEEPS[:] = [sweep_for_ever]
     if sys.argv[1:]:
-        job_worker.JOB_HANGS_AFTER_S = float(sys.argv[1])
+        process.JOB_HANGS_AFTER_S = float(sys.argv[1])
     sys.exit(documents_worker.main())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.harness import RedisServer
+from stack.testing import RedisServer
 from tests.integration.ledger.driver import Driver
 
 

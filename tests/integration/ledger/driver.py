@@ -10,17 +10,16 @@ import numpy as np
 import orjson
 import redis
 
+from tasks.item import ItemError, Options
 from tasks.ledger import (
     Admission,
     Claim,
     ClaimedUnit,
     CommitOutcome,
     Finished,
-    ItemError,
     Lane,
     Ledger,
     NewUnit,
-    Options,
     Result,
     Submission,
     SubmitReply,
@@ -29,8 +28,7 @@ from tasks.ledger import (
     keys,
     operations,
 )
-from tasks.ledger.listing import Listed, list_tasks
-from tasks.ledger.operations import ClaimRequest, Operation
+from tasks.ledger.operations import ClaimRequest, Listed, Operation, list_tasks
 from tests.integration.ledger.scripts import SCRIPTS
 
 T = TypeVar("T")

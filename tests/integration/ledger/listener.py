@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import redis
 
+from stack.testing import wait_until
 from tasks.ledger import keys
-from tests.harness import wait_until
 from tests.integration.ledger.driver import MODEL
 
 

@@ -6,16 +6,19 @@ from typing import Any
 import pytest
 
 from tasks.ledger import Lane
-from tasks.ledger.batch_operations import (
+from tasks.records.batches import (
+    BatchAdmission,
+    BatchStatus,
+    NewBatch,
     close_batch,
     create_batch,
     list_batches,
     move_batch,
+    new_batch_id,
     open_batches,
     read_batch,
     read_batches,
 )
-from tasks.ledger.batches import BatchAdmission, BatchStatus, NewBatch, new_batch_id
 from tests.integration.ledger.driver import Driver
 from tests.integration.ledger.test_effort import commands
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
+from stack.testing import RedisServer
 from tasks.errors import RedisUnavailable
 from tasks.ledger import AsyncLedger, gather, operations
-from tests.harness import RedisServer
 from tests.integration.ledger.driver import Driver
 
 CALLS = 200

@@ -7,9 +7,9 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stack.testing import wait_until
 from tasks.ledger import Alias, State, Task
-from tasks.ledger.listing import LOOK, Listed
-from tests.harness import wait_until
+from tasks.ledger.operations import LOOK, Listed
 from tests.integration.ledger.driver import TTL_MS, Driver
 from tests.integration.ledger.test_effort import commands
 

@@ -11,13 +11,13 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from api import hub
-from api.bell import Bell
-from api.hub import Hub
+from api.queue.bell import Bell
+from api.waiting import hub
+from api.waiting.hub import Hub
+from stack.testing import RedisServer, free_port, wait_until
+from tasks.drain.wakeup import Wakeup
 from tasks.errors import Overloaded, RedisUnavailable
 from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Finished, Ledger, NewUnit, State, executor, operations
-from tasks.wakeup import Wakeup
-from tests.harness import RedisServer, free_port, wait_until
 from tests.integration.ledger.driver import Driver
 from tests.link import Link
 from worker_config.celery_app import bell_queue

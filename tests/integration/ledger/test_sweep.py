@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.documents.cleanup import sweep
 from tasks.errors import StorageUnavailable
-from tasks.ledger.identity import adopt, id_of, is_ours, redis_id
-from tasks.ledger.storage import Storage
-from tasks.ledger.sweep import sweep
+from tasks.records.storage_identity import adopt, id_of, is_ours, redis_id
+from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import Driver
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import orjson
 import pytest
 
-from tasks.ledger import CommitOutcome, Finished, ItemError, Lane, NewUnit, Options, State, operations
+from tasks.item import ItemError, Options
+from tasks.ledger import CommitOutcome, Finished, Lane, NewUnit, State, operations
 from tests.integration.ledger.driver import LEASE_MS, TTL_MS, Driver, failed, finished, rows, unchanging
 from tests.integration.ledger.test_admission import worker
 

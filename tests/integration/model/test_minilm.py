@@ -7,13 +7,13 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from bench.texts import passages, queries
-from tasks.model.budget import default_budget
-from tasks.model.encoder import Encoder
+from tasks.embedding.streams import measure_rate
+from tasks.item import Options
+from tasks.model.batching import default_budget
+from tasks.model.encoder import Encoder, Float32Array, ItemVector, TextItem
 from tasks.model.encoding import encode
-from tasks.model.locate import locate
-from tasks.model.rate import measure_rate
 from tasks.model.self_test import self_test, worst_cosine
-from tasks.model.types import EncodeOptions, Float32Array, ItemVector, TextItem
+from tasks.model.torch_model import locate
 from worker_config.settings import DEFAULT_MODEL
 
 pytestmark = pytest.mark.model
@@ -54,7 +54,7 @@ def mixed_texts(count: int) -> list[str]:
 
 
 def encoded(encoder: Encoder, texts: list[str], **options: object) -> list[ItemVector]:
-    wanted = EncodeOptions(**options)  # type: ignore[arg-type]
+    wanted = Options(**options)  # type: ignore[arg-type]
     return encode(encoder, [TextItem(text, wanted) for text in texts], max_padded_tokens=MAX_PADDED_TOKENS)[0]
 
 

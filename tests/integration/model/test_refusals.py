@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import Roles
+from stack.testing import Roles
 from tests.integration.model.tiny_model import TinyModel
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
@@ -71,7 +71,7 @@ LOAD_IN_LITTLE_MEMORY = """
 import resource
 from pathlib import Path
 import sentence_transformers
-from tasks.model.errors import ModelLoadError
+from tasks.model.encoder import ModelLoadError
 from tasks.model.load import load
 from worker_config.settings import load_settings
 

@@ -12,13 +12,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
+from tasks.item import Options
 from tasks.model.device import Way
+from tasks.model.encoder import EncoderBroken, ModelLoadError, TextItem
 from tasks.model.encoding import encode
-from tasks.model.errors import EncoderBroken, ModelLoadError
 from tasks.model.load import load
 from tasks.model.self_test import self_test
 from tasks.model.sentence import SentenceEncoder
-from tasks.model.types import EncodeOptions, TextItem
 from tests.integration.model.tiny_model import TinyModel
 from worker_config.settings import load_settings
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.model
 
 Folders = Mapping[TinyModel, Path]
 
-RAW = EncodeOptions(normalize=False)
+RAW = Options(normalize=False)
 
 
 class LostDevice(nn.Module):

@@ -13,16 +13,15 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from tasks.documents.chunking.tokens import TokenCounter
+from tasks.item import Options
 from tasks.model.compiled import CompiledTransformer, cpu_precisions
 from tasks.model.device import Way
-from tasks.model.encoder import Encoder
+from tasks.model.encoder import Encoder, Float32Array, ItemVector, ModelLoadError, TextItem, WayUnusable
 from tasks.model.encoding import encode
-from tasks.model.errors import ModelLoadError, WayUnusable
 from tasks.model.load import load
 from tasks.model.self_test import worst_cosine
 from tasks.model.sentence import SentenceEncoder
 from tasks.model.tokenizing import Tokenizer
-from tasks.model.types import EncodeOptions, Float32Array, ItemVector, TextItem
 from tests.integration.model.tiny_model import MAX_TOKENS, TinyModel
 from worker_config.settings import load_settings
 
@@ -50,7 +49,7 @@ def loaded(folder: Path, compute: str = "torch") -> Encoder:
 
 
 def ours(encoder: Encoder, **options: object) -> list[ItemVector]:
-    wanted = EncodeOptions(**options)  # type: ignore[arg-type]
+    wanted = Options(**options)  # type: ignore[arg-type]
     return encode(encoder, [TextItem(text, wanted) for text in TEXTS], max_padded_tokens=64)[0]
 
 
@@ -128,7 +127,7 @@ def test_the_default_prompt_is_used_without_being_named(tiny_folders: Folders) -
 @pytest.mark.model
 def test_texts_of_different_prompts_mix_in_one_call(tiny_folders: Folders) -> None:
     encoder = loaded(tiny_folders[TinyModel.INSTRUCTED])
-    mixed = [TextItem("hello there", EncodeOptions(prompt_name=name)) for name in ("query", None, "passage", "query")]
+    mixed = [TextItem("hello there", Options(prompt_name=name)) for name in ("query", None, "passage", "query")]
     outcomes, stats = encode(encoder, mixed, max_padded_tokens=1000)
     alone = [encode(encoder, [item], max_padded_tokens=1000)[0][0] for item in mixed]
     np.testing.assert_allclose(rows(outcomes), rows(alone), rtol=1e-4, atol=1e-5)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import psutil
 import pytest
 
-from tests.harness import Process, wait_until
+from stack.testing import Process, wait_until
 
 
 class Stage(Process):

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import redis
 
-from tests.harness import Process, wait_until
+from stack.testing import Process, wait_until
 
 START_TIMEOUT_S = 90
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"

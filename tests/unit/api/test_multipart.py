@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.jsonl import LOOK_LINES, LineProbe
-from api.multipart import MAX_FIELD_BYTES, MAX_PARTS, FormReader
-from api.upload import Received, Upload
+from api.request.upload import LOOK_LINES, MAX_FIELD_BYTES, MAX_PARTS, FormReader, LineProbe, Received, Upload
 from tasks.errors import (
     EmbedqError,
     FileTooLarge,
@@ -16,7 +14,7 @@ from tasks.errors import (
     MissingParameter,
     UnsupportedMediaType,
 )
-from tasks.ledger.files import Purpose
+from tasks.records.files import Purpose
 from worker_config.settings import load_settings
 
 TYPE = "multipart/form-data; boundary=b"

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from api.prefer import Preference, applied, patience_s, preference, query_wait_s
+from api.request.prefer import Preference, applied, patience_s, preference, query_wait_s
 from tasks.errors import InvalidValue
 
 

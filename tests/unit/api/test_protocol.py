@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from api.protocol import Joined
+from api.server.http_protocol import Joined
 
 
 class Recorder(asyncio.Transport):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.ratelimit import RateLimits, go_duration
+from api.answer.rate_limit_headers import RateLimits, go_duration
 from tests.unit.api.test_submission import MODEL, drafter, overview
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.reference import page
+from api.document.reference import page
 
 HOSTILE = "<script>alert('&\"')</script>"
 

@@ -9,7 +9,7 @@ from tests.unit.api.test_submission import MODEL, drafter, overview
 
 def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr("api.registry.time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr("api.queue.served_models.time", SimpleNamespace(monotonic=lambda: clock.now_s))
     registry = drafter(overview(workers=0)).registry  # a process that has just started knows of no time before
     assert registry.absent_s(MODEL) == 0
 

@@ -7,12 +7,12 @@ import numpy as np
 import orjson
 import pytest
 
-from api.failures import item_failed
-from api.problem import problem
-from api.render import task_json, task_response
-from api.vectors import embedding_list, npy_file
+from api.answer.errors import item_failed, problem
+from api.answer.task_json import task_json, task_response
+from api.answer.vectors import embedding_list, npy_file
 from tasks import errors
-from tasks.ledger import ItemError, Lane, Options, Result, State, Task
+from tasks.item import ItemError, Options
+from tasks.ledger import Lane, Result, State, Task
 
 
 def a_task(state: State = State.COMPLETED, total: int = 3) -> Task:

@@ -6,11 +6,12 @@ from typing import Any
 import orjson
 import pytest
 
-from api.registry import Registry
-from api.render import accepted
-from api.submission import Drafter
+from api.answer.task_json import accepted
+from api.queue.served_models import Registry
+from api.queue.submission import Drafter
 from tasks.errors import InvalidValue, ModelNotFound, NotReady, RedisUnavailable, RequestError
-from tasks.ledger import Alias, Lane, ModelEntry, ModelOverview, Options, Submission, WorkerEntry
+from tasks.item import Options
+from tasks.ledger import Alias, Lane, ModelEntry, ModelOverview, Submission, WorkerEntry
 from worker_config.settings import load_settings
 
 MODEL = "test/model"

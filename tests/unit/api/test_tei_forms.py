@@ -4,10 +4,9 @@ import numpy as np
 import orjson
 import pytest
 
-from api.failures import item_failed
-from api.tei import failure, matrix
+from api.answer.errors import failure, item_failed, matrix
 from tasks import errors
-from tasks.ledger import ItemError
+from tasks.item import ItemError
 from tests.unit.api.test_rendering import a_result
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from api.submission import Drafter
-from api.tokens import Encoding, Vocabulary, VocabularyNotLoaded
+from api.queue.submission import Drafter
+from api.request.token_input import Encoding, Vocabulary, VocabularyNotLoaded
 from tasks.errors import InputTooLarge, InvalidType, NotReady, RequestError
 from tasks.ledger import Submission
 from tests.unit.api.test_submission import drafter, overview

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from api.schemas import EmbedBody, EmbeddingsBody, TaskBody
-from api.validation import checked
+from api.request.schemas import EmbedBody, EmbeddingsBody, TaskBody
+from api.request.validation import checked
 from tasks.errors import InvalidType, InvalidValue, RequestError, UnknownParameter
 
 MANY = 200_000

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from api.offload import LARGE_BYTES, offload
-from api.stall import TICK_S, StallProbe
-from api.waiter import Waiter
+from api.request.offload import LARGE_BYTES, offload
+from api.server.overload import TICK_S, StallProbe
+from api.waiting.hub import Waiter
 
 LONG_S = 20.0
 
@@ -54,7 +54,7 @@ async def test_leaving_and_dismissal_wake() -> None:
 
 async def test_the_probe_sees_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr("api.stall.time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr("api.server.overload.time", SimpleNamespace(monotonic=lambda: clock.now_s))
     ticked = asyncio.Event()
     lates: list[float] = []
 

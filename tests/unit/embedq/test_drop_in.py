@@ -21,9 +21,9 @@ from pydantic_core import PydanticSerializationError
 
 from embedq import EmbeddingService, EmbedqClientError, UnavailableError
 from embedq.modelinfo import ModelInfo
+from stack.polling import wait_until
 from tests.unit.embedq.scripted import Answer, Scripted, scripted
 from tests.unit.embedq.test_service import embeddings, model
-from tests.waiting import wait_until
 
 KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
 ending_with_its_loop = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

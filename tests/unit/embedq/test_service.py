@@ -6,14 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from embedq import (
-    EmbeddingService,
-    NotFoundError,
-    RefusedError,
-    Task,
-    UnavailableError,
-    WaitTimeoutError,
-)
+from embedq import EmbeddingService, NotFoundError, RefusedError, Task, UnavailableError, WaitTimeoutError
 from tests.unit.embedq.scripted import HANG_UP, Answer, Asked, problem, scripted, task
 
 

@@ -14,7 +14,7 @@ import uvloop
 from redis.connection import Connection
 
 from tasks.ledger.connection import OutOfService, Refusals, watched_async
-from tasks.ledger.line import Line, packed
+from tasks.ledger.gather import Line, packed
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing sends RST instead of FIN."""

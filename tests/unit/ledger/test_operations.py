@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, StorageFull
-from tasks.ledger import SCHEMA_VERSION, Admission, Alias, Lane, NewUnit, Options, Submission, operations
+from tasks.item import Options
+from tasks.ledger import SCHEMA_VERSION, Admission, Alias, Lane, NewUnit, Submission, operations
 from tasks.ledger.operations import ClaimRequest
 
 REQUEST = ClaimRequest(worker="w", token="w/1", budget=10, max_units=5, lease_ms=1000)

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.ledger import ClaimedUnit, Finished, ItemError, Lane, Options, State, results
+from tasks.item import ItemError, Options
+from tasks.ledger import ClaimedUnit, Finished, Lane, State, results
 
 NOW_MS = 1_900_000_000_000
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tasks.model.encoder import TokenizedText
-from tasks.model.types import Float32Array, ModelInfo, TextRules
+from tasks.model.encoder import Float32Array, ModelInfo, TextRules, TokenizedText
 
 Batch = Sequence[TokenizedText]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.model.budget import PassBudget, default_budget
+from tasks.model.batching import PassBudget, default_budget
 
 
 @pytest.mark.parametrize(

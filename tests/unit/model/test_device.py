@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.model.device import Machine, Placement, Way, choose
-from tasks.model.errors import ModelLoadError
+from tasks.model.encoder import ModelLoadError
 
 PLAIN_CPU = Machine(0, ("float32",))
 FAST_CPU = Machine(0, ("bfloat16", "float32"))

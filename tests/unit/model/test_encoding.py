@@ -5,14 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.item import Options
+from tasks.model.encoder import EncodeStats, ItemVector, TextItem
 from tasks.model.encoding import encode
 from tasks.model.fake import FakeEncoder
-from tasks.model.types import EncodeOptions, EncodeStats, ItemVector, TextItem
 from tests.unit.model.stub_encoder import StubEncoder
 
 
 def items(*texts: str, **options: object) -> list[TextItem]:
-    return [TextItem(text, EncodeOptions(**options)) for text in texts]  # type: ignore[arg-type]
+    return [TextItem(text, Options(**options)) for text in texts]  # type: ignore[arg-type]
 
 
 def code(outcome: ItemVector) -> str | None:

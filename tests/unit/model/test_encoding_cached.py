@@ -7,17 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.item import Options
 from tasks.model.cache import OVERHEAD_BYTES, VectorCache
+from tasks.model.encoder import EncodeStats, ItemVector, TextItem
 from tasks.model.encoding import encode
 from tasks.model.fake import FakeEncoder
-from tasks.model.types import EncodeOptions, EncodeStats, ItemVector, TextItem
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 
 LARGE = 2**20
 NO_WORK = EncodeStats(0, 0, 0)
 
 options = st.builds(
-    EncodeOptions,
+    Options,
     prompt_name=st.sampled_from([None, "query", "document", "unknown"]),
     dimensions=st.sampled_from([None, 1, 5, 8, 9]),
     normalize=st.booleans(),
@@ -28,7 +29,7 @@ claims = st.lists(st.tuples(st.lists(st.builds(TextItem, texts, options), max_si
 
 
 def item(text: str, **changed: object) -> TextItem:
-    return TextItem(text, EncodeOptions(**changed))  # type: ignore[arg-type]
+    return TextItem(text, Options(**changed))  # type: ignore[arg-type]
 
 
 def same(one: ItemVector, other: ItemVector) -> bool:

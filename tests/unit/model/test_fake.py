@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tasks.model.encoder import TokenizedText
+from tasks.model.encoder import Float32Array, TokenizedText
 from tasks.model.fake import PROMPTS, FakeEncoder
-from tasks.model.types import Float32Array
 
 
 def vectors(encoder: FakeEncoder, *texts: str, prompt_name: str | None = None) -> Float32Array:

@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tasks.model.encoder import TokenizedText
+from tasks.gate import Gate
+from tasks.item import Options
+from tasks.model.encoder import EncoderBroken, TextItem, TokenizedText, is_out_of_memory
 from tasks.model.encoding import encode
-from tasks.model.errors import EncoderBroken, is_out_of_memory
 from tasks.model.fake import FakeEncoder
-from tasks.model.gate import Gate
-from tasks.model.types import EncodeOptions, TextItem
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 
 NEIGHBOURS = [f"neighbour {n}" for n in range(15)]
@@ -155,6 +154,6 @@ def test_a_vector_that_is_not_finite_is_an_error(component: float) -> None:
 
 def test_a_bad_component_counts_even_behind_the_cut() -> None:
     encoder = StubEncoder(row=[1, 2, 3, float("nan")])
-    [outcome], _ = encode(encoder, [TextItem("a", EncodeOptions(dimensions=2))], max_padded_tokens=100)
+    [outcome], _ = encode(encoder, [TextItem("a", Options(dimensions=2))], max_padded_tokens=100)
     assert outcome.error is not None
     assert outcome.error.code == "non_finite_vector"

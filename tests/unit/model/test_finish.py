@@ -6,48 +6,49 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tasks.model.finish import finish
-from tasks.model.types import EncodeOptions, Float32Array
+from tasks.item import Options
+from tasks.model.encoder import Float32Array
+from tasks.model.encoding import finish
 
 RAW = np.array([3, 4, 12, 84], dtype=np.float32)
 
 
-def finished(raw: Float32Array, options: EncodeOptions) -> Float32Array:
+def finished(raw: Float32Array, options: Options) -> Float32Array:
     [vector] = finish(raw[None, :], options)
     assert vector.dtype == np.float32
     return np.asarray(vector, dtype=np.float32)
 
 
 def test_default_is_unit_length() -> None:
-    np.testing.assert_allclose(finished(RAW, EncodeOptions()), RAW / 85.0, rtol=1e-6)
+    np.testing.assert_allclose(finished(RAW, Options()), RAW / 85.0, rtol=1e-6)
 
 
 def test_a_cut_vector_is_scaled_after_the_cut() -> None:
-    np.testing.assert_allclose(finished(RAW, EncodeOptions(dimensions=2)), [0.6, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(finished(RAW, Options(dimensions=2)), [0.6, 0.8], rtol=1e-6)
 
 
 def test_without_normalize_the_raw_output_stays() -> None:
-    np.testing.assert_array_equal(finished(RAW, EncodeOptions(normalize=False)), RAW)
-    np.testing.assert_array_equal(finished(RAW, EncodeOptions(normalize=False, dimensions=3)), RAW[:3])
+    np.testing.assert_array_equal(finished(RAW, Options(normalize=False)), RAW)
+    np.testing.assert_array_equal(finished(RAW, Options(normalize=False, dimensions=3)), RAW[:3])
 
 
 def test_a_zero_vector_stays_zero() -> None:
-    np.testing.assert_array_equal(finished(np.zeros(3, dtype=np.float32), EncodeOptions()), np.zeros(3))
+    np.testing.assert_array_equal(finished(np.zeros(3, dtype=np.float32), Options()), np.zeros(3))
 
 
 def test_the_result_does_not_keep_the_raw_vectors_alive() -> None:
     raw = np.ones((100, 4), dtype=np.float32)
-    for options in (EncodeOptions(), EncodeOptions(normalize=False), EncodeOptions(normalize=False, dimensions=2)):
+    for options in (Options(), Options(normalize=False), Options(normalize=False, dimensions=2)):
         assert not np.shares_memory(finish(raw, options), raw)
 
 
 def test_rows_do_not_mix() -> None:
-    vectors = finish(np.array([[3, 4, 9], [0, 0, 9], [0, 2, 9]], dtype=np.float32), EncodeOptions(dimensions=2))
+    vectors = finish(np.array([[3, 4, 9], [0, 0, 9], [0, 2, 9]], dtype=np.float32), Options(dimensions=2))
     np.testing.assert_allclose(vectors, np.array([[0.6, 0.8], [0, 0], [0, 1]]), rtol=1e-6)
 
 
 def test_nothing_in_nothing_out() -> None:
-    assert finish(np.zeros((0, 4), dtype=np.float32), EncodeOptions(dimensions=2)).shape == (0, 2)
+    assert finish(np.zeros((0, 4), dtype=np.float32), Options(dimensions=2)).shape == (0, 2)
 
 
 @given(
@@ -56,6 +57,6 @@ def test_nothing_in_nothing_out() -> None:
     )
 )
 def test_every_other_vector_becomes_a_unit_vector_in_its_direction(raw: Float32Array) -> None:
-    vector = finished(raw, EncodeOptions())
+    vector = finished(raw, Options())
     assert np.linalg.norm(vector.astype(np.float64)) == pytest.approx(1, abs=1e-5)
     assert np.dot(vector.astype(np.float64), raw.astype(np.float64)) > 0

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model.errors import ModelLoadError
-from tasks.model.locate import locate
-from tasks.model.revision import revision_of
+from tasks.model.encoder import ModelLoadError
+from tasks.model.load import revision_of
+from tasks.model.torch_model import locate
 from worker_config.settings import DEFAULT_MODEL
 
 

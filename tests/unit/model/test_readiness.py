@@ -5,13 +5,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from tasks.model.encoder import Encoder, TokenizedText
-from tasks.model.errors import ModelLoadError, WayUnusable
+from tasks.embedding.streams import measure_rate
+from tasks.model.encoder import Encoder, Float32Array, ModelLoadError, TokenizedText, WayUnusable
 from tasks.model.fake import FakeEncoder
 from tasks.model.load import first_that_passes, load
-from tasks.model.rate import measure_rate
 from tasks.model.self_test import MIN_COSINE, TEXTS, self_test, worst_cosine
-from tasks.model.types import Float32Array
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 from worker_config.settings import load_settings
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks.documents.sinks.parquet.files import writing_parquet
-from tasks.documents.sinks.types import Receipt
-from tasks.ledger.storage import Storage
+from tasks.documents.sinks.parquet.parquet_files import writing_parquet
+from tasks.documents.sinks.sink import Receipt
+from tasks.storage.storage import Storage
 
 _SCHEMA = pa.schema(
     [

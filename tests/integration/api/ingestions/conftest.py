@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.ledger import Ledger
-from tasks.ledger.storage import Storage
+from tasks.storage.storage import Storage
 from tests.integration.api.served import ServedApp
 
 SINKS = "store=postgresql://me:secret-password@db/vectors"

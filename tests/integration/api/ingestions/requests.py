@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 
 from tasks.ledger import Ledger
-from tasks.ledger.ingestion_operations import Move, move_ingestion
-from tasks.ledger.ingestions import IngestionStatus
+from tasks.records.ingestion_operations import Move, move_ingestion
+from tasks.records.ingestions import IngestionStatus
 
 GOOD: dict[str, Any] = {"source": {"documents": [{"id": "a", "text": "Some text."}]}}
 OPEN = [status for status in IngestionStatus if not status.terminal]

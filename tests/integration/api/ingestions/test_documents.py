@@ -7,11 +7,11 @@ import pytest
 
 from tasks.errors import NotStored
 from tasks.ledger import Ledger
-from tasks.ledger.datasets import Catalog, Part, advance, present
-from tasks.ledger.ingestion_operations import read_ingestion
-from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus
-from tasks.ledger.ingestions import ClosedPage, Page, PageStage
-from tasks.ledger.storage import Storage
+from tasks.records.datasets import Catalog, Part, advance, present
+from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
+from tasks.records.ingestion_operations import read_ingestion
+from tasks.records.ingestions import ClosedPage, Page, PageStage
+from tasks.storage.storage import Storage
 from tests.integration.api.ingestions.requests import create, move
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from stack.testing import RedisServer
 from tasks.ledger import Ledger
-from tasks.ledger.ingestion_operations import read_ingestion
-from tasks.ledger.ingestions import IngestionStatus
-from tasks.ledger.storage import Storage
-from tests.harness import RedisServer
+from tasks.records.ingestion_operations import read_ingestion
+from tasks.records.ingestions import IngestionStatus
+from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import GOOD, create, move
 from tests.integration.api.served import ServedApp

@@ -9,18 +9,17 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.documents.ingestions.real_tools import TOOLS
 from tasks.documents.ingestions.steps import IngestionSteps
+from tasks.documents.ingestions.tools import TOOLS
 from tasks.documents.stepper import STEP_EVERY_S
 from tasks.ledger import DOCUMENTS, Ledger
-from tasks.ledger.datasets import present
-from tasks.ledger.file_operations import put_file
-from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
-from tasks.ledger.ingestion_operations import create_ingestion, open_ingestions, read_closed, read_ingestion
-from tasks.ledger.ingestion_outcomes import DocumentOutcome, DocumentStatus, read_outcomes
-from tasks.ledger.ingestions import Ingestion, NewIngestion, new_ingestion_id
-from tasks.ledger.model_files import Prompts, write_model_files
 from tasks.model.fake import FakeEncoder
+from tasks.records.datasets import present
+from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_outcomes
+from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, stored_name
+from tasks.records.ingestion_operations import create_ingestion, open_ingestions, read_closed, read_ingestion
+from tasks.records.ingestions import Ingestion, NewIngestion, new_ingestion_id
+from tasks.storage.model_files import Prompts, write_model_files
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands
 
 DATASET = "books"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks.ledger.ingestion_operations import retry_ingestion
-from tasks.ledger.ingestion_outcomes import DocumentStatus
-from tasks.ledger.ingestions import IngestionStatus
-from tasks.ledger.parts import RowError
+from tasks.records.document_outcomes import DocumentStatus
+from tasks.records.ingestion_operations import retry_ingestion
+from tasks.records.ingestions import IngestionStatus
+from tasks.storage.vector_part import RowError
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus

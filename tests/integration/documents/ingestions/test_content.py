@@ -2,15 +2,15 @@
 
 import pytest
 
-from tasks.documents.parsing import builder
-from tasks.ledger.datasets import delete_dataset
-from tasks.ledger.ingestion_outcomes import DocumentStatus
-from tasks.ledger.ingestions import IngestionStatus, PageStage
+from tasks.documents.parsing import parsed_document
+from tasks.records.datasets import delete_dataset
+from tasks.records.document_outcomes import DocumentStatus
+from tasks.records.ingestions import IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands
 
 
 def test_a_record_has_no_more_text_than_a_file_may_have(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "MAX_TEXT_CHARS", 100)
+    monkeypatch.setattr(parsed_document, "MAX_TEXT_CHARS", 100)
     made = hands.texts({"a": "x " * 51, "b": "x " * 50})
     hands.work()
     failed = hands.outcomes(made)["a"]

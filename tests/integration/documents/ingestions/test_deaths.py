@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.documents.ingestions.leftovers import sweep_ingestions
+from tasks.documents.cleanup import sweep_ingestions
 from tasks.ledger import DOCUMENTS, operations
-from tasks.ledger.ingestion_operations import resume_ingestion, retry_ingestion
-from tasks.ledger.ingestion_outcomes import DocumentStatus
-from tasks.ledger.ingestions import Ingestion, IngestionStatus, PageStage
+from tasks.records.document_outcomes import DocumentStatus
+from tasks.records.ingestion_operations import resume_ingestion, retry_ingestion
+from tasks.records.ingestions import Ingestion, IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
@@ -92,8 +92,8 @@ def test_a_job_that_kills_every_worker_ends_its_ingestion_until_it_is_tried_agai
 
 def test_another_try_goes_on_where_the_first_was(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 1)
-    monkeypatch.setattr("tasks.documents.ingestions.loading.ENOUGH_PAGES", 3)
-    monkeypatch.setattr("tasks.documents.ingestions.pages.IN_FLIGHT", 9)
+    monkeypatch.setattr("tasks.documents.ingestions.stages.ENOUGH_PAGES", 3)
+    monkeypatch.setattr("tasks.documents.ingestions.stages.IN_FLIGHT", 9)
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(20))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
     hands.deadly_jobs.add(f"load_pages {made}/1")

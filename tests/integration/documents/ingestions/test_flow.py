@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tasks.documents.cleanup import sweep_ingestions
 from tasks.documents.ingestions import ending
-from tasks.documents.ingestions.leftovers import sweep_ingestions
 from tasks.ledger import DOCUMENTS, Ledger, operations
-from tasks.ledger.ingestion_operations import cancel_ingestion, resume_ingestion
-from tasks.ledger.ingestion_outcomes import DocumentStatus
-from tasks.ledger.ingestions import IngestionFault, IngestionStatus, PageStage
-from tasks.ledger.model_files import read_tokenizer
-from tasks.ledger.parts import RowError
-from tasks.ledger.storage import Storage
+from tasks.records.document_outcomes import DocumentStatus
+from tasks.records.ingestion_operations import cancel_ingestion, resume_ingestion
+from tasks.records.ingestions import IngestionFault, IngestionStatus, PageStage
+from tasks.storage.model_files import read_tokenizer
+from tasks.storage.storage import Storage
+from tasks.storage.vector_part import RowError
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import MODEL
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.ledger.ingestions import Ingestion, IngestionStatus, PageStage
+from tasks.records.ingestions import Ingestion, IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
@@ -14,7 +14,7 @@ def test_pages_that_wait_for_room_cost_nothing_until_there_may_be_some(
     hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 1)
-    monkeypatch.setattr("tasks.documents.ingestions.pages.WORKED_ON", 31)
+    monkeypatch.setattr("tasks.documents.ingestions.stages.WORKED_ON", 31)
     hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(31))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})

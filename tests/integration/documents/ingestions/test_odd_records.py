@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from tasks.documents.batches.steps import step_batches
-from tasks.documents.ingestions.leftovers import remove_work
-from tasks.ledger.batches import BatchStatus
-from tasks.ledger.ingestion_operations import retry_ingestion
-from tasks.ledger.ingestions import IngestionStatus
-from tasks.ledger.parts import RowError
+from tasks.documents.cleanup import remove_work
+from tasks.records.batches import BatchStatus
+from tasks.records.ingestion_operations import retry_ingestion
+from tasks.records.ingestions import IngestionStatus
+from tasks.storage.vector_part import RowError
 from tests.integration.batches.hands import request
 from tests.integration.documents.ingestions.hands import IngestionHands
 

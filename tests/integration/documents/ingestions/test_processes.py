@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stack.testing import Roles, WorkerProcess, wait_until
 from tasks.ledger import Ledger
-from tasks.ledger.datasets import present
-from tasks.ledger.file_operations import put_file
-from tasks.ledger.files import FileRecord, Purpose, new_file_id, stored_name
-from tasks.ledger.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion
-from tasks.ledger.ingestions import Ingestion, IngestionStatus, NewIngestion, PageStage, new_ingestion_id
-from tasks.ledger.storage import Storage
-from tests.harness import Roles, WorkerProcess, wait_until
+from tasks.records.datasets import present
+from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, stored_name
+from tasks.records.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion
+from tasks.records.ingestions import Ingestion, IngestionStatus, NewIngestion, PageStage, new_ingestion_id
+from tasks.storage.storage import Storage
 from worker_config.settings import DEFAULT_MODEL
 
 HOUR_MS = 3_600_000

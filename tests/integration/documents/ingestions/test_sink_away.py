@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from stack.testing import free_port
 from tasks.ledger import Ledger
-from tasks.ledger.ingestion_operations import cancel_ingestion
-from tasks.ledger.ingestions import IngestionStatus, PageStage
-from tests.harness import free_port
+from tasks.records.ingestion_operations import cancel_ingestion
+from tasks.records.ingestions import IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 from tests.pg_server import PgServer
 

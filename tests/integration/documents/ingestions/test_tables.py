@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tasks.ledger import Ledger
-from tasks.ledger.ingestion_operations import cancel_ingestion, resume_ingestion
-from tasks.ledger.ingestions import IngestionStatus
+from tasks.records.ingestion_operations import cancel_ingestion, resume_ingestion
+from tasks.records.ingestions import IngestionStatus
 from tests.integration.api.ledger_worker import vector
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 from tests.pg_server import PgServer

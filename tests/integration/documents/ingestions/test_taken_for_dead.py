@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tasks.ledger import DOCUMENTS, operations
-from tasks.ledger.ingestion_operations import cancel_ingestion
-from tasks.ledger.ingestions import IngestionStatus, PageStage
+from tasks.records.ingestion_operations import cancel_ingestion
+from tasks.records.ingestions import IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from tasks.documents.sinks.parquet.sink import ParquetSink
-from tasks.documents.sinks.postgresql import PostgresSink
-from tasks.documents.sinks.types import Sink
+from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
+from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
+from tasks.documents.sinks.sink import Sink
 from tasks.ledger.executor import Ledger
-from tasks.ledger.identity import is_ours
-from tasks.ledger.storage import Storage
+from tasks.records.storage_identity import is_ours
+from tasks.storage.storage import Storage
 from tests.integration.documents.sinks.loads import OpenPlace, Place, Row
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, present, rows_of
 from tests.pg_server import PgServer

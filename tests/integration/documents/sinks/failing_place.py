@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tasks.errors import StorageUnavailable
-from tasks.ledger.local_folder import LocalFolder
+from tasks.storage.folder import LocalFolder
 
 
 class FailingPlace:

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tasks.documents.chunking.types import Chunk
-from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Sink, Stamp
+from tasks.documents.chunking.chunk import Chunk
+from tasks.documents.sinks.sink import LoadDocument, LoadOutcome, Sink, Stamp
 
 DIMENSION = 8
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow.dataset
 
-from tasks.ledger import datasets
-from tasks.ledger.datasets import Catalog
-from tasks.ledger.storage import Storage
+from tasks.records import datasets
+from tasks.records.datasets import Catalog
+from tasks.storage.storage import Storage
 from tests.integration.documents.sinks.loads import Row
 
 OWNER, DATASET = "alice", "A.handbook"

@@ -7,14 +7,12 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.documents.sinks.parquet.dataset import Dataset
-from tasks.documents.sinks.parquet.merging import BESIDE
-from tasks.documents.sinks.parquet.sink import ParquetSink
-from tasks.documents.sinks.types import LoadOutcome
+from tasks.documents.sinks.parquet.parquet_sink import BESIDE, Dataset, ParquetSink
+from tasks.documents.sinks.sink import LoadOutcome
 from tasks.errors import StorageUnavailable
-from tasks.ledger.datasets import Catalog
-from tasks.ledger.local_folder import LocalFolder
-from tasks.ledger.storage import Storage
+from tasks.records.datasets import Catalog
+from tasks.storage.folder import LocalFolder
+from tasks.storage.storage import Storage
 from tests.integration.documents.sinks.failing_place import FailingPlace
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, download, present, rows_of

@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from tasks.documents.sinks.parquet import garbage, index
-from tasks.documents.sinks.parquet.dataset import Dataset
-from tasks.documents.sinks.parquet.garbage import sweep_datasets
-from tasks.documents.sinks.parquet.rows import GROUP_BYTES, GROUP_ROWS
-from tasks.documents.sinks.parquet.sink import ParquetSink
-from tasks.documents.sinks.registry import open_sink
-from tasks.documents.sinks.types import Sink, Stamp
+from tasks.documents.sinks.parquet import dataset_cleanup, receipt_index
+from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
+from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
+from tasks.documents.sinks.parquet.part import GROUP_BYTES, GROUP_ROWS
+from tasks.documents.sinks.sink import Sink, Stamp
+from tasks.documents.sinks.sink_kinds import open_sink
 from tasks.errors import DatasetDeleted, NotStored, StorageUnavailable
-from tasks.ledger import datasets
-from tasks.ledger.datasets import (
+from tasks.ledger.executor import Ledger
+from tasks.records import datasets
+from tasks.records.datasets import (
     CATALOGS,
     PARTS,
     catalog_folder,
@@ -32,12 +32,11 @@ from tasks.ledger.datasets import (
     datasets_of,
     delete_dataset,
 )
-from tasks.ledger.executor import Ledger
-from tasks.ledger.identity import confirmed
-from tasks.ledger.ingestion_operations import create_ingestion
-from tasks.ledger.ingestions import NewIngestion, new_ingestion_id
-from tasks.ledger.local_folder import LocalFolder
-from tasks.ledger.storage import Storage
+from tasks.records.ingestion_operations import create_ingestion
+from tasks.records.ingestions import NewIngestion, new_ingestion_id
+from tasks.records.storage_identity import confirmed
+from tasks.storage.folder import LocalFolder
+from tasks.storage.storage import Storage
 from tests.integration.documents.sinks.failing_place import FailingPlace
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, download, present, rows_of
@@ -394,7 +393,7 @@ def test_the_dataset_of_one_ingestion_that_somebody_names_during_the_sweep_stays
         load(ParquetSink(storage, OWNER, name), document("b"), by=stamp(2))  # its catalog and the record have been read
         return real(*given)
 
-    monkeypatch.setattr(garbage, "confirmed", loading)
+    monkeypatch.setattr(dataset_cleanup, "confirmed", loading)
     sweep_datasets(storage, ledger, spare_s=-60)
     assert ParquetSink(storage, OWNER, name).known(["a", "b"]).keys() == {"a", "b"}
 
@@ -413,7 +412,7 @@ def test_the_index_follows_what_other_processes_load(storage: Storage, ledger: L
 def test_a_few_datasets_are_remembered_at_once(
     storage: Storage, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "_MAX_INDEXES", 1)
+    monkeypatch.setattr(receipt_index, "_MAX_INDEXES", 1)
     sinks = [ParquetSink(storage, OWNER, name) for name in ("one", "two", "one")]
     for number, sink in enumerate(sinks[:2]):
         load(sink, document(f"d{number}"))

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.documents.sinks.postgresql import PostgresSink
-from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Sink
+from stack.testing import free_port
+from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
+from tasks.documents.sinks.sink import LoadDocument, LoadOutcome, Sink
 from tasks.errors import EmbedqError, SinkRefused, SinkUnavailable
-from tests.harness import free_port
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.pg_server import PASSWORD, PgServer
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.documents.sinks.postgresql import PostgresSink
-from tasks.documents.sinks.postgresql_connection import Connection
+from tasks.documents.sinks.postgresql.connection import Connection
+from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
 from tasks.errors import EmbedqError, SinkRefused, SinkUnavailable
 from tests.integration.documents.sinks.loads import document, load
 from tests.pg_server import PASSWORD, PgServer

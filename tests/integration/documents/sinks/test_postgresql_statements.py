@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import pytest
 
-from tasks.documents.sinks.postgresql import PostgresSink
-from tasks.documents.sinks.postgresql_rows import ROWS
-from tasks.documents.sinks.types import LoadOutcome
+from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
+from tasks.documents.sinks.postgresql.table_rows import ROWS
+from tasks.documents.sinks.sink import LoadOutcome
 from tests.integration.documents.sinks.loads import Place, document, load, stamp
 from tests.pg_server import PgServer
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.documents.sinks.types import LoadDocument, LoadOutcome, Receipt, Sink, chunk_id
+from tasks.documents.sinks.sink import LoadDocument, LoadOutcome, Receipt, Sink, chunk_id
 from tasks.errors import SinkDimensionMismatch, SinkModelMismatch
 from tests.integration.documents.sinks.loads import Place, document, ingestion, load, stamp, texts
 

@@ -4,7 +4,7 @@ import math
 
 from tasks.ledger import Claim, ClaimedUnit, Lane
 from tasks.ledger.operations import ClaimRequest
-from tasks.ledger.rows import UnitReference
+from tasks.storage.row_file import UnitReference
 from tests.integration.ledger.simulation.world import SUSPECTS, World
 
 BULK_SHARE = 8

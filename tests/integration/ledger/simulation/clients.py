@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tasks.errors import IdempotencyConflict
 from tasks.ledger import Admission, Alias, Lane, NewUnit, State, Submission, operations
-from tasks.ledger.rows import UnitReference
+from tasks.storage.row_file import UnitReference
 from tests.integration.ledger.simulation.world import TTLS_MS, VECTOR_BYTES, ExpectedTask, World
 
 DIGEST, OTHER_DIGEST = "d" * 32, "e" * 32

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, Chunker
-from tasks.documents.chunking.outline import MAX_TITLE_CHARS
-from tasks.documents.chunking.split import Splitter
-from tasks.documents.chunking.structure import Piece, pieces
+from tasks.documents.chunking.chunk import Chunk, ChunkSettings
+from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, MAX_TITLE_CHARS, Chunker
+from tasks.documents.chunking.split import Piece, Splitter, pieces
 from tasks.documents.chunking.tokens import TokenCounter
-from tasks.documents.chunking.types import Chunk, ChunkSettings
-from tasks.documents.faults import DocumentFailed
-from tasks.documents.parsing.types import Block, BlockKind
+from tasks.documents.document_error import DocumentFailed
+from tasks.documents.parsing.parsed_document import Block, BlockKind
 from tasks.errors import InvalidValue
 from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS
 

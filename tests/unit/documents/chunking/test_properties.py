@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from tasks.documents.chunking.chunk import Chunk, ChunkSettings
 from tasks.documents.chunking.chunker import Chunker
-from tasks.documents.chunking.types import Chunk, ChunkSettings
-from tasks.documents.parsing.types import Block, BlockKind
+from tasks.documents.parsing.parsed_document import Block, BlockKind
 from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS
 
 WINDOW = 24

@@ -6,8 +6,8 @@ import zipfile
 import docx as python_docx
 import pytest
 
-from tasks.documents.faults import DocumentFailed
-from tasks.documents.parsing import archive as archive_file
+from tasks.documents.document_error import DocumentFailed
+from tasks.documents.parsing import docx as archive_file
 from tasks.documents.parsing.docx import parse_docx
 from tests.document_files import CONTENT_TYPES, W, archive, docx, paragraph, shown
 

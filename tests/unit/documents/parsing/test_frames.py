@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.docx import parse_docx
-from tasks.documents.parsing.encoding import decode
 from tasks.documents.parsing.frames import LENGTHS, BadFrame, answer_of, header_of, lengths, parsed_of
 from tasks.documents.parsing.html import parse_html
+from tasks.documents.parsing.parsed_document import Block, Parsed
 from tasks.documents.parsing.pdf import parse_pdf
-from tasks.documents.parsing.types import Block, Parsed
+from tasks.documents.parsing.text_encoding import decode
 from tests.document_files import docx, paragraph, pdf
 
 PARSED = Parsed("ä b", (Block("heading", 0, 1, 2), Block("code", 2, 3)), (0, 3), "t", "text/html")

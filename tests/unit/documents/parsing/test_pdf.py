@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.pdf import parse_pdf
 from tests.document_files import pdf, shown
 

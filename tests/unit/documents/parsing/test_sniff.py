@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from tasks.documents.faults import DocumentFailed
+from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.sniff import DOCX, HTML, MARKDOWN, PDF, TEXT, sniff
 from tests.document_files import archive, docx, pdf
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.documents.faults import DocumentFailed
-from tasks.documents.parsing import builder, encoding
-from tasks.documents.parsing.builder import clean
-from tasks.documents.parsing.encoding import decode
+from tasks.documents.document_error import DocumentFailed
+from tasks.documents.parsing import parsed_document, text_encoding
 from tasks.documents.parsing.markdown import parse_markdown
-from tasks.documents.parsing.text import parse_text
+from tasks.documents.parsing.parsed_document import clean
+from tasks.documents.parsing.plain_text import parse_text
+from tasks.documents.parsing.text_encoding import decode
 from tests.document_files import shown
 
 GERMAN = "Größere Äpfel müssen über die Straße rollen, fünf Stück für schöne Bäuche."
@@ -80,8 +80,8 @@ def test_nothing_but_white_space_is_empty(data: bytes) -> None:
 
 
 def test_too_much_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "MAX_TEXT_CHARS", 100)
-    monkeypatch.setattr(encoding, "MAX_TEXT_CHARS", 100)
+    monkeypatch.setattr(parsed_document, "MAX_TEXT_CHARS", 100)
+    monkeypatch.setattr(text_encoding, "MAX_TEXT_CHARS", 100)
     assert len(parse_text(b"x" * 100).text) == 100
     for data in (b"x" * 101, b"x" * 401):
         with pytest.raises(DocumentFailed) as failed:
@@ -94,7 +94,7 @@ def test_paragraphs_are_divided_by_blank_lines() -> None:
 
 
 def test_blocks_beyond_all_measure_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "MAX_BLOCKS", 2)
+    monkeypatch.setattr(parsed_document, "MAX_BLOCKS", 2)
     assert [text for _, text in shown(parse_text(b"a\n\nb\n\nc\n\nd"))] == ["a", "b\n\nc\n\nd"]
 
 

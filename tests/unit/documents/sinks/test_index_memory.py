@@ -4,8 +4,8 @@ import gc
 import weakref
 from pathlib import Path
 
-from tasks.documents.sinks.parquet.index import ReceiptIndex
-from tasks.ledger.storage import Storage
+from tasks.documents.sinks.parquet.receipt_index import ReceiptIndex
+from tasks.storage.storage import Storage
 
 
 def test_an_index_goes_with_its_last_user(tmp_path: Path) -> None:

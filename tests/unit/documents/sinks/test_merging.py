@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from tasks.documents.sinks.parquet.merging import BESIDE, FULL, to_merge
-from tasks.ledger.datasets import Part
+from tasks.documents.sinks.parquet.parquet_sink import BESIDE, FULL, to_merge
+from tasks.records.datasets import Part
 
 
 def part(number: int, rows: int, *, documents: int = 1, size_bytes: int = 0) -> Part:

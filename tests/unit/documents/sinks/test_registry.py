@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tasks.documents.sinks.parquet.sink import ParquetSink
-from tasks.documents.sinks.postgresql import PostgresSink
-from tasks.documents.sinks.postgresql_table import Table
-from tasks.documents.sinks.registry import check_sink, open_sink
-from tasks.documents.sinks.types import Sink
+from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
+from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
+from tasks.documents.sinks.postgresql.tables import Table
+from tasks.documents.sinks.sink import Sink
+from tasks.documents.sinks.sink_kinds import check_sink, open_sink
 from tasks.errors import EmbedqError, InvalidValue, SinkRefused
-from tasks.ledger.storage import Storage
+from tasks.storage.storage import Storage
 from worker_config.settings import Settings
 
 POSTGRESQL = {"type": "postgresql", "name": "prod", "table": "docs"}
@@ -65,9 +65,9 @@ def test_others_are_refused(spec: dict[str, Any], error: type[EmbedqError], para
 
 
 def test_a_missing_library_names_its_install_command(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "tasks.documents.sinks.postgresql")
+    monkeypatch.delitem(sys.modules, "tasks.documents.sinks.postgresql.postgresql_sink")
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    monkeypatch.delitem(sys.modules, "tasks.documents.sinks.postgresql_connection")
+    monkeypatch.delitem(sys.modules, "tasks.documents.sinks.postgresql.connection")
     with pytest.raises(SinkRefused, match=r"pip install .embedq\[postgresql\]"):
         opened(POSTGRESQL, settings)
 

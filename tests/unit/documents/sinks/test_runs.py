@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tasks.documents.sinks.parquet import runs
-from tasks.documents.sinks.parquet.runs import Keys, Runs, keys_of
+from tasks.documents import sorted_runs
+from tasks.documents.sorted_runs import Keys, Runs, keys_of
 
 
 def numbers(*values: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
@@ -26,7 +26,7 @@ def test_nothing_is_found_in_nothing() -> None:
 
 @pytest.mark.parametrize("bucket", [4, 100, 10_000])
 def test_what_was_added_is_found_however_runs_were_merged(bucket: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "BUCKET", bucket)
+    monkeypatch.setattr(sorted_runs, "BUCKET", bucket)
     records = Runs(np.int64)
     names = [f"d{i}" for i in range(1500)]
     for first in range(0, 1500, 47):

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.documents.sinks.types import LoadOutcome, Receipt, Stamp
-from tasks.documents.sinks.verdict import Arrivals, Verdict, judge
+from tasks.documents.sinks.sink import Arrivals, LoadOutcome, Receipt, Stamp, Verdict, judge
 
 STAMP = Stamp("ing_2", "f", "model", "rev", 4, 20, "of model")
 """Ids come from the clocks of several hosts and say nothing of the order."""

@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from tasks.documents.sources.access import SourceAccess, SourceLimits, StoredFile
-from tasks.documents.sources.records_apart import RecordProcesses
-from tasks.documents.sources.registry import open_source
-from tasks.documents.sources.types import DocumentRef, Fetched, Listed, ListedFault
-from tasks.ledger.storage import Storage
+from tasks.documents.sources.records_process import RecordProcesses
+from tasks.documents.sources.source import DocumentRef, Fetched, Listed, ListedFault
+from tasks.documents.sources.source_kinds import open_source
+from tasks.storage.storage import Storage
 
 
 def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[Listed]:

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.documents.sources import page, trees
+from tasks.documents.sources import page, walk
 from tasks.documents.sources.access import SourceAccess
-from tasks.documents.sources.registry import open_source
 from tasks.documents.sources.roots import document_id
-from tasks.documents.sources.types import DocumentRef
+from tasks.documents.sources.source import DocumentRef
+from tasks.documents.sources.source_kinds import open_source
 from tasks.errors import SourceFailed
-from tasks.ledger.storage import Storage
+from tasks.storage.storage import Storage
 from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, tree
 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "PAGE_FILES", 2)
-    monkeypatch.setattr(trees, "WINDOW", 3)
+    monkeypatch.setattr(walk, "WINDOW", 3)
 
 
 def ids(folder: Path, *urls: str) -> list[str]:
@@ -117,7 +117,7 @@ def test_every_file_comes_once_whatever_the_sizes_of_pages_and_windows(
     tree(folder, *made)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "PAGE_FILES", files)
-        patch.setattr(trees, "WINDOW", window)
+        patch.setattr(walk, "WINDOW", window)
         found = pages({"urls": [f"{folder}/**"]}, below(folder))
     assert all(len(one.documents) <= files for one in found)
     listed = [within(folder, ref.id) for one in found for ref in one.documents]
@@ -137,7 +137,7 @@ def test_the_same_cursor_gives_the_same_page(tmp_path: Path) -> None:
 def test_a_large_folder_is_listed_once_for_many_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree(tmp_path, *(f"{n:03}.txt" for n in range(100)))
     monkeypatch.setattr(page, "PAGE_FILES", 3)
-    monkeypatch.setattr(trees, "WINDOW", 40)
+    monkeypatch.setattr(walk, "WINDOW", 40)
     listings: list[str] = []
     scandir = os.scandir
 
@@ -242,7 +242,7 @@ def test_pipes_and_sockets_are_passed_over(tmp_path: Path) -> None:
 
 def test_a_name_that_is_not_utf8_is_a_fault_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "PAGE_FILES", 1)
-    monkeypatch.setattr(trees, "WINDOW", 1)
+    monkeypatch.setattr(walk, "WINDOW", 1)
     tree(tmp_path, "a.md", "z.md")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/m\xff.md")).write_text("x")
     spec = {"urls": [f"{tmp_path}/**"]}

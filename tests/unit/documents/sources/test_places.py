@@ -12,14 +12,14 @@ import pytest
 from botocore.exceptions import ClientError
 from s3fs.errors import translate_boto_error
 
-from tasks.documents.faults import DocumentFailed
-from tasks.documents.sources import page, trees
+from tasks.documents.document_error import DocumentFailed
+from tasks.documents.sources import page, walk
 from tasks.documents.sources.access import SourceAccess
-from tasks.documents.sources.registry import open_source
-from tasks.documents.sources.remote import answered
-from tasks.documents.sources.types import DocumentRef
+from tasks.documents.sources.buckets import answered
+from tasks.documents.sources.source import DocumentRef
+from tasks.documents.sources.source_kinds import open_source
 from tasks.errors import SourceFailed, StorageUnavailable
-from tasks.ledger.storage import Storage
+from tasks.storage.storage import Storage
 from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, texts, uploaded
 
 # ---- drivers ---------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def remote(name: str) -> SourceAccess:
 def test_globs_in_a_bucket(bucket: str, monkeypatch: pytest.MonkeyPatch, glob: str, expected: list[str]) -> None:
     monkeypatch.setattr(page, "PAGE_RECORDS", 1)
     monkeypatch.setattr(page, "PAGE_FILES", 1)
-    monkeypatch.setattr(trees, "WINDOW", 1)
+    monkeypatch.setattr(walk, "WINDOW", 1)
     spec = {"urls": [f"memory://{bucket}/{glob}"]}
     assert [ref.id for ref in documents(spec, remote(bucket))] == [f"in/{name}" for name in expected]
 

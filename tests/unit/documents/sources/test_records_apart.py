@@ -13,8 +13,8 @@ import pytest
 
 from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.sources import content, page
-from tasks.documents.sources.records_apart import RecordProcesses
-from tasks.documents.sources.registry import open_source
+from tasks.documents.sources.records_process import RecordProcesses
+from tasks.documents.sources.source_kinds import open_source
 from tests.unit.documents.sources.formats import files, jsonl, parquet
 from tests.unit.documents.sources.reading import codes, contents, documents, pages, texts, uploaded
 

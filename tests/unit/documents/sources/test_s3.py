@@ -6,12 +6,12 @@ import fsspec
 import pytest
 from fsspec.asyn import sync_wrapper
 
-from tasks.documents.faults import DocumentFailed
-from tasks.documents.sources import page, remote_trees, trees
+from tasks.documents.document_error import DocumentFailed
+from tasks.documents.sources import page, urls, walk
 from tasks.documents.sources.access import SourceAccess
-from tasks.documents.sources.registry import open_source
+from tasks.documents.sources.source_kinds import open_source
 from tasks.errors import SourceFailed
-from tasks.ledger.storage import Storage
+from tasks.storage.storage import Storage
 from tests.s3_server import S3Server
 from tests.unit.documents.sources.reading import documents
 
@@ -31,8 +31,8 @@ def s3_access(root: str) -> SourceAccess:
 def test_every_object_comes_once_whatever_the_sizes_of_pages(
     s3_root: str, monkeypatch: pytest.MonkeyPatch, window: int, keys: int, files: int
 ) -> None:
-    monkeypatch.setattr(trees, "WINDOW", window)
-    monkeypatch.setattr(remote_trees, "KEYS", keys)
+    monkeypatch.setattr(walk, "WINDOW", window)
+    monkeypatch.setattr(urls, "KEYS", keys)
     monkeypatch.setattr(page, "PAGE_FILES", files)
     names = ["a.md", "a/b.md", "a/c/d.md", "a/é.md", "a b.md", "a+b.md", "b.md", "c/.hidden", "c/x.md", "日/本.md"]
     fsspec.filesystem("s3").pipe({f"{s3_root}/in/{name}": name.encode() for name in names})
@@ -65,18 +65,18 @@ ONE = {"KeyCount": 1, "IsTruncated": True, "NextContinuationToken": "t", "Conten
 
 @pytest.mark.parametrize("answers", [(MORE, ONE, EMPTY), (ONE, EMPTY), (MORE, MORE, ONE, MORE, EMPTY)])
 def test_an_empty_answer_is_no_end_where_more_was_said_to_follow(answers: tuple[dict[str, Any], ...]) -> None:
-    found = remote_trees.S3Tree(Answers(*answers)).first(10, "bucket/in", "", lambda: None)
+    found = urls.S3Tree(Answers(*answers)).first(10, "bucket/in", "", lambda: None)
     assert [child.name for child in found] == ["a.md"]
 
 
 def test_a_prefix_without_keys_is_gone() -> None:
     with pytest.raises(DocumentFailed, match="gone"):
-        remote_trees.S3Tree(Answers(EMPTY)).first(10, "bucket/in", "", lambda: None)
+        urls.S3Tree(Answers(EMPTY)).first(10, "bucket/in", "", lambda: None)
 
 
 def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "WINDOW", 40)
-    monkeypatch.setattr(remote_trees, "KEYS", 20)
+    monkeypatch.setattr(walk, "WINDOW", 40)
+    monkeypatch.setattr(urls, "KEYS", 20)
     monkeypatch.setattr(page, "PAGE_FILES", 10)
     fsspec.filesystem("s3").pipe({f"{s3_root}/{n:03}.txt": b"x" for n in range(100)})
     answers: list[int] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tasks.documents.sources.registry import open_source
+from tasks.documents.sources.source_kinds import open_source
 from tasks.errors import SourceFailed
 from tests.unit.documents.sources.reading import below, documents, tree, uploaded
 

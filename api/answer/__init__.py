@@ -1,0 +1,1 @@
+"""Writing an answer: errors, vectors, content, headers."""

@@ -1,0 +1,72 @@
+"""A stored object as an answer: all of its bytes, or those that a Range header asks for."""
+
+import re
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from api.answer.errors import problem
+from api.async_storage import AsyncStorage
+from tasks.errors import RangeNotSatisfiable
+
+# The Range header of HTTP (RFC 9110, 14.2), as far as it pays: one range of bytes.
+
+_ONE_RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
+
+
+def byte_range(header: str | None, size: int) -> range | None:
+    """The positions that are asked for of `size` bytes; None for all of them.
+
+    Several ranges, other units and nonsense count as no range: a server may answer with the whole.
+
+    Raises:
+        RangeNotSatisfiable: it begins behind the end.
+    """
+    found = _ONE_RANGE.fullmatch(header) if header else None
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:
+        first, last = max(0, size - int(found[2])), size - 1
+    else:
+        first, last = int(found[1]), min(int(found[2]) if found[2] else size - 1, size - 1)
+        if found[2] and int(found[2]) < first:
+            return None
+    if first >= size:
+        raise RangeNotSatisfiable(f"The file has {size} bytes; the Range header asks for none of them.")
+    return range(first, last + 1)
+
+
+BYTES = "application/octet-stream"
+
+
+async def content(
+    request: Request, storage: AsyncStorage, stored: str, *, size_bytes: int, tag: str, filename: str
+) -> Response:
+    """The answer. `tag`: never the same for other bytes.
+
+    Raises:
+        NotStored: there is no such object (any more).
+        StorageUnavailable: it cannot be read now.
+    """
+    etag = f'"{tag}"'
+    wanted = request.headers.get("range") if request.headers.get("if-range", etag) == etag else None
+    try:
+        part = byte_range(wanted, size_bytes)
+    except RangeNotSatisfiable as error:
+        refusal = problem(error, instance=request.url.path)
+        refusal.headers["content-range"] = f"bytes */{size_bytes}"
+        return refusal
+    span = part if part is not None else range(size_bytes)
+    chunks = await storage.chunks(stored, span.start, len(span))
+    headers = {
+        "accept-ranges": "bytes",
+        "cache-control": "private",
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(filename, safe='')}",
+        "content-length": str(len(span)),
+        "etag": etag,
+        "x-content-type-options": "nosniff",  # it is a stranger's file on this origin
+    }
+    if part is not None:
+        headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{size_bytes}"
+    return StreamingResponse(chunks, 200 if part is None else 206, headers, BYTES)

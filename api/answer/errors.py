@@ -1,0 +1,218 @@
+"""The one place that turns an exception into a response. Routes raise and never format."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import cast
+
+import orjson
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
+
+from tasks.errors import (
+    BacklogFull,
+    EmbedqError,
+    EmptyInput,
+    EncodingFailed,
+    InternalError,
+    InvalidHTTP,
+    MethodNotAllowed,
+    Overloaded,
+    RequestError,
+    RouteNotFound,
+    StorageFull,
+    Unauthenticated,
+    Unavailable,
+    WaitTimeout,
+)
+from tasks.item import ItemError
+from tasks.ledger import Result
+
+# Errors that only the web tier has: an item's own error as the answer to a whole request, and a caller who left.
+
+
+class ItemFailed(EncodingFailed):
+    """One text of a synchronous request has no vector; the request fails, because clients read a hole as a vector.
+
+    Attributes:
+        item_code: the item's own stable code; it takes the place of the class's.
+    """
+
+    def __init__(self, index: int, error: ItemError) -> None:
+        super().__init__(f"input[{index}]: {error.message}", param=f"input[{index}]")
+        self.item_code = error.code
+
+
+class ItemRefused(ItemFailed):
+    """The same where the caller can put it right by sending something else."""
+
+    status = 400
+    title = "An input cannot be used"
+
+
+class CallerGone(Exception):
+    """The client closed the connection; nobody reads what is answered."""
+
+
+def item_failed(index: int, error: ItemError) -> ItemFailed:
+    """The error that answers a request whose item `index` failed with `error`."""
+    kind = ItemRefused if error.refused else ItemFailed
+    return kind(index, error)
+
+
+# One error as one body: `application/problem+json` (RFC 9457) with the `error` member of OpenAI's clients in it.
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem(error: EmbedqError, *, instance: str) -> Response:
+    """The response to a request for the path `instance` that ended in `error`."""
+    code = error.item_code if isinstance(error, ItemFailed) else error.code
+    body = {
+        "type": f"urn:embedq:error:{code}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "instance": instance,
+        "error": {"message": error.detail, "type": error.type, "param": error.param, "code": code},
+    }
+    return Response(orjson.dumps(body), error.status, headers(error), MEDIA_TYPE)
+
+
+def new_request_id() -> bytes:
+    """A name for a request whose caller gave it none."""
+    return b"req_" + secrets.token_hex(12).encode()
+
+
+def headers(error: EmbedqError) -> dict[str, str]:
+    """What a response to a request that ended in `error` says in its head, whatever the form of its body."""
+    found = {"cache-control": "no-store"}
+    if error.retry_after_s is not None:
+        found["retry-after"] = str(error.retry_after_s)
+    if error.should_retry is not None:
+        # openai-python decides by this header before it looks at the status.
+        found["x-should-retry"] = "true" if error.should_retry else "false"
+    if isinstance(error, Unauthenticated):
+        found["www-authenticate"] = "Bearer"
+    return found
+
+
+# The forms of text-embeddings-inference (TEI) that its clients expect on its routes: its errors, its bare vectors.
+
+PATHS = frozenset({"/", "/embed", "/embed/", "/info", "/info/", "/health", "/health/"})
+"""Whatever goes wrong on these is told in TEI's form."""
+
+_UNUSABLE = 422
+_KINDS: tuple[tuple[type[EmbedqError], int | None, str], ...] = (
+    (EmptyInput, 400, "Empty"),
+    (ItemRefused, _UNUSABLE, "Validation"),
+    (ItemFailed, 424, "Backend"),
+    (InvalidHTTP, 400, "Validation"),
+    (RequestError, None, "Validation"),
+    (BacklogFull, 429, "Overloaded"),
+    (Overloaded, 429, "Overloaded"),
+    (StorageFull, 429, "Overloaded"),
+    (WaitTimeout, 429, "Overloaded"),
+    (Unavailable, 503, "Unhealthy"),
+    (InternalError, 500, "Backend"),
+)
+"""Class of the error, status (None: its own), TEI's word; the first that fits counts. TEI knows no 503 for overload."""
+_ROWS_AT_ONCE = 32
+"""As in `api.answer.vectors`."""
+
+
+def failure(error: EmbedqError) -> Response:
+    """The response to a request that ended in `error`."""
+    kind = next((kind for of, _, kind in _KINDS if isinstance(error, of)), "Backend")
+    body = {"error": _in_their_words(error), "error_type": kind}
+    return Response(orjson.dumps(body), status(type(error)), headers(error), "application/json")
+
+
+def status(kind: type[EmbedqError]) -> int:
+    """With which status errors of this class are told."""
+    told = next((status for of, status, _ in _KINDS if issubclass(kind, of)), 500)
+    if told is not None:
+        return told
+    return _UNUSABLE if kind.status == RequestError.status else kind.status
+
+
+def matrix(result: Result) -> bytes:
+    """The vectors as JSON, a list of lists and nothing else."""
+    return b"[" + b",".join(_rows(result)) + b"]"
+
+
+def _rows(result: Result) -> Iterator[bytes]:
+    for start in range(0, len(result.vectors), _ROWS_AT_ONCE):
+        yield orjson.dumps(result.vectors[start : start + _ROWS_AT_ONCE], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+
+
+def _in_their_words(error: EmbedqError) -> str:
+    # Their field is called `inputs`. A message begins with the field at fault, or names it early.
+    if error.param is None or not error.param.startswith("input") or error.param.startswith(("inputs", "input_")):
+        return error.detail
+    return error.detail.replace(error.param, f"inputs{error.param.removeprefix('input')}", 1)
+
+
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's number. Nobody receives it; it shows in the metrics."""
+
+
+def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Registers the handlers. What they do not know becomes a 500 in `api.server.edge`.
+
+    Args:
+        app: where they are registered.
+        routes: all that have methods which a 405 must name.
+    """
+    app.add_exception_handler(EmbedqError, _ours)
+    app.add_exception_handler(HTTPException, partial(_routing, routes))
+    app.add_exception_handler(CallerGone, _ours)
+
+
+def response(error: EmbedqError | CallerGone, path: str) -> Response:
+    """The answer to a request for `path` that ended in `error`."""
+    if isinstance(error, CallerGone):
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return failure(error) if path in PATHS else problem(error, instance=path)
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    return response(cast("EmbedqError | CallerGone", error), request.url.path)
+
+
+async def _routing(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
+    raised = cast("HTTPException", error)
+    answer = response(_translated(raised, request), request.url.path)
+    headers = dict(raised.headers or {})
+    if "Allow" in headers:
+        methods = _methods(routes, request.scope) | set(headers["Allow"].split(", "))
+        headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+    answer.headers.update(headers)
+    return answer
+
+
+def _methods(routes: Sequence[BaseRoute], scope: Scope) -> set[str]:
+    # Starlette names only those of the first route with this path, and a path has a route for each of its methods.
+    fitting = [route for route in routes if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE]
+    return {method for route in fitting for method in route.methods or ()}
+
+
+def _translated(error: HTTPException, request: Request) -> EmbedqError:
+    where = f"{request.method} {request.url.path}"
+    if error.status_code == RouteNotFound.status:
+        return RouteNotFound(f"There is no {where}. {_hint(request.url.path)}")
+    if error.status_code == MethodNotAllowed.status:
+        return MethodNotAllowed(f"{where} is not possible; the Allow header names the methods that are.")
+    return InternalError("Something unexpected happened while the request was routed.")
+
+
+def _hint(path: str) -> str:
+    if path.startswith("/v1/v1"):
+        return "The client adds /v1 itself: give it the base address without /v1."
+    if path.rstrip("/") == "/v1" or path.startswith("/v1/embed/"):
+        return "Clients of text-embeddings-inference take the base address without /v1, those of OpenAI with it."
+    return "See /openapi.json for what there is."

@@ -1,0 +1,95 @@
+"""A task as clients see it: its JSON, its headers, and the JSON of a task that was stored just now."""
+
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from tasks.item import ItemError
+from tasks.ledger import Lane, State, Submission, Task
+from tasks.ledger.ids import created_ms
+
+FIRST_VERSION = 1
+"""What SUBMIT gives a new task."""
+JSON = "application/json"
+
+
+def task_response(task: Task, *, retry_after_s: int, status: int = 200, location: bool = False) -> Response:
+    """The task with its `ETag`, and `Retry-After` while it is open."""
+    headers = {"etag": etag(task), "cache-control": "no-store", "vary": "Prefer"}
+    if not task.state.terminal:
+        headers["retry-after"] = str(retry_after_s)
+    if location:
+        headers["location"] = _links(task.id)["self"]
+    return Response(orjson.dumps(task_json(task)), status, headers, JSON)
+
+
+def etag(task: Task) -> str:
+    """The version of the task as an entity tag."""
+    return f'"{task.version}"'
+
+
+def task_json(task: Task) -> dict[str, Any]:
+    """The task resource of the native interface. Times are Unix seconds."""
+    error = _error(task)
+    return {
+        "id": task.id,
+        "object": "embedding.task",
+        "status": task.state.value,
+        "lane": task.lane.value,
+        "created_at": _seconds(task.created_ms),
+        "started_at": _seconds(task.started_ms),
+        "finished_at": _seconds(task.finished_ms),
+        "expires_at": _seconds(task.expires_ms),
+        "deadline": _seconds(task.deadline_ms),
+        "model": task.model,
+        "counts": {"total": task.total, "completed": task.completed, "failed": task.failed},
+        "usage": {"prompt_tokens": task.prompt_tokens, "total_tokens": task.prompt_tokens},
+        "error": {"code": error.code, "message": error.message} if error else None,
+        "metadata": dict(task.metadata) if task.metadata else {},
+        "links": _links(task.id),
+    }
+
+
+def accepted(submission: Submission) -> Task:
+    """The task that the ledger has just stored, without asking it again. The time is this machine's."""
+    created = created_ms(submission.task_id) or 0
+    deadline_in_ms = submission.deadline_in_ms
+    return Task(
+        id=submission.task_id,
+        model=submission.model,
+        lane=Lane(submission.lane),
+        owner=submission.owner,
+        state=State.QUEUED,
+        total=sum(unit.items for unit in submission.units),
+        completed=0,
+        failed=0,
+        prompt_tokens=0,
+        created_ms=created,
+        started_ms=None,
+        finished_ms=None,
+        deadline_ms=None if deadline_in_ms is None else created + deadline_in_ms,
+        expires_ms=None,
+        version=FIRST_VERSION,
+        options=submission.options,
+        metadata=orjson.loads(submission.metadata) if submission.metadata else None,
+        cost=sum(unit.cost for unit in submission.units),
+    )
+
+
+def _links(task_id: str) -> dict[str, str]:
+    here = f"/v1/tasks/{task_id}"
+    return {"self": here, "result": f"{here}/result", "cancel": f"{here}/cancel"}
+
+
+def _error(task: Task) -> ItemError | None:
+    if task.state is State.FAILED:
+        message = "None of the inputs could be encoded; the result says why for each of them."
+        return ItemError("all_items_failed", message)
+    if task.state is State.EXPIRED:
+        return ItemError("expired", "The deadline passed before everything was encoded.")
+    return None
+
+
+def _seconds(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else milliseconds // 1000

@@ -1,0 +1,268 @@
+"""OpenAI's batches: many requests in one file, answered in files."""
+
+import asyncio
+import re
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.document.answers import Batch, BatchList
+from api.document.openapi import json_body, paging
+from api.request.body import parse_object
+from api.request.offload import offload_in_turn
+from api.request.ownership import Kind, list_body, own, own_ids
+from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
+from api.request.quota import quota
+from api.request.schemas import MAX_METADATA_PAIRS, MetadataKey, MetadataValue
+from api.request.validation import checked
+from api.server.direct import direct_router
+from api.services import Services
+from tasks.errors import BatchEnded, BatchUnknown, InvalidValue
+from tasks.records import batches
+from tasks.records.batches import (
+    ENDPOINT,
+    BatchAdmission,
+    BatchStatus,
+    NewBatch,
+    create_batch,
+    is_batch_id,
+    list_batches,
+    move_batch,
+    new_batch_id,
+    read_batch,
+    read_batches_later,
+)
+from worker_config.settings import Settings
+
+# The body of `POST /v1/batches`, and what of it pydantic cannot say.
+
+MAX_WINDOW_H = 31 * 24
+_WINDOW = re.compile(r"([1-9]\d{0,3})h")
+_MS_PER_HOUR = 3_600_000
+_MAX_KEY_CHARS = 255
+
+Short = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+
+
+class OutputLife(BaseModel):
+    """How long the files live that the batch makes, counted from when they are made."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    anchor: Literal["created_at"]
+    seconds: int = Field(ge=3600, le=2_592_000)
+
+
+class BatchBody(BaseModel):
+    """Body of `POST /v1/batches`. Unknown fields are ignored, `null` counts as absent."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="ignore",
+        json_schema_extra={
+            "examples": [{"input_file_id": "file-019a…", "endpoint": ENDPOINT, "completion_window": "24h"}]
+        },
+    )
+
+    input_file_id: Short = Field(description="A file uploaded with the purpose `batch`.")
+    endpoint: Short = Field(
+        description="The only call that batches can make here.", json_schema_extra={"enum": [ENDPOINT]}
+    )
+    completion_window: Short = Field(
+        description=f"`24h`; any whole number of hours up to {MAX_WINDOW_H}.",
+        json_schema_extra={"pattern": f"^{_WINDOW.pattern}$"},
+    )
+    metadata: dict[MetadataKey, MetadataValue] | None = Field(
+        None, max_length=MAX_METADATA_PAIRS, description="Kept with the batch."
+    )
+    output_expires_after: OutputLife | None = None
+    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=_MAX_KEY_CHARS)] | None = Field(
+        None, description="As the header `Idempotency-Key`, which wins over it."
+    )
+
+    def window_ms(self) -> int:
+        """The completion window's length; raises `InvalidValue`."""
+        found = _WINDOW.fullmatch(self.completion_window)
+        if found is None or int(found[1]) > MAX_WINDOW_H:
+            raise InvalidValue(
+                f"completion_window must be '24h', or another whole number of hours up to '{MAX_WINDOW_H}h'.",
+                param="completion_window",
+            )
+        return int(found[1]) * _MS_PER_HOUR
+
+    def require_endpoint(self) -> None:
+        """Raises `InvalidValue` when the endpoint is one that batches cannot call."""
+        if self.endpoint != ENDPOINT:
+            raise InvalidValue(f"Invalid value for endpoint. Supported values: '{ENDPOINT}'.", param="endpoint")
+
+
+# Batches for routes: made from a body, rendered.
+
+BATCHES = Kind("batch", is_batch_id, read_batch, list_batches, BatchUnknown, "POST /v1/batches")
+_BATCHES_MAX_KEY_CHARS = 255
+_DIGEST_CHARS = 32
+
+
+def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings) -> NewBatch:
+    """The batch that a `POST /v1/batches` asks for.
+
+    Raises:
+        RequestError: the subclass that says what is wrong with the body or the key.
+    """
+    parsed = checked(BatchBody, parse_object(body), max_inputs=settings.max_inputs)
+    parsed.require_endpoint()
+    if idempotency_key is not None and not (1 <= len(idempotency_key) <= _BATCHES_MAX_KEY_CHARS):
+        raise InvalidValue(
+            f"Idempotency-Key must have 1 to {_BATCHES_MAX_KEY_CHARS} characters.", param="Idempotency-Key"
+        )
+    name = idempotency_key or parsed.idempotency_key
+    return NewBatch(
+        id=new_batch_id(),
+        owner=owner,
+        input_file_id=parsed.input_file_id,
+        completion_window=parsed.completion_window,
+        window_ms=parsed.window_ms(),
+        ttl_ms=round(settings.batch_ttl_s * 1000),
+        metadata=parsed.metadata,
+        output_expires_s=parsed.output_expires_after.seconds if parsed.output_expires_after else None,
+        key=(_digest(name.encode()), _request_digest(parsed)) if name else None,
+    )
+
+
+def admission(settings: Settings) -> BatchAdmission:
+    """What must hold for another batch to be taken."""
+    return BatchAdmission(settings.max_open_batches, settings.max_redis_memory_percent, quota(settings))
+
+
+def batch_json(batch: batches.Batch) -> dict[str, Any]:
+    """OpenAI's batch object, for orjson. Times are Unix seconds."""
+    times = {f"{status}_at": _seconds(batch.times.get(status)) for status in BatchStatus if status != "validating"}
+    errors = list(batch.errors)  # orjson writes dataclasses itself, and there may be a thousand
+    return {
+        "id": batch.id,
+        "object": "batch",
+        "endpoint": ENDPOINT,
+        **({"model": batch.model} if batch.model else {}),  # strict clients of OpenAI's schema take no null here
+        "errors": {"object": "list", "data": errors} if errors else None,
+        "input_file_id": batch.input_file_id,
+        "completion_window": batch.completion_window,
+        "status": batch.status.value,
+        "output_file_id": batch.output_file_id,
+        "error_file_id": batch.error_file_id,
+        "created_at": _seconds(batch.created_ms),
+        "expires_at": _seconds(batch.expires_ms),
+        **times,
+        "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
+        "usage": _usage(batch.tokens),
+        "metadata": dict(batch.metadata) if batch.metadata else None,
+    }
+
+
+def _usage(tokens: int | None) -> dict[str, Any] | None:
+    if tokens is None:
+        return None
+    return {
+        "input_tokens": tokens,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": tokens,
+    }
+
+
+def _seconds(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else milliseconds // 1000
+
+
+def _request_digest(body: BatchBody) -> str:
+    return _digest(orjson.dumps(body.model_dump(exclude={"idempotency_key"}), option=orjson.OPT_SORT_KEYS))
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()[:_DIGEST_CHARS]
+
+
+router = direct_router(tag="batches")
+
+_JSON = "application/json"
+_NO_STORE = {"cache-control": "no-store"}
+_LIST_TIMEOUT_S = 5.0
+"""A page may hold thousands of error messages."""
+_CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
+_PAGE = {
+    "parameters": [
+        paging("after", {"type": "string"}, "Last id of the page before."),
+        paging(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+            "Batches in one page.",
+        ),
+    ]
+}
+
+
+@router.post("/v1/batches", responses={200: {"model": Batch}}, openapi_extra=json_body(BatchBody))
+@router.post("/v1/batches/", include_in_schema=False)
+@router.post("/batches", include_in_schema=False)
+@router.post("/batches/", include_in_schema=False)
+async def create(request: Request) -> Response:
+    """Starts a batch over an uploaded file. What is wrong with the file shows later: the batch then fails."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    key = request.headers.get("idempotency-key")
+    body = await services.bodies.read(request)
+    asked = await offload_in_turn(
+        len(body), new_batch, body, owner=owner, idempotency_key=key, settings=services.settings
+    )
+    batch_id = await services.ledger.run(create_batch(asked, admission(services.settings)))
+    return _answer(await own(services, request, BATCHES, batch_id))
+
+
+@router.get("/v1/batches", responses={200: {"model": BatchList}}, openapi_extra=_PAGE)
+@router.get("/v1/batches/", include_in_schema=False)
+@router.get("/batches", include_in_schema=False)
+@router.get("/batches/", include_in_schema=False)
+async def list_own(request: Request) -> Response:
+    """The caller's batches, the newest first."""
+    services = Services.of(request)
+    ids, more = await own_ids(services, request, BATCHES)
+    if not ids:
+        return _json(list_body([], more=more))
+    later = await services.ledger.run(read_batches_later(ids), timeout_s=_LIST_TIMEOUT_S)
+    return _json(await asyncio.to_thread(lambda: list_body([batch_json(batch) for batch in later()], more=more)))
+
+
+@router.get("/v1/batches/{batch_id}", responses={200: {"model": Batch}})
+@router.get("/v1/batches/{batch_id}/", include_in_schema=False)
+@router.get("/batches/{batch_id}", include_in_schema=False)
+@router.get("/batches/{batch_id}/", include_in_schema=False)
+async def read(request: Request, batch_id: str) -> Response:
+    """A batch as it is now."""
+    return _answer(await own(Services.of(request), request, BATCHES, batch_id))
+
+
+@router.post("/v1/batches/{batch_id}/cancel", responses={200: {"model": Batch}})
+@router.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False)
+@router.post("/batches/{batch_id}/cancel", include_in_schema=False)
+@router.post("/batches/{batch_id}/cancel/", include_in_schema=False)
+async def cancel(request: Request, batch_id: str) -> Response:
+    """Asks for the end of a batch; what was finished will be in its files. Cancelling twice is fine."""
+    services = Services.of(request)
+    await own(services, request, BATCHES, batch_id)
+    move = move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)
+    _, status = await services.ledger.run(move)
+    if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
+        raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
+    return _answer(await own(services, request, BATCHES, batch_id))
+
+
+def _answer(batch: batches.Batch) -> Response:
+    return _json(orjson.dumps(batch_json(batch)))
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type=_JSON, headers=_NO_STORE)

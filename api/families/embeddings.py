@@ -1,0 +1,93 @@
+"""OpenAI's embeddings call: synchronous over the queue, or a task for callers who prefer not to wait."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answer import task_json, vectors
+from api.document.answers import EmbeddingList, Task
+from api.document.openapi import json_body
+from api.request.memory_budget import LargeResponse
+from api.request.offload import offload, offload_in_turn
+from api.request.prefer import Preference, applied, patience_s, preference
+from api.request.schemas import EmbeddingsBody
+from api.request.token_input import VocabularyNotLoaded
+from api.server.direct import direct_router
+from api.services import Services
+from api.waiting.synchronous import encode_now, task_or_result
+from tasks import ledger
+
+# From a request's body to what a drafter makes of it; waits for the vocabulary where token numbers need it.
+
+R = TypeVar("R")
+
+
+async def draft(services: Services, size_bytes: int, patience_s: float, make: Callable[[], R]) -> R:
+    """What `make` returns, which calls `services.drafter`; in a thread if the body is large.
+
+    Raises:
+        RequestError: what `make` raises, or that token numbers cannot be decoded here.
+        NotReady: they cannot be within `patience_s`.
+    """
+    try:
+        return await offload_in_turn(size_bytes, make)
+    except VocabularyNotLoaded:
+        assert services.drafter.vocabulary is not None  # noqa: S101 - it raised
+        await services.drafter.vocabulary.load(patience_s)
+    return await offload_in_turn(size_bytes, make)
+
+
+router = direct_router(tag="embeddings")
+
+
+@router.post(
+    "/v1/embeddings",
+    responses={200: {"model": EmbeddingList}, 202: {"model": Task, "description": "With `Prefer: respond-async`."}},
+    openapi_extra=json_body(EmbeddingsBody),
+)
+@router.post("/v1/embeddings/", include_in_schema=False)
+@router.post("/embeddings", include_in_schema=False)
+@router.post("/embeddings/", include_in_schema=False)
+async def create_embeddings(request: Request) -> Response:
+    """Vectors for one text or several, in input order. One failed text fails the request."""
+    started_s = time.perf_counter()
+    services = Services.of(request)
+    owner = services.owner(request)
+    await services.door.check()
+    wishes = preference(request.headers)
+    body = await services.bodies.read(request)
+    wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)
+    end_s = time.monotonic() + wait_s
+    if wishes.respond_async:
+        key = request.headers.get("idempotency-key")
+        make = partial(services.drafter.openai_task, body, owner=owner, idempotency_key=key)
+        submission, base64 = await draft(services, len(body), wait_s, make)
+        outcome = await task_or_result(services, request, submission, end_s if wishes.wait_s else None)
+        if isinstance(outcome, ledger.Task):
+            return _accepted(services, outcome, applied(wishes, wait_s))
+    else:
+        make = partial(services.drafter.synchronous, body, owner=owner, wait_s=wait_s)
+        submission, base64 = await draft(services, len(body), wait_s, make)
+        outcome = await encode_now(services, request, submission, end_s - time.monotonic())
+    services.take_answer(request, vectors.size_bytes(outcome))
+    content = await offload(vectors.size_bytes(outcome), vectors.embedding_list, outcome, base64=base64)
+    response = LargeResponse(content, media_type="application/json")
+    took_ms = int((time.perf_counter() - started_s) * 1000)
+    response.raw_headers += [
+        (b"openai-processing-ms", b"%d" % took_ms),
+        *services.rate_limits.headers(submission.model, owner),
+    ]
+    if wishes.wait_s == wait_s:
+        response.headers["preference-applied"] = applied(Preference(wait_s=wait_s), wait_s)
+    return response
+
+
+def _accepted(services: Services, task: ledger.Task, preferences: str) -> Response:
+    retry_after_s = services.registry.retry_after_s(task)
+    response = task_json.task_response(task, retry_after_s=retry_after_s, status=202, location=True)
+    response.headers["preference-applied"] = preferences
+    return response

@@ -1,0 +1,493 @@
+"""Ingestions: documents in, vectors in a store out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from api.answer.content import BYTES, content
+from api.document.answers import Reason, Usage
+from api.document.openapi import json_body, paging
+from api.families.ingestion_body import IngestionBody, Source, check_body, require_known_fields
+from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
+from api.queue.served_models import Registry
+from api.request.body import parse_object
+from api.request.offload import offload_in_turn
+from api.request.ownership import Kind, list_body, own, own_ids
+from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
+from api.request.quota import quota
+from api.request.validation import check_options, checked
+from api.server.direct import direct_router
+from api.services import Services
+from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, InvalidValue, NotStored, RequestError
+from tasks.records import datasets, ingestions
+from tasks.records.files import read_files
+from tasks.records.ingestion_operations import (
+    cancel_ingestion,
+    create_ingestion,
+    list_ingestions,
+    read_ingestion,
+    read_ingestions,
+    resume_ingestion,
+    retry_ingestion,
+)
+from tasks.records.ingestions import FOLDER, IngestionStatus, NewIngestion, is_ingestion_id, new_ingestion_id
+from worker_config.settings import Settings
+
+# Ingestions for routes: made from a body, rendered.
+
+INGESTIONS = Kind(
+    "ingestion", is_ingestion_id, read_ingestion, list_ingestions, IngestionUnknown, "POST /v1/ingestions"
+)
+_MAX_KEY_CHARS = 255
+_DIGEST_CHARS = 32
+_KINDS = ("files", "urls", "documents")
+_URLS_SHOWN = 10
+_OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a `POST /v1/ingestions` asks for.
+
+    Attributes:
+        files: ids of uploads that it names.
+        listed: the files, URLs or documents as a JSON list, to be stored under `stored`.
+    """
+
+    ingestion: NewIngestion
+    files: Sequence[str]
+    stored: str
+    listed: bytes
+
+
+def asked_for(body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings, registry: Registry) -> Asked:
+    """The ingestion that a body describes.
+
+    Raises:
+        RequestError: the subclass that says what is wrong with the body or the key.
+        RedisUnavailable: which models there are is not known yet.
+    """
+    fields = parse_object(body)
+    require_known_fields(fields)
+    parsed = checked(IngestionBody, fields, max_inputs=settings.max_inputs)
+    model = registry.resolve(parsed.model)
+    entry = registry.entry(model)
+    check_body(parsed, settings, entry.max_tokens if entry else None)
+    check_options(parsed, model, registry)
+    ingestion_id = new_ingestion_id()
+    place = "inline" if parsed.source.documents is not None else "listed"
+    stored = f"{FOLDER}/{ingestion_id}/{place}.json"
+    return Asked(
+        NewIngestion(
+            id=ingestion_id,
+            owner=owner,
+            spec=_spec(parsed, model) | {place: stored},
+            ttl_ms=round(settings.batch_ttl_s * 1000),
+            key=_key(idempotency_key, body),
+        ),
+        [file.id for file in parsed.source.files or ()],
+        stored,
+        orjson.dumps(_listed(parsed.source)[1]),
+    )
+
+
+def ingestion_json(found: ingestions.Ingestion) -> dict[str, Any]:
+    """The ingestion object. Times are Unix seconds."""
+    counts, spec, rate = found.counts, found.spec, found.rate
+    started = [at for status, at in found.times.items() if status != "queued"]
+    return {
+        "id": found.id,
+        "object": "ingestion",
+        "status": found.status.value,
+        "created_at": found.created_ms // 1000,
+        "started_at": min(started) // 1000 if started else None,
+        "finished_at": _seconds(found.finished_ms),
+        "expires_at": _seconds(found.expires_ms),
+        "model": found.model,
+        "source": _source(spec),
+        "chunking": spec["chunking"],
+        "sink": spec["sink"],
+        "mode": spec["mode"],
+        "dry_run": found.dry_run,
+        "metadata": spec.get("metadata") or {},
+        "file_counts": {
+            "total": counts.documents,
+            "in_progress": counts.in_progress,
+            "completed": counts.loaded + counts.unchanged,
+            "failed": counts.failed,
+            "cancelled": counts.cancelled,
+            "unchanged": counts.unchanged,
+            "deleted": counts.deleted,
+            "replaced": counts.replaced,
+        },
+        "listing_complete": found.listing_complete,
+        "chunks": {
+            "total": counts.chunks,
+            "embedded": counts.chunks_embedded,
+            "loaded": counts.chunks_loaded,
+            "tokens": counts.chunk_tokens,
+        },
+        "usage": {"prompt_tokens": counts.tokens, "total_tokens": counts.tokens},
+        "rate": rate
+        and {"documents_per_s": round(rate.documents_per_s, 2), "chunks_per_s": round(rate.chunks_per_s, 2)},
+        "eta_s": None if found.eta_s is None else round(found.eta_s, 1),
+        "estimate_s": found.estimate_s,
+        "error": {"code": found.error.code, "message": found.error.message} if found.error else None,
+        "waiting_for": found.waiting_for,
+        "resumable": found.resumable,
+    }
+
+
+def _source(spec: Mapping[str, Any]) -> dict[str, Any]:
+    source = spec["source"]
+    kind = next(name for name in _KINDS if source.get(name) is not None)
+    said = {name: source[name] for name in ("fields", "format", "records") if source.get(name) is not None}
+    shown = {"urls": spec["urls_shown"]} if "urls_shown" in spec else {}
+    return {"type": kind, "count": source[kind], **shown, **said}
+
+
+def _listed(source: Source) -> tuple[str, list[Any]]:
+    """Which kind of source it is, and the list of what it names as JSON."""
+    if source.urls is not None:
+        return "urls", source.urls
+    kind, models = ("files", source.files) if source.files is not None else ("documents", source.documents)
+    return kind, [one.model_dump(exclude_none=True) for one in models or ()]
+
+
+def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
+    kind, listed = _listed(body.source)
+    # Every step and every poll reads the spec: ten thousand ids of files have no place in it.
+    source = body.source.model_dump(exclude_none=True, exclude={*_KINDS}) | {kind: len(listed)}
+    if body.source.fields and body.source.fields.metadata == ["*"]:
+        source["fields"]["metadata"] = "*"
+    options = {name: value for name in _OPTIONS if (value := getattr(body, name)) is not None}
+    return {
+        "source": source,
+        "chunking": body.chunking.model_dump(exclude_none=True) if body.chunking else {"type": "auto"},
+        "sink": body.sink.model_dump(exclude_none=True) if body.sink else {"type": "parquet"},
+        "mode": body.mode,
+        "model": model,
+        "normalize": body.normalize,
+        **({"dry_run": True} if body.dry_run else {}),
+        **({"urls_shown": listed[:_URLS_SHOWN]} if kind == "urls" else {}),
+        **options,
+    }
+
+
+def _seconds(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else milliseconds // 1000
+
+
+def _key(key: str | None, body: bytes) -> tuple[str, str] | None:
+    if key is None:
+        return None
+    if not 1 <= len(key) <= _MAX_KEY_CHARS:
+        raise InvalidValue(f"Idempotency-Key must have 1 to {_MAX_KEY_CHARS} characters.", param="Idempotency-Key")
+    return _digest(key.encode()), _digest(body)
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()[:_DIGEST_CHARS]
+
+
+# Answers about ingestions as pydantic models. They document, as those of `api.document.answers`.
+
+
+class DocumentCounts(BaseModel):
+    """Documents, by what became of them: completed ones are loaded, or were there unchanged."""
+
+    total: int = Field(description="Known so far; all of them once listing_complete.")
+    in_progress: int
+    completed: int
+    failed: int
+    cancelled: int
+    unchanged: int = Field(description="Of the completed ones.")
+    deleted: int = Field(description="Of earlier ingestions, taken away by the mode sync; not in total.")
+    replaced: int = Field(description="Of the completed ones: an earlier ingestion had another content under this id.")
+
+
+class ChunkCounts(BaseModel):
+    """Chunks, by how far they are, and their tokens."""
+
+    total: int
+    embedded: int
+    loaded: int
+    tokens: int
+
+
+class SourceShown(BaseModel):
+    """What was asked for, without the list of files or documents."""
+
+    type: Literal["files", "urls", "documents"]
+    count: int
+    urls: list[str] | None = Field(None, description="The first 10 of them.")
+    fields: dict[str, Any] | None = None
+    format: str | None = None
+    records: bool | None = None
+
+
+class Rate(BaseModel):
+    """Of the last half minute or so; of the whole once it has ended."""
+
+    documents_per_s: float
+    chunks_per_s: float = Field(description="Embedded; in a dry run, cut.")
+
+
+class Ingestion(BaseModel):
+    """An ingestion. Times are Unix seconds."""
+
+    id: str = Field(examples=["ing_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
+    object: Literal["ingestion"]
+    status: Literal["queued", "in_progress", "finalizing", "completed", "failed", "cancelling", "cancelled"]
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    expires_at: int | None = Field(description="When this record is deleted; null while it is open.")
+    model: str
+    source: SourceShown
+    chunking: dict[str, Any]
+    sink: dict[str, Any]
+    mode: Literal["skip_unchanged", "upsert", "sync"]
+    dry_run: bool
+    metadata: dict[str, str]
+    file_counts: DocumentCounts
+    listing_complete: bool
+    chunks: ChunkCounts
+    usage: Usage
+    rate: Rate | None
+    eta_s: float | None = Field(description="Seconds to the end; null while that is unknown.")
+    estimate_s: float | None = Field(description="Of a dry run: how long the model would take.")
+    error: Reason | None
+    waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
+    resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
+
+
+class IngestionList(BaseModel):
+    """A page of ingestions, the newest first."""
+
+    object: Literal["list"]
+    data: list[Ingestion]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class IngestionDocument(BaseModel):
+    """One document of an ingestion."""
+
+    id: str
+    object: Literal["ingestion.document"]
+    source_uri: str
+    status: Literal["queued", "parsing", "embedding", "loading", "loaded", "unchanged", "failed", "counted"]
+    stage: str | None = Field(description="Of a failed one: where.")
+    last_error: Reason | None
+    content_hash: str | None
+    chunks: int
+    tokens: int
+
+
+class IngestionDocumentList(BaseModel):
+    """Some documents, in the order of the source."""
+
+    object: Literal["list"]
+    data: list[IngestionDocument]
+    last_id: str | None = Field(description="Value of `after` for the next page; no id of a document.")
+    has_more: bool
+
+
+class OutputPart(BaseModel):
+    """One Parquet file."""
+
+    object: Literal["ingestion.part"]
+    name: str = Field(examples=["part-000003.parquet"])
+    rows: int
+    documents: int
+    bytes: int
+    etag: str
+    url: str
+
+
+class Output(BaseModel):
+    """The Parquet files of a dataset as it is now."""
+
+    object: Literal["list"]
+    dataset: str
+    dataset_id: str | None = Field(description="Of the dataset: one made later under the same name has another.")
+    version: int
+    dimension: int | None
+    rows: int
+    data: list[OutputPart]
+
+
+router = direct_router(tag="ingestions", prefix="/v1/ingestions")
+
+_JSON = "application/json"
+_NO_STORE = {"cache-control": "no-store"}
+_LIST_TIMEOUT_S = 5.0
+_FILES_AT_ONCE = 500
+_LIMIT = paging(
+    "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}, "Of one page."
+)
+_PAGE = {"parameters": [paging("after", {"type": "string"}, "Last id of the page before."), _LIMIT]}
+_DOCUMENTS = {
+    "parameters": [
+        paging("filter", {"enum": [*FILTERS]}, "Documents in this state only."),
+        paging("after", {"type": "string"}, "last_id of the page before."),
+        _LIMIT,
+    ]
+}
+
+
+@router.post("", status_code=202, responses={202: {"model": Ingestion}}, openapi_extra=json_body(IngestionBody))
+@router.post("/", include_in_schema=False)
+async def create(request: Request) -> Response:
+    """Starts an ingestion. What is wrong with a document shows later: that document then fails."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    key = request.headers.get("idempotency-key")
+    body = await services.bodies.read(request)
+    asked = await offload_in_turn(
+        len(body),
+        asked_for,
+        body,
+        owner=owner,
+        idempotency_key=key,
+        settings=services.settings,
+        registry=services.registry,
+    )
+    await _require_files(services, owner, asked.files)
+    ingestion_id = await _create(services, asked)
+    found = await own(services, request, INGESTIONS, ingestion_id)
+    headers = {"location": f"/v1/ingestions/{found.id}", "retry-after": "1"}
+    return Response(orjson.dumps(ingestion_json(found)), 202, headers | _NO_STORE, _JSON)
+
+
+@router.get("", responses={200: {"model": IngestionList}}, openapi_extra=_PAGE)
+@router.get("/", include_in_schema=False)
+async def list_own(request: Request) -> Response:
+    """The caller's ingestions, the newest first."""
+    services = Services.of(request)
+    ids, more = await own_ids(services, request, INGESTIONS)
+    found = await services.ledger.run(read_ingestions(ids), timeout_s=_LIST_TIMEOUT_S) if ids else []
+    page = list_body([ingestion_json(one) for one in found], more=more)
+    return Response(page, headers=_NO_STORE, media_type=_JSON)
+
+
+@router.get("/{ingestion_id}", responses={200: {"model": Ingestion}})
+async def read(request: Request, ingestion_id: str) -> Response:
+    """An ingestion as it is now."""
+    return _answer(await own(Services.of(request), request, INGESTIONS, ingestion_id))
+
+
+@router.get("/{ingestion_id}/documents", responses={200: {"model": IngestionDocumentList}}, openapi_extra=_DOCUMENTS)
+async def documents(request: Request, ingestion_id: str) -> Response:
+    """Its documents and what became of them, in the order of the source."""
+    services = Services.of(request)
+    found = await own(services, request, INGESTIONS, ingestion_id)
+    page = await read_documents(services, found, DocumentQuery.of(request.query_params))
+    answer = {"object": "list", "data": page.documents, "last_id": page.until, "has_more": page.more}
+    return Response(orjson.dumps(answer), headers=_NO_STORE, media_type=_JSON)
+
+
+@router.get("/{ingestion_id}/output", responses={200: {"model": Output}})
+async def output(request: Request, ingestion_id: str) -> Response:
+    """The Parquet files of its dataset, as the dataset is now."""
+    services = Services.of(request)
+    found = await own(services, request, INGESTIONS, ingestion_id)
+    listed = output_json(found, await read_output(services, found))
+    return Response(orjson.dumps(listed), headers=_NO_STORE, media_type=_JSON)
+
+
+@router.get(
+    "/{ingestion_id}/output/{name}",
+    response_class=StreamingResponse,
+    responses={200: {"content": {BYTES: {}}}, 206: {"content": {BYTES: {}}}},
+)
+async def part(request: Request, ingestion_id: str, name: str) -> Response:
+    """One Parquet file; with `Range`, some of its bytes."""
+    services = Services.of(request)
+    found = await own(services, request, INGESTIONS, ingestion_id)
+    wanted = (await read_output(services, found)).find(name)
+    gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
+    if wanted is None:
+        raise gone
+    try:
+        return await content(
+            request,
+            services.storage,
+            wanted.stored,
+            size_bytes=wanted.size_bytes,
+            tag=part_tag(wanted),
+            filename=wanted.name,
+        )
+    except NotStored:
+        raise gone from None
+
+
+@router.post("/{ingestion_id}/cancel", responses={200: {"model": Ingestion}})
+@router.post("/{ingestion_id}/cancel/", include_in_schema=False)
+async def cancel(request: Request, ingestion_id: str) -> Response:
+    """Asks for its end; what is loaded stays. Cancelling twice is fine."""
+    services = Services.of(request)
+    await own(services, request, INGESTIONS, ingestion_id)
+    _, status = await services.ledger.run(cancel_ingestion(ingestion_id))
+    if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
+        raise IngestionEnded(f"Cannot cancel an ingestion with status '{status}'.")
+    return _answer(await own(services, request, INGESTIONS, ingestion_id))
+
+
+@router.post("/{ingestion_id}/retry", responses={200: {"model": Ingestion}})
+@router.post("/{ingestion_id}/retry/", include_in_schema=False)
+async def retry(request: Request, ingestion_id: str) -> Response:
+    """Tries the failed documents of one that has ended again, under the same id; or goes on with one that could not."""
+    services = Services.of(request)
+    found = await own(services, request, INGESTIONS, ingestion_id)
+    if found.status.terminal and not found.counts.failed and not found.resumable:
+        raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
+    again = resume_ingestion if found.resumable else retry_ingestion
+    moved, status = await services.ledger.run(again(ingestion_id))
+    # Not moved by this call: by an earlier one whose answer was lost, or by somebody else in this moment.
+    going_on = found.status.terminal and status is not None and not status.terminal
+    if not moved and status is not None and not going_on:
+        reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
+        advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
+        raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.{advice}")
+    return _answer(await own(services, request, INGESTIONS, ingestion_id))
+
+
+async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> None:
+    for first in range(0, len(ids), _FILES_AT_ONCE):
+        some = ids[first : first + _FILES_AT_ONCE]
+        files = await services.ledger.run(read_files(some))
+        for index, file in enumerate(files, start=first):
+            if file is None or file.owner != owner:
+                raise FileUnknown(f"source.files[{index}] is no file of yours.", param=f"source.files[{index}]")
+
+
+async def _create(services: Services, asked: Asked) -> str:
+    """Stores what was asked for; the id of the ingestion, which may be that of an earlier request with the same key."""
+    # Before the record: whoever works on it finds the list there.
+    storage = await services.storage.open_to_write()
+    await services.storage.run(storage.write, asked.stored, asked.listed)
+    try:
+        max_open = services.settings.max_open_ingestions
+        held = await services.storage.run(datasets.held_bytes, storage, asked.ingestion.owner)
+        allowed = quota(services.settings)
+        create = create_ingestion(asked.ingestion, max_open=max_open, quota=allowed, dataset_bytes=held)
+        ingestion_id = await services.ledger.run(create)
+    except RequestError:
+        await services.storage.delete(asked.stored)
+        raise
+    if ingestion_id != asked.ingestion.id:
+        await services.storage.delete(asked.stored)
+    return ingestion_id
+
+
+def _answer(found: ingestions.Ingestion) -> Response:
+    return Response(orjson.dumps(ingestion_json(found)), headers=_NO_STORE, media_type=_JSON)

@@ -1,0 +1,89 @@
+"""The calls of text-embeddings-inference (TEI), in its own forms, for clients that speak to such a server."""
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answer import errors
+from api.answer.vectors import size_bytes
+from api.document.answers import Live, TEIInfo
+from api.document.openapi import json_body
+from api.families.health import live
+from api.request.memory_budget import LargeResponse
+from api.request.offload import offload, offload_in_turn
+from api.request.prefer import patience_s, preference
+from api.request.schemas import EmbedBody
+from api.server.direct import direct_router
+from api.services import Services
+from api.waiting.synchronous import encode_now
+from tasks.errors import NotReady
+from tasks.ledger import ModelEntry
+
+router = direct_router(tag="text-embeddings-inference")
+
+_JSON = "application/json"
+_VECTORS: dict[int | str, dict[str, Any]] = {200: {"model": list[list[float]]}}
+
+router.get("/", responses={200: {"model": Live}})(live)
+
+
+@router.post("/embed", responses=_VECTORS, openapi_extra=json_body(EmbedBody))
+@router.post("/", responses=_VECTORS, openapi_extra=json_body(EmbedBody))
+@router.post("/embed/", include_in_schema=False)
+async def embed(request: Request) -> Response:
+    """Vectors of the server's own model for one text or several, as a bare list of lists in input order."""
+    services = Services.of(request)
+    owner = services.owner(request)
+    await services.door.check()
+    body = await services.bodies.read(request)
+    wished_s = preference(request.headers).wait_s
+    wait_s = patience_s(request.headers, wished_s, services.settings.max_wait_s)
+    submission = await offload_in_turn(len(body), services.drafter.embed, body, owner=owner, wait_s=wait_s)
+    result = await encode_now(services, request, submission, wait_s)
+    services.take_answer(request, size_bytes(result))
+    return LargeResponse(await offload(size_bytes(result), errors.matrix, result), media_type=_JSON)
+
+
+@router.get("/info", responses={200: {"model": TEIInfo}})
+@router.get("/info/", include_in_schema=False)
+async def info(request: Request) -> Response:
+    """What is served, and its limits."""
+    services = Services.of(request)
+    services.owner(request)
+    entry = services.registry.entry(services.registry.own_model)
+    if entry is None:
+        raise NotReady("No worker has loaded the model yet.", param="worker", retry_after_s=5)
+    return Response(orjson.dumps(_info(services, entry, request.app.version)), media_type=_JSON)
+
+
+@router.get("/health", response_class=Response)
+@router.get("/health/", include_in_schema=False)
+async def health(request: Request) -> Response:
+    """200 while a worker serves the model, as of about a second ago; nobody else is asked."""
+    registry = Services.of(request).registry
+    if not registry.redis_up or not registry.live_workers().get(registry.own_model):
+        raise NotReady("unhealthy", retry_after_s=5)
+    return Response(headers={"cache-control": "no-store"})
+
+
+def _info(services: Services, entry: ModelEntry, version: str) -> dict[str, object]:
+    settings = services.settings
+    return {
+        "model_id": entry.model,
+        "model_sha": entry.revision,
+        "model_dtype": entry.precision,
+        "served_model_name": entry.id,
+        "model_type": {"embedding": {"pooling": None}},
+        "max_concurrent_requests": services.rate_limits.limit(entry.id),
+        "max_input_length": entry.max_tokens,
+        "max_batch_tokens": settings.unit_max_tokens,
+        "max_batch_requests": None,
+        "max_client_batch_size": settings.max_inputs,
+        "auto_truncate": True,
+        "tokenization_workers": services.registry.streams(entry.id),
+        "version": version,
+        "sha": None,
+        "docker_label": None,
+    }

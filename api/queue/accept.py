@@ -1,0 +1,54 @@
+"""Where a submission enters the ledger, and the 202 that says so."""
+
+from starlette.responses import Response
+
+from api.answer import task_json
+from api.services import Services
+from tasks.errors import Unavailable
+from tasks.ledger import Submission, SubmitReply, Task, operations
+from tasks.ledger.executor import CALL_TIMEOUT_S
+from tasks.ledger.ids import missing
+
+_SMALL_BYTES = 64 * 2**10
+_SLOWEST_BYTES_PER_S = 4 * 2**20
+"""A submission that is not small gets this much longer to reach Redis and its disk."""
+
+
+async def submit(services: Services, submission: Submission) -> SubmitReply:
+    """Stores the task, and rings if it falls to this caller.
+
+    Raises:
+        BacklogFull, StorageFull, IdempotencyConflict: nothing was stored.
+        Overloaded: as many are under way as this process can handle.
+        RedisUnavailable: nothing was stored, or only the reply was lost; a repetition is safe with the same alias.
+    """
+    size_bytes = sum(len(unit.payload) for unit in submission.units)
+    timeout_s = CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
+    try:
+        with services.door.submitting():
+            reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
+    except Unavailable:
+        await services.door.pace()  # whoever is refused may ask again at once
+        raise
+    if reply.ring:
+        services.bell.ring(submission.model)
+    services.metrics.submitted(submission, joined=reply.joined)
+    return reply
+
+
+async def stored(services: Services, submission: Submission) -> Task:
+    """The new task, or the earlier one that the same `Idempotency-Key` names. Raises like `submit`."""
+    reply = await submit(services, submission)
+    if not reply.joined:
+        return task_json.accepted(submission)
+    found = await services.ledger.run(operations.read_task(reply.task_id))
+    if found is None:
+        raise missing(reply.task_id, services.settings.result_ttl_s)
+    return found
+
+
+async def accept(services: Services, submission: Submission) -> Response:
+    """The 202 for the task of `stored`. Raises like `submit`."""
+    task = await stored(services, submission)
+    retry_after_s = services.registry.retry_after_s(task, new=task.id == submission.task_id)
+    return task_json.task_response(task, retry_after_s=retry_after_s, status=202, location=True)

@@ -1,0 +1,166 @@
+"""What the web tier knows about models and queues: the last overview of the ledger, at most about a second old."""
+
+import math
+import time
+from collections.abc import Mapping
+
+from tasks.errors import ModelNotFound, RedisUnavailable
+from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview, Task
+from tasks.ledger.executor import spread
+from tasks.ledger.operations import MAX_RETRY_AFTER_S
+from tasks.ledger.overview import served_name
+from worker_config.settings import Settings
+
+_DEFAULT_RATE = Admission(max_backlog_s=0).default_rate
+"""What SUBMIT assumes while no worker has ever reported a speed."""
+UNKNOWN_MODEL_DIMENSION = 1024
+"""Assumed of a model that no worker has loaded yet, to reserve room for its vectors."""
+_FLOAT32_BYTES, _ITEM_BYTES = 4, 64
+UNKNOWN_MODEL_MAX_TOKENS = 512
+"""Assumed likewise; it only prices items."""
+_UNAWAITED_PART = 0.5
+"""Of what may wait in the online lane, for tasks that nobody waits for: queries find the other half free."""
+_LONG_LIVED_PART = 0.9
+"""Of the memory, for tasks whose results live long. The rest is for queries, whose results live a minute."""
+_OWNER_SHARE = 4.0
+"""One of several callers may fill as many times what it leaves free: 4/5 if nobody else has anything, two 4/9 each."""
+
+
+class Registry:
+    """Models by served name. Outlives workers: a model that was ever served is known, and so is the configured one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.own_model = settings.served_model_name
+        self._own_names = settings.served_names
+        self.overviews: Mapping[str, ModelOverview] = {}
+        self.documents: ModelOverview | None = None
+        """The queue of work that needs no model. No model is found under its name."""
+        self.redis_up = False
+        self._seen = False
+        self._absent_since: dict[str, float] = {}
+        """Models without a worker that beats, and when that was first seen since Redis answers."""
+
+    def update(self, overviews: Mapping[str, ModelOverview]) -> None:
+        """Takes in what the ledger said just now."""
+        self.overviews = {name: overview for name, overview in overviews.items() if name != DOCUMENTS}
+        before = self._absent_since if self.redis_up else {}  # while Redis was away, no worker could beat
+        absent = self.overviews.keys() - self.live_workers().keys()
+        now = time.monotonic()
+        self._absent_since = {name: before.get(name, now) for name in absent}
+        self.documents = overviews.get(DOCUMENTS, self.documents)
+        self.redis_up = self._seen = True
+
+    def lost(self) -> None:
+        """Redis did not answer; the last overview stays."""
+        self.redis_up = False
+
+    def queues(self) -> list[str]:
+        """Canonical names of all known models, the configured one first."""
+        return [self.own_model, *(name for name in sorted(self.overviews) if name != self.own_model)]
+
+    def names(self) -> list[str]:
+        """All names of known models, aliases behind the canonical ones; those of the configured one first."""
+        aliases = (alias for name in self.queues() if (entry := self.entry(name)) for alias in entry.aliases)
+        return list(dict.fromkeys((*self._own_names, *self.queues(), *aliases)))
+
+    def resolve(self, name: str | None) -> str:
+        """The canonical name of what a request calls its model; without a name the configured one.
+
+        Raises:
+            ModelNotFound: nobody has ever served it here.
+            RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
+        """
+        found = self.own_model if name is None else served_name(name, self._own_names, self.overviews)
+        if found is not None:
+            return found
+        if not self._seen:
+            raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=spread(3))
+        raise ModelNotFound(f"There is no model {name!r} here. GET /v1/models lists those there are.", param="model")
+
+    def entry(self, model: str) -> ModelEntry | None:
+        """What a worker said of the model; None when none has loaded it yet."""
+        overview = self.overviews.get(model)
+        return overview.entry if overview else None
+
+    def live_workers(self) -> dict[str, int]:
+        """Number of workers that beat, by model; models without any are left out."""
+        return {name: len(o.workers) for name, o in self.overviews.items() if o.workers}
+
+    def absent_s(self, model: str) -> float:
+        """For how long the model has had no worker that beats, as far as this process has seen; 0 if it has one."""
+        since = self._absent_since.get(model)
+        return 0 if since is None else time.monotonic() - since
+
+    def max_tokens(self, model: str) -> int:
+        """The most tokens the model reads of one text."""
+        entry = self.entry(model)
+        return entry.max_tokens if entry else UNKNOWN_MODEL_MAX_TOKENS
+
+    def streams(self, model: str) -> int:
+        """How many claims its live workers work on at a time."""
+        overview = self.overviews.get(model)
+        return sum(worker.streams for worker in overview.workers) if overview else 0
+
+    def unit_cost(self, model: str) -> int:
+        """Estimated tokens that one unit may hold: what one stream does in `unit_s`, within the configured limit."""
+        fits = int(self._settings.unit_s * self._rate(model) / max(1, self.streams(model)))
+        return max(1, min(self._settings.unit_max_tokens, fits))
+
+    def admission(self, model: str, lane: Lane, dimensions: int | None, *, listed: bool) -> Admission:
+        """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`.
+
+        `listed`: nobody waits for it on an open connection, and its result lives long.
+        """
+        s = self._settings
+        entry = self.entry(model)
+        dimension = dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
+        online_s = s.max_backlog_s * (_UNAWAITED_PART if listed else 1)
+        return Admission(
+            max_backlog_s=online_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
+            max_backlog_bytes=s.max_backlog_bytes,
+            max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
+            vector_bytes=_FLOAT32_BYTES * dimension + _ITEM_BYTES,
+            owner_share=_OWNER_SHARE if len(s.api_keys) > 1 else 0,
+        )
+
+    def limit(self, model: str) -> int:
+        """The work that a query may find before it when it is taken, its own included, in estimated tokens."""
+        return max(1, int(self._settings.max_backlog_s * self._rate(model)))
+
+    def room(self, model: str, owner: str) -> tuple[int, float]:
+        """What admission still lets `owner` bring to the online lane in one request that is as large as all it has.
+
+        Returns:
+            estimated tokens, and the seconds until all that it has queued is done.
+        """
+        mine, of_others, others = self._queued(model, Lane.ONLINE, owner)
+        limit = self.limit(model)
+        left = max(limit - of_others, limit // (others + 1)) - mine
+        return max(0, left), (mine + min(of_others, others * mine)) / self._rate(model)
+
+    def retry_after_s(self, task: Task, *, new: bool = False) -> int:
+        """Seconds until the task should be done, 1 to 120: each other task gets as much as this one before, or less.
+
+        `new`: it was stored after the last overview, which does not count it.
+        """
+        mine, of_others, others = self._queued(task.model, task.lane, task.owner)
+        overview = self.overviews.get(task.model)
+        tasks = overview.owner_tasks.get(task.lane, {}).get(task.owner, 0) if overview else 0
+        before = min(mine, tasks * task.cost)
+        own = before + task.cost if new else max(before, task.cost)
+        seconds = (own + min(of_others, others * own)) / self._rate(task.model)
+        return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
+
+    def _queued(self, model: str, lane: Lane, owner: str) -> tuple[int, int, int]:
+        """Work of the owner, work of all others, and how many these are: they take turns by cost."""
+        overview = self.overviews.get(model)
+        if overview is None:
+            return 0, 0, 0
+        by_owner = overview.owner_cost.get(lane, {})
+        mine = by_owner.get(owner, 0)
+        return mine, max(0, overview.backlog_cost[lane] - mine), len(by_owner.keys() - {owner})
+
+    def _rate(self, model: str) -> float:
+        overview = self.overviews.get(model)
+        return (overview.rate if overview else None) or _DEFAULT_RATE

@@ -1,0 +1,83 @@
+"""The watchdog: once a second it looks after every queue and refreshes what the web tier knows."""
+
+import asyncio
+import logging
+import os
+import signal
+
+from api.queue.bell import Bell
+from api.queue.served_models import Registry
+from tasks.errors import Overloaded, SchemaMismatch
+from tasks.ledger import DOCUMENTS, AsyncLedger, operations
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+_MAX_LOOKS = 50
+"""Per queue and round, so that one cannot keep the others and the overview waiting."""
+_TOO_BUSY_ROUNDS = 5
+"""In a row."""
+
+
+class Watchdog:
+    """Rings for work that nobody fetches, ends what is overdue, and survives every outage of Redis.
+
+    Attributes:
+        mismatch: set when Redis came back with another version's data; the process has been told to stop.
+    """
+
+    def __init__(self, ledger: AsyncLedger, registry: Registry, bell: Bell) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._bell = bell
+        self._schema_checked = False
+        self._failing = False
+        self._too_busy = 0
+        self.mismatch: SchemaMismatch | None = None
+
+    async def run(self) -> None:
+        """Looks once a second, for ever."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """One round. Logs the first of several failures; never raises them."""
+        try:
+            await self._round()
+        except SchemaMismatch as error:
+            self.mismatch = error
+            os.kill(os.getpid(), signal.SIGTERM)  # `api.__main__` then exits with the code for configuration errors
+        except Overloaded:
+            # One says nothing about Redis: what is known of it stays. After several nothing is known any more.
+            _log.debug("too busy to watch the queue")
+            self._too_busy += 1
+            if self._too_busy >= _TOO_BUSY_ROUNDS:
+                self._registry.lost()
+        except Exception as error:  # noqa: BLE001 - the watchdog is what notices failures; it must outlive all of them
+            self._registry.lost()
+            self._too_busy = 0
+            if not self._failing:
+                _log.warning("the queue cannot be watched (%s); trying again every second", type(error).__name__)
+            self._failing = True
+        else:
+            if self._failing:
+                _log.warning("the queue is watched again")
+            self._failing = False
+            self._too_busy = 0
+
+    async def _round(self) -> None:
+        if not self._schema_checked:
+            await self._ledger.run(operations.check_schema())
+            self._schema_checked = True
+        self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model, DOCUMENTS)))
+        for queue in (*self._registry.queues(), DOCUMENTS):
+            await self._look_after(queue)
+
+    async def _look_after(self, queue: str) -> None:
+        for _ in range(_MAX_LOOKS):
+            seen = await self._ledger.run(operations.watch(queue))
+            if seen.ring:
+                self._bell.ring(queue)
+            if not seen.more:
+                return

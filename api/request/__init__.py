@@ -1,0 +1,1 @@
+"""Reading a request: body, upload, caller, page, preferences."""

@@ -1,0 +1,1 @@
+"""Connections, processes and the outermost layers, before a route sees a request."""

@@ -1,0 +1,92 @@
+"""The outermost layer: a request id on every response, counts and latencies, and a 500 for what nobody foresaw."""
+
+import logging
+import re
+import time
+import traceback
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.answer import errors
+from api.answer.errors import new_request_id
+from api.queue.metrics import Metrics
+from api.request.memory_budget import release
+from api.server.origins import Visitors
+from tasks.errors import InternalError, RouteNotFound
+
+_log = logging.getLogger(__name__)
+ENDLESS = "embedq.endless"
+"""Set in the scope by answers that last as long as the client likes: their latency is the time to their head."""
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
+
+class Edge:
+    """Pure ASGI middleware; Starlette's convenient base class would cost a task per request."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, visitors: Visitors) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._visitors = visitors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one connection of whatever type."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        started = time.perf_counter()
+        status = 0
+        head_s = 0.0
+
+        async def labelled(message: Message) -> None:
+            nonlocal status, head_s
+            if message["type"] == "http.response.start":
+                status, head_s = message["status"], time.perf_counter() - started
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+            await send(message)
+
+        try:
+            if refusal := self._visitors.check(scope) or _nowhere(scope):
+                await errors.response(refusal, scope["path"])(scope, receive, labelled)
+            else:
+                await self._app(scope, receive, labelled)
+        except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
+            _log_defect(request_id, error)
+            if not status:  # otherwise the response is half out, and the server closes the connection
+                answer = errors.response(InternalError(_apology(request_id)), scope["path"])
+                await answer(scope, receive, labelled)
+        finally:
+            release(scope)
+            took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
+            self._visitors.answered(scope, status)
+            self._metrics.served(scope["method"], _route(scope), status, took_s)
+
+
+def _nowhere(scope: Scope) -> RouteNotFound | None:
+    # Starlette's patterns end with `$`, which also fits before a newline: /v1/models/%0A would be the list.
+    if not scope["path"].endswith("\n"):
+        return None
+    return RouteNotFound("There is no such path: it ends with a line break. See /openapi.json for what there is.")
+
+
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _SANE_ID.fullmatch(value):
+            return bytes(value)
+    return new_request_id()
+
+
+def _route(scope: Scope) -> str:
+    # The template, never the path: ids would make a time series each.
+    return getattr(scope.get("route"), "path", "unmatched")
+
+
+def _apology(request_id: bytes) -> str:
+    return f"An unexpected error. It is in the server's log under request {request_id.decode()}."
+
+
+def _log_defect(request_id: bytes, error: Exception) -> None:
+    # Type and place only: the message of an exception may hold what somebody submitted.
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown place"
+    _log.error("request %s failed: %s at %s", request_id.decode(), type(error).__name__, place)

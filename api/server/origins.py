@@ -1,0 +1,120 @@
+"""Whether a request may be looked at: one Host, and where no key is asked for, no web page of a stranger behind it.
+
+A page whose name resolves to 127.0.0.1 is of the same origin for the browser (DNS rebinding), but its name is in
+`Host`. Other pages may send forms unasked; browsers say so in `Sec-Fetch-Site` and `Origin`, programs send neither.
+"""
+
+import logging
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Scope
+
+from api.server.log_throttle import Tally
+from tasks.errors import EmbedqError, HostRefused, InvalidHTTP, OriginRefused, Unauthenticated
+from worker_config.settings import Settings
+
+_log = logging.getLogger(__name__)
+_MAX_KNOWN = 1000
+_LOCAL = (".localhost", ".internal")
+"""Ends of names that nobody can have in the public tree: the second is for private networks, as of containers."""
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Visitors:
+    """Knows who may come."""
+
+    def __init__(self, settings: Settings) -> None:
+        keyless = not settings.api_keys
+        named = keyless and (bool(settings.allowed_hosts) or settings.is_loopback)
+        self._hosts = {"localhost", *settings.allowed_hosts} if named and "*" not in settings.allowed_hosts else None
+        self._origins = frozenset(settings.cors_origins) if keyless and "*" not in settings.cors_origins else None
+        self._good_hosts: set[bytes] = set()
+        self._without_key = Tally(_log, "requests without a known API key")
+
+    def check(self, scope: Scope) -> EmbedqError | None:
+        """Why the request is not looked at."""
+        host = origin = site = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host is not None:
+                    return InvalidHTTP("The request has several Host fields; it must have one.")
+                host = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+        if host is None and scope["http_version"] == "1.1":
+            return InvalidHTTP("The request has no Host field; HTTP/1.1 needs one.")
+        if self._hosts is not None and host is not None and host not in self._good_hosts and not self._is_ours(host):
+            return HostRefused(
+                "This server has no API keys, so it answers only to local names: a web page could give it any other. "
+                "Call it as localhost or 127.0.0.1, or name it in EMBEDQ_ALLOWED_HOSTS."
+            )
+        if self._origins is not None and scope["method"] not in _READING and self._is_foreign(host, origin, site):
+            return OriginRefused(
+                "A web page of another origin may not do this on a server without API keys. "
+                "If it shall, name its origin in EMBEDQ_CORS_ORIGINS."
+            )
+        return None
+
+    def answered(self, scope: Scope, status: int) -> None:
+        """Says in the log, now and then, that somebody tries keys."""
+        if status == Unauthenticated.status:
+            client = scope.get("client")
+            self._without_key.add(f"from {client[0]}" if client else "from an unknown address")
+
+    def _is_ours(self, host: bytes) -> bool:
+        text = host.decode("latin-1").lower()
+        name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
+        # An address in numbers is none that somebody's name server could have given another meaning.
+        good = name in (self._hosts or ()) or name.endswith(_LOCAL) or _is_address(name)
+        if good and len(self._good_hosts) < _MAX_KNOWN:
+            self._good_hosts.add(host)
+        return good
+
+    def _is_foreign(self, host: bytes | None, origin: bytes | None, site: bytes | None) -> bool:
+        if site in {b"same-origin", b"none"} or (site is None and origin is None):
+            return False
+        text = (origin or b"").decode("latin-1").lower()
+        if text in (self._origins or ()):
+            return False
+        same = host is not None and text.partition("://")[2] == host.decode("latin-1").lower()
+        return site is not None or not same
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+# Web pages of other origins: which may call, and what of an answer they may read (CORS).
+
+EXPOSED = (
+    "x-request-id", "retry-after", "location", "etag", "preference-applied", "x-should-retry", "openai-processing-ms",
+    "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
+    "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
+    "content-range", "content-disposition",
+)  # fmt: skip
+"""A page reads no header of another origin's answer that is not named to its browser."""
+
+
+def admit(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """`app` for pages of these origins too; `app` itself where there are none.
+
+    Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's client
+    in a browser sends a dozen of its own.
+    """
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=list(origins),
+        allow_methods=["GET", "HEAD", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=EXPOSED,
+    )

@@ -1,0 +1,134 @@
+"""The door: a process that gets more requests than it can handle turns the rest away, unread, and not all at once.
+
+Without it thousands of requests share the event loop, each of them waits in it for longer than callers and the time
+limits of Redis allow, and all end as errors: work is done and nobody gets an answer. To refuse costs time too, and a
+caller who is refused may ask again at once. So refusals are paced: what they leave is for those who were let in.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tasks.errors import Overloaded
+from tasks.ledger.executor import spread
+
+# The stall probe: how long the event loop was kept from running. More than 50 ms is a defect.
+
+TICK_S = 0.025
+"""A hundred ticks a second took 1 % of a core from the model on the same machine."""
+_KEPT = 0.9
+"""Of a stall per tick: it is a third after a quarter of a second."""
+
+
+class StallProbe:
+    """A ticker that measures by how much each tick comes late.
+
+    Args:
+        observe: called with the seconds each tick came late.
+    """
+
+    def __init__(self, observe: Callable[[float], None]) -> None:
+        self._observe = observe
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._since_taken_s = 0.0
+        self.longest_s = 0.0
+        """Since the start."""
+        self.recent_s = 0.0
+        """The last one, or what is left of a longer one before it."""
+
+    def start(self) -> None:
+        """Begins to tick on the running loop."""
+        self._due = time.monotonic() + TICK_S
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def stop(self) -> None:
+        """Ends the ticking."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def take_s(self) -> float:
+        """The longest stall since the last call, in seconds."""
+        taken, self._since_taken_s = self._since_taken_s, 0.0
+        return taken
+
+    def _tick(self) -> None:
+        late_s = max(0.0, time.monotonic() - self._due)
+        self.longest_s = max(self.longest_s, late_s)
+        self.recent_s = max(late_s, self.recent_s * _KEPT)
+        self._since_taken_s = max(self._since_taken_s, late_s)
+        self._observe(late_s)
+        self.start()
+
+
+MAX_UNDER_WAY = 256
+"""Submissions on their way to Redis and back: four round trips of what travels together (tasks.ledger.gather)."""
+BUSY_UNDER_WAY = 32
+"""With fewer, a late event loop had one slow thing to do, and to turn callers away would not help it."""
+MAX_LAG_S = 0.25
+REFUSALS_PER_S = 200
+REFUSALS_AT_ONCE = 100
+LONGEST_DELAY_S = 5.0
+_RETRY_AFTER_S = 5
+"""At most."""
+
+
+class Door:
+    """Counts the submissions and the refusals of one process.
+
+    Args:
+        lag_s: by how much the event loop was late of late, in seconds.
+        most: submissions under way at a time.
+    """
+
+    def __init__(self, lag_s: Callable[[], float], most: int = MAX_UNDER_WAY) -> None:
+        self._lag_s = lag_s
+        self.most = most
+        self.under_way = 0
+        self._next_s = 0.0
+
+    async def check(self) -> None:
+        """For a request that is about to be read.
+
+        Raises:
+            Overloaded: it would only be turned away later.
+        """
+        if self._is_full():
+            await self.pace()
+            raise overloaded()
+
+    @contextmanager
+    def submitting(self) -> Iterator[None]:
+        """Around one submission. Raises `Overloaded` as `check` does, at once."""
+        if self._is_full():
+            raise overloaded()
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+
+    async def pace(self) -> None:
+        """Waits until it is the turn of one more refusal."""
+        delay_s = self.delay_s(time.monotonic())
+        if delay_s:
+            await asyncio.sleep(delay_s)
+
+    def delay_s(self, now_s: float) -> float:
+        """Takes the next turn; how long it is until then."""
+        earliest_s = now_s - REFUSALS_AT_ONCE / REFUSALS_PER_S
+        self._next_s = min(max(self._next_s, earliest_s) + 1 / REFUSALS_PER_S, now_s + LONGEST_DELAY_S)
+        return max(0.0, self._next_s - now_s)
+
+    def _is_full(self) -> bool:
+        return self.under_way >= self.most or (self.under_way >= BUSY_UNDER_WAY and self._lag_s() > MAX_LAG_S)
+
+
+def overloaded() -> Overloaded:
+    """The error, with a time of its own."""
+    wait_s = spread(_RETRY_AFTER_S)
+    return Overloaded(
+        f"More requests came than this server can take in; try again in {wait_s} s. Nothing was stored.",
+        retry_after_s=wait_s,
+    )

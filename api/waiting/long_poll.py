@@ -1,0 +1,56 @@
+"""Long polling: a status that is answered when there is news."""
+
+import time
+
+from starlette.requests import Request
+
+from api.answer.errors import CallerGone
+from api.answer.task_json import etag
+from api.request.ownership import own_task
+from api.services import Services
+from api.waiting.departure import watched
+from api.waiting.hub import Waiter
+from tasks.ledger import Task
+
+UNSEEN = 0
+"""A version no task has: news that comes while the task is being read is not lost."""
+
+
+def matches(known: str | None, task: Task) -> bool:
+    """Whether an `If-None-Match` header names the present version of the task."""
+    if known is None:
+        return False
+    return any(tag.strip().removeprefix("W/") in {etag(task), "*"} for tag in known.split(","))
+
+
+async def next_state(
+    services: Services, request: Request, task_id: str, wait_s: float, known: str | None = None
+) -> Task:
+    """The task at its end, or after `wait_s`; with `known`, an `If-None-Match`, at the first change since that version.
+
+    Raises:
+        CallerGone: the client left first.
+        RequestError, RedisUnavailable: as `own_task` does.
+    """
+    with services.hub.waiting(task_id, version=None if known is None else UNSEEN) as waiter:
+        task = await own_task(services, request, task_id)
+        if task.state.terminal or wait_s <= 0 or (known is not None and not matches(known, task)):
+            return task
+        with watched(request, waiter):
+            return await _changed(services, request, task, waiter, time.monotonic() + wait_s)
+
+
+async def _changed(services: Services, request: Request, task: Task, waiter: Waiter, end: float) -> Task:
+    seen = task.version
+    any_change = waiter.version is not None
+    while not task.state.terminal and not waiter.dismissed:
+        if any_change:
+            waiter.version = task.version
+        if not await waiter.changed(end - time.monotonic()):
+            return task
+        if waiter.gone:
+            raise CallerGone
+        task = await own_task(services, request, task.id, shared=True)
+        if any_change and task.version != seen:
+            return task
+    return task

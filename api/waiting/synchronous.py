@@ -1,0 +1,142 @@
+"""A call that waits for its own task: OpenAI's embeddings over the queue."""
+
+import contextlib
+import time
+
+from starlette.requests import Request
+
+from api.answer import task_json
+from api.answer.errors import CallerGone, item_failed
+from api.queue.accept import stored, submit
+from api.queue.submission import LINGERING_INTEREST_S
+from api.request.ownership import read_result
+from api.services import Services
+from api.waiting.departure import watched
+from api.waiting.hub import Waiter
+from api.waiting.long_poll import next_state
+from tasks.errors import NotReady, Unavailable, WaitTimeout
+from tasks.ledger import Result, State, Submission, Task, operations
+
+_SOON_S = 0.25
+"""Most answers come before this. A client that leaves is noticed later only: watching for it costs a task."""
+_MAX_RETRY_AFTER_S = 5
+"""Well within `LINGERING_INTEREST_S`, or the retry would find nothing to join and pay for the work again."""
+_RESTART_S = 60.0
+"""A model without a worker for so long is served by none; before that, its worker may be about to start again."""
+_WITH_OUTCOME = {State.COMPLETED, State.FAILED}
+_RENEW_S = 5.0
+"""Every so often a waiter says that it is still there: another one of the same task may have left and said so."""
+
+
+async def encode_now(services: Services, request: Request, submission: Submission, wait_s: float) -> Result:
+    """Submits and waits until every text has its vector.
+
+    Raises:
+        WaitTimeout: it took longer than `wait_s`; the same request again joins the work.
+        ItemFailed: a text has no vector.
+        NotReady: workers came to serve another model when only some texts were encoded.
+        CallerGone: the client left first.
+        NotReady: no worker has served the model for a minute, and it is not the server's own, whose worker may be about
+            to come.
+        Unavailable: see `submit`.
+    """
+    _check_served(services, submission.model)
+    end = time.monotonic() + wait_s
+    with services.hub.waiting(submission.task_id) as waiter:
+        reply = await submit(services, submission)
+        if not reply.joined:
+            await _wait(services, request, submission, waiter, end)
+            return await _result(services, reply.task_id, submission)
+    with services.hub.waiting(reply.task_id) as waiter:
+        task = await services.ledger.run(operations.read_task(reply.task_id))
+        waiter.ended = task is None or task.state.terminal
+        await _wait(services, request, submission, waiter, end)
+        return await _result(services, reply.task_id, submission)
+
+
+async def task_or_result(
+    services: Services, request: Request, submission: Submission, end_s: float | None
+) -> Task | Result:
+    """Submits and waits until the time `end_s` of the monotonic clock, if there is one.
+
+    Returns:
+        every text's vector if the task ended by then, else the task as it is.
+
+    Raises:
+        ItemFailed, NotReady, CallerGone, Unavailable: as `encode_now` does.
+    """
+    task = await stored(services, submission)
+    if end_s is None:
+        return task
+    task = await next_state(services, request, task.id, end_s - time.monotonic())
+    if task.state not in _WITH_OUTCOME:
+        return task
+    result = await read_result(services, task.id, task.total)
+    return task if result is None else _whole(result)
+
+
+def _check_served(services: Services, model: str) -> None:
+    registry = services.registry
+    if model != registry.own_model and registry.redis_up and registry.absent_s(model) > _RESTART_S:
+        raise NotReady(
+            f"No worker serves {model} now. GET /v1/models tells which models are ready; a task (POST /v1/tasks) waits "
+            "for a worker to come.",
+            param="model",
+            retry_after_s=5,
+        )
+
+
+async def _wait(services: Services, request: Request, submission: Submission, waiter: Waiter, end: float) -> None:
+    if not waiter.ended:
+        await waiter.changed(min(end - time.monotonic(), _SOON_S))
+    if waiter.ended:
+        return
+    with watched(request, waiter):
+        while not waiter.ended:
+            left_s = end - time.monotonic()
+            if waiter.gone:
+                await _lose_interest(services, submission.model, waiter)
+                raise CallerGone
+            if left_s <= 0 or waiter.dismissed:
+                raise _timeout(services, submission)
+            if not await waiter.changed(min(left_s, _RENEW_S)) and left_s > _RENEW_S:
+                for_s = left_s - _RENEW_S + LINGERING_INTEREST_S
+                await _want(services, submission.model, waiter, for_s, shorten=False)
+
+
+async def _lose_interest(services: Services, model: str, waiter: Waiter) -> None:
+    if not services.hub.awaited_by_others(waiter):
+        await _want(services, model, waiter, LINGERING_INTEREST_S, shorten=True)
+
+
+async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *, shorten: bool) -> None:
+    # Only an economy: without Redis there is nothing to save, and the wait itself goes on.
+    with contextlib.suppress(Unavailable):
+        await services.ledger.run(operations.want(model, waiter.task_id, round(for_s * 1000), shorten=shorten))
+
+
+async def _result(services: Services, task_id: str, submission: Submission) -> Result:
+    result = await read_result(services, task_id, sum(unit.items for unit in submission.units))
+    if result is None or result.task.state not in _WITH_OUTCOME:
+        raise _timeout(services, submission)
+    return _whole(result)
+
+
+def _whole(result: Result) -> Result:
+    if result.task.model_changed:
+        raise NotReady("The model was exchanged meanwhile; send the same request again.", retry_after_s=1)
+    if result.errors:
+        first = min(result.errors)
+        raise item_failed(first, result.errors[first])
+    return result
+
+
+def _timeout(services: Services, submission: Submission) -> WaitTimeout:
+    retry_after_s = services.registry.retry_after_s(task_json.accepted(submission))
+    why = "The vectors are not ready yet"
+    if services.registry.redis_up and not services.registry.live_workers().get(submission.model):
+        why = f"No worker serves {submission.model} now (GET /v1/models), so the vectors are not ready"
+    return WaitTimeout(
+        f"{why}; send the same request again to join the work that is under way.",
+        retry_after_s=min(_MAX_RETRY_AFTER_S, retry_after_s),
+    )

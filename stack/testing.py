@@ -1,0 +1,283 @@
+"""Real processes for tests: Redis, the web tier and the model worker, each stopped by its own pid.
+
+`Roles` starts what a test needs against one Redis and stops all of it. Logs go to files, which `conftest` shows when a
+test fails. Settings are passed as field names of `worker_config.settings.Settings`.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import psutil
+import redis
+
+from stack.polling import eventually, wait_until
+from stack.ports import free_port
+from stack.redis_server import Endpoint, find_server, server_command
+from worker_config.settings import OVERDUE_EXIT_CODE
+
+__all__ = [
+    "ApiProcess",
+    "RedisServer",
+    "Roles",
+    "WorkerProcess",
+    "eventually",
+    "free_port",
+    "wait_until",
+]
+
+T = TypeVar("T")
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 20
+TEST_MEMORY_BYTES = 256 * 2**20
+
+
+class Process:
+    """One child process, its environment free of the developer's own settings, its output in `log_file`."""
+
+    def __init__(self, name: str, command: list[str], folder: Path, **settings: Any) -> None:
+        self.name = name
+        self.command = command
+        self.folder = folder
+        self.settings = settings
+        self.log_file = self.stdout_file = folder / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last."""
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not exited."""
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self) -> None:
+        """Starts the process and returns at once."""
+        assert not self.running, f"{self.name} runs already"
+        with self.log_file.open("ab") as log, self.stdout_file.open("ab") as stdout:
+            self._process = subprocess.Popen(
+                self.command,
+                cwd=self.folder,  # not the checkout: a developer's .env must not reach the test
+                env=_environment(self.settings),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in pytest reaches pytest, whose fixtures stop this in order
+            )
+
+    def send(self, number: int) -> None:
+        """Sends a signal; to a process that has exited, nothing happens."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """The exit code: negative when a signal ended it."""
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """`kill -9` of this one process; its children are left to their own devices."""
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int | None:
+        """SIGTERM, then SIGKILL of the whole process group if that does not help. None if it was never started."""
+        if self._process is None:
+            return None
+        self.send(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait()
+        with contextlib.suppress(ProcessLookupError):  # what it left behind, and itself if it hangs
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self.wait()
+
+    def log(self) -> str:
+        """Everything it has written so far, over all its starts."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def wait_while_running(self, condition: Callable[[], T | None], what: str) -> T:
+        """`wait_until`, but fails at once, with the log, when the process exits."""
+
+        def check() -> T | None:
+            assert self.running, f"{self.name} exited with {self.wait()} before {what}:\n{self.log()[-4000:]}"
+            return condition()
+
+        return wait_until(check, timeout_s=START_TIMEOUT_S, message=f"{self.name}: {what}")
+
+
+class RedisServer(Process):
+    """A real Redis on a folder of its own; after `kill` or `stop`, `start` runs it again on the same data and port."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        appendfsync: str = "always",
+        unix_socket: bool = False,
+        maxmemory_bytes: int = TEST_MEMORY_BYTES,
+    ) -> None:
+        self.endpoint = Endpoint(socket_path=folder / "r.sock") if unix_socket else Endpoint(port=free_port())
+        command = server_command(
+            find_server(), self.endpoint, folder, maxmemory_bytes=maxmemory_bytes, appendfsync=appendfsync
+        )
+        super().__init__("redis", command, folder)
+
+    @property
+    def url(self) -> str:
+        """For `EMBEDQ_REDIS_URL`."""
+        return self.endpoint.url
+
+    def start(self) -> Self:
+        """Starts the server and returns when it answers."""
+        self.launch()
+        self.wait_while_running(self._answers, "answering PING")
+        return self
+
+    def client(self) -> "redis.Redis":
+        """A new connection, to be closed by the caller; replies are bytes."""
+        return redis.Redis.from_url(self.url)
+
+    def _answers(self) -> bool:
+        with self.client() as client, contextlib.suppress(redis.RedisError):
+            return bool(client.ping())
+        return False
+
+
+class WorkerProcess(Process):
+    """A worker (`python -m {module}`), with the fake encoder unless `compute` says otherwise."""
+
+    def __init__(
+        self, folder: Path, redis_url: str, *, name: str = "worker", module: str = "tasks.worker", **settings: Any
+    ) -> None:
+        self.run_dir = folder / f"{name}-run"
+        merged = {"compute": "fake", "redis_url": redis_url, "run_dir": self.run_dir} | settings
+        super().__init__(name, [sys.executable, "-m", module], folder, **merged)
+
+    def start(self) -> Self:
+        """Starts the worker and returns when its model is loaded."""
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def wait_ready(self) -> dict[str, Any]:
+        """What the ready file of the present child says, once it is there."""
+        return self.wait_while_running(self._ready, "its model was ready")
+
+    @property
+    def child_pid(self) -> int:
+        """The pid of the process that holds the model; changes when that process is replaced."""
+        return wait_until(self._living_children, message="the worker has no child")[0]
+
+    def kill_child(self) -> int:
+        """`kill -9` of the process that holds the model, which is gone afterwards; its pid."""
+        pid = self.child_pid
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: pid not in self._living_children(), message="the end of the killed child")
+        return pid
+
+    def _ready(self) -> dict[str, Any] | None:
+        file = self.run_dir / "ready"
+        found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        # A child that was killed leaves its file behind; only a living child of this parent counts.
+        return found if found.get("pid") in {*self._living_children(), self.pid} else None
+
+    def _living_children(self) -> list[int]:
+        """Without zombies: a child that was killed a moment ago and that the parent has not waited for yet."""
+        living = []
+        for child in psutil.Process(self.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    living.append(int(child.pid))
+        return living
+
+
+class ApiProcess(Process):
+    """The web tier (`python -m api`) on a free loopback port."""
+
+    def __init__(self, folder: Path, redis_url: str, *, name: str = "api", **settings: Any) -> None:
+        merged = {"redis_url": redis_url, "host": "127.0.0.1", "port": free_port()} | settings
+        super().__init__(name, [sys.executable, "-m", "api"], folder, **merged)
+        self.base_url = f"http://127.0.0.1:{merged['port']}"
+
+    def start(self) -> Self:
+        """Starts the web tier and returns when it answers `/health/live`."""
+        self.launch()
+        self.wait_while_running(lambda: self._status("/health/live") == httpx.codes.OK, "answering /health/live")
+        return self
+
+    def wait_ready(self) -> None:
+        """Returns when `/health/ready` is 200."""
+        self.wait_while_running(lambda: self._status("/health/ready") == httpx.codes.OK, "answering /health/ready")
+
+    def client(self) -> httpx.Client:
+        """A client of this server, to be closed by the caller."""
+        return httpx.Client(base_url=self.base_url, timeout=60)
+
+    def _status(self, path: str) -> int | None:
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(self.base_url + path, timeout=5).status_code
+        return None
+
+
+class Roles:
+    """Workers and web tiers against one Redis. A context manager: at its end everything it started is stopped."""
+
+    def __init__(self, folder: Path, redis_url: str) -> None:
+        self.folder = folder
+        self.redis_url = redis_url
+        self.processes: list[Process] = []
+
+    def worker(self, *, start: bool = True, **settings: Any) -> WorkerProcess:
+        """A worker, ready unless `start` is False."""
+        worker = WorkerProcess(self.folder, self.redis_url, name=f"worker{len(self.processes)}", **settings)
+        self.processes.append(worker)
+        return worker.start() if start else worker
+
+    def documents(self, module: str = "tasks.documents_worker", **settings: Any) -> WorkerProcess:
+        """A documents worker, ready; `module`: with other jobs."""
+        return self.worker(module=module, **settings)
+
+    def api(self, *, start: bool = True, **settings: Any) -> ApiProcess:
+        """A web tier, answering unless `start` is False."""
+        api = ApiProcess(self.folder, self.redis_url, name=f"api{len(self.processes)}", **settings)
+        self.processes.append(api)
+        return api.start() if start else api
+
+    def stop(self) -> None:
+        """Stops everything. All are asked before one is waited for: a stop takes about a second each.
+
+        Fails when one had to be killed, or killed itself because it took too long.
+        """
+        started = [process for process in self.processes if process.running]
+        for process in started:
+            process.send(signal.SIGTERM)
+        late = [process.name for process in started if process.stop() in {-signal.SIGKILL, OVERDUE_EXIT_CODE}]
+        assert not late, f"{late} did not stop in time"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _environment(settings: dict[str, Any]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDQ_")}
+    chosen = {f"EMBEDQ_{name.upper()}": str(value) for name, value in settings.items()}
+    return {**inherited, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1", **chosen}

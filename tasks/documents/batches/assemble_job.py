@@ -1,0 +1,158 @@
+"""The job that writes down what came of each request of a batch: an output file, and an error file if there is need."""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+import orjson
+
+from tasks.documents.batches.check import Refusal
+from tasks.documents.context import JobContext
+from tasks.documents.embedded_rows import EmbeddedRows
+from tasks.errors import NotStored
+from tasks.item import ItemError
+from tasks.ledger.operations import Committed, read_committed
+from tasks.records.batches import KINDS, Batch, BatchStatus, FileKind, Stage, read_batch
+from tasks.records.files import stored_name
+from tasks.storage.storage import Writer
+from tasks.storage.vector_part import RowError, RowOutcome
+from tasks.wire import foreign_fields
+from tasks.wire.embedding_list import embedding_list, items
+
+# One line of an output or error file, as OpenAI's readers expect it. Pure.
+
+_ID_CHARS = 24
+
+Outcome: TypeAlias = RowOutcome | RowError | ItemError
+"""What became of a row: an answer; what an answer would have said; or why it was never executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request of a batch: its number from 0, the caller's own id, and whether it wants base64."""
+
+    number: int
+    custom_id: str
+    base64: bool
+
+    @classmethod
+    def of_line(cls, number: int, line: bytes) -> Self:
+        """From a line that has been checked."""
+        request = orjson.loads(line)
+        body = foreign_fields.in_own_words(request["body"])
+        return cls(number, request["custom_id"], body.get("encoding_format") == "base64")
+
+
+def render_line(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:
+    """The file that it belongs into, and the line with its line break. Rendering it again gives the same bytes."""
+    unique = hashlib.sha256(f"{batch_id} {row.number}".encode()).hexdigest()[:_ID_CHARS]
+    head = orjson.dumps({"id": f"batch_req_{unique}", "custom_id": row.custom_id})[:-1]
+    if isinstance(outcome, ItemError):
+        error = orjson.dumps({"code": outcome.code, "message": outcome.message})
+        return "error", head + b',"response":null,"error":' + error + b"}\n"
+    failed = outcome.error if isinstance(outcome, RowOutcome) else outcome
+    if failed is None and isinstance(outcome, RowOutcome):
+        return "output", head + _response(200, unique, _answer(row, outcome, model))
+    assert isinstance(failed, RowError)  # noqa: S101 - for the type checker: the cases above are the others
+    return "error", head + _response(failed.status, unique, _refusal(failed))
+
+
+def _response(status: int, unique: str, body: bytes) -> bytes:
+    head = orjson.dumps({"status_code": status, "request_id": f"req_{unique}"})[:-1]
+    return b',"response":' + head + b',"body":' + body + b'},"error":null}\n'
+
+
+def _answer(row: Row, outcome: RowOutcome, model: str) -> bytes:
+    entries = items(outcome.vectors, base64=row.base64, truncated=outcome.truncated)
+    return embedding_list(entries, model=model, tokens=outcome.tokens)
+
+
+def _refusal(error: RowError) -> bytes:
+    kind = "invalid_request_error" if error.status < 500 else "server_error"  # noqa: PLR2004 - HTTP's own border
+    return orjson.dumps({"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}})
+
+
+_EXPIRED = ItemError("batch_expired", "This request could not be executed before the completion window expired.")
+_CANCELLED = ItemError("batch_cancelled", "This request was not executed: the batch was cancelled before.")
+_PART_LOST = ItemError("batch_part_lost", "What came of this request is no longer in the storage. Send it again.")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What VALIDATE found: where the rows are, and how many."""
+
+    source: str
+    index: str
+    model: str
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """One run of the job: what there is to walk through, and what becomes of rows that nobody came to."""
+
+    context: JobContext
+    plan: Plan
+    embedded: Committed
+    leftover: ItemError
+
+    def outcomes(self) -> Iterator[tuple[Row, Outcome]]:
+        """Every row in order, each once, with what became of it."""
+        rows = EmbeddedRows(
+            self.context.storage,
+            self.plan.source,
+            self.plan.index,
+            self.plan.lines,
+            self.embedded,
+            self.leftover,
+            self.context.progress,
+            lost=_PART_LOST,
+        )
+        for number, line, outcome in rows:
+            refusal = Refusal.of_line(line)
+            if refusal is None:
+                yield Row.of_line(number, line), outcome
+            else:  # whatever became of the others
+                yield Row(number, refusal.custom_id, base64=False), refusal.error
+
+
+def assemble_batch(context: JobContext, batch_id: str) -> bytes:
+    """The outcome as JSON: `completed`, `failed`, `tokens`, and `output` and `error`: stored name and size, or null.
+
+    Raises:
+        NotStored: the rows, or what came of them, are gone.
+        Unavailable: nothing was written that anybody sees.
+    """
+    batch = context.ledger.run(read_batch(batch_id))
+    if batch is None:
+        raise NotStored("The batch is no longer there.")
+    validated = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
+    embedded = context.ledger.run(read_committed(batch.task_id(Stage.EMBED)))
+    if validated is None or not validated.units or embedded is None:
+        raise NotStored("What came of the requests is no longer there.")
+    found = orjson.loads(validated.units[0].data)
+    plan = Plan(found["source"], found["index"], found["model"], found["lines"])
+    leftover = _CANCELLED if batch.status is BatchStatus.CANCELLING else _EXPIRED
+    return _write(batch, Assembly(context, plan, embedded, leftover))
+
+
+def _write(batch: Batch, assembly: Assembly) -> bytes:
+    context, plan = assembly.context, assembly.plan
+    names = {kind: stored_name(batch.file_id(kind), context.fence) for kind in KINDS}
+    rows, tokens = dict.fromkeys(KINDS, 0), 0
+    with contextlib.ExitStack() as stack:
+        files: dict[FileKind, Writer] = {k: stack.enter_context(context.storage.writing(n)) for k, n in names.items()}
+        for row, outcome in assembly.outcomes():
+            kind, line = render_line(batch.id, row, outcome, plan.model)
+            files[kind].write(line)
+            rows[kind] += 1
+            tokens += outcome.tokens if isinstance(outcome, RowOutcome) else 0
+        written = {kind: {"stored": names[kind], "size": file.size_bytes} for kind, file in files.items()}
+    for kind in KINDS:
+        if not rows[kind]:
+            context.storage.delete(names[kind])
+    present = {kind: written[kind] if rows[kind] else None for kind in KINDS}
+    counts = {"total": plan.lines, "completed": rows["output"], "failed": rows["error"], "tokens": tokens}
+    return orjson.dumps(counts | {"model": plan.model} | present)

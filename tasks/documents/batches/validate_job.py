@@ -1,0 +1,97 @@
+"""The job that checks a batch's input file and writes the index of its rows."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import orjson
+
+from tasks.documents.batches.check import FileCheck, split_lines
+from tasks.documents.batches.facts import Limits, Models
+from tasks.documents.context import JobContext
+from tasks.ledger import operations
+from tasks.records.batches import Batch, BatchFault, read_batch
+from tasks.records.files import FileRecord, Purpose, read_file
+from tasks.storage.row_file import RowIndexWriter
+from worker_config.settings import Settings
+
+
+def validate_batch(context: JobContext, batch_id: str) -> bytes:
+    """The outcome as JSON: `source`, `index`, `model`, `lines` and `units` of a good file, or `errors`.
+
+    Raises:
+        Unavailable: it cannot be checked now.
+    """
+    batch = context.ledger.run(read_batch(batch_id))
+    if batch is None or batch.status.terminal:
+        return _failed([BatchFault("internal_error", "The batch is no longer there.")])
+    record = context.ledger.run(read_file(batch.input_file_id))
+    fault = _file_fault(batch, record, context.settings)
+    if record is None or fault is not None:
+        return _failed([fault] if fault else [])
+    # A copy, because the caller may delete the file, or it may expire, long before the last line is answered; and it
+    # says of each line that the endpoint would refuse why, so that this is decided once.
+    source, index = (f"{batch.folder}{name}.{context.fence}" for name in ("source", "index"))
+    check = FileCheck(_models(context), _limits(context.settings))
+    with context.storage.writing(source) as copy, context.storage.writing(index) as file:
+        rows = RowIndexWriter(file.write)
+        for line in _checked(_read(context, record), check):
+            rows.add(copy.size_bytes, len(line))
+            copy.write(line + b"\n")
+    if check.faults:
+        context.storage.delete(source)
+        context.storage.delete(index)
+        return _failed(check.faults)
+    return orjson.dumps(
+        {"source": source, "index": index, "model": check.model, "lines": check.rows, "units": check.units}
+    )
+
+
+def _read(context: JobContext, record: FileRecord) -> Iterator[bytes]:
+    for chunk in context.storage.chunks(record.stored):
+        context.progress()
+        yield chunk
+
+
+def _checked(chunks: Iterator[bytes], check: FileCheck) -> Iterator[bytes]:
+    for line in split_lines(chunks, check.limits.max_line_bytes):
+        kept = check.add(line)
+        if check.full:
+            break
+        yield kept
+    check.finish()
+
+
+def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> BatchFault | None:
+    if record is None or record.owner != batch.owner:
+        message = "Cannot find the input file, or this API key does not have access to it."
+        return BatchFault("invalid_request", message, "file_id")
+    if record.purpose is not Purpose.BATCH:
+        message = "The input file was not uploaded for a batch; upload it with the purpose 'batch'."
+        return BatchFault("invalid_file_purpose", message, "file_id")
+    if record.size_bytes > settings.max_batch_file_bytes:
+        message = f"The input file has more than {settings.max_batch_file_bytes:,} bytes (EMBEDQ_MAX_BATCH_FILE_BYTES)."
+        return BatchFault("file_too_large", message, "file_id")
+    return None
+
+
+def _models(context: JobContext) -> Models:
+    own = context.settings.served_names
+    return Models(own, context.ledger.run(operations.overview(own[0])))
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        max_lines=settings.max_batch_lines,
+        max_inputs=settings.max_batch_inputs,
+        max_line_bytes=settings.max_body_bytes,
+        max_line_inputs=settings.max_inputs,
+        max_input_bytes=settings.max_input_bytes,
+        unit_max_items=settings.unit_max_items,
+        unit_max_tokens=settings.unit_max_tokens,
+        unit_s=settings.unit_s,
+        max_line_lists=settings.max_body_lists,
+    )
+
+
+def _failed(faults: list[BatchFault]) -> bytes:
+    return orjson.dumps({"errors": [asdict(fault) for fault in faults]})

@@ -1,0 +1,126 @@
+"""What a documents worker does with one claim: run its job, commit what that returned, or give it back."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from tasks.documents.context import JobContext
+from tasks.documents.jobs import JOB_COST, Job, JobCall
+from tasks.documents.rounds import place_of
+from tasks.drain.commit import Settlement
+from tasks.errors import EmbedqError, InternalError, RedisUnavailable, Unavailable
+from tasks.item import ItemError
+from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, operations
+from tasks.process.liveness import Progress
+from tasks.process.stop import Stopping
+from tasks.storage.storage import Storage
+from worker_config.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+OUTAGE_PAUSE_S = 1.0
+_STOP_CHECK_S = 0.1
+
+
+class JobWork:
+    """Runs the jobs of claims, one after the other, and calls `ended` after each. One thread."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        storage: Storage,
+        settings: Settings,
+        *,
+        jobs: Mapping[str, Job],
+        settlement: Settlement,
+        progress: Progress,
+        stop: Callable[[], bool],
+        ended: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ledger = ledger
+        self._storage = storage.telling(progress.step)  # a large file is sent for longer than work may stand still
+        self._settings = settings
+        self._jobs = jobs
+        self._settlement = settlement
+        self._progress = progress
+        self._stop = stop
+        self._ended = ended
+        self._clock = clock
+        self.done = 0
+
+    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:  # noqa: ARG002 - a job is not interrupted
+        """Every job of the claim is committed or given back; when Redis is away, as soon as it is back.
+
+        False when something that it needs is away.
+        """
+        self._progress.hold(claim.token)
+        try:
+            with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
+                finished = [self._charged(unit, claim.token) for unit in claim.units]
+            self._settlement.commit(claim, finished)
+            self.done += len(finished)
+            self._ended()
+        except Stopping:
+            self._settlement.give_back(claim)
+        except Unavailable as error:
+            _log.warning("a job waits: %s", error.code)
+            self._settlement.give_back(claim)
+            self._pause()
+            return False
+        except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
+            _log.error("a job failed with %s at %s", type(error).__name__, place_of(error))
+            self._settlement.lose(claim)
+        finally:
+            self._progress.drop(claim.token)
+        return True
+
+    def _charged(self, unit: ClaimedUnit, token: str) -> Finished:
+        """What came of it. Its owner pays for the time it took: a job is claimed at a cost that is the same for all."""
+        began = self._clock()
+        finished = self._finished(unit, token)
+        seconds = round(self._clock() - began)
+        if seconds > JOB_COST:
+            with suppress(RedisUnavailable):  # the next job of this owner comes too early: that is all
+                self._ledger.run(operations.charge(DOCUMENTS, unit.task_id, seconds - JOB_COST))
+        return finished
+
+    def _finished(self, unit: ClaimedUnit, token: str) -> Finished:
+        try:
+            result = self._run(unit, token)
+        except Unavailable:  # however long: the job waits for it
+            raise
+        except EmbedqError as error:
+            return _failed(unit, error)
+        return Finished(unit=unit, vectors=result, tokens=0)
+
+    def _run(self, unit: ClaimedUnit, token: str) -> bytes:
+        call = JobCall.of_payload(unit.payload)
+        job = self._jobs.get(call.kind)
+        if job is None:
+            raise InternalError(f"This version knows no job {call.kind!r}.")
+        context = JobContext(
+            ledger=self._ledger,
+            storage=self._storage,
+            settings=self._settings,
+            token=token,
+            progress=self._moved,
+            stop=self._stop,
+        )
+        self._moved()
+        return job(context, call.id)
+
+    def _moved(self) -> None:
+        self._progress.step()
+        if self._stop():
+            raise Stopping
+
+    def _pause(self) -> None:
+        until = time.monotonic() + OUTAGE_PAUSE_S
+        while time.monotonic() < until and not self._stop():
+            time.sleep(_STOP_CHECK_S)
+
+
+def _failed(unit: ClaimedUnit, error: EmbedqError) -> Finished:
+    return Finished(unit=unit, vectors=b"", tokens=0, errors={unit.first: ItemError(error.code, error.detail)})

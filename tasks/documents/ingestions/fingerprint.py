@@ -1,0 +1,130 @@
+"""What decides, beside its content, what becomes of a document: the fingerprint, and what each chunk asks. Pure."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import orjson
+
+from tasks.documents.chunking.chunk import CHUNKER_VERSION, ChunkSettings
+from tasks.documents.document_error import DocumentError
+from tasks.documents.sinks.sink import Stamp
+from tasks.errors import InvalidValue, ModelChanged
+from tasks.ledger import ModelEntry
+from tasks.records.ingestions import Ingestion
+from tasks.wire.foreign_fields import prompt_for
+
+_DEFAULT_CHUNKING = {"type": "auto"}
+
+
+def chunk_settings(spec: Mapping[str, Any]) -> ChunkSettings:
+    """How the request wants documents to be cut."""
+    return ChunkSettings.from_json(spec.get("chunking") or _DEFAULT_CHUNKING)
+
+
+def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
+    """The prompt before each chunk; None: the model's default, if it has one.
+
+    Raises:
+        InvalidValue: the model has no prompt of this name.
+    """
+    name: str | None = spec.get("prompt_name")
+    if name is None and spec.get("input_type") is not None:
+        return prompt_for(spec["input_type"], entry.prompts)
+    if name is not None and name not in entry.prompts:
+        known = ", ".join(entry.prompts) or "none"
+        raise InvalidValue(f"The model has no prompt of this name; it has: {known}.", param="prompt_name")
+    return name
+
+
+def dimension(spec: Mapping[str, Any], entry: ModelEntry) -> int:
+    """Of the vectors.
+
+    Raises:
+        InvalidValue: the model's vectors have fewer.
+    """
+    asked: int = spec.get("dimensions") or entry.dimension
+    if asked > entry.dimension:
+        raise InvalidValue(f"The model's vectors have {entry.dimension} dimensions.", param="dimensions")
+    return asked
+
+
+def fingerprint(spec: Mapping[str, Any], entry: ModelEntry, parser_version: str) -> str:
+    """64 hexadecimal digits that change with whatever changes vectors or chunks of an unchanged document.
+
+    Device and precision do not: their vectors differ by rounding, and another GPU must not mean doing all again.
+    """
+    known = {
+        "parser": parser_version,
+        "chunker": CHUNKER_VERSION,
+        "chunking": chunk_settings(spec).to_json(),
+        "model": entry.id,
+        "revision": entry.revision,
+        "prompt": prompt_name(spec, entry),
+        "dimensions": dimension(spec, entry),
+        "normalize": spec.get("normalize") is not False,
+    }
+    return hashlib.sha256(orjson.dumps(known, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def vectors(spec: Mapping[str, Any], entry: ModelEntry) -> str:
+    """In words what makes vectors comparable with others: a sink holds those of one kind."""
+    prompt = prompt_name(spec, entry)
+    return ", ".join(
+        [
+            f"{entry.model} (revision {entry.revision})",
+            f"{dimension(spec, entry)} dimensions",
+            *([f"prompt {prompt!r}"] if prompt else []),
+            "normalized" if spec.get("normalize") is not False else "not normalized",
+        ]
+    )
+
+
+def row_options(spec: Mapping[str, Any], entry: ModelEntry) -> dict[str, Any]:
+    """What each chunk's row asks of the model beside its text."""
+    known = {"prompt_name": prompt_name(spec, entry), "dimensions": spec.get("dimensions")}
+    options: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+    return options if spec.get("normalize") is not False else options | {"normalize": False}
+
+
+def _replaces_others(spec: Mapping[str, Any]) -> bool:
+    """Whether a document takes the place of one that another file has brought under the same id."""
+    return bool((spec.get("on_conflict") or ("fail" if spec["mode"] == "skip_unchanged" else "replace")) == "replace")
+
+
+def conflict(there: str, here: str, stage: Literal["reading", "loading"]) -> DocumentError:
+    """A document has the id of another file's, and may not take its place. `there`: "" where it is not known."""
+    message = (
+        f"The sink has a document with this id, of {f'{there!r:.200}' if there else 'another file'}; "
+        f"this one is of {here!r:.200}. "
+        "Give each its own with source.fields.id, name another sink, or let it be replaced: "
+        'on_conflict "replace", or the mode upsert or sync.'
+    )
+    return DocumentError("id_conflict", message, stage)
+
+
+def require_revision(ingestion: Ingestion, revision: str) -> None:
+    """Receipts name the revision with which an ingestion began.
+
+    Raises:
+        ModelChanged: this is another one.
+    """
+    if revision != ingestion.revision:
+        raise ModelChanged(
+            "The model was replaced while this ingestion ran. Start it again into another dataset or table; or delete "
+            "this one before, and all is done anew."
+        )
+
+
+def stamp(ingestion: Ingestion) -> Stamp:
+    """Of an ingestion that has begun."""
+    return Stamp(
+        ingestion.id,
+        ingestion.fingerprint or "",
+        ingestion.model,
+        ingestion.revision or "",
+        ingestion.dimension or 0,
+        ingestion.order,
+        ingestion.vectors or "",
+        _replaces_others(ingestion.spec),
+    )

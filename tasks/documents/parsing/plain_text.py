@@ -1,0 +1,33 @@
+"""Plain text: paragraphs are what blank lines divide. The text stays as it is written."""
+
+from tasks.documents.parsing.parsed_document import Block, Parsed, whole
+from tasks.documents.parsing.sniff import TEXT
+from tasks.documents.parsing.text_encoding import decode
+
+
+def parse_text(data: bytes) -> Parsed:
+    """The text and its paragraphs.
+
+    Raises:
+        DocumentFailed: `empty_document`, `document_too_large`, `unknown_encoding`, `missing_parser`.
+    """
+    text = decode(data)
+    return whole(text, paragraphs(text), TEXT)
+
+
+def paragraphs(text: str) -> list[Block]:
+    """Blocks of lines that are not blank."""
+    blocks: list[Block] = []
+    start = end = -1
+    position = 0
+    for line in text.splitlines(keepends=True):
+        if line.strip():
+            start = position if start < 0 else start
+            end = position + len(line.rstrip("\n"))
+        elif start >= 0:
+            blocks.append(Block("paragraph", start, end))
+            start = -1
+        position += len(line)
+    if start >= 0:
+        blocks.append(Block("paragraph", start, end))
+    return blocks

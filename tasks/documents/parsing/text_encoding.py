@@ -1,0 +1,116 @@
+"""Bytes -> text, in whatever encoding they are."""
+
+import codecs
+import re
+
+from tasks.documents.parsing.parsed_document import MAX_TEXT_CHARS, check_chars, clean
+from tasks.documents.parsing.refusals import missing, refused, too_large
+from tasks.documents.parsing.sniff import is_utf16_without_mark
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_SAMPLE_BYTES = 32 * 1024  # charset-normalizer tries dozens of encodings on what it is given
+_MAX_BYTES_PER_CHAR = 4
+# In HTML and in mail these names have always meant Windows-1252 (WHATWG Encoding Standard).
+_REALLY_CP1252 = {"ascii", "iso8859-1", "latin-1"}
+_WESTERN = {"cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257"}
+# Guesses are limited to what is in use: a few bytes fit a hundred encodings. UTF-16 without a mark is seen before.
+_IN_USE = [
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874", "iso8859_2", "koi8_r"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+]
+_MOSTLY_ASCII = 0.3  # share of other bytes: Western text has less, what is written in another alphabet more
+_SHORT_BYTES = 256
+_REPLACED_SHARE = 0.1
+
+
+def decode(data: bytes, declared: str | None = None) -> str:
+    """The text, clean, as `declared` unless a byte order mark or UTF-8 itself says otherwise.
+
+    Raises:
+        DocumentFailed: `document_too_large`, `unknown_encoding`, `missing_parser`.
+    """
+    if len(data) > _MAX_BYTES_PER_CHAR * MAX_TEXT_CHARS:
+        raise too_large(f"has {len(data):,} bytes of text, more than any text of {MAX_TEXT_CHARS:,} characters")
+    text = clean(_decoded(data, declared))
+    check_chars(len(text))
+    return text
+
+
+def is_plain_utf8(data: bytes) -> bool:
+    """Whether nothing needs to be guessed."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data
+
+
+def _decoded(data: bytes, declared: str | None) -> str:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, errors="replace")
+    if is_utf16_without_mark(data[:_SAMPLE_BYTES]):
+        little = data[1:_SAMPLE_BYTES:2].count(0) > data[:_SAMPLE_BYTES:2].count(0)
+        return data.decode("utf-16-le" if little else "utf-16-be", errors="replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        pass
+    if declared and (text := _as_declared(data, declared)) is not None:
+        return text
+    return _guessed(data)
+
+
+def _as_declared(data: bytes, declared: str) -> str | None:
+    try:
+        name = codecs.lookup(declared).name
+        return data.decode("cp1252" if name in _REALLY_CP1252 else name)
+    except (LookupError, ValueError):  # also names of codecs that make no text, and bytes that break the promise
+        return None
+
+
+def _guessed(data: bytes) -> str:
+    mostly = data.decode(errors="replace")
+    broken = mostly.count("\ufffd")
+    if broken <= _REPLACED_SHARE * sum(1 for _ in re.finditer(r"[\x80-\U0010ffff]", mostly)):
+        return mostly  # UTF-8 with a few broken bytes: a guess would spoil all of it
+    encoding = _likely(_sample(data))
+    if encoding is None:
+        raise refused("unknown_encoding", "The encoding of the text cannot be recognised. Save it as UTF-8.")
+    return data.decode(encoding, errors="replace")
+
+
+def _sample(data: bytes) -> bytes:
+    """The lines around the first bytes that are not ASCII: a million lines of English say nothing."""
+    first = next((found.start() for found in re.finditer(rb"[\x80-\xff]", data)), 0)
+    start = data.rfind(b"\n", 0, first) + 1 if first > _SAMPLE_BYTES // 2 else 0
+    return data[max(start, first - _SAMPLE_BYTES // 2) :][:_SAMPLE_BYTES]
+
+
+def _likely(sample: bytes) -> str | None:
+    try:
+        from charset_normalizer import from_bytes  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise missing("charset-normalizer") from None
+    matches = from_bytes(sample, cp_isolation=_IN_USE)
+    best = matches.best()
+    if best is None:
+        return None
+    short = len(sample) < _SHORT_BYTES
+    others = sum(1 for _ in re.finditer(rb"[\x80-\xff]", sample)) / len(sample)
+    if best.encoding not in _WESTERN and not (short and others < _MOSTLY_ASCII):
+        return best.encoding
+    # Short Western texts read equally well in a dozen encodings; Windows-1252 is by far the most used of them.
+    try:
+        sample.decode("cp1252")
+    except UnicodeDecodeError:
+        return best.encoding
+    alike = any(match.encoding == "cp1252" and match.chaos <= best.chaos for match in matches)
+    return "cp1252" if short or alike else best.encoding

@@ -1,0 +1,224 @@
+"""A connection to PostgreSQL for synchronous callers: its own event loop, its errors in the words of this project."""
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import asyncpg
+import numpy as np
+import numpy.typing as npt
+
+from tasks.errors import InternalError, SinkRefused, SinkUnavailable
+
+# What PostgreSQL and its client say, in the words of this project: what passes by itself, and what somebody must mend.
+
+# Beginnings of SQLSTATE, the longest first: what passes by itself, or by what an operator does to the server and not to
+# this job. https://www.postgresql.org/docs/current/errcodes-appendix.html
+_PASSING = {
+    "25006": "takes no writes at present, as a standby does",
+    "25P03": "ended a transaction that stood idle",
+    "25P04": "ended a transaction that took too long",
+    "53100": "has no room left on its disk",
+    "53200": "is out of memory",
+    "53300": "has no connection to spare",
+    "53400": "has reached a limit that its settings draw",
+    "55000": "does not take connections or writes at present",
+    "55006": "has something in use that this load needs",
+    "55P03": "kept this load waiting for a lock for too long",
+    "57014": "cancelled a statement, or took too long over it",
+    "57P01": "was shut down",
+    "57P02": "crashed and is coming back",
+    "57P03": "is starting up or shutting down",
+    "58000": "reports an error of its system",
+    "58030": "reports an error of its disk",
+    "08": "broke the connection",
+    "40": "gave way to another transaction",
+    "53": "lacks resources",
+    "57": "was interrupted by its operator",
+}
+_REASONS = {
+    "0A000": "lacks something that embedq needs, or has a view in place of the table",
+    "22021": "has an encoding that cannot hold these texts; use a database with the encoding UTF8",
+    "22P05": "has an encoding that cannot hold these texts; use a database with the encoding UTF8",
+    "23": "has a constraint or a trigger on the table that does not let these rows in; drop it, or name another table",
+    "28": "refuses the user or the password; check them in EMBEDQ_SINKS, and pg_hba.conf on the server",
+    "3D": "has no such database; create it, or mend its name in EMBEDQ_SINKS",
+    "3F": "has no such schema; create it, or name another one in sink.table",
+    "42501": "does not allow its user to do this; grant CONNECT on the database and CREATE on the schema, or make its "
+    "user the tables' owner",
+    "42703": "has another table of this name that is not one of embedq's; name another table",
+    "42P01": "has lost a table that was there; retry, which makes it again",
+    "42804": "has another table of this name that is not one of embedq's; name another table",
+    "42809": "has a view or something else in place of the table; name another table",
+    "58P01": "lacks a file of pgvector; install pgvector anew on the server",
+}
+_URL_REASONS = ("22023", "42602", "42704", "55P02")
+"""At the opening of a connection: of a parameter in the URL that the server does not know, or not with this value."""
+_MEND_URL = "Mend its URL in EMBEDQ_SINKS and restart the documents workers, then retry."
+
+
+@contextmanager
+def opening(sink: str, url: str) -> Iterator[None]:
+    """Refuses where a connection cannot be had because it is described wrongly.
+
+    Raises:
+        SinkRefused: the URL is wrong, or does not fit the server.
+    """
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        if _state(error).startswith(_URL_REASONS):
+            raise _misdescribed(sink, "has a parameter that its server does not take") from None
+        raise
+    except ssl.SSLCertVerificationError:
+        raise _misdescribed(sink, "asks for a certificate that its server does not have") from None
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) and "ssl" in urlsplit(url).query:
+            raise _misdescribed(sink, "names a file of TLS that cannot be read") from None
+        if type(error) is ConnectionError and "rejected SSL upgrade" in str(error):  # nothing else tells it
+            raise _misdescribed(sink, "asks for TLS (sslmode), which its server does not speak") from None
+        raise
+    except (asyncpg.InterfaceError, ValueError):
+        raise _misdescribed(sink, "cannot be used: postgresql://user:password@host:port/database is expected") from None
+
+
+@contextmanager
+def translated(sink: str) -> Iterator[None]:
+    """Raises errors of PostgreSQL and of its client as ours.
+
+    Raises:
+        SinkUnavailable: it passes.
+        SinkRefused: it does not; says what to do.
+        InternalError: a value of ours is none for this database.
+    """
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        state = _state(error)
+        passing = _longest(_PASSING, state)
+        if passing is not None:
+            raise _unavailable(sink, f"{passing} ({state})") from None
+        what = _longest(_REASONS, state) or "refuses; its log says why"
+        raise SinkRefused(
+            f"The database of sink {sink!r} {what} ({type(error).__name__}, {state}).", param="sink.name"
+        ) from None
+    except socket.gaierror as error:
+        raise _unavailable(sink, "has a host name that cannot be resolved") from error
+    except ValueError as error:
+        if not isinstance(error, asyncpg.InterfaceError):
+            raise
+        raise InternalError(f"A value of a row does not fit its column in the sink {sink!r}.") from None
+    except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:  # a timeout, too
+        raise _unavailable(sink, "does not answer") from error
+
+
+def _state(error: asyncpg.PostgresError) -> str:
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def _longest(words: dict[str, str], state: str) -> str | None:
+    return words.get(state) or words.get(state[:2])
+
+
+def _misdescribed(sink: str, what: str) -> SinkRefused:
+    return SinkRefused(f"The URL of the sink {sink!r} {what}. {_MEND_URL}", param="sink.name")
+
+
+def _unavailable(sink: str, what: str) -> SinkUnavailable:
+    return SinkUnavailable(
+        f"The database of sink {sink!r} {what}. Nothing of this load is visible; it is tried again.", retry_after_s=10
+    )
+
+
+T = TypeVar("T")
+
+CONNECT_S = 5.0
+COMMAND_S = 120.0
+"""Of one command. Whoever uses a connection keeps each of them small: one that lasts longer is repeated for ever."""
+_PROGRESS_S = 0.5
+_CLOSE_S = 2.0
+
+
+class Connection:
+    """One connection, opened when it is needed, and anew after it broke. For one thread at a time.
+
+    Args:
+        name: of the sink, for messages.
+        url: `postgresql://…`; may hold a password and is never shown.
+    """
+
+    def __init__(self, name: str, url: str) -> None:
+        self._name = name
+        self._url = url
+        self._loop: asyncio.Runner | None = None
+        self._connection: Any = None
+
+    def run(self, work: Callable[[Any], Awaitable[T]], progress: Callable[[], None] = lambda: None) -> T:
+        """The result of `work(connection)` in one transaction; `progress` is called meanwhile and may end it.
+
+        Raises:
+            SinkUnavailable: the server is down or full. The transaction had no effect, or it is not known to have.
+            SinkRefused: the server will never do it, or its URL is wrong.
+        """
+        if self._loop is None:
+            self._loop = asyncio.Runner()
+        with translated(self._name):
+            return self._loop.run(self._watched(work, progress))
+
+    def close(self) -> None:
+        """Closes the connection."""
+        if self._loop is None:
+            return
+        with suppress(Exception):  # whatever is wrong with it, it is not needed any more
+            self._loop.run(self._leave())
+        self._loop.close()
+        self._loop = None
+
+    async def _watched(self, work: Callable[[Any], Awaitable[T]], progress: Callable[[], None]) -> T:
+        task = asyncio.ensure_future(self._transaction(work))
+        try:
+            while not (await asyncio.wait({task}, timeout=_PROGRESS_S))[0]:
+                progress()
+            return task.result()
+        except BaseException:
+            task.cancel()
+            await asyncio.wait({task}, timeout=_CLOSE_S)
+            await self._leave()  # whatever state it is in, the next one is new
+            raise
+
+    async def _transaction(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        if self._connection is None or self._connection.is_closed():
+            with opening(self._name, self._url):
+                # Poolers between here and the server mix up prepared statements.
+                self._connection = await asyncpg.connect(
+                    self._url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=0
+                )
+        async with self._connection.transaction():
+            return await work(self._connection)
+
+    async def _leave(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+
+async def know_vectors(connection: Any) -> None:
+    """Makes the connection send vectors as they are in memory. The extension must be there."""
+    schema = await connection.fetchval(
+        "SELECT nspname FROM pg_type JOIN pg_namespace n ON n.oid = typnamespace WHERE typname = 'vector'"
+    )
+    await connection.set_type_codec("vector", schema=schema, encoder=_packed, decoder=_unpacked, format="binary")
+
+
+def _packed(vector: npt.NDArray[np.float32]) -> bytes:
+    # pgvector's own binary form: number of dimensions, zero, then floats, all big-endian.
+    return struct.pack(">HH", len(vector), 0) + vector.astype(">f4").tobytes()
+
+
+def _unpacked(data: bytes) -> npt.NDArray[np.float32]:
+    return np.frombuffer(data, ">f4", offset=4).astype(np.float32)

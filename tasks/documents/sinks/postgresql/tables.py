@@ -1,0 +1,273 @@
+"""How the tables of a PostgreSQL sink are made, and how it is seen that they are what they should be."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import asyncpg
+
+from tasks.errors import InvalidValue, SinkDimensionMismatch, SinkModelMismatch, SinkRefused
+
+# The tables of a PostgreSQL sink: their names and columns. Needs no library.
+
+COLUMNS = (
+    "doc_id",
+    "chunk_id",
+    "chunk_index",
+    "text",
+    "start",
+    "end",
+    "page",
+    "headings",
+    "token_count",
+    "truncated",
+    "source_uri",
+    "content_hash",
+    "metadata",
+    "embedding",
+    "model",
+    "model_revision",
+)
+RECEIPT = (
+    *("doc_id", "content_hash", "fingerprint", "ingestion", "page", "chunks", "ingestion_order", "origin"),
+    "vectors",
+)
+"""Columns of the table of documents: those of `Receipt`, and last `Stamp.vectors`."""
+
+# PostgreSQL cuts names at 63 bytes, and "_documents" and "_doc_id_idx" come behind the table's.
+_NAME = re.compile(r"(?:([A-Za-z_][A-Za-z0-9_]{0,49})\.)?([A-Za-z_][A-Za-z0-9_]{0,49})")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table of a sink, and beside it that of its documents. Names are kept as they are written."""
+
+    schema: str | None
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From `table` or `schema.table`.
+
+        Raises:
+            InvalidValue: it is neither.
+        """
+        found = _NAME.fullmatch(text)
+        if found is None:
+            raise InvalidValue(
+                "sink.table must be table or schema.table, each of at most 50 letters, digits and _, "
+                "beginning with no digit.",
+                param="sink.table",
+            )
+        return cls(found[1], found[2])
+
+    @property
+    def rows(self) -> str:
+        """Quoted name of the table of chunks."""
+        return self._quoted(self.name)
+
+    @property
+    def documents(self) -> str:
+        """Quoted name of the table of receipts."""
+        return self._quoted(f"{self.name}_documents")
+
+    @property
+    def lock(self) -> str:
+        """What writers lock."""
+        return f"embedq:{self.rows}"
+
+    def _quoted(self, name: str) -> str:
+        return f'"{self.schema}"."{name}"' if self.schema else f'"{name}"'
+
+
+def quoted(columns: tuple[str, ...] = COLUMNS) -> str:
+    """A list of columns for SQL: `end` is a word of its language."""
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+MAX_DIMENSION = 16_000
+"""Of pgvector's type `vector`."""
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
+"""As unavailable as a server that does not answer."""
+
+_TRIES = 5
+# What somebody meets who creates the same thing in the same moment; "IF NOT EXISTS" is no protection from it.
+_RACED = (
+    asyncpg.UniqueViolationError,
+    asyncpg.DuplicateTableError,
+    asyncpg.DuplicateObjectError,
+    asyncpg.DuplicateFunctionError,
+    asyncpg.InternalServerError,  # "tuple concurrently updated"
+)
+
+
+async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str) -> None:
+    """Creates what is not there; within a transaction, which should end soon then.
+
+    Raises:
+        SinkRefused: pgvector is not there and cannot be made, or what is there are other tables.
+        SinkDimensionMismatch: the table holds vectors of another dimension.
+    """
+    if dimension > MAX_DIMENSION:
+        raise SinkRefused(
+            f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}."
+        )
+    if await _exists(connection, table.rows) and await table_exists(connection, table):
+        await _require_dimension(connection, table, dimension)
+        await _require_columns(connection, table.documents, RECEIPT)
+        await _require_rights(connection, table, sink)
+        return
+    await connection.execute(LOCK_TIMEOUT)
+    # One lock for all tables: the extension is the whole database's.
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('embedq:tables', 0))")
+    for left in reversed(range(_TRIES)):
+        try:
+            async with connection.transaction():  # within the other: what fails is undone, and the rest goes on
+                await _create(connection, table, dimension, sink)
+            break
+        except _RACED:  # by somebody who knows nothing of our lock
+            if not left:
+                raise
+    await _require_rights(connection, table, sink)
+
+
+async def table_exists(connection: Any, table: Table) -> bool:
+    """Whether something has been loaded before."""
+    return await _exists(connection, table.documents)
+
+
+async def _exists(connection: Any, name: str) -> bool:
+    return bool(await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name))
+
+
+async def _create(connection: Any, table: Table, dimension: int, sink: str) -> None:
+    await _ensure_extension(connection, sink)
+    if await _exists(connection, table.rows):
+        await _require_dimension(connection, table, dimension)
+    else:
+        await connection.execute(_rows_sql(table, dimension))
+    await connection.execute(_documents_sql(table))
+    await _require_columns(connection, table.documents, RECEIPT)
+
+
+async def _ensure_extension(connection: Any, sink: str) -> None:
+    if await connection.fetchval("SELECT true FROM pg_extension WHERE extname = 'vector'"):
+        return
+    if not await connection.fetchval("SELECT true FROM pg_available_extensions WHERE name = 'vector'"):
+        raise SinkRefused(
+            f"The server of sink {sink!r} has no pgvector. Install it there "
+            "(Debian: apt install postgresql-NN-pgvector), then retry.",
+            param="sink.name",
+        )
+    try:
+        async with connection.transaction():
+            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    except asyncpg.InsufficientPrivilegeError:  # also of a database's owner, where pgvector is not marked as trusted
+        raise SinkRefused(
+            f"The database of sink {sink!r} lacks the extension vector, and its user may not create it. "
+            "Have a superuser run in that database: CREATE EXTENSION vector;",
+            param="sink.name",
+        ) from None
+
+
+async def _require_rights(connection: Any, table: Table, sink: str) -> None:
+    """What a load does later: rows are changed, and arrive in a temporary table."""
+    rights = "SELECT, INSERT, UPDATE, DELETE"
+    for name in (table.rows, table.documents):
+        asked = " AND ".join(f"has_table_privilege($1, '{right}')" for right in rights.split(", "))
+        if not await connection.fetchval(f"SELECT {asked}", name):
+            raise SinkRefused(
+                f"The user of sink {sink!r} may not change the table {name}. Grant it {rights}, or name another table.",
+                param="sink.table",
+            )
+    if not await connection.fetchval("SELECT has_database_privilege(current_database(), 'TEMPORARY')"):
+        raise SinkRefused(
+            f"The user of sink {sink!r} may not make temporary tables. Grant it TEMPORARY on the database.",
+            param="sink.name",
+        )
+
+
+async def require_alike(connection: Any, table: Table, vectors: str) -> None:
+    """Looks at one of the receipts: all say the same. Under the lock of `Table`, or another load may come between.
+
+    Raises:
+        SinkModelMismatch: the table holds vectors that cannot be compared with these.
+    """
+    held = await connection.fetchval(f"SELECT vectors FROM {table.documents} WHERE chunks > 0 LIMIT 1")  # noqa: S608 - checked
+    if held not in {None, vectors}:
+        raise SinkModelMismatch(
+            f"The table {table.rows} holds vectors of {held}, and these would be of {vectors}: no search can compare "
+            "them. Name another table, or drop this one and its table of documents, and load all of it again.",
+            param="sink.table",
+        )
+
+
+async def _require_columns(connection: Any, table: str, columns: Sequence[str]) -> dict[str, str]:
+    """What the table has: column -> type."""
+    kinds = await connection.fetch(
+        "SELECT attname, format_type(atttypid, atttypmod) AS kind FROM pg_attribute"
+        " WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
+        table,
+    )
+    found = {row["attname"]: row["kind"] for row in kinds}
+    missing = [column for column in columns if column not in found]
+    if missing:
+        raise SinkRefused(
+            f"The table {table} is there and is not one of this embedq's: it lacks {', '.join(missing)}. "
+            "Name another table.",
+            param="sink.table",
+        )
+    return found
+
+
+async def _require_dimension(connection: Any, table: Table, dimension: int) -> None:
+    found = await _require_columns(connection, table.rows, COLUMNS)
+    held = re.search(r"vector\((\d+)\)$", found["embedding"])
+    if held is None or int(held[1]) != dimension:
+        what = f"vectors of {held[1]} dimensions" if held else f"{found['embedding']} as embedding"
+        raise SinkDimensionMismatch(
+            f"The table {table.rows} holds {what}, and this model makes {dimension}. "
+            "Name another table, or the model with which it was made.",
+            param="sink.table",
+        )
+
+
+def _rows_sql(table: Table, dimension: int) -> str:
+    return f"""
+        CREATE TABLE {table.rows} (
+            doc_id text COLLATE "C" NOT NULL,
+            chunk_id uuid PRIMARY KEY,
+            chunk_index integer NOT NULL,
+            text text NOT NULL,
+            start bigint NOT NULL,
+            "end" bigint NOT NULL,
+            page integer,
+            headings text[] NOT NULL,
+            token_count integer NOT NULL,
+            truncated boolean NOT NULL,
+            source_uri text NOT NULL,
+            content_hash text NOT NULL,
+            metadata jsonb NOT NULL,
+            embedding vector({dimension}) NOT NULL,
+            model text NOT NULL,
+            model_revision text NOT NULL
+        );
+        CREATE INDEX ON {table.rows} (doc_id);
+    """
+
+
+def _documents_sql(table: Table) -> str:
+    return f"""
+        CREATE TABLE IF NOT EXISTS {table.documents} (
+            doc_id text COLLATE "C" PRIMARY KEY,
+            content_hash text NOT NULL,
+            fingerprint text NOT NULL,
+            ingestion text COLLATE "C" NOT NULL,
+            page bigint NOT NULL,
+            chunks bigint NOT NULL,
+            ingestion_order bigint NOT NULL,
+            origin text NOT NULL,
+            vectors text NOT NULL
+        );
+    """

@@ -1,0 +1,223 @@
+"""Which fields of a record are its id, its text and its metadata."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.documents.sources.source import MAX_ID_BYTES
+from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
+
+_IDS = ("id", "_id", "doc_id")
+_TEXTS = ("text", "content", "body")
+_METADATA = "metadata"
+_MAX_METADATA_BYTES = 64 * 1024
+"""Of one document, as JSON: it is stored with each of its chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a record says of itself.
+
+    Attributes:
+        id: its own; None: it has none.
+        metadata: as JSON.
+        error: why it is no document that can be read.
+        named: whether it is known which document this is; False: its id is at fault.
+    """
+
+    id: str | None
+    metadata: Mapping[str, Any]
+    error: DocumentError | None = None
+    named: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMap:
+    """A request's `fields`.
+
+    Attributes:
+        id: name of the field; None: the first there is of `id`, `_id` and `doc_id`, else the record's number.
+        text: names of fields that are joined; empty: the first there is of `text`, `content` and `body`.
+        metadata: names; "*": all others; None: what is in the field `metadata`, if that is an object.
+    """
+
+    id: str | None = None
+    text: tuple[str, ...] = ()
+    metadata: tuple[str, ...] | str | None = None
+    separator: str = "\n\n"
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any]) -> "FieldMap":
+        """From a request that has been checked."""
+        text, metadata = asked.get("text") or (), asked.get("metadata")
+        return cls(
+            asked.get("id"),
+            (text,) if isinstance(text, str) else tuple(text),
+            metadata if metadata is None or isinstance(metadata, str) else tuple(metadata),
+            asked.get("separator", "\n\n"),
+        )
+
+    def columns(self, present: Sequence[str]) -> list[str]:
+        """Those that are worth reading of a table's.
+
+        Raises:
+            DocumentFailed: the columns asked for are not there.
+        """
+        texts = [name for name in self.text or _TEXTS if name in present]
+        if not texts or (self.id is not None and self.id not in present):
+            raise _missing(self.id if texts else None, self.text)
+        if self.metadata == "*":
+            return list(present)
+        metadata = (_METADATA,) if self.metadata is None else self.metadata
+        wanted = {*texts, *metadata, *((self.id,) if self.id else _IDS)}
+        return [name for name in present if name in wanted]
+
+    def to_json(self) -> list[Any]:
+        """For the process that reads records."""
+        return [self.id, self.text, self.metadata, self.separator]
+
+    @classmethod
+    def from_json(cls, known: Sequence[Any]) -> "FieldMap":
+        """Inverse of `to_json`."""
+        own_id, text, metadata, separator = known
+        return cls(own_id, tuple(text), tuple(metadata) if isinstance(metadata, list) else metadata, separator)
+
+    def described(self, record: Mapping[str, Any]) -> Described:
+        """All that is listed of a record; its text is looked at and left."""
+        try:
+            own_id = self.id_of(record)
+        except DocumentFailed as failed:
+            return Described(None, {}, failed.error, named=False)
+        try:
+            self.text_of(record)
+            return Described(own_id, self.metadata_of(record))
+        except DocumentFailed as failed:
+            return Described(own_id, {}, failed.error)
+
+    def text_or_error(self, record: Mapping[str, Any]) -> str | DocumentError:
+        """Its text, or why there is none."""
+        try:
+            return self.text_of(record)
+        except DocumentFailed as failed:
+            return failed.error
+
+    def text_of(self, record: Mapping[str, Any]) -> str:
+        """Its text; blank where the field is there and holds none.
+
+        Raises:
+            DocumentFailed: it has no such field, or something else in its place.
+        """
+        names = self.text or next(((name,) for name in _TEXTS if record.get(name) is not None), ())
+        values = [(name, record[name]) for name in names if record.get(name) is not None]
+        if not values and not any(name in record for name in self.text or _TEXTS):
+            raise _missing(None, self.text)
+        for name, value in values:
+            if not isinstance(value, str):
+                raise _failed("invalid_field", f"The field {name!r:.80} is not a string.")
+        text = self.separator.join(value for _, value in values if value)
+        require_storable(text)
+        return text
+
+    def id_of(self, record: Mapping[str, Any]) -> str | None:
+        """Its id; None if it has none and none was asked for.
+
+        Raises:
+            DocumentFailed: it is missing, or cannot be an id.
+        """
+        name = self.id or next((name for name in _IDS if record.get(name) is not None), None)
+        if name is None:
+            return None
+        value = record.get(name)
+        if value is None:
+            raise _missing(name, ())
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise _failed("invalid_id", f"The id in the field {name!r:.80} is neither a string nor a number.")
+        require_id(str(value))
+        return str(value)
+
+    def metadata_of(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Its metadata, as JSON.
+
+        Raises:
+            DocumentFailed: something in it cannot be stored.
+        """
+        if self.metadata is None:
+            given = record.get(_METADATA)
+            chosen = dict(given) if isinstance(given, Mapping) else {}
+        elif isinstance(self.metadata, str):
+            # What stands for id and text by default is neither, if others were named.
+            others = {self.id, *self.text} if self.text else {self.id, *_TEXTS}
+            chosen = {name: value for name, value in record.items() if name not in others}
+        else:
+            chosen = {name: record[name] for name in self.metadata if name in record}
+        return as_json(chosen) if chosen else chosen
+
+
+def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The same after a way through JSON; times and decimals become strings. Raises `DocumentFailed`."""
+    if is_too_deep(metadata):
+        message = f"The metadata has more than {MAX_METADATA_DEPTH} levels of objects and lists. Make it flatter."
+        raise _failed("invalid_metadata", message)
+    try:
+        data = orjson.dumps(metadata, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except (TypeError, ValueError):
+        raise _failed("invalid_metadata", "The metadata holds a value that cannot be written as JSON.") from None
+    if len(data) > _MAX_METADATA_BYTES:
+        message = (
+            f"The metadata has {len(data):,} bytes; at most {_MAX_METADATA_BYTES:,} are possible, as each chunk of the "
+            "document gets a copy. Name fewer fields in source.fields.metadata."
+        )
+        raise _failed("invalid_metadata", message)
+    if b"\\u0000" in data:
+        raise _failed("invalid_metadata", "The metadata holds a NUL character. Remove it.")
+    parsed: dict[str, Any] = orjson.loads(data)
+    return parsed
+
+
+def require_id(value: str) -> None:
+    """Raises `DocumentFailed` for what cannot be a document's id."""
+    try:
+        size_bytes = len(value.encode())
+    except UnicodeEncodeError:
+        raise _failed("invalid_id", "The id is not valid Unicode.") from None
+    if not value or "\0" in value:
+        raise _failed("invalid_id", "The id is empty or holds a NUL character.")
+    if size_bytes > MAX_ID_BYTES:
+        raise _failed("invalid_id", f"The id has {size_bytes:,} bytes; at most {MAX_ID_BYTES:,} are possible.")
+
+
+def require_storable(text: str) -> None:
+    """Raises `DocumentFailed` for text that is not Unicode, or that databases refuse."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        message = "The text is not valid in its file's encoding. Save the file as UTF-8."
+        raise _failed("invalid_encoding", message) from None
+    if "\0" in text:
+        raise _failed("invalid_text", "The text holds a NUL character. Remove it.")
+
+
+def _missing(name: str | None, text: Sequence[str]) -> DocumentFailed:
+    if name is not None:
+        return _failed("missing_field", f"There is no field {name!r:.80} for the id. Name another in source.fields.id.")
+    names = ", ".join(repr(one)[:80] for one in text or _TEXTS)
+    message = f"There is no text: no field {names}. Name the field with the text in source.fields.text."
+    return _failed("missing_field", message)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError
+    return str(value)
+
+
+def _failed(code: str, message: str) -> DocumentFailed:
+    return DocumentFailed(code, message, "listing")
+
+
+def listing_error(code: str, message: str) -> DocumentError:
+    """What was found to be wrong while listing."""
+    return DocumentError(code, message, "listing")

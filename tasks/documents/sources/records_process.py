@@ -1,0 +1,233 @@
+"""Parquet read in a process of its own: its library is in C++, and a small file may ask it for gigabytes.
+
+JSON lines and CSV are read by the worker itself: Python alone, in memory that is bounded by the longest record.
+
+A conversation: the worker sends what it wants to have read; the process answers with records, one batch at a time, or
+asks for bytes of the file, which it cannot open itself. A process is kept for the next conversation, because it knows
+the files that it has begun.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.documents.parsing.frames import BadFrame, frame
+from tasks.documents.parsing.limits import ParseLimits
+from tasks.documents.parsing.parsing_process import ChildDied, ChildProcess, ChildTooSlow
+from tasks.documents.parsing.refusals import beyond_limits
+from tasks.documents.sources.content import Content
+from tasks.documents.sources.record_fields import Described, FieldMap, require_storable
+from tasks.documents.sources.records import Record
+from tasks.errors import Unavailable
+
+CHILD_MODULE = "tasks.documents.sources.records_child"
+MAX_READ_BYTES = 8 * 2**20
+"""Of the file, in one answer."""
+
+
+class RecordProcesses:
+    """Processes that read records; one that is idle is kept. Every conversation belongs to one thread.
+
+    Args:
+        limits: memory of a process, and time for each of its answers.
+        module: what it runs.
+    """
+
+    def __init__(self, limits: ParseLimits, *, module: str = CHILD_MODULE) -> None:
+        self._limits = limits
+        self._module = module
+        self._idle: list[ChildProcess] = []
+
+    @property
+    def idle_pids(self) -> list[int]:
+        """Process ids of those that wait."""
+        return [child.pid for child in self._idle]
+
+    def close(self) -> None:
+        """Ends those that wait."""
+        while self._idle:
+            self._idle.pop().kill()
+
+    def conversation(
+        self, request: Mapping[str, Any], content: Content, progress: Callable[[], None]
+    ) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Headers and bodies of the batches that come; it may be left before its end.
+
+        Raises:
+            DocumentFailed: the file is not what it seems, or too much for the process, which is replaced.
+            Unavailable: no process could be started. Whatever reading the file or `progress` raises goes through.
+        """
+        child = self._borrow(progress)
+        kept = False
+        try:
+            header, body = self._ask(child, frame(request))
+            while "end" not in header:
+                if "read" in header:
+                    first, size = _span(header["read"])
+                    header, body = self._ask(child, frame({}, content.read(first, min(size, MAX_READ_BYTES))))
+                    continue
+                try:
+                    yield header, body
+                except GeneratorExit:
+                    with suppress(DocumentFailed, ChildDied, ChildTooSlow):
+                        kept = "end" in self._ask(child, frame({"stop": True}))[0]
+                    raise
+                header, body = self._ask(child, frame({"more": True}))
+            kept = not header.get("spent")
+        except BadFrame:
+            raise beyond_limits("parser_crashed", self._limits, "listing") from None
+        finally:
+            if kept and not self._idle:
+                self._idle.append(child)
+            else:
+                child.kill()
+
+    def _borrow(self, progress: Callable[[], None]) -> ChildProcess:
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                child.progress = progress
+                return child
+            child.kill()
+        try:
+            return ChildProcess(self._limits, self._module, progress)
+        except (OSError, ChildDied, ChildTooSlow) as error:
+            raise Unavailable("No process can be started that reads records.", retry_after_s=5) from error
+
+    def _ask(self, child: ChildProcess, pieces: Sequence[bytes]) -> tuple[dict[str, Any], bytes]:
+        try:
+            header, body = child.ask(pieces, self._limits.timeout_s)
+        except ChildTooSlow:
+            raise beyond_limits("parse_timeout", self._limits, "listing") from None
+        except ChildDied as died:
+            code = "parse_memory" if died.hungry else "parser_crashed"
+            raise beyond_limits(code, self._limits, "listing") from None
+        if "code" not in header:
+            return header, body
+        if header["code"] in ("parse_memory", "parser_crashed"):
+            raise beyond_limits(str(header["code"]), self._limits, "listing")
+        raise DocumentFailed(str(header["code"]), str(header.get("message", "")), "listing")
+
+
+class RecordsApart:
+    """A `RecordFormat` whose records another process reads."""
+
+    def __init__(self, processes: RecordProcesses, fields: FieldMap, max_record_bytes: int) -> None:
+        self._processes = processes
+        self._fields = fields
+        self._max_bytes = max_record_bytes
+
+    def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
+        """See `RecordFormat`."""
+        request = self._request(content, key) | {"position": position}
+        for header, _ in self._processes.conversation(request, content, progress):
+            for values in _listed(header, "records"):
+                yield record_of(values)
+
+    def again(
+        self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
+    ) -> Iterator[str | DocumentError]:
+        """See `RecordFormat`."""
+        if not places:
+            return
+        request = self._request(content, key) | {"places": list(places)}
+        for header, body in self._processes.conversation(request, content, progress):
+            yield from texts_of(header, body)
+
+    def _request(self, content: Content, key: str) -> dict[str, Any]:
+        return {
+            "key": key,
+            "size": content.size_bytes,
+            "version": content.version,
+            "fields": self._fields.to_json(),
+            "max_record_bytes": self._max_bytes,
+        }
+
+
+# ---- what is said; the worker trusts no answer -----------------------------------------------------------------------
+
+
+def record_values(record: Record) -> list[Any]:
+    """A record as JSON."""
+    document, error = record.document, record.error
+    said = None
+    if document is not None:
+        said, error = [document.id, dict(document.metadata), document.named], document.error
+    return [
+        record.number,
+        said,
+        record.size_bytes,
+        record.source_bytes,
+        record.place,
+        record.then,
+        _error_values(error),
+    ]
+
+
+def record_of(values: Any) -> Record:
+    """Inverse of `record_values`; raises BadFrame."""
+    try:
+        number, said, size_bytes, source_bytes, place, then, error = values
+        document, failure = None, _error_of(error)
+        if said is not None:
+            own_id, metadata, named = said
+            if not (isinstance(own_id, str | None) and isinstance(metadata, dict)):
+                raise BadFrame
+            document, failure = Described(own_id, metadata, failure, named=bool(named)), None
+        return Record(int(number), document, int(size_bytes), int(source_bytes), place, then, failure)
+    except (TypeError, ValueError):
+        raise BadFrame from None
+
+
+def text_frame(texts: Sequence[str | DocumentError]) -> list[bytes]:
+    """Texts, and errors in the places of those that are none, as pieces to write."""
+    encoded = [text.encode() if isinstance(text, str) else b"" for text in texts]
+    pairs = zip(texts, encoded, strict=True)
+    said = [len(data) if isinstance(text, str) else _error_values(text) for text, data in pairs]
+    return frame({"texts": said}, b"".join(encoded))
+
+
+def texts_of(header: Mapping[str, Any], body: bytes) -> Iterator[str | DocumentError]:
+    """Inverse of `text_frame`; raises BadFrame."""
+    at = 0
+    for said in _listed(header, "texts"):
+        if not isinstance(said, int):
+            error = _error_of(said)
+            if error is None:
+                raise BadFrame
+            yield error
+            continue
+        try:
+            text = body[at : at + said].decode()
+            require_storable(text)
+        except (UnicodeDecodeError, DocumentFailed):
+            raise BadFrame from None
+        at += said
+        yield text
+
+
+def _error_values(error: DocumentError | None) -> list[str] | None:
+    return None if error is None else [error.code, error.message]
+
+
+def _error_of(values: Any) -> DocumentError | None:
+    if values is None:
+        return None
+    code, message = values
+    return DocumentError(str(code), str(message), "listing")
+
+
+def _listed(header: Mapping[str, Any], name: str) -> Sequence[Any]:
+    found = header.get(name)
+    if not isinstance(found, list):
+        raise BadFrame
+    return found
+
+
+def _span(asked: Any) -> tuple[int, int]:
+    try:
+        first, size = asked
+        return max(0, int(first)), max(0, int(size))
+    except (TypeError, ValueError):
+        raise BadFrame from None

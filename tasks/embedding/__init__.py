@@ -1,0 +1,1 @@
+"""The model worker: claims of texts and rows become vectors."""

@@ -1,0 +1,138 @@
+"""Units that carry their texts: what they ask of the model, and what is committed for them. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from tasks.errors import EncodingFailed, NotStored, RequestError
+from tasks.item import ItemError, Options
+from tasks.ledger import ClaimedUnit, Finished
+from tasks.model.encoder import ItemVector, TextItem
+from tasks.storage.row_file import UnitReference
+from tasks.storage.vector_part import RowError, RowOutcome
+from tasks.wire import foreign_fields
+from tasks.wire.foreign_fields import prompt_for
+
+
+@dataclass(frozen=True, slots=True)
+class TextUnit:
+    """A unit and its texts."""
+
+    unit: ClaimedUnit
+    items: Sequence[TextItem]
+
+    @classmethod
+    def of(cls, unit: ClaimedUnit) -> "TextUnit":
+        """The texts in its payload, each with the task's options."""
+        return cls(unit, [TextItem(text, unit.options) for text in unit.texts()])
+
+    def finished(self, vectors: Sequence[ItemVector]) -> Finished:
+        """What to commit; `vectors` has one outcome per text."""
+        first = self.unit.first
+        return Finished(
+            unit=self.unit,
+            vectors=_rows(vectors),
+            tokens=sum(vector.tokens for vector in vectors),
+            errors={first + i: vector.error for i, vector in enumerate(vectors) if vector.error is not None},
+            truncated=[first + i for i, vector in enumerate(vectors) if vector.truncated and vector.error is None],
+        )
+
+
+def _rows(vectors: Sequence[ItemVector]) -> bytes:
+    """Little-endian float32 rows of one unit; a failed item is a row of NaN; empty when all failed."""
+    found = next((item.vector for item in vectors if item.vector is not None), None)
+    if found is None:
+        return b""
+    rows = np.full((len(vectors), len(found)), np.nan, dtype="<f4")
+    for row, item in zip(rows, vectors, strict=True):
+        if item.vector is not None:
+            row[:] = item.vector
+    return rows.tobytes()
+
+
+# Units by reference: rows of a batch, what they ask of the model, and what becomes of each. Pure.
+
+_UNUSABLE = RowError("invalid_request", "This line is no request for embeddings.", RequestError.status)
+_GONE = RowError(
+    NotStored.code, "The batch's input file was deleted before this request was executed.", RequestError.status
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowUnit:
+    """A unit and what its rows ask: texts of each, or the error of one that asks nothing."""
+
+    unit: ClaimedUnit
+    reference: UnitReference
+    rows: Sequence[Sequence[TextItem] | RowError]
+
+    @property
+    def items(self) -> list[TextItem]:
+        """The texts of all rows."""
+        return [item for row in self.rows if not isinstance(row, RowError) for item in row]
+
+    def outcomes(self, vectors: Sequence[ItemVector]) -> list[RowOutcome]:
+        """One per row; `vectors` has one outcome per text."""
+        outcomes, at = [], 0
+        for row in self.rows:
+            if isinstance(row, RowError):
+                outcomes.append(RowOutcome.failed(row))
+            else:
+                outcomes.append(_outcome(vectors[at : at + len(row)]))
+                at += len(row)
+        return outcomes
+
+
+def parsed(unit: ClaimedUnit, reference: UnitReference, rows: Sequence[bytes], prompts: Collection[str]) -> RowUnit:
+    """The unit of these lines. `prompts` are the model's, for rows that say by `input_type` what their texts are."""
+    return RowUnit(unit, reference, [_texts(row, prompts) for row in rows])
+
+
+def gone(unit: ClaimedUnit, reference: UnitReference) -> RowUnit:
+    """The unit when its rows are not there any more."""
+    return RowUnit(unit, reference, [_GONE] * unit.items)
+
+
+def _texts(row: bytes, prompts: Collection[str]) -> Sequence[TextItem] | RowError:
+    try:
+        body = foreign_fields.in_own_words(orjson.loads(row)["body"])
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        options = _options(body, prompts)
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, foreign_fields.ForeignFieldRefused):
+        return _UNUSABLE
+    if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
+        return _UNUSABLE
+    return [TextItem(text, options) for text in texts]
+
+
+def _options(body: Mapping[str, Any], prompts: Collection[str]) -> Options:
+    prompt_name, input_type = body.get("prompt_name"), foreign_fields.input_type(body.get("input_type"))
+    if prompt_name is None and input_type is not None:
+        prompt_name = prompt_for(input_type, prompts)
+    return Options(
+        prompt_name=prompt_name,
+        dimensions=body.get("dimensions"),
+        normalize=body.get("normalize") is not False,
+        truncate=foreign_fields.truncate(body.get("truncate")) is not False,
+    )
+
+
+def _outcome(vectors: Sequence[ItemVector]) -> RowOutcome:
+    for index, vector in enumerate(vectors):
+        if vector.error is not None:
+            return RowOutcome.failed(_as_if_called(vector.error, index))
+    return RowOutcome(
+        vectors=np.stack([vector.vector for vector in vectors if vector.vector is not None]),
+        tokens=sum(vector.tokens for vector in vectors),
+        truncated=tuple(index for index, vector in enumerate(vectors) if vector.truncated),
+    )
+
+
+def _as_if_called(error: ItemError, index: int) -> RowError:
+    """What the synchronous call would have answered."""
+    param = f"input[{index}]"
+    status = RequestError.status if error.refused else EncodingFailed.status
+    return RowError(error.code, f"{param}: {error.message}", status, param)

@@ -1,0 +1,63 @@
+"""One text of a task and what is asked of it: options, estimated cost, and why it may have no vector."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Self
+
+import orjson
+
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What changes the vector of a text. Equal options and equal texts give equal vectors.
+
+    Attributes:
+        prompt_name: one of the model's prompts; None: the model's default prompt, if it has one.
+        dimensions: keep only so many leading components (Matryoshka); None: all.
+        normalize: scale the result to unit length. False: as the model's own modules leave it.
+        truncate: cut a text above the model's maximum. False: such a text is refused.
+    """
+
+    prompt_name: str | None = None
+    dimensions: int | None = None
+    normalize: bool = True
+    truncate: bool = True
+
+    def to_text(self) -> str:
+        """Compact form for the task hash: only what differs from the default; '' for the defaults."""
+        changed = {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default
+        }
+        return orjson.dumps(changed).decode() if changed else ""
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Self:
+        """Inverse of `to_text`; options of a newer version are ignored."""
+        if not text:
+            return cls()
+        names = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in orjson.loads(text).items() if name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class ItemError:
+    """Why one text has no vector. `code` is stable; `message` says what to do and holds nothing of the text.
+
+    Codes of the model: `invalid_dimensions`, `unknown_prompt`, `input_too_long`, `out_of_memory`, `encoding_failed`,
+    `non_finite_vector`.
+    """
+
+    code: str
+    message: str
+
+    @property
+    def refused(self) -> bool:
+        """Whether the caller can put it right by sending something else: 400 for a synchronous call instead of 422."""
+        return self.code in {"input_too_long", "invalid_dimensions"}
+
+
+def cost(size_bytes: int, max_tokens: int) -> int:
+    """Estimated tokens of a text of `size_bytes` UTF-8 bytes: a quarter of them, at most what the model reads."""
+    return max(1, min(-(-size_bytes // BYTES_PER_TOKEN), max_tokens))

@@ -1,0 +1,134 @@
+"""What the ledger knows of models and of the workers that serve them. All frozen."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Self
+
+import orjson
+
+from tasks.ledger.task import Lane
+
+_STAMP_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model as its worker described it. Outlives the workers."""
+
+    id: str
+    """The name under which it is served."""
+    model: str
+    """Hub id or folder name it was loaded from."""
+    revision: str
+    dimension: int
+    max_tokens: int
+    prompts: tuple[str, ...]
+    device: str
+    compute: str
+    precision: str
+    created_at: int
+    """Unix seconds at which it was first registered as it is."""
+    aliases: tuple[str, ...] = ()
+    """Other names for it, as its worker's EMBEDQ_SERVED_NAME has them."""
+
+    @property
+    def stamp(self) -> str:
+        """12 hexadecimal digits: vectors of entries with the same ones may be mixed, however they are computed."""
+        return sha256(f"{self.model} {self.revision} {self.dimension}".encode()).hexdigest()[:_STAMP_DIGITS]
+
+    def to_json(self) -> bytes:
+        """As stored in Redis."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Inverse of `to_json`; fields of a newer version are ignored."""
+        known = _known_fields(cls, data)
+        return cls(**known | {name: tuple(known.get(name, ())) for name in ("prompts", "aliases")})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEntry:
+    """What one live worker says of itself with each beat."""
+
+    id: str
+    pid: int
+    host: str
+    started_at: float
+    """Unix seconds at which its model was ready."""
+    rate: float
+    """Estimated tokens per second."""
+    rss_bytes: int
+    forward_passes: int
+    items: int
+    tokens: int
+    padded_tokens: int
+    streams: int = 1
+    """Claims that it works on at the same time."""
+    cache_hits: int = 0
+    """Distinct texts of claims whose vector it had kept; `cache_misses`: had not."""
+    cache_misses: int = 0
+    cache_bytes: int = 0
+
+    def to_json(self) -> bytes:
+        """As stored in Redis."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Inverse of `to_json`; fields of a newer version are ignored."""
+        return cls(**_known_fields(cls, data))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOverview:
+    """Everything the web tier needs to know about one model's queue.
+
+    Attributes:
+        queue: name of the queue, the served name.
+        entry: None when no worker has ever been ready.
+        workers: those that beat.
+        rate: estimated tokens per second, summed over live workers, or the last known; None when never known.
+        backlog_cost: estimated tokens queued or running, per lane.
+        backlog_tasks: open tasks, per lane.
+        owner_cost: backlog_cost by owner, of those who have open tasks.
+        owner_tasks: backlog_tasks likewise.
+        counters: totals since the data began, by name (`rings`, `claims`, `committed_items`, `failed_items`,
+            `stale_units`, `forward_passes`, `padded_tokens`, `tokens`, `model_loads`, `lost_leases`).
+        memory_percent: Redis memory in use, of `maxmemory`; 0 when there is no limit.
+    """
+
+    queue: str
+    entry: ModelEntry | None
+    workers: Sequence[WorkerEntry]
+    rate: float | None
+    backlog_cost: Mapping[Lane, int]
+    backlog_tasks: Mapping[Lane, int]
+    backlog_bytes: int
+    leases: int
+    counters: Mapping[str, int]
+    memory_percent: int
+    owner_cost: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
+    owner_tasks: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
+
+
+def served_name(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> str | None:
+    """The canonical name of the model that a caller names, which is that of its queue; None: nobody serves it.
+
+    Args:
+        name: canonical, or an alias.
+        own: the configured model's names, the canonical one first: known before any worker has told them.
+        overviews: what the ledger knows, by canonical name.
+    """
+    if name in own:
+        return own[0]
+    if name in overviews:
+        return name
+    return next((queue for queue, each in overviews.items() if each.entry and name in each.entry.aliases), None)
+
+
+def _known_fields(cls: type[ModelEntry | WorkerEntry], data: bytes) -> dict[str, Any]:
+    names = {f.name for f in dataclasses.fields(cls)}
+    return {name: value for name, value in orjson.loads(data).items() if name in names}

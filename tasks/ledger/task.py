@@ -1,0 +1,264 @@
+"""The values that go into and come out of the ledger. All frozen. Times are milliseconds of the server's clock."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from tasks.item import ItemError, Options, cost
+
+
+class State(StrEnum):
+    """States of a task, in OpenAI's words."""
+
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a task in this state has ended."""
+        return self not in {State.QUEUED, State.IN_PROGRESS}
+
+
+class Lane(StrEnum):
+    """Who waits: `online` somebody does, `bulk` nobody in particular."""
+
+    ONLINE = "online"
+    BULK = "bulk"
+
+
+@dataclass(frozen=True, slots=True)
+class NewUnit:
+    """A slice of a task as it is submitted.
+
+    Attributes:
+        items: number of texts in it.
+        cost: estimated tokens.
+        payload: JSON array of the texts, UTF-8, or the JSON object of a `rows.UnitReference`; the first byte tells. For
+            the documents queue the JSON object of a job.
+    """
+
+    items: int
+    cost: int
+    payload: bytes
+
+
+def cut_texts(texts: Sequence[str], *, max_tokens: int, max_items: int, max_cost: int) -> list[NewUnit]:
+    """Units of consecutive texts, each of at most `max_items` texts and `max_cost` estimated tokens.
+
+    A single text is a unit whatever it costs. `max_tokens` is the most the model reads of one text.
+    """
+    units: list[NewUnit] = []
+    start = spent = 0
+    for index, text in enumerate(texts):
+        price = cost(len(text) if text.isascii() else len(text.encode()), max_tokens)
+        if index > start and (index - start >= max_items or spent + price > max_cost):
+            units.append(_unit(texts[start:index], spent))
+            start, spent = index, 0
+        spent += price
+    if start < len(texts):
+        units.append(_unit(texts[start:], spent))
+    return units
+
+
+def _unit(texts: Sequence[str], spent: int) -> NewUnit:
+    return NewUnit(items=len(texts), cost=spent, payload=orjson.dumps(list(texts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A second name for a task, scoped to its owner, so that a repetition finds it.
+
+    Attributes:
+        name: 32 hexadecimal digits, from `Idempotency-Key` or from the digest of a synchronous request.
+        digest: 32 hexadecimal digits of the whole request.
+        join: True: a repetition joins a task that is open or completed, prolongs it, and replaces one that ended
+            otherwise. False (idempotency): a repetition gets the same task whatever its state, and another digest is
+            refused.
+    """
+
+    name: str
+    digest: str
+    join: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Limits that SUBMIT checks in the same step in which it stores.
+
+    Attributes:
+        max_backlog_s: seconds of work, at the workers' measured rate, that may be served before the task has ended: its
+            own work, and of that of others in the lane what fair turns let go first.
+        default_rate: estimated tokens per second to assume while no worker has ever reported one.
+        max_backlog_bytes: payload bytes that may be queued for the model.
+        max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
+            for their vectors included.
+        vector_bytes: room to reserve for the vector of one item; 0 reserves nothing.
+        owner_share: one owner may fill as many times the memory, and the payload bytes, that it leaves free; 0: all.
+    """
+
+    max_backlog_s: float
+    default_rate: float = 4000.0
+    max_backlog_bytes: int = 2**63
+    max_memory_percent: float = 100
+    vector_bytes: int = 0
+    owner_share: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One task to be stored. `metadata`: JSON object, or empty. `listed`: it appears in its owner's list."""
+
+    task_id: str
+    model: str
+    lane: Lane
+    owner: str
+    units: Sequence[NewUnit]
+    options: Options
+    ttl_ms: int
+    admission: Admission
+    deadline_in_ms: int | None = None
+    """From now; for a synchronous task the latest moment at which anybody can still want it."""
+    metadata: bytes = b""
+    alias: Alias | None = None
+    listed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitReply:
+    """What SUBMIT did.
+
+    Attributes:
+        task_id: the stored task, or the earlier one that this call joined.
+        joined: an earlier task was found under the alias.
+        ring: the caller must send one bell message for the task's model.
+    """
+
+    task_id: str
+    joined: bool
+    ring: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """State of a task. `version` grows with every change that a client can see."""
+
+    id: str
+    model: str
+    lane: Lane
+    owner: str
+    state: State
+    total: int
+    completed: int
+    failed: int
+    prompt_tokens: int
+    created_ms: int
+    started_ms: int | None
+    finished_ms: int | None
+    deadline_ms: int | None
+    expires_ms: int | None
+    version: int
+    options: Options
+    metadata: Mapping[str, str] | None
+    model_changed: bool = False
+    """It was ended when workers came to serve another model than the one that had made its first vectors."""
+    cost: int = 0
+    """Estimated tokens that are still to be encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Vectors of a task, in input order.
+
+    Attributes:
+        task: its state at the moment of reading.
+        vectors: float32 [total, dimension]; a row of NaN where there is no vector. Dimension 0 when no item has one.
+        errors: index -> error, for every item without a vector of an ended task.
+        truncated: indexes of the texts that were cut at the model's maximum.
+    """
+
+    task: Task
+    vectors: npt.NDArray[np.float32]
+    errors: Mapping[int, ItemError]
+    truncated: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedUnit:
+    """A unit under a lease.
+
+    Attributes:
+        task_id, unit_id: its place.
+        first: index in the task of its first item.
+        items: number of items.
+        cost: estimated tokens.
+        attempts: how often it was claimed, this time included. Above 1 it is a suspect and alone in its claim.
+        offset: position of its first item inside the payload (not 0 for an item that was split off).
+        options: the task's.
+        payload: as in `NewUnit`; that of the whole unit, also for an item that was split off.
+    """
+
+    task_id: str
+    unit_id: str
+    first: int
+    items: int
+    cost: int
+    attempts: int
+    offset: int
+    options: Options
+    payload: bytes
+
+    def texts(self) -> list[str]:
+        """The texts of this unit, in order; its payload is an array."""
+        texts: list[str] = orjson.loads(self.payload)
+        return texts[self.offset : self.offset + self.items]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What CLAIM took, all from one lane, under one token.
+
+    Attributes:
+        token: the fence; every later operation on these units presents it.
+        units: empty when there was nothing to take.
+        lane: of the units; None when there are none.
+        more: ready work was left behind.
+        suspects: texts whose worker died wait; a caller that is alone can ask for one.
+        wait_ms: the caller is registered as lingering and must wait this long for its wake-up; 0: it is not.
+        ring: the caller must send one bell message.
+        suspect: it was asked for a suspect, and what it holds is one.
+    """
+
+    token: str
+    units: Sequence[ClaimedUnit]
+    lane: Lane | None
+    more: bool
+    suspects: bool
+    wait_ms: int
+    ring: bool
+    suspect: bool = False
+
+
+CancelOutcome = Literal["cancelled", "was_cancelled", "ended", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What WATCH saw: `ring` as elsewhere, owners with ready work, leases, and tasks it ended at their deadline.
+
+    `more`: it looked at as many as one call may, and more may be overdue.
+    """
+
+    ring: bool
+    ready: int
+    leases: int
+    expired: int
+    more: bool

@@ -1,0 +1,124 @@
+"""The files a worker leaves for probes, and its two processes for each other.
+
+`ready`: a model is loaded. `alive`: the parent's loop turns. `beat`: the child's heartbeat turns. `failure`: why a
+child left.
+"""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+import orjson
+
+from tasks.process.liveness import still_watch
+
+ALIVE_MAX_AGE_S = 30.0
+"""A parent that has not touched its file for this long hangs: Celery does not notice a half-open broker socket."""
+
+
+class RunFiles:
+    """The files in one worker's `EMBEDQ_RUN_DIR`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ready = folder / "ready"
+        self._alive = folder / "alive"
+        self._beat = folder / "beat"
+        self._failure = folder / "failure"
+        self._lock: IO[bytes] | None = None
+
+    def take(self) -> None:
+        """Makes the folder this process's own until it ends, and empties it.
+
+        Raises:
+            OSError: the folder cannot be made, or another worker uses it.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = (self._folder / "lock").open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, "another worker uses this folder; give each worker its own") from None
+        self.clear()
+
+    def clear(self) -> None:
+        """Makes the folder and removes what an earlier process left there."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (self._ready, self._alive, self._beat, self._failure):
+            path.unlink(missing_ok=True)
+
+    def set_ready(self, facts: Mapping[str, object]) -> None:
+        """Says that this process has a loaded model. `facts` are for people who look."""
+        temporary = self._ready.with_suffix(".new")
+        temporary.write_bytes(orjson.dumps({"pid": os.getpid(), **facts}))
+        temporary.replace(self._ready)
+
+    def clear_ready(self) -> None:
+        """Says that no model is loaded, and that no heartbeat is to be waited for."""
+        self._ready.unlink(missing_ok=True)
+        self.clear_beat()
+
+    def touch_alive(self) -> None:
+        """The parent's event loop turned."""
+        self._alive.touch()
+
+    def touch_beat(self) -> None:
+        """The child's heartbeat turned."""
+        self._beat.touch()
+
+    def clear_beat(self) -> None:
+        """No heartbeat is to be waited for, until one begins."""
+        self._beat.unlink(missing_ok=True)
+
+    def set_failure(self, message: str) -> None:
+        """Leaves the reason for which a child cannot serve, for its parent."""
+        self._failure.write_text(message, encoding="utf-8")
+
+    def failure(self) -> str | None:
+        """The reason a child left; None when there is none."""
+        try:
+            return self._failure.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def is_ready(self) -> bool:
+        """Whether a living process says that its model is loaded. A killed one cannot take its file away."""
+        try:
+            pid = orjson.loads(self._ready.read_bytes())["pid"]
+            os.kill(pid, 0)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return True
+
+    def hang_watch(self, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
+        """A function that says whether the alive file has stood still for too long since it was first called."""
+
+        def touched() -> float:
+            try:
+                return self._alive.stat().st_mtime
+            except FileNotFoundError:
+                return 0.0
+
+        return still_watch(touched, ALIVE_MAX_AGE_S, clock)
+
+    def beat_watch(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
+        """A function that says whether a heartbeat began and has stood still for so long."""
+
+        def touched() -> object:
+            try:
+                return self._beat.stat().st_mtime
+            except FileNotFoundError:
+                return object()  # never the same twice: there is none
+
+        return still_watch(touched, patience_s, clock)
+
+    def is_alive(self) -> bool:
+        """Whether the parent's loop turned lately."""
+        try:
+            return time.time() - self._alive.stat().st_mtime < ALIVE_MAX_AGE_S
+        except FileNotFoundError:
+            return False

@@ -1,0 +1,334 @@
+"""A batch: many requests in one file, and where it has got to. All frozen; times are ms of the ledger's clock."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+import orjson
+import uuid_utils
+
+from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
+from tasks.ledger import results
+from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.task import State
+from tasks.records.files import Quota, file_id_from, quota_arguments
+
+ENDPOINT = "/v1/embeddings"
+"""The only call that a batch can make."""
+
+FileKind: TypeAlias = Literal["output", "error"]
+KINDS: tuple[FileKind, ...] = ("output", "error")
+"""Of what succeeded, and of what did not."""
+
+_FORM = re.compile(r"batch_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
+
+
+class BatchStatus(StrEnum):
+    """States of a batch, in OpenAI's words."""
+
+    VALIDATING = "validating"
+    FAILED = "failed"
+    IN_PROGRESS = "in_progress"
+    FINALIZING = "finalizing"
+    COMPLETED = "completed"
+    EXPIRED = "expired"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a batch in this state has ended."""
+        return self in {BatchStatus.FAILED, BatchStatus.COMPLETED, BatchStatus.EXPIRED, BatchStatus.CANCELLED}
+
+
+class Stage(StrEnum):
+    """The ledger tasks of a batch, one after the other."""
+
+    VALIDATE = "validate"
+    EMBED = "embed"
+    ASSEMBLE = "assemble"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFault:
+    """Why a batch failed: one of possibly many reasons. `line` counts from 1; None: not a matter of one line."""
+
+    code: str
+    message: str
+    param: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch as it is created.
+
+    Attributes:
+        completion_window: as the client said it, `24h`; `window_ms` is its length.
+        metadata: the client's own pairs.
+        output_expires_s: life of the files it will make; None: as long as files live by default.
+        ttl_ms: how long its record is kept after its end.
+        key: (name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for.
+    """
+
+    id: str
+    owner: str
+    input_file_id: str
+    completion_window: str
+    window_ms: int
+    ttl_ms: int
+    metadata: Mapping[str, str] | None = None
+    output_expires_s: int | None = None
+    key: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAdmission:
+    """Limits that are checked in the same step in which a batch is stored.
+
+    Attributes:
+        max_open: batches of one owner that have not ended; None: any number.
+        max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
+            included.
+        quota: of the owner's files. Whoever has stored more makes nothing new; None: as much as anybody likes.
+    """
+
+    max_open: int | None = None
+    max_memory_percent: int = 100
+    quota: Quota | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as it is now.
+
+    Attributes:
+        model: served name; None before its lines were read.
+        total, completed, failed: requests; while it runs those of its task.
+        tokens: that the model has read for it; known at its end.
+        ends_as: what it becomes when its files are written.
+        times: status -> when it was reached.
+        stages: states of its tasks; those that do not exist are absent.
+        losses: stage -> how often its task was tried again because its workers had died.
+        again_ms: no task of a stage is submitted before.
+        now_ms: when this was read.
+    """
+
+    id: str
+    owner: str
+    status: BatchStatus
+    input_file_id: str
+    completion_window: str
+    created_ms: int
+    expires_ms: int
+    metadata: Mapping[str, str] | None
+    output_expires_s: int | None
+    model: str | None
+    total: int
+    completed: int
+    failed: int
+    tokens: int | None
+    output_file_id: str | None
+    error_file_id: str | None
+    errors: Sequence[BatchFault]
+    ends_as: BatchStatus
+    times: Mapping[BatchStatus, int]
+    stages: Mapping[Stage, State]
+    now_ms: int
+    losses: Mapping[Stage, int]
+    again_ms: int
+
+    def task_id(self, stage: Stage) -> str:
+        """The ledger's task for a stage."""
+        return f"{self.id}-{stage}"
+
+    @property
+    def files_ms(self) -> int:
+        """When the files that it makes count as created: in all attempts at making them the same moment."""
+        began = self.times.get(BatchStatus.FINALIZING) or self.times.get(BatchStatus.CANCELLING)
+        return began or self.created_ms
+
+    def file_id(self, kind: FileKind) -> str:
+        """The id of a file that it makes, in all attempts the same."""
+        return file_id_from(self.files_ms, f"{self.id} {kind}")
+
+    @property
+    def folder(self) -> str:
+        """Where its index and its parts are stored, with a slash at the end."""
+        return f"batches/{self.id}/"
+
+
+def new_batch_id() -> str:
+    """A fresh id: `batch_` and the digits of a UUIDv7, so that ids sort by time."""
+    return f"batch_{uuid_utils.uuid7().hex}"
+
+
+def is_batch_id(text: str) -> bool:
+    """Whether it has the form of our ids."""
+    return _FORM.fullmatch(text) is not None
+
+
+# Operations on batches: values as in `tasks.ledger.operations`, each one script and harmless when run twice.
+
+_ROOM_AFTER_S = 60
+"""When a batch of the owner may have ended; nobody knows."""
+_MEMORY_AFTER_S = 5
+
+
+def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) -> Operation[str]:
+    """Stores a batch, or finds the one that its key names; the id of either.
+
+    Raises on reading:
+        IdempotencyConflict: the key belongs to a batch of another request.
+        TooManyBatches: the owner has as many open batches as it may.
+        QuotaExceeded: the owner has stored more than it may.
+        StorageFull: Redis is full, or above the allowed share of its memory.
+    """
+    fields = {"input_file": batch.input_file_id, "window": batch.completion_window}
+    if batch.metadata:
+        fields["metadata"] = orjson.dumps(dict(batch.metadata)).decode()
+    if batch.output_expires_s is not None:
+        fields["output_expires_s"] = str(batch.output_expires_s)
+    name, digest = batch.key or ("", "")
+    flat = [part for pair in fields.items() for part in pair]
+
+    def read(reply: list[bytes]) -> str:
+        if reply[0] == b"conflict":
+            raise IdempotencyConflict(
+                "This idempotency key was used for another batch. Use a new key for a new request."
+            )
+        if reply[0] == b"full":
+            raise TooManyBatches(
+                f"You have {int(reply[1]):,} batches that have not ended; {admission.max_open or 0:,} are allowed at "
+                "a time. Wait for one to end, or cancel one.",
+                retry_after_s=_ROOM_AFTER_S,
+            )
+        if reply[0] == b"quota" and admission.quota:
+            raise admission.quota.refused(reply)
+        if reply[0] == b"memory":
+            raise StorageFull(
+                "The queue's memory is full; try again later. Nothing was stored.", retry_after_s=_MEMORY_AFTER_S
+            )
+        return reply[1].decode()
+
+    limits = (-1 if admission.max_open is None else admission.max_open, admission.max_memory_percent)
+    stored = quota_arguments(admission.quota)
+    owned = (batch.id, batch.owner, batch.window_ms, batch.ttl_ms)
+    arguments: tuple[Argument, ...] = (*owned, name, digest, *limits, *stored, *flat)
+    return Operation("batch_create", "", arguments, read)
+
+
+def read_batch(batch_id: str) -> Operation[Batch | None]:
+    """One batch; None when the ledger does not hold it."""
+    return Operation("batch_read", "", (batch_id,), lambda reply: _batch(batch_id, reply[0]))
+
+
+def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
+    """Several batches, in the order asked for; those that are gone are left out."""
+    later = read_batches_later(batch_ids)
+    return Operation(later.script, later.model, later.arguments, lambda reply: later.read(reply)())
+
+
+def read_batches_later(batch_ids: Sequence[str]) -> Operation[Callable[[], list[Batch]]]:
+    """As `read_batches`, but the reply is a function that returns them, to be called in a thread.
+
+    With a thousand faults each, a page of failed batches takes an event loop a quarter of a second to read.
+    """
+    ids = tuple(batch_ids)
+
+    def read(reply: list[Any]) -> Callable[[], list[Batch]]:
+        def batches() -> list[Batch]:
+            found = [_batch(i, row) for i, row in zip(ids, reply, strict=True)]
+            return [batch for batch in found if batch is not None]
+
+        return batches
+
+    return Operation("batch_read", "", ids, read)
+
+
+def list_batches(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
+    """Ids of an owner's batches, the newest first and older than `after`, and whether there are more."""
+    return Operation("owned_list", "", (owner, after or "", limit, "batch", "batches"), results.id_page)
+
+
+def move_batch(
+    batch_id: str,
+    to: BatchStatus,
+    *,
+    only_from: Collection[BatchStatus],
+    fields: Mapping[str, str | int] | None = None,
+) -> Operation[tuple[bool, BatchStatus | None]]:
+    """Moves a batch, if it is in one of the states named, and sets fields with it. Keeps the time.
+
+    The reply: whether it moved, and its status now; None when there is no such batch.
+    """
+    flat: list[Argument] = [part for pair in (fields or {}).items() for part in pair]
+    states = sorted(only_from)
+
+    def read(reply: list[Any]) -> tuple[bool, BatchStatus | None]:
+        return bool(reply[0]), BatchStatus(reply[1].decode()) if reply[1] else None
+
+    return Operation("batch_move", "", (batch_id, to, int(to.terminal), len(states), *states, *flat), read)
+
+
+def open_batches(limit: int) -> Operation[list[str]]:
+    """Ids of some batches that need a step, by chance."""
+    return Operation("batch_open", "", (limit,), lambda reply: [name.decode() for name in reply])
+
+
+def close_batch(batch_id: str) -> Operation[None]:
+    """Nothing is left to do for a batch that has ended."""
+    return Operation("batch_close", "", (batch_id,), lambda _: None)
+
+
+def faults_text(faults: Sequence[BatchFault]) -> str:
+    """Faults as the field `errors` of a batch holds them."""
+    return orjson.dumps([asdict(fault) for fault in faults]).decode()
+
+
+def losses_field(stage: Stage) -> str:
+    """The field of a batch with the number of tries that a stage has lost to dead workers."""
+    return f"losses_{stage}"
+
+
+def _batch(batch_id: str, reply: list[Any]) -> Batch | None:
+    flat, now_ms, states, ended = reply
+    if not flat:
+        return None
+    f = {name: value.decode() for name, value in results.pairs(flat).items()}
+    status = BatchStatus(f["status"])
+    if "completed" in f:
+        completed, failed = int(f["completed"]), int(f["failed"])
+    else:
+        completed, failed = (int(n or 0) for n in ended)
+    return Batch(
+        id=batch_id,
+        owner=f["owner"],
+        status=status,
+        input_file_id=f["input_file"],
+        completion_window=f["window"],
+        created_ms=int(f["created"]),
+        expires_ms=int(f["expires"]),
+        metadata=orjson.loads(f["metadata"]) if "metadata" in f else None,
+        output_expires_s=_number(f, "output_expires_s"),
+        model=f.get("model"),
+        total=int(f.get("total", 0)),
+        completed=completed,
+        failed=failed,
+        tokens=_number(f, "tokens"),
+        output_file_id=f.get("output_file"),
+        error_file_id=f.get("error_file"),
+        errors=[BatchFault(**fault) for fault in orjson.loads(f.get("errors", "[]"))],
+        ends_as=BatchStatus(f.get("ends_as", "completed")),
+        times={s: int(f[f"t_{s}"]) for s in BatchStatus if f"t_{s}" in f},
+        stages={stage: State(text.decode()) for stage, text in zip(Stage, states, strict=True) if text},
+        now_ms=int(now_ms),
+        losses={stage: int(f[losses_field(stage)]) for stage in Stage if losses_field(stage) in f},
+        again_ms=int(f.get("again_at", 0)),
+    )
+
+
+def _number(fields: Mapping[str, str], name: str) -> int | None:
+    return int(fields[name]) if name in fields else None

@@ -1,0 +1,98 @@
+"""What became of the documents of a page: one stored JSON line each."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+import orjson
+
+from tasks.storage.storage import Storage
+
+
+class DocumentStatus(StrEnum):
+    """States of a document; the last four are ends."""
+
+    QUEUED = "queued"
+    PARSING = "parsing"
+    EMBEDDING = "embedding"
+    LOADING = "loading"
+    LOADED = "loaded"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    COUNTED = "counted"
+    """By a dry run, which loads nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOutcome:
+    """What became of one document.
+
+    Attributes:
+        stage, code, message: of a failed one: where, and why.
+        chunks, tokens: that were cut from it.
+        ref: of a failed one: where it is, to try it again; None for what was no document to begin with.
+    """
+
+    id: str
+    uri: str
+    status: DocumentStatus
+    stage: str | None = None
+    code: str | None = None
+    message: str | None = None
+    content_hash: str = ""
+    chunks: int = 0
+    tokens: int = 0
+    ref: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def to_line(self) -> bytes:
+        """With its line break; absent means the default."""
+        known = {
+            "id": self.id,
+            "uri": self.uri,
+            "status": self.status,
+            "stage": self.stage,
+            "code": self.code,
+            "message": self.message,
+            "content_hash": self.content_hash,
+            "chunks": self.chunks,
+            "tokens": self.tokens,
+            "ref": self.ref,
+        }
+        return orjson.dumps({name: value for name, value in known.items() if value}) + b"\n"
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Self:
+        """Inverse of `to_line`."""
+        known = orjson.loads(line)
+        known.setdefault("id", "")
+        known.setdefault("uri", "")
+        return cls(**known | {"status": DocumentStatus(known["status"])})
+
+
+def read_lines(storage: Storage, name: str) -> Iterator[bytes]:
+    """Lines of a stored object, without their line breaks; constant memory but for the longest line.
+
+    Raises:
+        NotStored: nothing has this name.
+        StorageUnavailable: the storage does not answer.
+    """
+    rest = b""
+    for chunk in storage.chunks(name):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line)
+    if rest:
+        yield rest
+
+
+def read_outcomes(storage: Storage, name: str) -> Iterator[DocumentOutcome]:
+    """The outcomes of a closed page, in the order of its documents; raises like `read_lines`."""
+    return map(DocumentOutcome.of_line, read_lines(storage, name))
+
+
+def read_listed(storage: Storage, manifest: str) -> Iterator[tuple[str, str]]:
+    """Id and uri of each entry of a page's manifest, for those who say what is in flight; raises like `read_lines`."""
+    for line in read_lines(storage, manifest):
+        known = orjson.loads(line)
+        entry = known.get("ref") or known["fault"]
+        yield entry["id"], entry["uri"]

@@ -1,0 +1,264 @@
+"""Files as the ledger knows them: a record each. Their bytes are in the storage, under the record's `stored` name."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any, Self
+
+import uuid_utils
+
+from tasks.errors import QuotaExceeded
+from tasks.ledger import results
+from tasks.ledger.operations import Argument, Operation
+
+FOLDER = "files"
+"""Where all of them are in the storage."""
+
+_ID = re.compile(r"file-[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
+
+
+class Purpose(StrEnum):
+    """What a file is for. All but the last may be uploaded; OpenAI's names."""
+
+    ASSISTANTS = "assistants"
+    BATCH = "batch"
+    EVALS = "evals"
+    FINE_TUNE = "fine-tune"
+    USER_DATA = "user_data"
+    VISION = "vision"
+    BATCH_OUTPUT = "batch_output"
+
+
+class Order(StrEnum):
+    """By time of creation."""
+
+    ASC = "asc"
+    DESC = "desc"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One file of one owner.
+
+    Attributes:
+        id: `file-` and 32 hexadecimal digits.
+        owner: name of the API key it belongs to; nobody else sees it.
+        filename: as the client called it; never used as a path.
+        size_bytes: size of the stored object.
+        created_ms: Unix milliseconds.
+        expires_ms: likewise; None: when it is deleted.
+        stored: name in the storage.
+    """
+
+    id: str
+    owner: str
+    filename: str
+    purpose: Purpose
+    size_bytes: int
+    created_ms: int
+    expires_ms: int | None
+    stored: str
+
+    @classmethod
+    def from_fields(cls, file_id: str, fields: Mapping[str, bytes]) -> Self:
+        """From the fields of its Redis hash."""
+        return cls(
+            id=file_id,
+            owner=fields["owner"].decode(),
+            filename=fields["filename"].decode(),
+            purpose=Purpose(fields["purpose"].decode()),
+            size_bytes=int(fields["size"]),
+            created_ms=int(fields["created"]),
+            expires_ms=int(fields["expires"]) or None,
+            stored=fields["stored"].decode(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FilePage:
+    """Some files of one owner in the order asked for. `next`: the cursor for those behind; None at the end."""
+
+    files: tuple[FileRecord, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What one owner may store."""
+
+    max_bytes: int
+    max_files: int
+
+    def refused(self, reply: Sequence[Any], *, and_datasets: bool = False) -> QuotaExceeded:
+        """The error for the reply `quota` of a script: it has the bytes and the number of files that there are."""
+        datasets = " and your datasets" if and_datasets else ""
+        return QuotaExceeded(
+            f"Your {int(reply[2]):,} files{datasets} hold {int(reply[1]):,} bytes; {self.max_files:,} files and "
+            f"{self.max_bytes:,} bytes in all are allowed. Delete some first."
+        )
+
+
+def new_file_id() -> str:
+    """A fresh id: `file-` and a UUIDv7, so that ids sort by time."""
+    return f"file-{uuid_utils.uuid7().hex}"
+
+
+def file_id_from(created_ms: int, seed: str) -> str:
+    """The id of a file that is made again and again until it succeeds: the same for the same arguments.
+
+    `created_ms` must be the record's own, for the list of files relies on it.
+    """
+    digest = bytearray(sha256(seed.encode()).digest()[:10])
+    digest[0] = 0x70 | digest[0] & 0x0F  # version 7
+    digest[2] = 0x80 | digest[2] & 0x3F  # and the variant of RFC 9562
+    return f"file-{created_ms:012x}{digest.hex()}"
+
+
+def created_ms(file_id: str) -> int | None:
+    """Unix milliseconds at which a file with this id was made; None when it is not an id of ours."""
+    return int(file_id[5:17], 16) if _ID.fullmatch(file_id) else None
+
+
+def stored_name(file_id: str, fence: str = "") -> str:
+    """Where a file's bytes go.
+
+    `fence`: of the claim that writes them, so that a worker taken for dead cannot replace what its successor wrote.
+    """
+    return f"{FOLDER}/{file_id}.{fence}" if fence else f"{FOLDER}/{file_id}"
+
+
+def file_id_of(stored: str) -> str:
+    """The id in a stored name."""
+    return stored.removeprefix(f"{FOLDER}/").partition(".")[0]
+
+
+# Ledger operations of files: values like those in `operations`, each one script, each harmless to repeat.
+
+MAX_PAGE = 500
+"""Files that one call of a script looks at: Redis serves nobody else meanwhile."""
+
+
+def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRecord]:
+    """Makes a stored object a file of its owner; the record as it is now. `quota`: None for what is not refused.
+
+    A record with this id that is there already stays as it is and is returned: what a repetition stored under another
+    name is garbage, and the sweep finds it. It expires as long after this call as it would after `created_ms`: that is
+    of another clock than Redis's.
+
+    Raises on reading:
+        QuotaExceeded: the owner's files would be too many or too large. Nothing was changed.
+        StorageFull: Redis is full.
+    """
+
+    def read(reply: list[Any]) -> FileRecord:
+        _require_room(reply, quota)
+        return _record(record.id, reply[1])
+
+    return Operation("file_write", "", _put_arguments(record, quota), read)
+
+
+def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
+    """Gives a file that a batch made to its owner, as `put_file`; False when the batch has ended: nothing was changed.
+
+    Without a quota: hours of work are not thrown away because there is no room for another file. The end is looked for
+    in the same script, because the owner may delete the file from then on, and it must not come back.
+
+    Raises on reading:
+        StorageFull: Redis is full.
+    """
+    arguments = (*_put_arguments(record, None), batch_id)
+    return Operation("file_write", "", arguments, lambda reply: bool(reply[0] == b"ok"))
+
+
+def _put_arguments(record: FileRecord, quota: Quota | None) -> tuple[Argument, ...]:
+    r = record
+    return (
+        "put",
+        r.id,
+        r.owner,
+        r.filename,
+        r.purpose,
+        r.size_bytes,
+        r.created_ms,
+        0 if r.expires_ms is None else max(1, r.expires_ms - r.created_ms),
+        r.stored,
+        *quota_arguments(quota),
+    )
+
+
+def quota_arguments(quota: Quota | None) -> tuple[int, int]:
+    """A quota as scripts take it: bytes and files, -1 for any number."""
+    return (quota.max_bytes, quota.max_files) if quota else (-1, -1)
+
+
+def reserve_file(owner: str, file_id: str, size_bytes: int, quota: Quota, for_ms: int) -> Operation[None]:
+    """Counts an upload on its way as so many bytes, for so long or until its record is made. Again: as so many now.
+
+    Raises on reading:
+        QuotaExceeded: a file of this size would not be taken. Nothing was changed.
+        StorageFull: Redis is full.
+    """
+    arguments = ("reserve", file_id, owner, size_bytes, quota.max_bytes, quota.max_files, for_ms)
+    return Operation("file_write", "", arguments, lambda reply: _require_room(reply, quota))
+
+
+def release_file(owner: str, file_id: str) -> Operation[None]:
+    """An upload has come to nothing and no longer counts."""
+    return Operation("file_write", "", ("release", file_id, owner), lambda _: None)
+
+
+def read_file(file_id: str) -> Operation[FileRecord | None]:
+    """The record; None when there is none (any more)."""
+    return Operation("file_read", "", (file_id,), lambda reply: _record(file_id, reply[0]) if reply[0] else None)
+
+
+def read_files(file_ids: Sequence[str]) -> Operation[list[FileRecord | None]]:
+    """The records of several ids, in the order asked for."""
+    return Operation(
+        "file_read",
+        "",
+        tuple(file_ids),
+        lambda reply: [_record(i, flat) if flat else None for i, flat in zip(file_ids, reply, strict=True)],
+    )
+
+
+def list_files(
+    owner: str,
+    *,
+    purpose: str | None = None,
+    after: str | None = None,
+    limit: int = MAX_PAGE,
+    order: Order = Order.DESC,
+) -> Operation[FilePage]:
+    """Up to `limit` of the owner's files, by time of creation, beginning behind the file `after`.
+
+    `after` need not exist any more: its id says when it was made. One call looks at no more than `MAX_PAGE` files, so
+    it may return fewer than there are: `FilePage.next` says where to go on.
+    """
+
+    def read(reply: list[Any]) -> FilePage:
+        following, *rows = reply
+        files = tuple(_record(file_id.decode(), flat) for file_id, flat in rows)
+        return FilePage(files, following.decode() if following else None)
+
+    cursor_ms = created_ms(after) if after else None
+    arguments = (owner, purpose or "", after or "", cursor_ms or 0, min(limit, MAX_PAGE), MAX_PAGE, order)
+    return Operation("file_list", "", arguments, read)
+
+
+def delete_file(file_id: str) -> Operation[FileRecord | None]:
+    """Removes the record; what it was, so that the object can be deleted too, or None when there was none."""
+    return Operation(
+        "file_write", "", ("delete", file_id), lambda reply: _record(file_id, reply[1]) if reply[1] else None
+    )
+
+
+def _require_room(reply: list[Any], quota: Quota | None) -> None:
+    if reply[0] == b"quota" and quota:
+        raise quota.refused(reply)
+
+
+def _record(file_id: str, flat: list[Any]) -> FileRecord:
+    return FileRecord.from_fields(file_id, results.pairs(flat))

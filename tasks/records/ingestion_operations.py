@@ -1,0 +1,391 @@
+"""Operations on ingestions: values as in `tasks.ledger.operations`, each one script and harmless when run twice."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tasks.errors import IdempotencyConflict, TooManyIngestions
+from tasks.ledger import results
+from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.task import State
+from tasks.records.files import Quota, quota_arguments
+from tasks.records.ingestions import (
+    ClosedPage,
+    Counts,
+    Ingestion,
+    IngestionFault,
+    IngestionStatus,
+    NewIngestion,
+    Page,
+    PageStage,
+    Sample,
+    Setback,
+    WaitingPage,
+)
+
+# How ingestions and their pages stand in Redis: texts of pages, and the replies of the scripts. Pure.
+
+COUNTS = (
+    "documents",
+    "loaded",
+    "unchanged",
+    "failed",
+    "cancelled",
+    "deleted",
+    "chunks",
+    "chunks_embedded",
+    "chunks_loaded",
+    "bytes",
+    "bytes_done",
+    "tokens",
+    "chunk_tokens",
+    "pages_parsed",
+    "replaced",
+)
+"""Fields of `Counts`, each a field of the hash."""
+
+JOBS = ("list", "parse", "load", "finish")
+"""Kinds of jobs of an ingestion."""
+
+
+def page_text(page: Page) -> str:
+    """A page in flight as JSON. Scripts read `stage`."""
+    known = {
+        "stage": page.stage,
+        "manifest": page.manifest,
+        "documents": page.documents,
+        "size": page.size_bytes,
+        "parsed": page.parsed,
+        "source": page.source,
+        "index": page.index,
+        "chunks": page.chunks,
+        "fault": page.fault,
+        "load": page.load,
+        "losses": page.losses or None,
+        "cut": page.cut if any(page.cut) else None,
+        "emptied": page.emptied or None,
+    }
+    return orjson.dumps({name: value for name, value in known.items() if value is not None and value != ""}).decode()
+
+
+def closed_text(page: ClosedPage) -> str:
+    """A page that is done as JSON."""
+    return orjson.dumps([page.stored, page.loaded, page.unchanged, page.failed]).decode()
+
+
+def closed(number: int, text: bytes) -> ClosedPage:
+    """Inverse of `closed_text`."""
+    return ClosedPage(number, *orjson.loads(text))
+
+
+def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
+    """From one row of the reading script; None for one that is not there."""
+    flat, now_ms, pttl, waiting, begin, list_state, load_state, finish_state, *pages = row
+    if not flat:
+        return None
+    f = {name: value.decode() for name, value in results.pairs(flat).items()}
+    status = IngestionStatus(f["status"])
+    setbacks = {job: _setback(f[setback_field(job)]) for job in JOBS if setback_field(job) in f}
+    in_flight = {page.number: page for page in sorted(map(_page, pages), key=lambda page: page.number)}
+    return Ingestion(
+        id=ingestion_id,
+        owner=f["owner"],
+        status=status,
+        spec=orjson.loads(f["spec"]),
+        created_ms=int(f["created"]),
+        now_ms=int(now_ms),
+        counts=_counts(f, status, list(in_flight.values())),
+        listing_complete=f.get("listing_complete") == "1",
+        dimension=int(f["dimension"]) if "dimension" in f else None,
+        cursor=orjson.loads(f["cursor"]) if "cursor" in f else None,
+        list_number=int(f.get("list_number", 0)),
+        next_page=int(f.get("next_page", 0)),
+        load_number=int(f.get("load_number", 0)),
+        waiting=int(waiting),
+        begin_next=tuple(WaitingPage.from_text(entry.decode()) for entry in begin),
+        pages=in_flight,
+        litter=tuple(int(page) for page in f.get("litter", "").split()),
+        loaded_ms=int(f["loaded_ms"]) if "loaded_ms" in f else None,
+        samples=tuple(_sample(f[name]) for name in ("s0", "s1") if name in f),
+        base=_sample(f["base"]) if "base" in f else None,
+        times={s: int(f[f"t_{s}"]) for s in IngestionStatus if f"t_{s}" in f},
+        error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,
+        waiting_for=f.get("waiting_for") or _waiting_for(status, setbacks),
+        setbacks=setbacks,
+        losses={job: int(f[losses_field(job)]) for job in JOBS if losses_field(job) in f},
+        estimate_s=float(f["estimate_s"]) if "estimate_s" in f else None,
+        list_state=_state(list_state),
+        load_state=_state(load_state),
+        finish_state=_state(finish_state),
+        expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
+        resumable=f.get("resumable") == "1",
+        ids=f.get("ids", ""),
+        order=int(f["order"]),
+        **{name: f.get(name) for name in ("revision", "fingerprint", "vectors")},
+    )
+
+
+def sample_text(sample: Sample) -> str:
+    """As a field holds it."""
+    return f"{sample.at_ms} {sample.documents} {sample.chunks} {sample.bytes}"
+
+
+def setback_field(job: str) -> str:
+    """Where the hash has the setback of a kind of job."""
+    return f"setback_{job}"
+
+
+def losses_field(job: str) -> str:
+    """Where the hash has how often in a row a kind of job was given up because its workers died."""
+    return f"losses_{job}"
+
+
+def setback_text(setback: Setback) -> str:
+    """As a field holds it."""
+    return f"{setback.times} {setback.until_ms} {setback.what}"
+
+
+def _setback(text: str) -> Setback:
+    times, until_ms, what = text.split(" ")
+    return Setback(int(times), what, int(until_ms))
+
+
+def _waiting_for(status: IngestionStatus, setbacks: Mapping[str, Setback]) -> str | None:
+    return None if status.terminal else next((setback.what for setback in setbacks.values()), None)
+
+
+def _sample(text: str) -> Sample:
+    return Sample(*(int(number) for number in text.split()))
+
+
+def _state(text: bytes) -> State | None:
+    return State(text.decode()) if text else None
+
+
+def _page(row: Sequence[Any]) -> Page:
+    number, text, state, done, tokens = row
+    known = orjson.loads(text)
+    stage = PageStage(known["stage"])
+    embeds = stage is PageStage.EMBED
+    return Page(
+        number=int(number),
+        stage=stage,
+        manifest=known["manifest"],
+        documents=known["documents"],
+        size_bytes=known["size"],
+        parsed=known.get("parsed", ""),
+        source=known.get("source", ""),
+        index=known.get("index", ""),
+        chunks=known.get("chunks", 0),
+        fault=tuple(known["fault"]) if "fault" in known else None,
+        load=known.get("load"),
+        losses=known.get("losses", 0),
+        cut=tuple(known.get("cut", (0, 0))),
+        emptied=known.get("emptied", 0),
+        state=_state(state),
+        embedded=int(done) if embeds else 0,
+        embedding_tokens=int(tokens) if embeds else 0,
+    )
+
+
+def _counts(fields: Mapping[str, str], status: IngestionStatus, pages: Sequence[Page]) -> Counts:
+    # What has been embedded of pages in flight is nowhere but in their tasks.
+    known = {name: int(fields.get(name, 0)) for name in COUNTS}
+    if not status.terminal:
+        known["chunks_embedded"] += sum(page.embedded for page in pages)
+        known["tokens"] += sum(page.embedding_tokens for page in pages)
+    return Counts(**known)
+
+
+_OF_A_TRY = (
+    *("estimate_s", "s0", "s1", f"t_{IngestionStatus.FINALIZING}"),
+    *map(setback_field, JOBS),
+    *map(losses_field, JOBS),
+)
+"""Fields that another try begins without."""
+_ROOM_AFTER_S = 60
+_RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change of an ingestion, made whole or not at all.
+
+    Attributes:
+        only_from: states in which it may be made.
+        to: the new state; None: it stays.
+        equal: field -> the value it must have; "" and 0 for one that is absent.
+        stages: page -> the stage it must be in; None: it must not be in flight.
+        begin: the waiting pages that must be the first ones; they wait no more.
+        set, unset, add: fields to set, to remove, to increase.
+        put, drop: pages in flight, as they shall be; numbers of those that are no more.
+        wait: pages to wait behind the others.
+        close: pages that are done, also in place of what was said of them before.
+    """
+
+    only_from: Collection[IngestionStatus]
+    to: IngestionStatus | None = None
+    equal: Mapping[str, str | int] = field(default_factory=dict)
+    stages: Mapping[int, PageStage | None] = field(default_factory=dict)
+    begin: Sequence[WaitingPage] = ()
+    set: Mapping[str, str | int | float] = field(default_factory=dict)
+    unset: Collection[str] = ()
+    add: Mapping[str, int] = field(default_factory=dict)
+    put: Sequence[Page] = ()
+    drop: Sequence[int] = ()
+    wait: Sequence[WaitingPage] = ()
+    close: Sequence[ClosedPage] = ()
+
+    def to_json(self) -> bytes:
+        """For the script."""
+        return orjson.dumps(
+            {
+                "states": [str(state) for state in self.only_from],
+                "to": str(self.to or ""),
+                "equal": [[name, str(value)] for name, value in self.equal.items()],
+                "stages": [[str(page), str(stage or "")] for page, stage in self.stages.items()],
+                "begin": [page.to_text() for page in self.begin],
+                "set": [[name, str(value)] for name, value in self.set.items()],
+                "unset": list(self.unset),
+                "add": [[name, str(number)] for name, number in self.add.items() if number],
+                "put": [[str(page.number), page_text(page)] for page in self.put],
+                "drop": [str(page) for page in self.drop],
+                "wait": [page.to_text() for page in self.wait],
+                "close": [[str(page.number), closed_text(page)] for page in self.close],
+            }
+        )
+
+
+def create_ingestion(
+    ingestion: NewIngestion, *, max_open: int | None = None, quota: Quota | None = None, dataset_bytes: int = 0
+) -> Operation[str]:
+    """Stores an ingestion, or finds the one that its key names; the id of either.
+
+    Raises on reading:
+        IdempotencyConflict: the key belongs to an ingestion of another request.
+        TooManyIngestions: `max_open` of its owner have not ended.
+        QuotaExceeded: its owner's files, and datasets of `dataset_bytes`, are more than the quota allows.
+    """
+    name, digest = ingestion.key or ("", "")
+
+    def read(reply: list[bytes]) -> str:
+        if reply[0] == b"conflict":
+            raise IdempotencyConflict(
+                "This idempotency key was used for another ingestion. Use a new key for a new request."
+            )
+        if reply[0] == b"full":
+            raise TooManyIngestions(
+                f"You have {int(reply[1]):,} ingestions that have not ended; {max_open or 0:,} are allowed at a time. "
+                "Wait for one to end, or cancel one.",
+                retry_after_s=_ROOM_AFTER_S,
+            )
+        if reply[0] == b"quota" and quota:
+            raise quota.refused(reply, and_datasets=True)
+        return reply[1].decode()
+
+    fields: tuple[Argument, ...] = ("spec", orjson.dumps(dict(ingestion.spec)))
+    arguments = (
+        ingestion.id,
+        ingestion.owner,
+        ingestion.ttl_ms,
+        name,
+        digest,
+        -1 if max_open is None else max_open,
+        *quota_arguments(quota),
+        dataset_bytes,
+        *fields,
+    )
+    return Operation("ingestion_create", "", arguments, read)
+
+
+def read_ingestion(ingestion_id: str) -> Operation[Ingestion | None]:
+    """One ingestion; None when the ledger does not hold it."""
+    return Operation("ingestion_read", "", (ingestion_id,), lambda rows: ingestion(ingestion_id, rows[0]))
+
+
+def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
+    """Several ingestions, in the order asked for; those that are gone are left out."""
+    ids = tuple(ingestion_ids)
+
+    def read(rows: list[list[object]]) -> list[Ingestion]:
+        found = [ingestion(i, row) for i, row in zip(ids, rows, strict=True)]
+        return [ingestion for ingestion in found if ingestion is not None]
+
+    return Operation("ingestion_read", "", ids, read)
+
+
+def list_ingestions(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
+    """Ids of an owner's ingestions, the newest first and older than `after`, and whether there may be more.
+
+    It looks at few entries at a time, so there may be more although they are less than `limit`: then ask again, behind
+    the last one, or as before where there was none.
+    """
+    return Operation("owned_list", "", (owner, after or "", limit, "ingestion", "ingestions"), results.id_page)
+
+
+def open_ingestions(limit: int) -> Operation[list[str]]:
+    """Ids of some ingestions that need a step, by chance."""
+    return Operation("ingestion_open", "", (limit,), lambda reply: [name.decode() for name in reply])
+
+
+def move_ingestion(ingestion_id: str, move: Move) -> Operation[tuple[bool, IngestionStatus | None]]:
+    """Changes an ingestion, if it is as the move expects.
+
+    The reply: whether it was changed, and its status now; None when there is no such ingestion.
+    """
+
+    def read(reply: list[bytes]) -> tuple[bool, IngestionStatus | None]:
+        return bool(reply[0]), IngestionStatus(reply[1].decode()) if reply[1] else None
+
+    return Operation("ingestion_move", "", (ingestion_id, move.to_json()), read)
+
+
+def cancel_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
+    """Lets nothing new begin; what is loaded stays, and what is being loaded. The reply is that of `move_ingestion`."""
+    return move_ingestion(ingestion_id, Move(only_from=_RUNNING, to=IngestionStatus.CANCELLING))
+
+
+def resume_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
+    """Goes on with one that has failed through no fault of its request. The reply is that of `move_ingestion`.
+
+    What failed of it before can be tried again at its end.
+    """
+    move = Move(
+        only_from=(IngestionStatus.FAILED,),
+        equal={"resumable": "1"},
+        to=IngestionStatus.IN_PROGRESS,
+        set={"cancelled": 0},
+        unset=("resumable", "error", *_OF_A_TRY),
+    )
+    return move_ingestion(ingestion_id, move)
+
+
+def retry_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
+    """Begins again with the failed documents of one that has ended by itself, under the same id and pipeline.
+
+    The reply is that of `move_ingestion`. Listing faults, such as a malformed line, are not documents: they stay.
+    """
+    move = Move(
+        only_from=(IngestionStatus.COMPLETED, IngestionStatus.FAILED),
+        equal={"error": ""},
+        to=IngestionStatus.IN_PROGRESS,
+        set={"cursor": orjson.dumps({"retry": 0}).decode()},
+        unset=("listing_complete", *_OF_A_TRY),
+    )
+    return move_ingestion(ingestion_id, move)
+
+
+def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[ClosedPage]]:
+    """Those of the pages `first` to `first + count` that are done, in order; its pages are numbered from 0."""
+
+    def read(reply: list[bytes]) -> list[ClosedPage]:
+        return [closed(first + at, text) for at, text in enumerate(reply) if text]
+
+    return Operation("ingestion_closed", "", (ingestion_id, first, count), read)
+
+
+def close_ingestion(ingestion_id: str) -> Operation[None]:
+    """Nothing is left to do for an ingestion that has ended."""
+    return Operation("ingestion_close", "", (ingestion_id,), lambda _: None)

@@ -1,0 +1,420 @@
+"""An ingestion: documents of a source on their way into a sink, page by page.
+
+All frozen; times are milliseconds of the ledger's clock.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+import uuid_utils
+
+from tasks.ledger.task import State
+
+# Pages of an ingestion that are listed and not begun.
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPage:
+    """A page that was listed and not begun; `fence` is that of its manifest."""
+
+    number: int
+    fence: str
+    documents: int
+    size_bytes: int
+
+    def to_text(self) -> str:
+        """As it stands in the list of waiting pages."""
+        return f"{self.number} {self.fence} {self.documents} {self.size_bytes}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Inverse of `to_text`."""
+        number, fence, documents, size_bytes = text.split(" ")
+        return cls(int(number), fence, int(documents), int(size_bytes))
+
+
+# How far an ingestion is, and how fast it gets on.
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of documents, chunks, bytes of the source and tokens.
+
+    Attributes:
+        documents: listed so far; `loaded`, `unchanged`, `failed` and `cancelled` of them have ended.
+        deleted: documents of earlier ingestions that `sync` took away.
+        replaced: of those loaded, in whose place an earlier ingestion had brought another content.
+        chunks: cut so far.
+        tokens: that the model has read.
+        chunk_tokens: of all chunks, counted before.
+    """
+
+    documents: int = 0
+    loaded: int = 0
+    unchanged: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    deleted: int = 0
+    chunks: int = 0
+    chunks_embedded: int = 0
+    chunks_loaded: int = 0
+    bytes: int = 0
+    bytes_done: int = 0
+    tokens: int = 0
+    chunk_tokens: int = 0
+    pages_parsed: int = 0
+    replaced: int = 0
+
+    @property
+    def done(self) -> int:
+        """Documents that have ended."""
+        return self.loaded + self.unchanged + self.failed + self.cancelled
+
+    @property
+    def in_progress(self) -> int:
+        """Documents that have not."""
+        return max(0, self.documents - self.done)
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """How often in a row a kind of job found something away, what, and until when none need be tried again."""
+
+    times: int
+    what: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How far an ingestion was at a moment: `chunks` that are embedded, in a dry run those that are cut."""
+
+    at_ms: int
+    documents: int
+    chunks: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Documents, chunks and source bytes in a second."""
+
+    documents_per_s: float
+    chunks_per_s: float
+    bytes_per_s: float
+
+
+FOLDER = "ingestions"
+"""Where everything of theirs is in the storage."""
+
+MAX_METADATA_DEPTH = 32
+"""Of a document."""
+
+_FORM = re.compile(r"ing_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
+
+
+class IngestionStatus(StrEnum):
+    """States of an ingestion, in OpenAI's words."""
+
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    FINALIZING = "finalizing"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether an ingestion in this state has ended."""
+        return self in {IngestionStatus.COMPLETED, IngestionStatus.FAILED, IngestionStatus.CANCELLED}
+
+
+class PageStage(StrEnum):
+    """Where a page in flight is."""
+
+    PARSE = "parse"
+    EMBED = "embed"
+    READY = "ready"
+    LOADING = "loading"
+
+
+@dataclass(frozen=True, slots=True)
+class NewIngestion:
+    """An ingestion as it is created.
+
+    Attributes:
+        spec: what was asked for, JSON: `source`, `inline` or `listed` (stored name of the source's `documents`, or of
+            its `files` or `urls`: every step reads the spec, so it holds no more than their number), `chunking`,
+            `sink`, `mode`, `model` (served name), and where they were given `urls_shown`, `dimensions`, `normalize`,
+            `prompt_name`, `input_type`, `dry_run`, `metadata`, `on_conflict`.
+        ttl_ms: how long its record and its documents' outcomes are kept after its end.
+        key: (name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for.
+    """
+
+    id: str
+    owner: str
+    spec: Mapping[str, Any]
+    ttl_ms: int
+    key: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page in flight.
+
+    Attributes:
+        stage: where it is; `state` is that of the ledger's task for it, None when there is none (yet).
+        manifest: stored name of the list of its documents.
+        parsed: stored name of what PARSE says of each document; "" before it, and when it failed as a whole.
+        source, index: stored names of its chunks as rows; "" when there are none.
+        fault: code and message, when PARSE failed as a whole.
+        load: number of the LOAD job that it is in.
+        losses: how often PARSE was given up because its workers died.
+        cut: chunks and their tokens, as PARSE has added them to the counts.
+        emptied: documents that have no text any more: the sink has to learn it.
+        embedded, embedding_tokens: of its embed task so far.
+    """
+
+    number: int
+    stage: PageStage
+    manifest: str
+    documents: int
+    size_bytes: int
+    parsed: str = ""
+    source: str = ""
+    index: str = ""
+    chunks: int = 0
+    fault: tuple[str, str] | None = None
+    load: int | None = None
+    losses: int = 0
+    cut: tuple[int, int] = (0, 0)
+    emptied: int = 0
+    state: State | None = None
+    embedded: int = 0
+    embedding_tokens: int = 0
+
+    @property
+    def undone(self) -> dict[str, int]:
+        """What is to be added to the counts when the page goes back to where it was listed."""
+        if self.stage is PageStage.PARSE:
+            return {}
+        embedded = self.chunks if self.stage is not PageStage.EMBED else 0
+        chunks, tokens = self.cut
+        return {"chunks": -chunks, "chunk_tokens": -tokens, "pages_parsed": -1, "chunks_embedded": -embedded}
+
+    @property
+    def waiting(self) -> WaitingPage:
+        """As it was before it was begun."""
+        return WaitingPage(self.number, self.manifest.rpartition(".")[2], self.documents, self.size_bytes)
+
+    @property
+    def bytes_through(self) -> int:
+        """The share of its bytes that needs no model any more."""
+        if self.stage in (PageStage.READY, PageStage.LOADING):
+            return self.size_bytes
+        return self.size_bytes * min(self.embedded, self.chunks) // self.chunks if self.chunks else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedPage:
+    """A page that is done: what became of its documents is in the stored object `stored`, a line each, in order."""
+
+    number: int
+    stored: str
+    loaded: int
+    unchanged: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionFault:
+    """Why an ingestion failed as a whole."""
+
+    code: str
+    message: str
+    param: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """An ingestion as it is now.
+
+    Attributes:
+        order: of two ingestions the newer one has the higher number, whatever the clocks of hosts say.
+        revision, dimension, fingerprint, vectors: of the model and the pipeline; None while it is queued.
+        cursor: where the next listing begins; None: at the beginning.
+        list_number, next_page, load_number: of the next listing, page and load.
+        waiting: how many pages are listed and not begun; `begin_next` are the first of them.
+        pages: those in flight, by number.
+        litter: numbers of the pages that the last load closed and whose stored objects are still there.
+        loaded_ms: when a load ended last.
+        samples: two earlier moments, the older one first.
+        base: the moment at which this try began.
+        times: status -> when it was reached last.
+        waiting_for: `model`, `sink`, `storage` or `worker`, while it cannot go on without.
+        setbacks: `list`, `parse`, `load` or `finish` -> why such jobs wait; until one of them succeeds.
+        losses: the same -> how often in a row one was given up because its workers died; a page counts its own.
+        estimate_s: of a dry run that has ended: how long the model would take, alone.
+        list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
+        expires_ms: when its record goes; None while it is open.
+        resumable: it has failed through no fault of its request, and can go on where it was: its pages wait.
+        ids: stored name of the ids that are listed so far; "": of none, or nothing more is listed.
+    """
+
+    id: str
+    owner: str
+    status: IngestionStatus
+    spec: Mapping[str, Any]
+    created_ms: int
+    now_ms: int
+    counts: Counts
+    listing_complete: bool
+    revision: str | None = None
+    dimension: int | None = None
+    fingerprint: str | None = None
+    cursor: Mapping[str, Any] | None = None
+    list_number: int = 0
+    next_page: int = 0
+    load_number: int = 0
+    waiting: int = 0
+    begin_next: Sequence[WaitingPage] = ()
+    pages: Mapping[int, Page] = field(default_factory=dict)
+    litter: Sequence[int] = ()
+    loaded_ms: int | None = None
+    samples: Sequence[Sample] = ()
+    base: Sample | None = None
+    times: Mapping[IngestionStatus, int] = field(default_factory=dict)
+    error: IngestionFault | None = None
+    waiting_for: str | None = None
+    setbacks: Mapping[str, Setback] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict)
+    estimate_s: float | None = None
+    list_state: State | None = None
+    load_state: State | None = None
+    finish_state: State | None = None
+    expires_ms: int | None = None
+    resumable: bool = False
+    ids: str = ""
+    order: int = 0
+    vectors: str | None = None
+
+    @property
+    def ids_folder(self) -> str:
+        """Ids that are listed, with a slash at the end; only needed while it lists."""
+        return f"{self.folder}ids/"
+
+    @property
+    def model(self) -> str:
+        """Served name."""
+        return str(self.spec["model"])
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether it only counts."""
+        return bool(self.spec.get("dry_run"))
+
+    @property
+    def folder(self) -> str:
+        """Everything of its own in the storage, with a slash at the end."""
+        return f"{FOLDER}/{self.id}/"
+
+    @property
+    def sample(self) -> Sample:
+        """How far it is now."""
+        at_ms = self.finished_ms or self.now_ms
+        # Not those loaded: a load comes once a minute or so, and until then the rate would say that nothing moves.
+        chunks = self.counts.chunks if self.dry_run else self.counts.chunks_embedded
+        return Sample(at_ms, self.counts.done, chunks, self.bytes_through)
+
+    @property
+    def bytes_through(self) -> int:
+        """Bytes of the source that are done, and the share of those in flight that is embedded.
+
+        A page takes the model minutes where it is slow: counted only at their end, pages would say nothing meanwhile.
+        """
+        if self.status.terminal:
+            return self.counts.bytes_done
+        return self.counts.bytes_done + sum(page.bytes_through for page in self.pages.values())
+
+    @property
+    def finished_ms(self) -> int | None:
+        """When it ended."""
+        return self.times.get(self.status) if self.status.terminal else None
+
+    @property
+    def rate(self) -> Rate | None:
+        """Of the last half minute or so, of all of it once it has ended; None before anything was done."""
+        began = self.times.get(IngestionStatus.IN_PROGRESS)
+        if began is None:
+            return None
+        now, then = self.sample, Sample(began, 0, 0, 0)
+        if self.samples and not self.status.terminal:
+            then = self.samples[0]
+        elif self.base is not None:
+            then = self.base
+        seconds = (now.at_ms - then.at_ms) / 1000
+        if seconds <= 0 or (now.documents <= 0 and now.bytes <= 0):
+            return None
+        return Rate(
+            (now.documents - then.documents) / seconds,
+            max(0, now.chunks - then.chunks) / seconds,  # a page that is lost is embedded anew
+            (now.bytes - then.bytes) / seconds,
+        )
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until its end at this rate; None while it lists, and when nothing moves."""
+        rate = self.rate
+        if rate is None or not self.listing_complete or self.status is not IngestionStatus.IN_PROGRESS:
+            return None
+        left, speed = self.counts.bytes - self.bytes_through, rate.bytes_per_s
+        if left <= 0 or speed <= 0:
+            left, speed = self.counts.in_progress, rate.documents_per_s
+        return left / speed if speed > 0 else None
+
+    def page_folder(self, page: int) -> str:
+        """What is only there until a page is closed, with a slash at the end."""
+        return f"{self.folder}work/{page:08d}/"
+
+    def manifest_name(self, page: int, fence: str) -> str:
+        """The list of a page's documents."""
+        return f"{self.page_folder(page)}manifest.{fence}"
+
+    def outcomes_name(self, page: int, fence: str) -> str:
+        """What became of a page's documents."""
+        return f"{self.folder}documents/{page:08d}.{fence}.jsonl"
+
+    def task_id(self, kind: str, number: int) -> str:
+        """The ledger's task for a job of this ingestion: `parse` or `embed` of a page, `list`, `load`, `finish`.
+
+        `finish` has the number of the next listing, which no other try has.
+        """
+        return f"{self.id}-{number}-{kind}" if kind in {"parse", "embed"} else f"{self.id}-{kind}-{number}"
+
+
+def new_ingestion_id() -> str:
+    """A fresh id: `ing_` and the digits of a UUIDv7, so that ids sort by time."""
+    return f"ing_{uuid_utils.uuid7().hex}"
+
+
+def is_too_deep(metadata: Any) -> bool:
+    """Whether metadata has objects and lists within each other, itself counted, beyond `MAX_METADATA_DEPTH`.
+
+    What is read of JSON can be deeper than what can be written: 254 levels.
+    """
+    level: list[Any] = [metadata]
+    for _ in range(MAX_METADATA_DEPTH):
+        below = (one for each in level for one in (each.values() if isinstance(each, Mapping) else each))
+        level = [one for one in below if isinstance(one, Mapping | list | tuple)]
+        if not level:
+            return False
+    return True
+
+
+def is_ingestion_id(text: str) -> bool:
+    """Whether it has the form of our ids."""
+    return _FORM.fullmatch(text) is not None

@@ -1,0 +1,93 @@
+"""Rows by reference: lines of a stored JSONL file, found through an index of their places.
+
+A unit of a batch holds no texts but a `UnitReference`, so Redis stays small whatever the file's size. The index is a
+stored object of 12 bytes per row, written when the file was checked: offset (u64) and length (u32) of the line without
+its line break, little-endian. Rows count from 0; blank lines are no rows.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import orjson
+
+from tasks.errors import NotStored
+from tasks.storage.storage import Storage
+
+_ENTRY = struct.Struct("<QI")
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReference:
+    """Which rows a unit of an embed task means: as many as it has items, from row `first` of the file on.
+
+    Attributes:
+        source: stored name of the input file.
+        index: stored name of its index; what the unit's workers write goes into the same folder.
+    """
+
+    source: str
+    index: str
+    first: int
+
+    def to_payload(self) -> bytes:
+        """As the payload of a `NewUnit`."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def of_payload(cls, payload: bytes) -> Self | None:
+        """Inverse of `to_payload`; None for a payload that is a JSON array of texts."""
+        if not payload.startswith(b"{"):
+            return None
+        known = orjson.loads(payload)
+        return cls(source=known["source"], index=known["index"], first=known["first"])
+
+    @property
+    def folder(self) -> str:
+        """The stored folder of the batch, without a "/" at its end."""
+        return self.index.rpartition("/")[0]
+
+
+class RowIndexWriter:
+    """Writes an index: `with storage.writing(name) as file: index = RowIndexWriter(file.write)`."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self.rows = 0
+
+    def add(self, offset: int, length: int) -> None:
+        """The next row lies at `offset` bytes of the source and has `length` bytes, without its line break."""
+        self._write(_ENTRY.pack(offset, length))
+        self.rows += 1
+
+
+def read_places(storage: Storage, index: str, first: int, count: int) -> list[tuple[int, int]]:
+    """Offset and length of `count` rows from row `first` on. One ranged read.
+
+    Raises:
+        NotStored: there is no such index, or it has not so many rows.
+        StorageUnavailable: the storage does not answer.
+    """
+    data = storage.read(index, first * _ENTRY.size, count * _ENTRY.size)
+    if len(data) != count * _ENTRY.size:
+        raise NotStored(f"{index} ends before row {first + count}.")
+    return list(_ENTRY.iter_unpack(data))
+
+
+def read_rows(storage: Storage, reference: UnitReference, first: int, count: int) -> list[bytes]:
+    """`count` lines of the source, from row `first` of the file on. One ranged read of the index, one of the source.
+
+    Raises:
+        NotStored: the source or its index is not there, or is shorter than the index says.
+        StorageUnavailable: the storage does not answer.
+    """
+    if count == 0:
+        return []
+    places = read_places(storage, reference.index, first, count)
+    start = places[0][0]
+    end = sum(places[-1])
+    data = storage.read(reference.source, start, end - start)
+    if len(data) != end - start:
+        raise NotStored(f"{reference.source} ends before row {first + count}.")
+    return [data[offset - start : offset - start + length] for offset, length in places]

@@ -1,0 +1,1 @@
+"""OpenAI's shapes, which the web tier and batches both speak."""

@@ -1,0 +1,120 @@
+"""Fields of embedding calls in the words of other vendors' clients, as the fields and values that are meant here.
+
+A client is set up once and pointed at many servers, so a field that it always sends must not make its calls fail. A
+field that asks for another vector than the one that would come back is honoured or refused by name: a caller who reads
+bytes of float32 as int8, or cuts vectors that were not cut, sees no error and gets wrong neighbours.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+_CUTS = {"none": False, "end": True}
+TRUNCATE_RULE = "be true, false, 'END' (true) or 'NONE' (false); texts can only be cut at their end"
+
+_SYNONYMS = {
+    "output_dimension": "dimensions",  # Voyage, Cohere, Mistral
+    "dimension": "dimensions",  # DashScope
+    "truncation": "truncate",  # Voyage
+    "normalized": "normalize",  # Jina
+    "normalize_embeddings": "normalize",  # sentence-transformers
+    "task": "input_type",  # Jina; any other string than a purpose of texts is ignored, as `input_type` is
+    "text_type": "input_type",  # DashScope
+    "task_type": "input_type",  # Nomic, Google
+}
+_FLOAT_ONLY = "be 'float': vectors are float32 here; convert them in the client"
+_ONLY: Mapping[str, tuple[tuple[object, ...], str]] = {
+    "output_dtype": (("float", ""), _FLOAT_ONLY),  # Voyage, Mistral
+    "embedding_type": (("float", "base64", ""), "be 'float', or 'base64' (of float32)"),  # Jina
+    "embedding_types": (
+        ([], ["float"]),
+        "be ['float']: vectors are float32 here; convert them in the client",
+    ),  # Cohere
+    "embed_dtype": (("float32", ""), "be 'float32'; convert vectors in the client"),  # vLLM
+    "endianness": (("native", "little", ""), "be 'little', the order of bytes in base64"),  # vLLM
+    "late_chunking": ((False,), "be false: every text is encoded by itself"),  # Jina
+    "return_multivector": ((False,), "be false: every text has one vector"),  # Jina
+    "add_special_tokens": ((True,), "be true: the model was trained with its special tokens"),  # vLLM
+    "truncate_prompt_tokens": ((-1,), "be -1: texts are cut at the model's maximum"),  # vLLM
+}
+_FOREIGN = frozenset({*_SYNONYMS, *_ONLY})
+
+
+class ForeignFieldRefused(ValueError):
+    """A field of another vendor asks for what is not done here.
+
+    Attributes:
+        field: its name.
+        rule: what it must do, to be put behind "must".
+    """
+
+    def __init__(self, field: str, rule: str) -> None:
+        super().__init__(f"{field} must {rule}.")
+        self.field = field
+        self.rule = rule
+
+
+def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body with our names in the place of others' names for the same field; `null` counts as absent.
+
+    Raises:
+        ForeignFieldRefused: a field cannot be honoured, or contradicts ours.
+    """
+    if _FOREIGN.isdisjoint(body):
+        return body
+    own = dict(body)
+    for name, (values, rule) in _ONLY.items():
+        value = own.pop(name, None)
+        # The type too: in Python 0 is False and 1 is True.
+        if value is not None and not any(type(value) is type(each) and value == each for each in values):
+            raise ForeignFieldRefused(name, rule)
+    if body.get("embedding_type") == "base64" and not own.get("encoding_format"):
+        own["encoding_format"] = "base64"
+    for name, ours in _SYNONYMS.items():
+        value = own.pop(name, None)
+        if value is None or (ours == "input_type" and (input_type(own.get(ours)) or input_type(value) is None)):
+            continue
+        if own.get(ours, value) not in (None, value):
+            raise ForeignFieldRefused(name, f"say the same as {ours}, or be left out")
+        own[ours] = value
+    return own
+
+
+def truncate(value: object) -> object:
+    """NVIDIA's and Cohere's words as true or false; whatever else as it is, `START` too: that cuts the other side."""
+    return _CUTS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def encoding_format(value: object) -> object:
+    """None for an empty string; whatever else as it is."""
+    return None if value == "" else value
+
+
+def input_type(value: object) -> str | None:
+    """The purpose of the texts; None where it is said in a form that nobody here knows."""
+    return value if isinstance(value, str) and value else None
+
+
+# What texts are for, in the words of other vendors' clients, as the name of one of a model's prompts.
+
+_QUERY = ("query",)
+_DOCUMENT = ("document", "passage")
+_PROMPTS = {
+    "query": _QUERY,
+    "search_query": _QUERY,
+    "document": _DOCUMENT,
+    "passage": _DOCUMENT,
+    "search_document": _DOCUMENT,
+    "retrieval.query": _QUERY,
+    "retrieval.passage": _DOCUMENT,
+    "retrieval_query": _QUERY,
+    "retrieval_document": _DOCUMENT,
+}
+
+
+def prompt_for(input_type: str, prompts: Collection[str]) -> str | None:
+    """The prompt for texts of this type, one of the same name first; None when the model has none for them.
+
+    That is no error: clients send the field whatever the model is, and most models need no prompt.
+    """
+    names = (input_type, *_PROMPTS.get(input_type.lower(), ()))
+    return next((name for name in names if name in prompts), None)

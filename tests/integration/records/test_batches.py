@@ -1,0 +1,204 @@
+"""The record of a batch: created once, moved only as named, listed by owner, gone in time."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import redis
+
+from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
+from tasks.ledger.task import State
+from tasks.records.batches import (
+    Batch,
+    BatchAdmission,
+    BatchFault,
+    BatchStatus,
+    NewBatch,
+    Stage,
+    close_batch,
+    create_batch,
+    faults_text,
+    list_batches,
+    move_batch,
+    new_batch_id,
+    open_batches,
+    read_batch,
+)
+from tests.integration.ledger.driver import Driver
+
+HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
+"""So long, and a day, an open batch waits for its workers behind its window."""
+KEY = ("a" * 32, "d" * 32)
+
+
+def new(owner: str = "anonymous", **changed: Any) -> NewBatch:
+    batch = NewBatch(new_batch_id(), owner, "file-1", "24h", window_ms=24 * HOUR_MS, ttl_ms=HOUR_MS)
+    return dataclasses.replace(batch, **changed)
+
+
+def read(driver: Driver, batch_id: str) -> Batch:
+    batch = driver.run(read_batch(batch_id))
+    assert batch is not None
+    return batch
+
+
+def move(driver: Driver, batch_id: str, to: BatchStatus, *only_from: BatchStatus, **fields: str | int) -> bool:
+    return driver.run(move_batch(batch_id, to, only_from=only_from or [BatchStatus.VALIDATING], fields=fields))[0]
+
+
+def test_a_new_batch(driver: Driver) -> None:
+    asked = new(metadata={"a": "b"}, output_expires_s=3600)
+    assert driver.run(create_batch(asked)) == asked.id
+    batch = read(driver, asked.id)
+    assert (batch.status, batch.total, batch.model, batch.tokens) == (BatchStatus.VALIDATING, 0, None, None)
+    assert (batch.metadata, batch.output_expires_s, batch.input_file_id) == ({"a": "b"}, 3600, "file-1")
+    assert (batch.created_ms, batch.expires_ms) == (driver.now_ms, driver.now_ms + 24 * HOUR_MS)
+    assert driver.run(open_batches(10)) == [asked.id]
+
+
+def test_creating_again_changes_nothing(driver: Driver) -> None:
+    asked = new()
+    driver.run(create_batch(asked))
+    move(driver, asked.id, BatchStatus.IN_PROGRESS)
+    assert driver.run(create_batch(asked)) == asked.id
+    assert read(driver, asked.id).status is BatchStatus.IN_PROGRESS
+
+
+def test_a_key_finds_its_batch_and_refuses_another_request(driver: Driver) -> None:
+    first = new(key=KEY)
+    driver.run(create_batch(first))
+    assert driver.run(create_batch(new(key=KEY))) == first.id
+    with pytest.raises(IdempotencyConflict):
+        driver.run(create_batch(new(key=(KEY[0], "e" * 32))))
+    assert driver.run(create_batch(new("somebody", key=(KEY[0], "e" * 32)))) != first.id
+
+
+def test_a_move_names_where_it_may_start(driver: Driver) -> None:
+    asked = new()
+    driver.run(create_batch(asked))
+    driver.advance(5)
+    assert move(driver, asked.id, BatchStatus.IN_PROGRESS, model="m", total=7)
+    assert not move(driver, asked.id, BatchStatus.FAILED)
+    batch = read(driver, asked.id)
+    assert (batch.status, batch.model, batch.total) == (BatchStatus.IN_PROGRESS, "m", 7)
+    reached = {BatchStatus.IN_PROGRESS: driver.now_ms}
+    assert batch.times == reached
+    driver.advance(5)
+    assert move(driver, asked.id, BatchStatus.IN_PROGRESS, BatchStatus.IN_PROGRESS, total=8)
+    assert read(driver, asked.id).times == reached, "it was there before"
+    assert driver.run(move_batch("batch_none", BatchStatus.FAILED, only_from=list(BatchStatus))) == (False, None)
+
+
+def test_faults_and_states_of_tasks_are_read(driver: Driver) -> None:
+    asked = new()
+    driver.run(create_batch(asked))
+    driver.submit((3, 10), task_id=f"{asked.id}-embed")
+    faults = [BatchFault("invalid_json_line", "x", None, 2), BatchFault("empty_file", "y")]
+    move(driver, asked.id, BatchStatus.FAILED, errors=faults_text(faults))
+    batch = read(driver, asked.id)
+    assert (list(batch.errors), batch.stages) == (faults, {Stage.EMBED: State.QUEUED})
+    driver.work_off()
+    assert (read(driver, asked.id).completed, read(driver, asked.id).failed) == (3, 0)
+
+
+def test_a_batch_expires_after_its_end_and_its_key_with_it(driver: Driver) -> None:
+    asked = new(key=KEY)
+    driver.run(create_batch(asked))
+    longest = max(driver.client.pttl(key) for key in driver.client.keys("eq:batch*"))
+    assert 24 * HOUR_MS + YEAR_MS < longest < 49 * HOUR_MS + YEAR_MS
+    move(driver, asked.id, BatchStatus.FAILED)
+    assert 0 < driver.client.pttl(f"eq:batch:{asked.id}") <= HOUR_MS
+    assert 0 < driver.client.pttl(f"eq:batch-alias:anonymous:{KEY[0]}") <= HOUR_MS
+    assert driver.run(open_batches(10)) == [asked.id], "its traces are still to be removed"
+    driver.run(close_batch(asked.id))
+    assert driver.run(open_batches(10)) == []
+
+
+def test_a_list_is_by_owner_and_paged_and_forgets_the_dead(driver: Driver) -> None:
+    ids = [driver.run(create_batch(new())) for _ in range(7)]
+    foreign = driver.run(create_batch(new("somebody")))
+    assert driver.run(list_batches("anonymous", after=None, limit=3)) == (ids[:3:-1], True)
+    assert driver.run(list_batches("anonymous", after=ids[4], limit=4)) == (ids[3::-1], False)
+    assert driver.run(list_batches("anonymous", after=ids[0], limit=4)) == ([], False)
+    driver.client.delete(*(f"eq:batch:{gone}" for gone in (ids[6], ids[5], ids[2])))
+    assert driver.run(list_batches("anonymous", after=None, limit=3)) == ([ids[4], ids[3], ids[1]], True)
+    assert driver.run(list_batches("somebody", after=None, limit=3)) == ([foreign], False)
+    still_open = driver.run(open_batches(100))
+    assert set(still_open) == {foreign, *ids} - {ids[6], ids[5], ids[2]}
+
+
+def test_a_full_redis_refuses_new_batches_and_moves_old_ones(driver: Driver) -> None:
+    asked = new()
+    driver.run(create_batch(asked))
+    driver.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(StorageFull):
+            driver.run(create_batch(new()))
+        assert move(driver, asked.id, BatchStatus.IN_PROGRESS)
+        assert driver.run(open_batches(10)) == [asked.id]
+    finally:
+        driver.client.config_set("maxmemory", 256 * 2**20)
+
+
+def test_a_batch_that_is_gone_is_no_longer_open(driver: Driver) -> None:
+    kept, gone = driver.run(create_batch(new())), driver.run(create_batch(new()))
+    driver.client.delete(f"eq:batch:{gone}")
+    assert driver.run(open_batches(10)) == [kept]
+    assert driver.client.smembers("eq:open-batches") == {kept.encode()}
+
+
+def test_an_owner_has_so_many_open_batches_at_a_time(driver: Driver) -> None:
+    two = BatchAdmission(max_open=2)
+    first = driver.run(create_batch(new(key=KEY), two))
+    driver.run(create_batch(new(), two))
+    with pytest.raises(TooManyBatches, match=r"2 batches .* 2 are allowed") as refused:
+        driver.run(create_batch(new(), two))
+    assert refused.value.retry_after_s == 60
+    assert len(driver.run(open_batches(10))) == 2
+    assert driver.run(create_batch(new(key=KEY), two)) == first, "a repetition is no new one"
+    driver.run(create_batch(new("somebody"), two))
+    move(driver, first, BatchStatus.CANCELLED)
+    driver.run(create_batch(new(), two))
+    with pytest.raises(TooManyBatches):
+        driver.run(create_batch(new(), two))
+
+
+def test_an_open_batch_is_kept_however_short_it_is_kept_afterwards(driver: Driver) -> None:
+    driver.run(create_batch(new(window_ms=1, ttl_ms=1, key=KEY)))
+    assert min(driver.client.pttl(key) for key in driver.client.keys("eq:batch*")) > YEAR_MS
+
+
+def test_open_batches_whose_records_are_gone_do_not_count(driver: Driver) -> None:
+    one = BatchAdmission(max_open=1)
+    driver.run(create_batch(new(), one))
+    driver.advance(48 * HOUR_MS + YEAR_MS - 1)
+    with pytest.raises(TooManyBatches):
+        driver.run(create_batch(new(), one))
+    driver.advance(1)
+    driver.run(create_batch(new(), one))
+    assert driver.client.zcard("eq:batches-open:anonymous") == 1
+
+
+def test_memory_above_the_share_refuses_new_batches(driver: Driver, redis_client: redis.Redis) -> None:
+    redis_client.set("eq:memory", "500 1000", px=60_000)
+    redis_client.set("eq:reserved", 200)
+    driver.run(create_batch(new(), BatchAdmission(max_memory_percent=70)))
+    redis_client.set("eq:reserved", 201)
+    with pytest.raises(StorageFull):
+        driver.run(create_batch(new(), BatchAdmission(max_memory_percent=70)))
+    redis_client.delete("eq:reserved")
+
+
+def test_a_list_loses_its_dead_without_being_read(driver: Driver) -> None:
+    for _ in range(200):
+        driver.client.delete(f"eq:batch:{driver.run(create_batch(new()))}")
+    assert driver.client.zcard("eq:batches:anonymous") < 50
+
+
+def test_a_list_lives_as_long_as_what_ends_late(driver: Driver) -> None:
+    asked = new(ttl_ms=HOUR_MS)
+    driver.run(create_batch(asked))
+    driver.client.pexpire("eq:batches:anonymous", 1000)
+    move(driver, asked.id, BatchStatus.FAILED)
+    assert driver.client.pttl("eq:batches:anonymous") > HOUR_MS - 60_000

@@ -1,0 +1,359 @@
+"""Records of files: an owner's account, pages, expiry, and the sweep."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from stack.testing import wait_until
+from tasks.documents.cleanup import sweep
+from tasks.errors import QuotaExceeded, StorageFull
+from tasks.records.batches import BatchAdmission, NewBatch, create_batch, new_batch_id
+from tasks.records.files import (
+    MAX_PAGE,
+    FilePage,
+    FileRecord,
+    Order,
+    Purpose,
+    Quota,
+    delete_file,
+    file_id_from,
+    list_files,
+    put_file,
+    read_file,
+    read_files,
+    release_file,
+    reserve_file,
+    stored_name,
+)
+from tasks.records.ingestion_operations import create_ingestion
+from tasks.records.ingestions import NewIngestion, new_ingestion_id
+from tasks.records.storage_identity import is_ours
+from tasks.storage.storage import Storage
+from tests.integration.ledger.driver import START_MS, Driver
+
+QUOTA = Quota(max_bytes=1000, max_files=4)
+
+
+def record(number: int, *, owner: str = "ann", expires_in_ms: int | None = None, **changes: object) -> FileRecord:
+    """The file that was made at `number` milliseconds."""
+    made_ms = START_MS + number
+    fields: dict[str, object] = {
+        "id": file_id_from(made_ms, f"{owner} {number}"),
+        "owner": owner,
+        "filename": "ü b.jsonl",
+        "purpose": Purpose.BATCH,
+        "size_bytes": 100,
+        "created_ms": made_ms,
+        "expires_ms": None if expires_in_ms is None else made_ms + expires_in_ms,
+    } | changes
+    return FileRecord(stored=stored_name(str(fields["id"])), **fields)  # type: ignore[arg-type]
+
+
+def put(driver: Driver, *numbers: int, **changes: object) -> list[FileRecord]:
+    return [driver.ledger.run(put_file(record(number, **changes))) for number in numbers]  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def forgotten(driver: Driver, redis_client: redis.Redis) -> Iterator[None]:
+    """Files without an expiry stay until they are deleted; then nothing may be left."""
+    yield
+    for key in list(redis_client.scan_iter("eq:file:*")):
+        driver.ledger.run(delete_file(key.decode().removeprefix("eq:file:")))
+    assert list(redis_client.scan_iter("eq:file*")) == []
+
+
+def test_a_record_is_read_as_it_was_put(driver: Driver) -> None:
+    driver.advance(2)
+    for file in (record(1), record(2, expires_in_ms=60_000, purpose=Purpose.BATCH_OUTPUT)):
+        assert driver.ledger.run(put_file(file, QUOTA)) == file
+        assert driver.ledger.run(read_file(file.id)) == file
+    assert driver.ledger.run(read_file("file-nobody")) is None
+    assert driver.ledger.run(read_files([record(3).id, record(1).id])) == [None, record(1)]
+
+
+@pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
+def test_a_file_lives_as_long_as_it_was_said_whatever_the_clock_of_its_host(driver: Driver, skew_ms: int) -> None:
+    (file,) = put(driver, skew_ms, expires_in_ms=60_000)
+    assert file.created_ms == START_MS + skew_ms
+    assert file.expires_ms == START_MS + 60_000
+    assert 0 < driver.client.pttl(f"eq:file:{file.id}") <= 60_000
+
+
+def test_the_first_record_of_an_id_stays(driver: Driver, redis_client: redis.Redis) -> None:
+    (first,) = put(driver, 1)
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
+    again = record(1, size_bytes=7, filename="other")
+
+    assert driver.ledger.run(put_file(again, QUOTA)) == first
+    assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
+
+
+def test_a_deleted_record_is_gone_with_its_account(driver: Driver, redis_client: redis.Redis) -> None:
+    (file,) = put(driver, 1, expires_in_ms=60_000)
+
+    assert driver.ledger.run(delete_file(file.id)) == file
+    assert driver.ledger.run(delete_file(file.id)) is None
+    assert list(redis_client.scan_iter("eq:file*")) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "size_bytes", "fits"),
+    [((), 1000, True), ((), 1001, False), ((900,), 100, True), ((900,), 101, False), ((1, 1, 1, 1), 1, False)],
+)
+def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fits: bool) -> None:
+    for number, size in enumerate(held):
+        put(driver, number, size_bytes=size)
+    put(driver, 50, owner="bob", size_bytes=1000)
+    new = record(99, size_bytes=size_bytes)
+    ask = reserve_file(new.owner, new.id, size_bytes, QUOTA, 1000)
+
+    if fits:
+        driver.ledger.run(ask)
+        driver.ledger.run(put_file(new, QUOTA))
+        return
+    with pytest.raises(QuotaExceeded, match="Delete some"):
+        driver.ledger.run(ask)
+    with pytest.raises(QuotaExceeded, match="Delete some"):
+        driver.ledger.run(put_file(new, QUOTA))
+    assert driver.ledger.run(read_file(new.id)) is None
+    assert driver.ledger.run(put_file(new)) == new
+
+
+def test_uploads_on_their_way_count(driver: Driver, redis_client: redis.Redis) -> None:
+    put(driver, 1, size_bytes=600)
+    first, second = (record(number).id for number in (2, 3))
+
+    def reserve(file_id: str, size_bytes: int) -> None:
+        driver.ledger.run(reserve_file("ann", file_id, size_bytes, QUOTA, 1000))
+
+    reserve(first, 100)
+    reserve(first, 300)  # it has grown
+    reserve(second, 100)
+    with pytest.raises(QuotaExceeded, match="2 files hold 900 bytes"):
+        reserve(second, 101)
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(put_file(record(4, size_bytes=1), QUOTA))
+    driver.ledger.run(reserve_file("bob", record(5).id, 1000, QUOTA, 1000))
+    driver.ledger.run(release_file("ann", second))
+    put(driver, 2, size_bytes=300)
+    assert redis_client.hlen("eq:uploads:ann") == 0, "it is a file now"
+    reserve(second, 100)
+    driver.advance(1000)
+    reserve(record(6).id, 100)  # whoever received the other one has died
+
+
+def test_uploads_on_their_way_count_as_files(driver: Driver) -> None:
+    for number in range(QUOTA.max_files):
+        driver.ledger.run(reserve_file("ann", record(number).id, 0, QUOTA, 1000))
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(reserve_file("ann", record(99).id, 0, QUOTA, 1000))
+
+
+def test_room_that_is_refused_changes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
+    put(driver, 1, size_bytes=600, expires_in_ms=1000)
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")}
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(reserve_file("ann", record(2).id, 401, QUOTA, 1000))
+    assert {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")} == before
+
+
+@pytest.mark.parametrize("asks", ["reserve", "batch"])
+def test_whatever_has_expired_does_not_count_however_much_it_is(driver: Driver, asks: str) -> None:
+    put(driver, *range(2600), expires_in_ms=10_000)
+    put(driver, 3000)
+    driver.advance(20_000)
+    if asks == "reserve":
+        driver.ledger.run(reserve_file("ann", record(4000).id, 900, QUOTA, 1000))
+    else:
+        new = NewBatch(new_batch_id(), "ann", "file-1", "1h", 1000, 1000)
+        driver.ledger.run(create_batch(new, BatchAdmission(quota=QUOTA)))
+    with pytest.raises(QuotaExceeded, match=r"1 files hold 100 bytes|2 files hold 1,000 bytes"):
+        driver.ledger.run(put_file(record(4001, size_bytes=901), QUOTA))
+
+
+def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
+    admission = BatchAdmission(quota=QUOTA)
+
+    def batch(**changed: Any) -> NewBatch:
+        values: dict[str, Any] = {"owner": "ann", "window_ms": 1000, "ttl_ms": 1000} | changed
+        return NewBatch(new_batch_id(), input_file_id="file-1", completion_window="1h", **values)
+
+    def ingestion() -> NewIngestion:
+        return NewIngestion(new_ingestion_id(), "ann", {"model": "m"}, 1000)
+
+    put(driver, 1, size_bytes=1000)
+    first = driver.ledger.run(create_batch(batch(key=("a", "d")), admission))
+    driver.ledger.run(create_ingestion(ingestion(), quota=QUOTA))
+    put(driver, 2, size_bytes=1)  # as an output is, without a quota
+    with pytest.raises(QuotaExceeded, match="2 files hold 1,001 bytes"):
+        driver.ledger.run(create_batch(batch(), admission))
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(create_ingestion(ingestion(), quota=QUOTA))
+    assert driver.ledger.run(create_batch(batch(key=("a", "d")), admission)) == first, "a repetition is no new one"
+    driver.ledger.run(create_batch(batch(owner="bob"), admission))
+    driver.ledger.run(delete_file(record(2).id))
+    driver.ledger.run(create_batch(batch(), admission))
+
+
+def test_deleting_makes_room(driver: Driver) -> None:
+    first, _ = put(driver, 1, 2, size_bytes=500)
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(put_file(record(3), QUOTA))
+
+    driver.ledger.run(delete_file(first.id))
+    driver.ledger.run(put_file(record(3, size_bytes=500), QUOTA))
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(put_file(record(4, size_bytes=1), QUOTA))
+
+
+def test_an_expired_file_makes_room(driver: Driver, redis_client: redis.Redis) -> None:
+    put(driver, 1, size_bytes=400)
+    (short,) = put(driver, 2, size_bytes=600, expires_in_ms=50)
+    wait_until(lambda: driver.ledger.run(read_file(short.id)) is None, message="the record did not expire")
+    with pytest.raises(QuotaExceeded):
+        driver.ledger.run(put_file(record(3, size_bytes=600), QUOTA))
+
+    driver.advance(51)
+    driver.ledger.run(put_file(record(3, size_bytes=600), QUOTA))
+    assert redis_client.get("eq:filebytes:ann") == b"1000"
+    assert redis_client.zcard("eq:files:ann") == 2
+
+
+def test_the_account_lives_as_long_as_the_last_file(driver: Driver, redis_client: redis.Redis) -> None:
+    def ttls() -> set[int]:
+        return {(redis_client.ttl(key) + 5) // 10 for key in redis_client.scan_iter("eq:file*:ann")}
+
+    put(driver, 1, expires_in_ms=1_000_000)
+    assert ttls() == {106}
+    (long,) = put(driver, 2, expires_in_ms=5_000_000)
+    assert ttls() == {506}
+    (endless,) = put(driver, 3)
+    assert ttls() == {0}
+    driver.ledger.run(delete_file(endless.id))
+    assert ttls() == {506}
+    driver.ledger.run(delete_file(long.id))
+    assert ttls() == {106}
+
+
+def pages(driver: Driver, **wish: object) -> list[list[int]]:
+    """Times of creation after START_MS, page by page."""
+    found: list[list[int]] = []
+    after = None
+    while True:
+        page: FilePage = driver.ledger.run(list_files("ann", after=after, **wish))  # type: ignore[arg-type]
+        found.append([file.created_ms - START_MS for file in page.files])
+        after = page.next
+        if after is None:
+            return found
+
+
+def test_pages_by_time(driver: Driver) -> None:
+    put(driver, 3, 1, 5, 4, 2)
+    put(driver, 9, owner="bob")
+
+    assert pages(driver) == [[5, 4, 3, 2, 1]]
+    assert pages(driver, limit=2) == [[5, 4], [3, 2], [1]]
+    assert pages(driver, limit=5, order=Order.ASC) == [[1, 2, 3, 4, 5]]
+    assert driver.ledger.run(list_files("nobody")) == FilePage((), None)
+
+
+def test_pages_of_one_purpose(driver: Driver) -> None:
+    put(driver, 1, 4)
+    put(driver, 2, 3, purpose=Purpose.VISION)
+
+    assert pages(driver, purpose="vision", limit=1) == [[3], [2], []]
+    assert pages(driver, purpose="nothing") == [[]]
+
+
+@pytest.mark.parametrize(("order", "expected"), [(Order.DESC, [2, 1]), (Order.ASC, [4, 5])])
+def test_turning_pages_while_files_are_deleted(driver: Driver, order: Order, expected: list[int]) -> None:
+    put(driver, 1, 2, 4, 5)
+    (gone,) = put(driver, 3)
+    driver.ledger.run(delete_file(gone.id))
+
+    page = driver.ledger.run(list_files("ann", after=gone.id, order=order))
+    assert [file.created_ms - START_MS for file in page.files] == expected
+
+
+def test_turning_pages_among_files_of_one_moment(driver: Driver) -> None:
+    ids = sorted(file_id_from(START_MS, str(number)) for number in range(5))
+    for one in ids:
+        driver.ledger.run(put_file(record(0, id=one)))
+    driver.ledger.run(delete_file(ids[2]))
+
+    for order, expected in ((Order.ASC, ids[3:]), (Order.DESC, ids[1::-1])):
+        page = driver.ledger.run(list_files("ann", after=ids[2], order=order))
+        assert [file.id for file in page.files] == expected
+
+
+def test_a_call_looks_at_a_bounded_number(driver: Driver) -> None:
+    put(driver, *range(MAX_PAGE + 10), purpose=Purpose.VISION)
+    put(driver, MAX_PAGE + 20)
+
+    assert [len(page) for page in pages(driver, limit=10_000)] == [MAX_PAGE, 11]
+    assert pages(driver, purpose="batch", order=Order.ASC) == [[], [MAX_PAGE + 20]]
+
+
+def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client: redis.Redis) -> None:
+    (held,) = put(driver, 1)
+    limit = redis_client.config_get("maxmemory")["maxmemory"]
+    assert limit is not None
+    redis_client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(StorageFull):
+            driver.ledger.run(put_file(record(2), QUOTA))
+        assert driver.ledger.run(read_file(record(2).id)) is None
+        assert driver.ledger.run(list_files("ann")).files == (held,)
+        assert driver.ledger.run(delete_file(held.id)) == held
+    finally:
+        redis_client.config_set("maxmemory", limit)
+
+
+# ---- the sweep -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def storage(driver: Driver, tmp_path: Path) -> Storage:
+    storage = Storage.open(str(tmp_path / "storage"))
+    assert is_ours(storage, driver.ledger)
+    return storage
+
+
+def stored(storage: Storage) -> list[str]:
+    return sorted(found.name for found in storage.stored("files"))
+
+
+def test_the_sweep_deletes_what_no_record_names(driver: Driver, storage: Storage) -> None:
+    (kept, deleted) = put(driver, 1, 2)
+    fenced = stored_name(kept.id, "00ff")  # what a worker taken for dead wrote of the same file
+    for name in (kept.stored, deleted.stored, fenced):
+        storage.write(name, b"x")
+    driver.ledger.run(delete_file(deleted.id))
+    storage.write("batches/b/index", b"x")
+
+    assert sweep(storage, driver.ledger, spare_s=-1) == 2
+    assert stored(storage) == [kept.stored]
+    assert storage.read("batches/b/index") == b"x"
+    assert sweep(storage, driver.ledger, spare_s=-1) == 0
+
+
+def test_the_sweep_spares_what_is_young(driver: Driver, storage: Storage, tmp_path: Path) -> None:
+    for number in (1, 2):
+        storage.write(record(number).stored, b"x")
+    os.utime(tmp_path / "storage" / record(1).stored, (0, 0))
+
+    assert sweep(storage, driver.ledger) == 1
+    assert stored(storage) == [record(2).stored]
+
+
+def test_the_sweep_works_off_many(driver: Driver, storage: Storage) -> None:
+    held = put(driver, *range(5))
+    for number in range(MAX_PAGE + 10):
+        storage.write(record(number).stored, b"")
+
+    assert sweep(storage, driver.ledger, spare_s=-1) == MAX_PAGE + 5
+    assert stored(storage) == sorted(file.stored for file in held)

@@ -1,0 +1,222 @@
+"""What is wrong with the lines of a batch, case by case, and how good ones are cut into units."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.documents.batches.check import MAX_FAULTS, FileCheck, Line, Refusal, split_lines
+from tasks.documents.batches.facts import Limits, Models
+from tasks.ledger import ModelEntry, ModelOverview
+
+MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
+DROP: Any = object()
+LIMITS = Limits(
+    max_lines=50,
+    max_inputs=100,
+    max_line_bytes=5000,
+    max_line_inputs=8,
+    max_input_bytes=100,
+    unit_max_items=4,
+    unit_max_tokens=40,
+    unit_s=0.25,
+    max_line_lists=2100,
+)
+
+
+def models() -> Models:
+    entry = ModelEntry(MODEL, MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", 1)
+    overview = ModelOverview(MODEL, entry, (), 10_000.0, {}, {}, 0, 0, {}, 0)
+    return Models((MODEL, ALIAS), {MODEL: overview, OTHER: overview})
+
+
+def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:
+    """A good line, with some of it changed or dropped."""
+    fields = {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": body or good_body()}
+    return json.dumps({name: value for name, value in (fields | changed).items() if value is not DROP})
+
+
+def good_body(**changed: Any) -> dict[str, Any]:
+    fields = {"model": MODEL, "input": "some text"} | changed
+    return {name: value for name, value in fields.items() if value is not DROP}
+
+
+def check(*lines: str | bytes, limits: Limits = LIMITS) -> FileCheck:
+    data = b"\n".join(text if isinstance(text, bytes) else text.encode() for text in lines)
+    found = FileCheck(models(), limits)
+    for each in split_lines([data], limits.max_line_bytes):
+        found.add(each)
+        if found.full:
+            break
+    found.finish()
+    return found
+
+
+def faults(*lines: str | bytes) -> list[tuple[str, str | None, int | None]]:
+    return [(fault.code, fault.param, fault.line) for fault in check(*lines).faults]
+
+
+LINES: list[tuple[str, str | bytes, list[tuple[str, str | None]]]] = [
+    ("good", line(), []),
+    ("other words", line(body=good_body(output_dimension=8, truncation=False, embedding_type="float")), []),
+    ("foreign fields", line(extra=1, body=good_body(user="x", task="y")), []),
+    ("nulls", line(body=good_body(dimensions=None, encoding_format=None, truncate=None, prompt_name=None)), []),
+    ("all fields", line(body=good_body(dimensions=8, encoding_format="base64", normalize=False, truncate=False)), []),
+    ("several texts", line(body=good_body(input=["a", " "])), []),
+    ("prompt", line(body=good_body(prompt_name="query")), []),
+    ("no JSON", "{not json", [("invalid_json_line", None)]),
+    ("cut off", line()[:-5], [("invalid_json_line", None)]),
+    ("not UTF-8", b'{"custom_id": "\xff"}', [("invalid_json_line", None)]),
+    ("half a surrogate", line().replace("some", "\\ud800"), [("invalid_json_line", None)]),
+    ("nested deeply", '{"custom_id":' + "[" * 2000 + "]" * 2000 + "}", [("invalid_json_line", None)]),
+    ("a number", "5", [("invalid_request", None)]),
+    ("a list", "[]", [("invalid_request", None)]),
+    ("too long", line(body=good_body(user="x" * 5000)), [("line_too_large", None)]),
+    ("no custom_id", line(DROP), [("missing_required_parameter", "custom_id")]),
+    ("custom_id a number", line(7), [("invalid_request", "custom_id")]),
+    ("no method", line(method=DROP), [("missing_required_parameter", "method")]),
+    ("GET", line(method="GET"), [("invalid_method", "method")]),
+    ("no url", line(url=DROP), [("missing_required_parameter", "url")]),
+    ("chat", line(url="/v1/chat/completions"), [("invalid_url", "url")]),
+    ("url a list", line(url=["/v1/embeddings"]), [("invalid_url", "url")]),
+    ("no body", line().replace('"body"', '"bod"'), [("missing_required_parameter", "body")]),
+    ("body a list", line(body=["x"]), [("invalid_request", "body")]),
+    ("no model", line(body=good_body(model=DROP)), [("invalid_request", "body.model")]),
+    ("model a number", line(body=good_body(model=3)), [("invalid_request", "body.model")]),
+    ("unknown model", line(body=good_body(model="nobody/knows")), [("model_not_found", "body.model")]),
+    ("truncate END", line(body=good_body(truncate="END")), []),
+    ("truncate none", line(body=good_body(truncate="none")), []),
+    ("format empty", line(body=good_body(encoding_format="")), []),
+    ("input_type", line(body=good_body(input_type="query")), []),
+    ("input_type 3", line(body=good_body(input_type=3)), []),
+    (
+        "several faults",
+        line(DROP, method="GET", url="x", body=good_body(model=DROP, input="")),
+        [
+            ("missing_required_parameter", "custom_id"),
+            ("invalid_method", "method"),
+            ("invalid_url", "url"),
+            ("invalid_request", "body.model"),
+        ],
+    ),
+]
+
+
+REFUSED: list[tuple[str, str, str, str]] = [
+    ("other bytes", line(body=good_body(output_dtype="int8")), "invalid_value", "output_dtype"),
+    ("no input", line(body=good_body(input=DROP)), "missing_required_parameter", "input"),
+    ("input null", line(body=good_body(input=None)), "missing_required_parameter", "input"),
+    ("empty text", line(body=good_body(input="")), "empty_input", "input[0]"),
+    ("no texts", line(body=good_body(input=[])), "empty_input", "input"),
+    ("an empty text", line(body=good_body(input=["a", ""])), "empty_input", "input[1]"),
+    ("tokens", line(body=good_body(input=[1, 2])), "invalid_type", "input[0]"),
+    ("token lists", line(body=good_body(input=[[1], [2]])), "invalid_type", "input[0]"),
+    ("input a number", line(body=good_body(input=5)), "invalid_type", "input"),
+    ("nine texts", line(body=good_body(input=["x"] * 9)), "too_many_inputs", "input"),
+    ("large text", line(body=good_body(input="é" * 51)), "input_too_large", "input[0]"),
+    ("stream", line(body=good_body(stream=True)), "streaming_unsupported", "stream"),
+    ("dimensions 0", line(body=good_body(dimensions=0)), "invalid_value", "dimensions"),
+    ("dimensions -1", line(body=good_body(dimensions=-1)), "invalid_value", "dimensions"),
+    ("dimensions true", line(body=good_body(dimensions=True)), "invalid_type", "dimensions"),
+    ("dimensions 17", line(body=good_body(dimensions=17)), "invalid_value", "dimensions"),
+    ("md5", line(body=good_body(encoding_format="md5")), "invalid_value", "encoding_format"),
+    ("format a list", line(body=good_body(encoding_format=["float"])), "invalid_value", "encoding_format"),
+    ("normalize 1", line(body=good_body(normalize=1)), "invalid_type", "normalize"),
+    ("truncate START", line(body=good_body(truncate="START")), "invalid_value", "truncate"),
+    ("truncate 1", line(body=good_body(truncate=1)), "invalid_type", "truncate"),
+    ("no such prompt", line(body=good_body(prompt_name="x")), "invalid_value", "prompt_name"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), [case[1:] for case in LINES], ids=[case[0] for case in LINES])
+def test_one_line(text: str | bytes, expected: list[tuple[str, str | None]]) -> None:
+    assert faults(line("first"), text) == [(code, param, 2) for code, param in expected]
+
+
+@pytest.mark.parametrize(("text", "code", "param"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text: str, code: str, param: str) -> None:
+    found = FileCheck(models(), LIMITS)
+    good, bad = (Line(n, 0, data.encode()) for n, data in enumerate((line("first"), text)))
+    assert found.add(good) == good.data
+    refusal = Refusal.of_line(found.add(bad))
+    found.finish()
+    assert refusal is not None
+    assert (refusal.custom_id, refusal.error.code, refusal.error.param) == ("a", code, param)
+    assert refusal.error.status == 400
+    assert param in refusal.error.message or code == "streaming_unsupported"
+    assert (found.faults, found.rows, found.units) == ([], 2, [(0, 2, found.units[0][2])])
+
+
+def test_refused_texts_count_for_nothing() -> None:
+    many = line("many", body=good_body(input=["x"] * 9))
+    assert check(*[many.replace("many", f"{n}") for n in range(13)]).faults == []
+
+
+def test_every_bad_line_is_named_and_blank_ones_count() -> None:
+    found = faults("{", line("a"), "", line("b", method="GET"), "[]", line("c"))
+    assert found == [("invalid_json_line", None, 1), ("invalid_method", "method", 4), ("invalid_request", None, 5)]
+
+
+def test_a_custom_id_is_unique() -> None:
+    found = check(line("same"), line("other"), line("same"))
+    assert [(f.code, f.param, f.line) for f in found.faults] == [("duplicate_custom_id", "custom_id", 3)]
+    assert "line 1" in found.faults[0].message
+
+
+def test_all_lines_name_one_model() -> None:
+    assert check(line("a", body=good_body(model=ALIAS)), line("b")).model == MODEL  # two names of one model
+    found = faults(line("a"), line("b", body=good_body(model=OTHER)), line("c"))
+    assert found == [("mismatched_model", "body.model", 2)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ([], "empty_file"),
+        (["", "  "], "empty_file"),
+        ([line(f"{n}") for n in range(51)], "too_many_tasks"),
+        ([line(f"{n}", body=good_body(input=["x"] * 8)) for n in range(13)], "too_many_inputs"),
+    ],
+)
+def test_files_as_a_whole(lines: list[str], code: str) -> None:
+    assert faults(*lines) == [(code, None, None)]
+
+
+def test_no_message_repeats_what_was_sent() -> None:
+    secret = "s3cr3t"
+    bodies = [good_body(input=[secret, 7]), good_body(encoding_format=secret), good_body(prompt_name=secret)]
+    lines = [line(secret, body=body, url=secret, method=secret) for body in bodies]
+    assert not any(secret in fault.message for fault in check(*lines, f"{{{secret}").faults)
+    checked = FileCheck(models(), LIMITS)
+    refusals = [Refusal.of_line(checked.add(Line(n, 0, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)]
+    assert [refusal is not None and secret not in refusal.error.message for refusal in refusals] == [True] * 3
+
+
+def test_faults_have_a_limit() -> None:
+    limits = Limits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25, 2100)
+    assert len(check(*["{"] * 1500, limits=limits).faults) == MAX_FAULTS
+
+
+def test_units_have_a_limit_of_rows_and_of_cost() -> None:
+    short = [line(f"s{n}", body=good_body(input="x")) for n in range(6)]  # 1 token each
+    long = [line(f"l{n}", body=good_body(input="x" * 80)) for n in range(3)]  # 20 tokens each
+    huge = [line("h", body=good_body(input=["x" * 80] * 5))]
+    found = check(*short, *long, *huge)
+    assert found.faults == []
+    assert found.units[0] == (0, 4, 4)
+    assert [first for first, _, _ in found.units] == [0, *_ends(found.units)[:-1]]
+    assert _ends(found.units)[-1] == found.rows == 10
+    assert all(rows <= 4 and (cost <= 40 or rows == 1) for _, rows, cost in found.units)
+
+
+def _ends(units: list[tuple[int, int, int]]) -> list[int]:
+    return [first + rows for first, rows, _ in units]
+
+
+@pytest.mark.parametrize("dear", [[[]] * 20, {str(n): n for n in range(20)}], ids=["lists", "fields"])
+def test_a_line_of_too_many_parts_is_not_parsed(dear: object) -> None:
+    limits = replace(LIMITS, max_line_lists=20)
+    many, brackets = line(body=good_body(user=dear)), line(body=good_body(input="[:" * 50))
+
+    assert [fault.code for fault in check(brackets, many, limits=limits).faults] == ["line_too_large"]

@@ -1,0 +1,69 @@
+"""Rows by reference and parts: what is written is what is read."""
+
+import secrets
+
+import numpy as np
+import pytest
+
+from tasks.errors import NotStored
+from tasks.storage.row_file import RowIndexWriter, UnitReference, read_rows
+from tasks.storage.storage import Storage
+from tasks.storage.vector_part import PartReference, PartWriter, RowError, RowOutcome, part_name, read_part
+
+LINES = [b'{"a": 1}', b"", b'{"text": "\xc3\xa4"}', b'{"b": 2}']
+REFERENCE = UnitReference("files/input", "batches/batch_1/index.0123", 0)
+
+
+@pytest.fixture
+def storage() -> Storage:
+    storage = Storage.open(f"memory://{secrets.token_hex(4)}")
+    offset = 0
+    with storage.writing(REFERENCE.index) as file:
+        index = RowIndexWriter(file.write)
+        for line in LINES:
+            if line:
+                index.add(offset, len(line))
+            offset += len(line) + 1
+    storage.write(REFERENCE.source, b"\n".join(LINES))
+    return storage
+
+
+@pytest.mark.parametrize(("first", "count", "lines"), [(0, 3, [0, 2, 3]), (1, 1, [2]), (1, 2, [2, 3]), (0, 0, [])])
+def test_rows_are_lines_without_the_blank_ones(storage: Storage, first: int, count: int, lines: list[int]) -> None:
+    assert read_rows(storage, REFERENCE, first, count) == [LINES[line] for line in lines]
+
+
+def test_rows_that_are_not_there_are_not_stored(storage: Storage) -> None:
+    with pytest.raises(NotStored):
+        read_rows(storage, REFERENCE, 2, 2)
+    storage.write(REFERENCE.source, b"\n".join(LINES)[:-1])
+    with pytest.raises(NotStored):
+        read_rows(storage, REFERENCE, 2, 1)
+    storage.delete(REFERENCE.source)
+    with pytest.raises(NotStored):
+        read_rows(storage, REFERENCE, 0, 1)
+
+
+def test_a_payload_tells_what_it_is() -> None:
+    assert UnitReference.of_payload(REFERENCE.to_payload()) == REFERENCE
+    assert UnitReference.of_payload(b'["a text"]') is None
+    assert part_name(REFERENCE, "token").startswith("batches/batch_1/parts/")
+
+
+def test_a_part_gives_back_what_each_unit_wrote(storage: Storage) -> None:
+    error = RowError("input_too_long", "input[0]: too long", 400, "input[0]")
+    rng = np.random.default_rng(7)
+    units = [
+        [RowOutcome(rng.random((2, 3), dtype=np.float32), 9, (1,)), RowOutcome.failed(error)],
+        [RowOutcome(rng.random((1, 5), dtype=np.float32), 4)],
+    ]
+    with storage.writing("batches/batch_1/parts/a") as file:
+        part = PartWriter("batches/batch_1/parts/a", file.write, "r1")
+        references = [PartReference.from_json(part.add(rows).to_json()) for rows in units]
+    assert {reference.revision for reference in references} == {"r1"}
+    for reference, rows in zip(references, units, strict=True):
+        for found, row in zip(read_part(storage, reference), rows, strict=True):
+            assert np.array_equal(found.vectors, row.vectors)
+            assert (found.tokens, found.truncated, found.error) == (row.tokens, row.truncated, row.error)
+    with pytest.raises(NotStored):
+        read_part(storage, PartReference("batches/batch_1/parts/a", references[1].at, references[1].size + 1))

@@ -1,0 +1,250 @@
+"""Storage: what is written is there whole or not at all, whatever the place."""
+
+import errno
+import os
+import re
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.registry import _registry
+
+from tasks.errors import NotStored, StorageUnavailable
+from tasks.storage.folder import LocalFolder
+from tasks.storage.storage import Storage, Stored
+from tests.s3_server import S3Server
+
+BYTES = bytes(range(256))
+
+
+@pytest.fixture(params=["file://", "path", "memory://", "s3://"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "s3://":
+        server: S3Server = request.getfixturevalue("s3")
+        return f"{server.bucket()}/a/prefix"
+    urls = {
+        "file://": f"file://{tmp_path}/a%20b",
+        "path": f"{tmp_path}/a b",
+        "memory://": f"memory://{secrets.token_hex(4)}",
+    }
+    return urls[request.param]
+
+
+@pytest.fixture
+def storage(url: str) -> Storage:
+    return Storage.open(url)
+
+
+def names(storage: Storage, folder: str) -> list[str]:
+    return sorted(found.name for found in storage.stored(folder))
+
+
+def test_what_was_written_is_read(storage: Storage) -> None:
+    with storage.writing("files/a") as writer:
+        writer.write(BYTES[:100])
+        writer.write(BYTES[100:])
+        assert writer.size_bytes == 256
+    storage.write("batches/b/parts/c.1", b"")
+
+    assert storage.read("files/a") == BYTES
+    assert storage.size_bytes("files/a") == 256
+    assert storage.read("batches/b/parts/c.1") == b""
+    assert storage.size_bytes("batches/b/parts/c.1") == 0
+
+
+def test_a_name_is_created_once(storage: Storage) -> None:
+    assert storage.create("catalogs/a/1.json", b"mine")
+    assert not storage.create("catalogs/a/1.json", b"another's")
+    assert storage.create("catalogs/a/1.json", b"mine")  # again, after an answer that was lost
+    assert storage.read("catalogs/a/1.json") == b"mine"
+    storage.delete("catalogs/a/1.json")
+    assert storage.create("catalogs/a/1.json", b"another's")
+
+
+def test_a_bucket_without_conditional_writes_is_refused(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = fsspec.get_filesystem_class("s3")
+    real = files._pipe_file
+
+    async def overwriting(self: Any, path: str, data: bytes, **_: Any) -> Any:
+        return await real(self, path, data)
+
+    monkeypatch.setattr(files, "_pipe_file", overwriting)
+    storage = Storage.open(s3.bucket())
+    with pytest.raises(StorageUnavailable, match="If-None-Match"):
+        storage.create("catalogs/a/1.json", b"mine")
+    assert names(storage, "catalogs") == []
+
+
+def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refusing)
+    with pytest.raises(StorageUnavailable, match="hard links"):
+        Storage.open(str(tmp_path)).create("catalogs/a/1.json", b"mine")
+    assert list((tmp_path / ".incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "size", "expected"),
+    [
+        (0, None, BYTES),
+        (0, 1, BYTES[:1]),
+        (0, 0, b""),
+        (10, 0, b""),
+        (10, 20, BYTES[10:30]),
+        (250, 100, BYTES[250:]),
+        (255, None, BYTES[255:]),
+        (256, None, b""),
+        (256, 10, b""),
+        (1000, 1, b""),
+    ],
+)
+def test_a_part_is_read(storage: Storage, first: int, size: int | None, expected: bytes) -> None:
+    storage.write("a", BYTES)
+
+    assert storage.read("a", first, size) == expected
+    assert b"".join(storage.chunks("a", first, size, chunk_bytes=7)) == expected
+
+
+def test_an_empty_object_has_no_part(storage: Storage) -> None:
+    storage.write("a", b"")
+
+    assert storage.read("a", 0, 10) == b""
+    assert list(storage.chunks("a", 0, 10)) == []
+
+
+def test_what_others_write_and_delete_is_seen(storage: Storage, url: str) -> None:
+    other = Storage.open(url)
+    assert names(storage, "files") == []
+    other.write("files/a", b"x")
+    assert names(storage, "files") == ["files/a"]
+    assert storage.size_bytes("files/a") == 1
+    other.write("files/a", b"xx")
+    other.write("files/b", b"")
+    assert (names(storage, "files"), storage.size_bytes("files/a")) == (["files/a", "files/b"], 2)
+    other.delete("files/")
+    assert names(storage, "files") == []
+
+
+def test_a_large_object_is_whole(storage: Storage) -> None:
+    """Larger than what a bucket takes in one piece."""
+    piece = bytes(range(256)) * 4096
+    with storage.writing("a") as writer:
+        for _ in range(40):
+            writer.write(piece)
+
+    assert storage.size_bytes("a") == 40 * 2**20
+    assert storage.read("a", 39 * 2**20 - 3, 10) == piece[-3:] + piece[:7]
+    assert all(chunk == piece for chunk in storage.chunks("a"))
+
+
+def test_pieces_are_no_larger_than_asked_for(storage: Storage) -> None:
+    storage.write("a", BYTES)
+
+    assert [len(piece) for piece in storage.chunks("a", 6, 220, chunk_bytes=100)] == [100, 100, 20]
+
+
+def test_an_object_is_replaced_whole(storage: Storage) -> None:
+    storage.write("a", b"first, long")
+    storage.write("a", b"second")
+
+    assert storage.read("a") == b"second"
+
+
+def test_nothing_is_visible_before_the_end(storage: Storage) -> None:
+    with storage.writing("files/a") as writer:
+        writer.write(BYTES)
+        assert names(storage, "files") == []
+        with pytest.raises(NotStored):
+            storage.read("files/a")
+    assert names(storage, "files") == ["files/a"]
+
+
+def test_nothing_is_left_after_an_exception(storage: Storage) -> None:
+    storage.write("old", b"old")
+    for name in ("new", "old"):
+        with pytest.raises(KeyError), storage.writing(name) as writer:  # noqa: PT012 - the writing is the point
+            writer.write(BYTES)
+            raise KeyError
+
+    assert storage.read("old") == b"old"
+    with pytest.raises(NotStored):
+        storage.read("new")
+
+
+def test_what_is_not_there_says_so(storage: Storage) -> None:
+    storage.write("files/a", b"x")
+    for ask in (storage.read, storage.size_bytes, lambda name: next(storage.chunks(name))):
+        for name in ("nothing", "files/nothing", "no/folder/either"):
+            with pytest.raises(NotStored):
+                ask(name)
+
+
+def test_deleting_removes_and_forgives(storage: Storage) -> None:
+    for name in ("batches/b/index", "batches/b/parts/1", "batches/bb/index", "files/a"):
+        storage.write(name, b"x")
+
+    storage.delete("batches/b/")
+    storage.delete("batches/b/")
+    assert names(storage, "batches") == ["batches/bb/index"]
+
+    storage.delete("files/a")
+    storage.delete("files/a")
+    assert names(storage, "files") == []
+
+
+def test_stored_objects_have_size_and_time(storage: Storage) -> None:
+    storage.write("files/a", BYTES)
+    storage.write("other/b", b"")
+
+    (found,) = storage.stored("files")
+    assert found == Stored("files/a", 256, found.modified_ms)
+    assert 1_700_000_000_000 < found.modified_ms < 10_000_000_000_000
+    assert list(storage.stored("nothing")) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/", "/etc/passwd", "../x", "a/../b", "a//b", "./a", ".incoming/a", "a/.b", "A", "a b", "a\\b", "a\n", "é"],
+)
+def test_a_name_cannot_lead_elsewhere(storage: Storage, name: str) -> None:
+    for use in (storage.read, storage.size_bytes, storage.delete, storage.chunks, lambda n: storage.write(n, b"")):
+        with pytest.raises(ValueError, match="not a name"):
+            use(name)
+
+
+def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
+        Storage.open(str(tmp_path / "file" / "below"))
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "http://host/x", "nonsense://"])
+def test_only_known_places_are_opened(url: str) -> None:
+    with pytest.raises(StorageUnavailable, match=re.escape("EMBEDQ_STORAGE_URL")):
+        Storage.open(url)
+
+
+def test_a_missing_driver_names_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(_registry, "s3", raising=False)  # it remembers the drivers that it has found
+    with pytest.raises(StorageUnavailable, match="pip install s3fs"):
+        Storage.open("s3://bucket/prefix")
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file:///a/b", "/a/b"),
+        ("file:///a%20b", "/a b"),
+        ("/a/b", "/a/b"),
+        ("s3://bucket/a", None),
+        ("memory://a", None),
+    ],
+)
+def test_urls_of_folders(url: str, path: str | None) -> None:
+    assert LocalFolder.path_of(url) == (None if path is None else Path(path))
