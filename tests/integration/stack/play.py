@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.log import Log
-from stack.role import Role
+from stack.roles import Role
 from stack.supervisor import Supervisor
 
 ACTOR = str(Path(__file__).with_name("actor.py"))

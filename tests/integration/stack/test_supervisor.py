@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from stack.testing import wait_until
-from tests.integration.stack.conftest import Stage
+from tests.integration.stack.stage import Stage
 
 
 def test_a_stage_starts_when_the_one_below_is_up(stage: Stage, tmp_path: Path) -> None:

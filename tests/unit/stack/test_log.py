@@ -1,6 +1,9 @@
 import io
 
-from stack.log import Log
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stack.log import LineSplitter, Log
 
 
 class Terminal(io.StringIO):
@@ -18,7 +21,7 @@ def test_names_are_aligned() -> None:
     log = Log(["api", "worker-1"], stream)
     log.write("api", "hello")
     log.write("worker-1", "there")
-    log.say("all well")
+    log.write_own("all well")
     assert stream.getvalue() == "api      | hello\nworker-1 | there\nstack    | all well\n"
 
 
@@ -32,3 +35,33 @@ def test_a_terminal_shows_each_role_in_its_colour() -> None:
 
 def test_a_log_that_nobody_reads_does_not_stop_the_service() -> None:
     Log(["api"], ClosedPipe()).write("api", "hello")
+
+
+@given(
+    lines=st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))), cut=st.integers(1, 7)
+)
+def test_lines_come_back_however_they_are_cut(lines: list[str], cut: int) -> None:
+    data = "".join(f"{line}\n" for line in lines).encode()
+    splitter = LineSplitter()
+
+    seen = [line for start in range(0, len(data), cut) for line in splitter.feed(data[start : start + cut])]
+
+    assert seen == lines
+    assert splitter.rest() == []
+
+
+def test_the_last_line_needs_no_end() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"one\r\ntw") == ["one"]
+    assert splitter.rest() == ["tw"]
+    assert splitter.rest() == []
+
+
+def test_bytes_that_are_no_text_do_not_stop_the_log() -> None:
+    assert LineSplitter().feed(b"\xff\xfe!\n") == ["\ufffd\ufffd!"]
+
+
+def test_a_line_that_never_ends_is_cut() -> None:
+    splitter = LineSplitter()
+    lines = [line for _ in range(5) for line in splitter.feed(b"x" * 40_000)]
+    assert [len(line) for line in lines] == [80_000, 80_000]

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from stack import redis_server
 from stack.errors import StackError
 from stack.redis_server import Endpoint, choose_endpoint, default_maxmemory_bytes, find_server, server_command
+
+NOBODY = "no_such_package"
 
 
 def install(folder: Path, name: str, version: str) -> Path:
@@ -20,11 +21,6 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def nothing_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_server, "find_spec", lambda _: None)
-
-
 @pytest.mark.parametrize(
     ("name", "version"),
     [
@@ -33,25 +29,22 @@ def nothing_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
         ("valkey-server", "Valkey server v=8.1.0 sha=00000000:0"),
     ],
 )
-@pytest.mark.usefixtures("nothing_bundled")
 def test_a_server_on_path_is_used(path: Path, name: str, version: str) -> None:
     program = install(path, name, version)
-    assert find_server() == program
+    assert find_server(bundled_by=NOBODY) == program
 
 
-@pytest.mark.usefixtures("nothing_bundled")
 def test_a_server_that_is_too_old_is_passed_over(path: Path) -> None:
     install(path, "redis-server", "Redis server v=6.0.16 sha=00000000:0")
     program = install(path, "valkey-server", "Valkey server v=7.2.5 sha=0")
-    assert find_server() == program
+    assert find_server(bundled_by=NOBODY) == program
 
 
-@pytest.mark.usefixtures("nothing_bundled")
 @pytest.mark.parametrize("version", ["Redis server v=5.0.7 sha=0", "not a version", ""])
 def test_without_a_server_the_message_says_what_to_install(path: Path, version: str) -> None:
     install(path, "redis-server", version)
     with pytest.raises(StackError, match=r"embedq\[local\].*EMBEDQ_REDIS_URL"):
-        find_server()
+        find_server(bundled_by=NOBODY)
 
 
 def test_a_server_on_path_goes_before_the_bundled_one(path: Path) -> None:
@@ -90,6 +83,6 @@ def test_the_server_keeps_what_it_has_confirmed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pages", "expected"), [(2**20, 512 * 2**20), (2**22, 4 * 2**30)])
-def test_a_quarter_of_the_memory_but_not_too_little(monkeypatch: pytest.MonkeyPatch, pages: int, expected: int) -> None:
-    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096 if pages == 2**22 else 1024, "SC_PHYS_PAGES": pages}.get)
-    assert default_maxmemory_bytes() == expected
+def test_a_quarter_of_the_memory_but_not_too_little(pages: int, expected: int) -> None:
+    machine = {"SC_PAGE_SIZE": 4096 if pages == 2**22 else 1024, "SC_PHYS_PAGES": pages}
+    assert default_maxmemory_bytes(machine.__getitem__) == expected

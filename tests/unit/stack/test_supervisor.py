@@ -1,4 +1,4 @@
-from stack.backoff import Backoff
+from stack.supervisor import Backoff
 
 
 def delays(*lives_s: float) -> list[float]:

@@ -1,7 +1,7 @@
-"""Becomes a role that does not outlive its supervisor, even one that was killed with -9.
+"""Becomes a role that does not outlive its supervisor, even if the supervisor is killed with -9.
 
-Run by path as `child.py SUPERVISOR_PID COMMAND…`: asks the kernel for a SIGTERM at the parent's death, then execs. A
-process of its own, because code between fork and exec (`preexec_fn`) can deadlock.
+Run by path as `die_with_parent.py SUPERVISOR_PID COMMAND…`. It asks the kernel for a SIGTERM at the parent's death,
+then execs. It is a program of its own because code between fork and exec (`preexec_fn`) can deadlock.
 """
 
 import ctypes
