@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         UnreachableError,
         WaitTimeoutError,
     )
-    from embedq.modelinfo import ModelInfo
+    from embedq.model_info import ModelInfo
     from embedq.service import EmbeddingService, EncodingOptions
     from embedq.task import Counts, ItemError, Task
 
@@ -36,7 +36,7 @@ __all__ = [
     "WaitTimeoutError",
 ]
 
-_MODULES = {"Counts": "task", "ItemError": "task", "Task": "task", "ModelInfo": "modelinfo"}
+_MODULES = {"Counts": "task", "ItemError": "task", "Task": "task", "ModelInfo": "model_info"}
 _MODULES |= {"EmbeddingService": "service", "EncodingOptions": "service"}
 
 

@@ -1,6 +1,7 @@
-"""A folder of embedded texts: `embeddings.npy` and, row for row, `texts.jsonl`. What `submit --out` makes."""
+"""A folder of embedded texts, as `submit --out` makes it: `embeddings.npy` and, row for row, `texts.jsonl`."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +12,59 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from embedq.atomic_file import atomic_file
+from embedq.errors import BadInputError
 from embedq.records import Record
 from embedq.task import ItemError
-from embedq.vectorfile import VectorFile
-from embedq.wholefile import whole_file
 
 VECTORS = "embeddings.npy"
 TEXTS = "texts.jsonl"
 
 
-class BadCollectionError(ValueError):
-    """There is nothing to search at this place. The message says what is missing."""
+class VectorFile:
+    """A float32 [n, dimension] array in the making. Call `finish` after the last row.
+
+    Args:
+        file: empty, seekable, opened for writing bytes.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._dimension: int | None = None
+        self.rows = 0
+
+    def append(self, vectors: npt.NDArray[np.float32]) -> None:
+        """Adds rows. An array without columns (a task of which nothing succeeded) becomes rows of NaN.
+
+        Raises:
+            ValueError: the rows are not as long as those before.
+        """
+        count, width = vectors.shape
+        if width and self._dimension is None:
+            self._dimension = width
+            self._write_header()
+            self._write_missing(self.rows)
+        if width and width != self._dimension:
+            raise ValueError(f"rows of {width} numbers after rows of {self._dimension}: the model has changed")
+        if width:
+            self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+        elif self._dimension is not None:
+            self._write_missing(count)
+        self.rows += count
+
+    def finish(self) -> None:
+        """Writes the number of rows into the header."""
+        self._write_header()
+
+    def _write_missing(self, count: int) -> None:
+        self._file.write(np.full((count, self._dimension or 0), np.nan, dtype="<f4").tobytes())
+
+    def _write_header(self) -> None:
+        # numpy leaves room in the header for the first axis to grow to any length, so its size does not change.
+        self._file.seek(0)
+        header = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self._dimension or 0)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+        self._file.seek(0, os.SEEK_END)
 
 
 class CollectionWriter:
@@ -54,7 +97,7 @@ class CollectionWriter:
 def writing(folder: Path) -> Iterator[CollectionWriter]:
     """A writer for a new collection in `folder`, which is created; it replaces an older one at the end of the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / TEXTS) as texts, whole_file(folder / VECTORS) as vectors:
+    with atomic_file(folder / TEXTS) as texts, atomic_file(folder / VECTORS) as vectors:
         writer = CollectionWriter(vectors, texts)
         yield writer
         writer.finish()
@@ -62,7 +105,7 @@ def writing(folder: Path) -> Iterator[CollectionWriter]:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Vectors and, where they are known, where their texts are.
+    """Vectors and, where it is known, the file of their texts.
 
     Attributes:
         vectors: float32 [n, dimension], mapped from the file, not read.
@@ -73,32 +116,32 @@ class Collection:
     texts_file: Path | None
 
     def rows(self, wanted: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        """What `texts.jsonl` says of these rows; nothing when there is none. One pass over the file."""
+        """The objects of these rows in `texts.jsonl`; {} where there is no such file. One pass over the file."""
         if self.texts_file is None or not wanted:
             return {}
-        found: dict[int, Mapping[str, Any]] = {}
+        rows: dict[int, Mapping[str, Any]] = {}
         needed = set(wanted)
         with self.texts_file.open("rb") as file:
             for row, line in enumerate(islice(file, max(wanted) + 1)):
                 if row in needed:
-                    found[row] = json.loads(line)
-        return found
+                    rows[row] = json.loads(line)
+        return rows
 
 
 def open_collection(path: Path) -> Collection:
     """The collection in a folder, or a bare `.npy` file.
 
     Raises:
-        BadCollectionError: there is none, or it is not an array of float vectors.
+        BadInputError: there is none, or it is not an array of float vectors.
     """
     file = path / VECTORS if path.is_dir() else path
     if not file.is_file():
-        raise BadCollectionError(f"{file} does not exist; `embedq submit FILE --out {path}` makes it")
+        raise BadInputError(f"{file} does not exist; `embedq submit FILE --out {path}` makes it")
     try:
         vectors = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
-        raise BadCollectionError(f"{file} is not a .npy array ({error})") from None
+        raise BadInputError(f"{file} is not a .npy array ({error})") from None
     if vectors.ndim != 2 or vectors.dtype.kind != "f":  # noqa: PLR2004 - rows and columns
-        raise BadCollectionError(f"{file} holds {vectors.dtype} {list(vectors.shape)}, not rows of float vectors")
+        raise BadInputError(f"{file} holds {vectors.dtype} {list(vectors.shape)}, not rows of float vectors")
     texts = path / TEXTS
     return Collection(vectors, texts if path.is_dir() and texts.is_file() else None)

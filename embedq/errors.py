@@ -7,6 +7,8 @@ EmbedqClientError
     ├── NotAuthenticatedError     401, 403
     ├── NotFoundError             404, 410
     └── UnavailableError          429, 503, after repetitions
+
+BadInputError                     an input file or folder cannot be used; nothing was sent because of it
 """
 
 import re
@@ -50,16 +52,16 @@ class EmbedqClientError(Exception):
     @property
     def input_index(self) -> int | None:
         """Index of the text at fault, when the server named one."""
-        found = _INPUT.match(self.param or "")
-        return int(found[1]) if found else None
+        match = _INPUT.match(self.param or "")
+        return int(match[1]) if match else None
 
     def shifted(self, first: int) -> Self:
         """The same error, with `input[i]` counted in a list in which the request's texts began at `first`."""
 
-        def moved(text: str) -> str:
-            return _INPUT.sub(lambda found: f"input[{int(found[1]) + first}]", text)
+        def shift(text: str) -> str:
+            return _INPUT.sub(lambda match: f"input[{int(match[1]) + first}]", text)
 
-        return self.reworded(moved(self.message), moved(self.param) if self.param else None)
+        return self.reworded(shift(self.message), shift(self.param) if self.param else None)
 
     def reworded(self, message: str, param: str | None = None) -> Self:
         """The same error in other words."""
@@ -90,8 +92,12 @@ class UnavailableError(RefusedError):
     """The server cannot do this now."""
 
 
-def from_response(response: "httpx.Response") -> EmbedqClientError:
-    """The error that an answer with an error status means."""
+class BadInputError(ValueError):
+    """An input file or folder cannot be used. The message names it."""
+
+
+def error_from_response(response: "httpx.Response") -> EmbedqClientError:
+    """The error that a response with an error status stands for."""
     body = _error_member(response)
     message = body.get("message") or (
         f"The server answered {response.status_code} without saying why. Is the address that of an embedq server?"
@@ -102,16 +108,6 @@ def from_response(response: "httpx.Response") -> EmbedqClientError:
         code=body.get("code") or "unexpected_answer",
         status=response.status_code,
         param=body.get("param"),
-        request_id=response.headers.get("x-request-id"),
-    )
-
-
-def unexpected(response: "httpx.Response", what: str) -> RefusedError:
-    """The error for a successful answer that cannot be read, probably of something else than embedq."""
-    return RefusedError(
-        f"The answer of {response.url.path} is not {what}. Is the address that of an embedq server?",
-        code="unexpected_answer",
-        status=response.status_code,
         request_id=response.headers.get("x-request-id"),
     )
 

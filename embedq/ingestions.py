@@ -1,26 +1,170 @@
-"""The server's calls for bulk ingestion: upload, start, look, download."""
+"""Bulk ingestion over HTTP: the client of the server's ingestions, and what the server says of them."""
 
 import math
 import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from json import JSONDecodeError
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
 
 from embedq import environment
-from embedq.errors import NotFoundError, unexpected
-from embedq.ingestion import FailedDocument, Ingestion, Listing
+from embedq.errors import NotFoundError
+from embedq.responses import reading
 from embedq.transport import Call, RetryListener, Transport
 
+T = TypeVar("T")
+
 PURPOSE = "user_data"
-KEPT_S = 7 * 86_400
-"""Uploads are deleted by the server after so long, should nobody do it before: whoever sent them may be killed."""
-_UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, JSONDecodeError)
+UPLOAD_LIFETIME_S = 7 * 86_400
+"""The server deletes uploads after so long, because the command that would delete them may be killed."""
+_ENDED = frozenset({"completed", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """State of an ingestion at one moment.
+
+    Attributes:
+        status: `queued`, `in_progress`, `finalizing`, `completed`, `failed`, `cancelling` or `cancelled`.
+        total: documents listed so far; all of them once `listing_complete`.
+        done: how many of those have ended in any way.
+        unchanged: how many of those were in the dataset already.
+        cancelled: how many of those were left when it was cancelled.
+        chunks: made so far; `embedded` of them have their vectors.
+        chunks_per_s: recently embedded per second; 0 while that is unknown.
+        eta_s: seconds to the end as the server estimates it; None while it cannot.
+        error: why it failed as a whole: (code, message).
+        raw: the whole JSON object of the server.
+    """
+
+    id: str
+    status: str
+    total: int
+    done: int
+    failed: int
+    unchanged: int
+    cancelled: int
+    chunks: int
+    embedded: int
+    tokens: int
+    listing_complete: bool
+    eta_s: float | None
+    error: tuple[str, str] | None
+    chunks_per_s: float = 0.0
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status in _ENDED
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it has failed and `retry` continues it."""
+        return bool(self.raw.get("resumable"))
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every document was loaded."""
+        return self.status == "completed" and not self.failed
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """From the server's JSON.
+
+        Raises:
+            KeyError, TypeError: it is something else.
+        """
+        counts = raw["file_counts"]
+        error = raw.get("error")
+        return cls(
+            id=raw["id"],
+            status=raw["status"],
+            total=counts["total"],
+            done=counts["completed"] + counts["failed"] + counts["cancelled"],
+            failed=counts["failed"],
+            unchanged=counts["unchanged"],
+            cancelled=counts["cancelled"],
+            chunks=raw["chunks"]["total"],
+            embedded=raw["chunks"]["embedded"],
+            tokens=raw["chunks"]["tokens"],
+            listing_complete=raw["listing_complete"],
+            eta_s=raw.get("eta_s"),
+            error=(error["code"], error["message"]) if error else None,
+            chunks_per_s=(raw.get("rate") or {}).get("chunks_per_s", 0.0),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FailedDocument:
+    """A document that failed, and why.
+
+    Attributes:
+        code: stable.
+        stage: where it failed, as the server says; "" for one that failed on this side.
+        file_id: of the upload that it came from; "" if it came from elsewhere.
+    """
+
+    id: str
+    code: str
+    message: str
+    stage: str = ""
+    file_id: str = ""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same bytes may succeed another time."""
+        return self.stage in {"embedding", "loading"} or self.code in {"worker_lost", "not_stored", "internal_error"}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """From the server's JSON.
+
+        Raises:
+            KeyError, TypeError: it is something else.
+        """
+        uri, error = str(raw["source_uri"]), raw["last_error"]
+        file_id = uri.removeprefix("file:").partition("/")[0] if uri.startswith("file:file-") else ""
+        return cls(raw["id"], error["code"], error["message"], raw["stage"] or "", file_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One Parquet file of an output. The same `etag`: the same bytes."""
+
+    name: str
+    size_bytes: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One version of a dataset.
+
+    Attributes:
+        dataset_id: differs from that of another dataset of the same name; None: there is no dataset.
+    """
+
+    dataset_id: str | None
+    parts: Sequence[Part]
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """From a list of output.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else, or a name that leads out of a folder.
+        """
+        parts = [Part(part["name"], part["bytes"], part["etag"]) for part in raw["data"]]
+        if any("/" in part.name or part.name.startswith(".") for part in parts):
+            raise ValueError("a part has a name that leads out of its folder")
+        return cls(raw["dataset_id"], parts)
 
 
 class Ingestions:
@@ -47,106 +191,73 @@ class Ingestions:
         await self._transport.aclose()
 
     async def upload(self, path: Path, name: str) -> str:
-        """Sends a file; its id. The server deletes it after `KEPT_S`."""
+        """Sends a file; its id. The server deletes it after `UPLOAD_LIFETIME_S`."""
         form = {
             "purpose": PURPOSE,
             "expires_after[anchor]": "created_at",
-            "expires_after[seconds]": str(KEPT_S),
+            "expires_after[seconds]": str(UPLOAD_LIFETIME_S),
         }
         response = await self._call(Call("POST", "/v1/files", form=form, file=(name, path)))
-        try:
+        with reading(response, "a file"):
             return str(response.json()["id"])
-        except _UNREADABLE as error:
-            raise unexpected(response, "a file") from error
 
-    async def held(self, longer_than_s: float) -> set[str]:
-        """Ids of the caller's uploads that the server will hold for so long."""
+    async def uploads(self, longer_than_s: float) -> set[str]:
+        """Ids of the caller's uploads that the server will keep for so long."""
         until = time.time() + longer_than_s
-        params = {"purpose": PURPOSE, "limit": "10000"}
-        found: set[str] = set()
-        more = True
-        while more:
-            response = await self._call(Call("GET", "/v1/files", params=params))
-            try:
-                page = response.json()
-                found |= {file["id"] for file in page["data"] if (file["expires_at"] or math.inf) > until}
-                more = bool(page["has_more"])
-                params["after"] = str(page["last_id"])
-            except _UNREADABLE as error:
-                raise unexpected(response, "a list of files") from error
-        return found
+        files = self._listed(
+            "/v1/files",
+            "a list of files",
+            lambda file: (file["id"], file["expires_at"] or math.inf),
+            purpose=PURPOSE,
+            limit="10000",
+        )
+        return {file_id async for file_id, expires_at in files if expires_at > until}
 
     async def delete_upload(self, file_id: str) -> None:
-        """Deletes an uploaded file; one that is gone is fine."""
+        """Deletes an uploaded file. A file that is gone already is no error."""
         with suppress(NotFoundError):
             await self._call(Call("DELETE", f"/v1/files/{quote(file_id, safe='')}"))
 
     async def start(self, body: Mapping[str, Any]) -> Ingestion:
-        """Starts an ingestion; a repetition after a lost answer finds the same one."""
+        """Starts an ingestion. A repetition after a lost answer does not start another one."""
         headers = {"Idempotency-Key": uuid.uuid4().hex}
-        return _ingestion(await self._call(Call("POST", "/v1/ingestions", body=body, headers=headers)))
+        return _read_ingestion(await self._call(Call("POST", "/v1/ingestions", body=body, headers=headers)))
 
     async def status(self, ingestion_id: str) -> Ingestion:
         """The ingestion as it is now."""
-        return _ingestion(await self._call(Call("GET", _path(ingestion_id))))
+        return _read_ingestion(await self._call(Call("GET", _path(ingestion_id))))
 
     async def cancel(self, ingestion_id: str) -> Ingestion:
         """Asks for its end; what is loaded stays."""
-        return _ingestion(await self._call(Call("POST", _path(ingestion_id, "/cancel"))))
+        return _read_ingestion(await self._call(Call("POST", _path(ingestion_id, "/cancel"))))
 
     async def retry(self, ingestion_id: str) -> Ingestion:
         """Tries its failed documents again."""
-        return _ingestion(await self._call(Call("POST", _path(ingestion_id, "/retry"))))
+        return _read_ingestion(await self._call(Call("POST", _path(ingestion_id, "/retry"))))
 
-    async def failed(self, ingestion_id: str) -> AsyncGenerator[FailedDocument, None]:
+    def failed(self, ingestion_id: str) -> AsyncGenerator[FailedDocument, None]:
         """Its failed documents, in the order of the source."""
-        params = {"filter": "failed", "limit": "100"}
-        more = True
-        while more:  # a page may be empty, and others behind it not
-            response = await self._call(Call("GET", _path(ingestion_id, "/documents"), params=params))
-            try:
-                page = response.json()
-                found = [FailedDocument.from_json(document) for document in page["data"]]
-                more = bool(page["has_more"])
-                params["after"] = str(page["last_id"])
-            except _UNREADABLE as error:
-                raise unexpected(response, "a list of documents") from error
-            for document in found:
-                yield document
+        path = _path(ingestion_id, "/documents")
+        return self._listed(path, "a list of documents", FailedDocument.from_json, filter="failed", limit="100")
 
     async def output(self, ingestion_id: str) -> Listing:
         """Its dataset as it is now."""
         response = await self._call(Call("GET", _path(ingestion_id, "/output")))
-        try:
+        with reading(response, "a list of parts"):
             return Listing.from_json(response.json())
-        except _UNREADABLE as error:
-            raise unexpected(response, "a list of parts") from error
 
     async def dataset_id(self, name: str) -> str | None:
-        """What tells a dataset from another one of its name; None when the server has none."""
+        """The id of a dataset, which differs from that of another one of its name; None when the server has none."""
         try:
             response = await self._call(Call("GET", _dataset_path(name)))
         except NotFoundError:
             return None
-        try:
+        with reading(response, "a dataset"):
             return str(response.json()["id"])
-        except _UNREADABLE as error:
-            raise unexpected(response, "a dataset") from error
 
-    async def datasets(self) -> AsyncGenerator[Mapping[str, Any], None]:
+    def datasets(self) -> AsyncGenerator[Mapping[str, Any], None]:
         """The caller's datasets, as the server describes them."""
-        params = {"limit": "100"}
-        more = True
-        while more:
-            response = await self._call(Call("GET", "/v1/datasets", params=params))
-            try:
-                page = response.json()
-                found, more = list(page["data"]), bool(page["has_more"])
-                params["after"] = str(page["last_id"])
-            except _UNREADABLE as error:
-                raise unexpected(response, "a list of datasets") from error
-            for dataset in found:
-                yield dataset
+        return self._listed("/v1/datasets", "a list of datasets", dict, limit="100")
 
     async def delete_dataset(self, name: str) -> None:
         """Deletes a dataset with all its vectors; raises `NotFoundError` when there is none."""
@@ -160,12 +271,25 @@ class Ingestions:
     async def _call(self, call: Call) -> httpx.Response:
         return await self._transport.call(call, timeout_s=self._timeout_s)
 
+    async def _listed(
+        self, path: str, what: str, read: Callable[[Mapping[str, Any]], T], **params: str
+    ) -> AsyncGenerator[T, None]:
+        """The items of a list, page by page."""
+        more = True
+        while more:  # an empty page may have others behind it
+            response = await self._call(Call("GET", path, params=params))
+            with reading(response, what):
+                page = response.json()
+                items = [read(item) for item in page["data"]]
+                more = bool(page["has_more"])
+                params["after"] = str(page["last_id"])
+            for item in items:
+                yield item
 
-def _ingestion(response: httpx.Response) -> Ingestion:
-    try:
+
+def _read_ingestion(response: httpx.Response) -> Ingestion:
+    with reading(response, "an ingestion"):
         return Ingestion.from_json(response.json())
-    except _UNREADABLE as error:
-        raise unexpected(response, "an ingestion") from error
 
 
 def _dataset_path(name: str) -> str:

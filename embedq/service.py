@@ -13,12 +13,11 @@ from urllib.parse import quote
 import httpx
 
 from embedq import environment
-from embedq.answers import Vectors, read_array, read_embeddings, read_item_errors, read_model, read_task
+from embedq.concurrency import in_order
 from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
-from embedq.halving import halving
-from embedq.inflight import in_order
-from embedq.modelinfo import Done, ModelInfo
-from embedq.pieces import MAX_WAITED_BYTES, cut, json_bytes
+from embedq.model_info import Done, ModelInfo
+from embedq.responses import Vectors, read_array, read_embeddings, read_item_errors, read_model, read_task
+from embedq.split import MAX_WAITED_BYTES, halve_refused, json_bytes, split
 from embedq.task import ItemError, Task
 from embedq.transport import Call, RetryListener, Transport
 
@@ -85,7 +84,7 @@ class EmbeddingService:
         self._chosen = model or model_name
         self._device = device
         self._transport = Transport(self.url, api_key=api_key or environment.api_key(), on_retry=on_retry)
-        self._model: dict[str, Any] | None = None  # facts; tests of in-process services look whether it is None
+        self._model: dict[str, Any] | None = None  # tests of in-process services check whether this name is None
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,7 +115,7 @@ class EmbeddingService:
         if isinstance(texts, str):
             raise TypeError("get_embeddings takes a list of texts; get_embedding takes one")
         vectors: list[list[float]] = []
-        pieces = cut(enumerate(texts), lambda item: json_bytes(item[1]), max_bytes=MAX_WAITED_BYTES)
+        pieces = split(enumerate(texts), lambda item: json_bytes(item[1]), max_bytes=MAX_WAITED_BYTES)
 
         async def embed(piece: list[tuple[int, str]]) -> list[list[float]]:
             try:
@@ -125,7 +124,7 @@ class EmbeddingService:
                 raise error.shifted(piece[0][0]) from error
 
         async def embed_parts(piece: list[tuple[int, str]]) -> list[list[float]]:
-            return [vector async for _, part in halving(embed, piece) for vector in part]
+            return [vector async for _, part in halve_refused(embed, piece) for vector in part]
 
         async with aclosing(in_order(embed_parts, pieces, limit=REQUESTS_IN_FLIGHT)) as results:
             async for result in results:
@@ -144,30 +143,30 @@ class EmbeddingService:
             NotFoundError: the server does not know the model.
             UnavailableError: no worker has loaded a model yet.
         """
-        info = ModelInfo(self._model, self._ask_model, self._ask_model_plainly)
-        return info if _in_event_loop() else info.look()
+        info = ModelInfo(self._model, self._ask_model, self._ask_model_blocking)
+        return info if _in_event_loop() else info.filled()
 
     def clear_cache(self) -> Done:
-        """Forgets what was remembered about the model. Vectors are never cached here. Over at once, `await` or not."""
+        """Forgets the facts of the model. Vectors are never cached here. Needs no `await`, and can be awaited."""
         self._model = None
         return Done()
 
     @property
     def model(self) -> ModelInfo:
-        """What is known of the model, where an in-process service has the model itself.
+        """The facts of the model, where an in-process service has the model itself.
 
-        Whoever reads it asks the server if need be, and its thread waits; that includes `hasattr` and `getattr`.
+        Reading it, even by `hasattr`, asks the server if need be, while the thread waits.
         """
-        return self.get_model_info().look()
+        return self.get_model_info().filled()
 
     @property
     def model_name(self) -> str | None:
-        """As it was given, else as the server calls it; None as long as that is unknown."""
+        """The name that was given, else the server's; None as long as that is unknown."""
         return self._chosen or (self._model["model_name"] if self._model else None)
 
     @property
     def device(self) -> str | None:
-        """On which the server computes; as long as that is unknown, what was given."""
+        """The device of the server; as long as that is unknown, the one that was given."""
         return self._model["device"] if self._model else self._device
 
     # ---- tasks -------------------------------------------------------------------------------------------------------
@@ -217,7 +216,7 @@ class EmbeddingService:
             WaitTimeoutError: it has not ended in time.
         """
         deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
-        # Whoever wants changes needs a first state; others are held back from the start and answered at the end.
+        # A caller who wants changes needs a first state. For others the server holds the first request until the end.
         task = await (self.status(task_id) if on_change else self._held(task_id, timeout_s))
         while True:
             if on_change:
@@ -281,8 +280,8 @@ class EmbeddingService:
         }
         return self._model
 
-    def _ask_model_plainly(self) -> dict[str, Any]:
-        """The same while this thread waits: in a loop of its own, as one may be running here."""
+    def _ask_model_blocking(self) -> dict[str, Any]:
+        """The same while this thread waits: in a loop of its own, because one may be running here."""
 
         async def ask() -> dict[str, Any]:
             async with self._transport.twin() as transport:

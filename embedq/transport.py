@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Self
 
 import httpx
 
-from embedq.errors import EmbedqClientError, UnreachableError, WaitTimeoutError, from_response
+from embedq.errors import EmbedqClientError, UnreachableError, WaitTimeoutError, error_from_response
 from embedq.retry import RetryPolicy
 
 CONNECT_TIMEOUT_S = 5.0
@@ -124,21 +124,21 @@ class Transport:
             RefusedError: an error answer; one of its kinds.
             EmbedqClientError: it was closed, or a header cannot be sent.
         """
-        started = heard = time.monotonic()
+        started = answered_at = time.monotonic()
         for attempt in itertools.count():
             left_s = timeout_s - (time.monotonic() - started)
             try:
                 response = await self._send(call, left_s)
             except httpx.TransportError as error:
                 failure = self._silence(error)
-                silent_s = time.monotonic() - heard
+                silent_s = time.monotonic() - answered_at
                 delay_s = self._policy.after_silence(silent_s, answered_before=self._answered, attempt=attempt)
             else:
-                heard = time.monotonic()
+                answered_at = time.monotonic()
                 self._answered = True
                 if response.is_success or response.status_code == httpx.codes.NOT_MODIFIED:
                     return response
-                failure = from_response(response)
+                failure = error_from_response(response)
                 delay_s = self._policy.after_answer(response.status_code, response.headers, attempt)
             await self._pause(failure, delay_s, timeout_s - (time.monotonic() - started))
         raise AssertionError  # pragma: no cover - the loop has no end

@@ -1,7 +1,7 @@
 """The `embedq` command.
 
-A command's module is loaded when the command is chosen. So the help comes at once, and Ctrl-C finds somebody who knows
-what to say while httpx and numpy are being loaded.
+A command's module is loaded when the command is chosen. So the help needs neither asyncio, httpx nor numpy, and Ctrl-C
+while they are being loaded prints no traceback.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from embedq.cli import exits
+from embedq.cli import exit_codes
 
 _COMMANDS = (
     ("up", "roles", "start everything on this machine: Redis, workers, API"),
@@ -23,9 +23,9 @@ _COMMANDS = (
     ("documents-worker", "roles", "run a documents worker (files, batches, ingestions) in the foreground, likewise"),
     ("embed", "embed", "print the vectors of a few texts"),
     ("submit", "submit", "submit the texts of a file, and wait for them if wanted"),
-    ("wait", "wait", "wait until tasks end"),
-    ("result", "result", "fetch the vectors of a task; waits for it if it has not ended"),
-    ("cancel", "cancel", "end tasks; what was finished stays readable"),
+    ("wait", "tasks", "wait until tasks end"),
+    ("result", "tasks", "fetch the vectors of a task; waits for it if it has not ended"),
+    ("cancel", "tasks", "end tasks; what was finished stays readable"),
     ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
     ("dataset", "dataset", "list and delete datasets on the server"),
     ("search", "search", "print the nearest rows of a folder or of a finished task"),
@@ -36,7 +36,7 @@ _COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code (`embedq.cli.exits`)."""
+    """Runs one command and returns its exit code (`embedq.cli.exit_codes`)."""
     with _streams():
         return _run(argv)
 
@@ -47,24 +47,24 @@ def _run(argv: Sequence[str] | None) -> int:
         args = root.parse_args(argv)
         if args.run is None:
             root.print_help()
-            return exits.OK
-        code: int = import_module("embedq.cli.course").run(args)
+            return exit_codes.OK
+        code: int = import_module("embedq.cli.output").run_command(args)
     except KeyboardInterrupt:
         print("embedq: interrupted", file=sys.stderr)
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     return code
 
 
 @contextmanager
 def _streams() -> Iterator[None]:
-    """Somewhere to write notes, whatever was closed (`2>&-`) and whatever can be shown there."""
+    """Makes stderr writable even if it was closed (`2>&-`), and any text printable in any encoding."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
     with ExitStack() as stack:
         if sys.stderr is None:
-            nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
-            stack.enter_context(redirect_stderr(nowhere))
+            devnull = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            stack.enter_context(redirect_stderr(devnull))
         yield
 
 
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="embedq",
         description="Text embeddings off the web tier: start the service, or use one that runs.",
-        epilog=exits.HELP,
+        epilog=exit_codes.HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
@@ -92,7 +92,7 @@ class _Command(argparse.ArgumentParser):
         self._module = module
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As every parser does."""
+        """Adds the options first."""
         module, self._module = self._module, ""
         if module:
             import_module(f"embedq.cli.{module}").add(self)

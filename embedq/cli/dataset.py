@@ -3,10 +3,9 @@
 import argparse
 import asyncio
 
-from embedq.cli.exits import OK, UsageError
-from embedq.cli.options import server_options
+from embedq.cli.exit_codes import OK
+from embedq.cli.options import ingestions_from_args, server_options
 from embedq.cli.output import Output
-from embedq.ingestions import Ingestions
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,17 +26,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _dataset(args: argparse.Namespace, output: Output) -> int:
-    try:
-        server = Ingestions(args.url, timeout_s=args.timeout, on_retry=output.retry)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    async with server:
+    async with ingestions_from_args(args, output) as server:
         for name in args.names:
             await server.delete_dataset(name)
             output.result(f"{name} deleted", {"name": name, "deleted": True})
         if not args.names:
-            async for found in server.datasets():
-                held = f" of {found['vectors']}" if found["vectors"] else ""
-                size = f"{found['rows']:,} rows, {found['documents']:,} documents, {found['bytes']:,} bytes"
-                output.result(f"{found['name']}: {size}{held}", found)
+            async for dataset in server.datasets():
+                vectors = f" of {dataset['vectors']}" if dataset["vectors"] else ""
+                size = f"{dataset['rows']:,} rows, {dataset['documents']:,} documents, {dataset['bytes']:,} bytes"
+                output.result(f"{dataset['name']}: {size}{vectors}", dataset)
     return OK

@@ -1,24 +1,26 @@
-"""`embedq demo`: the whole path once, on text that is at hand: this project's own documentation."""
+"""`embedq demo`: starts a local stack, ingests this project's own documentation, and searches it."""
 
 import argparse
 import asyncio
 import re
 import signal
 import tempfile
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 
-from embedq.cli.exits import UsageError
-from embedq.cli.ingest import sink_of
-from embedq.cli.ingesting import Plan, ingest
-from embedq.cli.local_stack import running
+from embedq import environment
+from embedq.cli.exit_codes import UsageError
+from embedq.cli.ingest import Plan, Sink, ingest
 from embedq.cli.output import Output
 from embedq.cli.roles import CHECKOUT, command_for
-from embedq.cli.search import print_found
-from embedq.dataset import Dataset, parts_in
+from embedq.cli.search import print_rows
 from embedq.ingestions import Ingestions
 from embedq.service import EmbeddingService
+from embedq.vector_search import ParquetParts, parts_in
 
 QUESTIONS = (
     "What becomes of a text when its worker is killed?",
@@ -27,10 +29,16 @@ QUESTIONS = (
 _ANSWERS = 3
 _COMMAND = re.compile(r"!![a-z]+!!")
 _BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
+START_TIMEOUT_S = 300.0
+"""Loading a model from a cold disk on a small machine takes a minute or two."""
+STOP_TIMEOUT_S = 60.0
+_OF_ANOTHER_SERVICE = {"EMBEDQ_API_KEYS", "EMBEDQ_REDIS_URL", "EMBEDQ_HOST", "EMBEDQ_PORT"}
+_READY = b"ready "
+_SHOWN_LOG_CHARS = 3000
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds what it does; it has no options."""
+    """Sets what it runs; it has no options."""
     parser.set_defaults(run=run)
 
 
@@ -40,9 +48,9 @@ def run(_: argparse.Namespace) -> int:
 
 
 def documentation(root: Path, folder: Path) -> list[Path]:
-    """Copies the project's documents, without what misleads.
+    """Copies the project's documents, without paragraphs that mislead the search.
 
-    That is what quotes one of the questions, which answers none, and commands of the fake encoder, which would obey.
+    Those are quotations of the questions, which answer none, and commands of the fake encoder, which would obey them.
 
     Returns:
         what to ingest: the documents of the first level, and the folder of the others.
@@ -66,8 +74,8 @@ def _misleads(text: str) -> bool:
     return any(question in flat for question in QUESTIONS) or bool(_COMMAND.search(flat))
 
 
-def _stop_in_order() -> None:
-    # A signal that just ends this process leaves the stack behind, which has a session of its own.
+def _stop_by_cancelling() -> None:
+    # A signal that just ends this process would leave the stack running, which has a session of its own.
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - for the type checker: this is called from a coroutine
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -75,13 +83,65 @@ def _stop_in_order() -> None:
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
+@asynccontextmanager
+async def running_stack(command: Sequence[str], log_file: Path) -> AsyncIterator[str]:
+    """Runs a local stack as a child process for the block; yields its address.
+
+    It works in the folder of its log and knows nothing of another service that the environment or a `.env` describes.
+
+    Raises:
+        UsageError: it does not come up. The message holds the end of its log.
+    """
+    with log_file.open("wb") as log:
+        # A session of its own: Ctrl-C reaches this process, which stops the stack in order.
+        process = await create_subprocess_exec(
+            *command, stdout=PIPE, stderr=log, start_new_session=True, env=_environment(), cwd=log_file.parent
+        )
+    try:
+        yield await _ready_url(process, log_file)
+    finally:
+        await _stop_stack(process)
+
+
+def _environment() -> dict[str, str]:
+    inherited = environment.with_python_path(CHECKOUT)
+    return {name: value for name, value in inherited.items() if name not in _OF_ANOTHER_SERVICE}
+
+
+async def _ready_url(process: Process, log_file: Path) -> str:
+    assert process.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            async for line in process.stdout:
+                if line.startswith(_READY):
+                    return line.removeprefix(_READY).decode().strip()
+    except TimeoutError:
+        pass
+    raise UsageError(f"the local stack did not come up:\n{_end_of(log_file)}")
+
+
+def _end_of(log_file: Path) -> str:
+    return log_file.read_text(errors="replace")[-_SHOWN_LOG_CHARS:]
+
+
+async def _stop_stack(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
 async def _demo(output: Output) -> int:
-    _stop_in_order()
+    _stop_by_cancelling()
     with tempfile.TemporaryDirectory(prefix="embedq-demo-") as folder:
         command = command_for("stack", "--port", "0", "--data", folder)
         sources = documentation(CHECKOUT, Path(folder) / "sources")
         output.note("starting Redis, a model worker, a documents worker and the API")
-        async with running(command, Path(folder) / "stack.log") as url, EmbeddingService(url) as service:
+        async with running_stack(command, Path(folder) / "stack.log") as url, EmbeddingService(url) as service:
             info = await service.get_model_info()
             model = f"{info['model_name']} on {info['device']}, {info['embedding_size']} dimensions"
             output.note(f"ready at {url}: {model}")
@@ -90,12 +150,12 @@ async def _demo(output: Output) -> int:
             for question in QUESTIONS:
                 query = np.asarray(await service.get_embedding(question), dtype=np.float32)
                 print(f"\n{question}")
-                print_found(Dataset(parts_in(out)).nearest(query, _ANSWERS), output)
+                print_rows(ParquetParts(parts_in(out)).nearest(query, _ANSWERS), output)
             output.note("stopping")
     return code
 
 
 async def _ingest(url: str, sources: list[Path], out: Path, output: Output) -> int:
     async with Ingestions(url) as server:
-        plan = Plan([str(source) for source in sources], {}, _BODY, sink_of(str(out), server.url), stays=False)
+        plan = Plan([str(source) for source in sources], {}, _BODY, Sink.from_option(str(out), server.url), stays=False)
         return await ingest(server, plan, output)

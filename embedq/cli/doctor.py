@@ -1,15 +1,25 @@
-"""`embedq doctor`: is everything there, and if not, what to do."""
+"""`embedq doctor`: checks a running server from outside, and says what to do."""
 
 import argparse
 import asyncio
 import dataclasses
+import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
 
 from embedq import environment
-from embedq.cli.exits import OK, SOME_FAILED, UsageError
-from embedq.cli.options import server_options
+from embedq.cli.exit_codes import OK, SOME_FAILED
+from embedq.cli.options import checked_address, server_options
 from embedq.cli.output import Output
-from embedq.diagnosis import Finding, examine
+from embedq.errors import EmbedqClientError, UnreachableError, error_from_response
+from embedq.responses import read_models
 from embedq.transport import Transport
+
+_SERVER_ERROR = 500
+_DOCUMENTS_WORKERS = re.compile(r'^embedq_workers\{model="@documents"\} ([0-9.]+)$', re.MULTILINE)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,17 +34,106 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _doctor(args: argparse.Namespace, output: Output) -> int:
-    url = args.url or environment.server_url()
-    try:
-        transport = Transport(url, api_key=environment.api_key())
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    with checked_address():
+        transport = Transport(args.url or environment.server_url(), api_key=environment.api_key())
     fine = True
     async with transport:
         async for finding in examine(transport):
             output.result(_line(finding), dataclasses.asdict(finding))
             fine = fine and finding.fine
     return OK if fine else SOME_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check.
+
+    Attributes:
+        advice: what to do; empty when it is fine.
+    """
+
+    name: str
+    fine: bool
+    detail: str
+    advice: str = ""
+
+
+async def examine(transport: Transport) -> AsyncIterator[Finding]:
+    """One finding after the other, in the order in which one would look. A server that does not answer is the last."""
+    try:
+        yield _live(await transport.probe("/health/live"))
+        yield _ready(await transport.probe("/health/ready"))
+        for finding in _models(await transport.probe("/v1/models")):
+            yield finding
+        metrics = await transport.probe("/metrics")
+        yield _metrics(metrics)
+        if metrics.is_success:
+            yield _documents(metrics.text)
+    except UnreachableError as error:
+        yield Finding("server", False, error.message, "start it with `embedq up`, or set EMBEDQ_URL")
+    except EmbedqClientError as error:
+        yield Finding("server", False, error.message, "is EMBEDQ_URL the address of an embedq server?")
+
+
+def _live(response: httpx.Response) -> Finding:
+    if response.is_success:
+        return Finding("server", True, f"answers in {response.elapsed.total_seconds() * 1000:.0f} ms")
+    return Finding(
+        "server", False, f"/health/live answered {response.status_code}", "is EMBEDQ_URL the address of embedq?"
+    )
+
+
+def _ready(response: httpx.Response) -> Finding:
+    if response.is_success:
+        return Finding("queue and worker", True, "Redis answers and a worker with a loaded model beats")
+    return Finding(
+        "queue and worker",
+        False,
+        error_from_response(response).message,
+        "look at the log of the part that is named; what is submitted meanwhile waits",
+    )
+
+
+def _models(response: httpx.Response) -> list[Finding]:
+    if response.status_code in {401, 403}:
+        return [
+            Finding("key", False, error_from_response(response).message, "set EMBEDQ_API_KEY to a key of this server")
+        ]
+    if not response.is_success:
+        advice = "look at the API's log" if response.status_code >= _SERVER_ERROR else "is this an embedq server?"
+        return [Finding("models", False, error_from_response(response).message, advice)]
+    entries = read_models(response)
+    if not entries:
+        return [Finding("models", False, "no model is known", "start a worker: `embedq worker`")]
+    return [_model(entry) for entry in entries]
+
+
+def _model(entry: Mapping[str, Any]) -> Finding:
+    name = f"model {entry['id']}"
+    facts = [f"{entry[field]}" for field in ("device", "compute", "precision") if entry.get(field)]
+    size = f"{entry['dimension']} dimensions" if entry.get("dimension") else "never loaded"
+    detail = ", ".join([size, *facts])
+    if entry.get("ready"):
+        return Finding(name, True, detail)
+    return Finding(name, False, f"{detail}; no worker serves it now", "start a worker with this EMBEDQ_MODEL")
+
+
+def _metrics(response: httpx.Response) -> Finding:
+    if response.is_success and "embedq_" in response.text:
+        return Finding("metrics", True, "/metrics can be scraped")
+    return Finding("metrics", False, f"/metrics answered {response.status_code}", "look at the API's log")
+
+
+def _documents(metrics: str) -> Finding:
+    workers = _DOCUMENTS_WORKERS.search(metrics)
+    if workers and float(workers[1]) > 0:
+        return Finding("documents worker", True, "one beats: batches are checked and their outputs assembled")
+    return Finding(
+        "documents worker",
+        False,
+        "none beats; embeddings and tasks work, batches wait",
+        "start one: `embedq documents-worker`, with the EMBEDQ_STORAGE_URL of the API",
+    )
 
 
 def _line(finding: Finding) -> str:

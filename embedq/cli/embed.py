@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from embedq.cli.exits import OK, UsageError
-from embedq.cli.options import encoding_of, encoding_options, server_options, service_of, utf8
+from embedq.atomic_file import atomic_file
+from embedq.cli.exit_codes import OK, UsageError
+from embedq.cli.options import encoding_from_args, encoding_options, server_options, service_from_args, utf8
 from embedq.cli.output import Output, digits
 from embedq.records import read_records
-from embedq.wholefile import whole_file
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +39,10 @@ async def _embed(args: argparse.Namespace, output: Output) -> int:
         texts = [record.text for record in read_records(sys.stdin.buffer, "lines")]
     if not all(texts):
         raise UsageError("an empty text has no vector")
-    async with service_of(args, output) as service:
-        vectors = await service.get_embeddings(texts, **encoding_of(args))
+    async with service_from_args(args, output) as service:
+        vectors = await service.get_embeddings(texts, **encoding_from_args(args))
     if args.output:
-        with whole_file(args.output) as file:
+        with atomic_file(args.output) as file:
             np.save(file, np.asarray(vectors, dtype=np.float32))
         output.note(f"wrote {args.output}", rows=len(vectors))
         return OK

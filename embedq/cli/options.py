@@ -1,11 +1,21 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what is made from them."""
 
 import argparse
+import asyncio
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from typing import TypedDict
 
 from embedq import environment
-from embedq.cli.exits import UsageError
+from embedq.cli.exit_codes import UsageError
 from embedq.cli.output import Output
+from embedq.errors import WaitTimeoutError
+from embedq.ingestions import Ingestions
 from embedq.service import EmbeddingService, EncodingOptions
+
+
+class _Timeout(TypedDict, total=False):
+    timeout_s: float
 
 
 def server_options(parser: argparse.ArgumentParser, *, timeout_s: float | None) -> None:
@@ -31,8 +41,8 @@ def encoding_options(parser: argparse.ArgumentParser, *, truncating: bool = True
         parser.add_argument("--no-truncate", action="store_true", help="let texts fail that are too long for the model")
 
 
-def encoding_of(args: argparse.Namespace) -> EncodingOptions:
-    """What was given of `encoding_options`; absent what was not."""
+def encoding_from_args(args: argparse.Namespace) -> EncodingOptions:
+    """The values of `encoding_options`; options that were not given are absent."""
     options = EncodingOptions()
     if args.dimensions is not None:
         options["dimensions"] = args.dimensions
@@ -45,17 +55,55 @@ def encoding_of(args: argparse.Namespace) -> EncodingOptions:
     return options
 
 
-def service_of(args: argparse.Namespace, output: Output) -> EmbeddingService:
-    """The client for a command with `server_options`.
+def service_from_args(args: argparse.Namespace, output: Output) -> EmbeddingService:
+    """The client of embeddings and tasks for a command with `server_options`.
 
     Raises:
-        UsageError: the address is not one.
+        UsageError: the address or the key cannot be used.
     """
-    limit_s = {} if args.timeout is None else {"timeout_s": args.timeout}
+    with checked_address():
+        return EmbeddingService(
+            args.url, model=getattr(args, "model", None), on_retry=output.retry, **_timeout_from_args(args)
+        )
+
+
+def ingestions_from_args(args: argparse.Namespace, output: Output) -> Ingestions:
+    """The client of ingestions for a command with `server_options`.
+
+    Raises:
+        UsageError: the address or the key cannot be used.
+    """
+    with checked_address():
+        return Ingestions(args.url, on_retry=output.retry, **_timeout_from_args(args))
+
+
+@contextmanager
+def checked_address() -> Iterator[None]:
+    """For making a client: a refused address or key is wrong usage."""
     try:
-        return EmbeddingService(args.url, model=getattr(args, "model", None), on_retry=output.retry, **limit_s)
+        yield
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _timeout_from_args(args: argparse.Namespace) -> _Timeout:
+    return {} if args.timeout is None else {"timeout_s": args.timeout}
+
+
+async def within(timeout_s: float | None, work: Awaitable[int]) -> int:
+    """What `work` returns within the `--timeout` of a whole command.
+
+    Raises:
+        WaitTimeoutError: it takes longer than `timeout_s` seconds; None: there is no limit.
+    """
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        message = f"the {timeout_s:g} s of --timeout are over; submitted tasks go on"
+        raise WaitTimeoutError(message, code="timeout") from None
 
 
 def utf8(text: str) -> str:

@@ -1,15 +1,19 @@
-"""Where things are printed: results on stdout, everything about them on stderr; lines for people or JSON lines."""
+"""What a command prints: results on stdout, notes and errors on stderr; lines for people or JSON lines. How it ends."""
 
+import argparse
+import asyncio
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from embedq.cli.exits import UsageError
-from embedq.errors import EmbedqClientError
+from embedq.cli import exit_codes
+from embedq.cli.exit_codes import UsageError
+from embedq.errors import BadInputError, EmbedqClientError
 
-NOWHERE = "there is nowhere to print the results: the standard output is closed"
+NO_STDOUT = "there is nowhere to print the results: the standard output is closed"
 
 
 @dataclass
@@ -26,14 +30,14 @@ class Output:
 
     def result(self, text: str, fields: Mapping[str, Any]) -> None:
         """One result: `text` for people, `fields` for programs."""
-        # Written out at once: whoever reads a pipe wants the first id while later ones are still being made.
+        # Flushed, because the reader of a pipe wants the first id while later ones are still being made.
         if sys.stdout is None:
-            raise UsageError(NOWHERE)
+            raise UsageError(NO_STDOUT)
         print(_json(fields) if self.json_lines else text, flush=True)
         self.results += 1
 
     def note(self, text: str, **fields: Any) -> None:
-        """A remark on stderr."""
+        """A note on stderr."""
         line = json.dumps({"event": "note", "message": text, **fields}) if self.json_lines else f"embedq: {text}"
         print(line, file=sys.stderr, flush=True)
 
@@ -66,8 +70,35 @@ class Output:
         print(line, file=sys.stderr, flush=True)
 
 
+def run_command(args: argparse.Namespace) -> int:
+    """Runs the command that was chosen; prints its error, if there is one; returns the exit code."""
+    output = Output(json_lines=getattr(args, "json", False))
+    try:
+        code: int = args.run(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except EmbedqClientError as error:
+        output.error(error)
+        return exit_codes.exit_code(error)
+    except (UsageError, BadInputError) as error:
+        output.problem(str(error), "usage" if isinstance(error, UsageError) else "input")
+        return exit_codes.USAGE
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_codes.OK
+    except OSError as error:
+        reason = error.strerror or str(error)
+        output.problem(f"{error.filename}: {reason}" if error.filename else reason, "system")
+        return exit_codes.USAGE
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        output.note("interrupted; submitted tasks go on")
+        return exit_codes.INTERRUPTED
+    return code
+
+
 def digits(vector: Iterable[float]) -> list[float]:
-    """Numbers of 32 bits with the digits that they have: nine say all, Python would print up to seventeen."""
+    """Numbers of 32 bits, rounded to nine digits, which are enough for them. Python would print up to seventeen."""
     return [float(f"{number:.9g}") for number in vector]
 
 

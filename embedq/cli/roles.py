@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from embedq import environment
-from embedq.cli.exits import UsageError
+from embedq.cli.exit_codes import UsageError
 from embedq.cli.options import count
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -4,19 +4,20 @@ import argparse
 import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from embedq.cli.exits import OK, UsageError
-from embedq.cli.options import count, encoding_of, encoding_options, server_options, service_of, utf8
+from embedq.cli.exit_codes import OK, UsageError
+from embedq.cli.options import count, encoding_from_args, encoding_options, server_options, service_from_args, utf8
 from embedq.cli.output import Output
-from embedq.collection import VECTORS, BadCollectionError, Collection, open_collection
-from embedq.dataset import Dataset, Found, parts_in
-from embedq.outputfolder import NOTES
-from embedq.search import Hit, nearest
+from embedq.collection import VECTORS, Collection, open_collection
+from embedq.errors import BadInputError
+from embedq.output_folder import NOTES
 from embedq.service import EmbeddingService
+from embedq.vector_search import FoundRow, Hit, ParquetParts, nearest, parts_in
 
 _SHOWN_CHARS = 160
 _TASK_PREFIX = "task_"
@@ -51,41 +52,40 @@ def shown(text: str, limit: int = _SHOWN_CHARS) -> str:
 
 
 async def _search(args: argparse.Namespace, output: Output) -> int:
-    async with service_of(args, output) as service:
+    async with service_from_args(args, output) as service:
         source = await _open(args.source, service)
-        query = np.asarray(await service.get_embedding(args.query, **encoding_of(args)), dtype=np.float32)
+        query = np.asarray(await service.get_embedding(args.query, **encoding_from_args(args)), dtype=np.float32)
     try:
-        found = source.nearest(query, args.k) if isinstance(source, Dataset) else None
-        hits = nearest(source.vectors, query, args.k) if isinstance(source, Collection) else []
+        if isinstance(source, ParquetParts):
+            show = partial(print_rows, source.nearest(query, args.k))
+        else:
+            show = partial(_print_hits, source, nearest(source.vectors, query, args.k))
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if found is not None:
-        print_found(found, output)
-    elif isinstance(source, Collection):
-        _print_hits(source, hits, output)
+    show(output)
     return OK
 
 
-def print_found(found: Sequence[Found], output: Output) -> None:
-    """Rows of a dataset: score, document, the headings above them, and how they begin."""
-    for one in found:
-        row = one.fields
+def print_rows(rows: Sequence[FoundRow], output: Output) -> None:
+    """Prints rows of a dataset: score, document, the headings above them, and how they begin."""
+    for found in rows:
+        row = found.fields
         place = " > ".join([str(row.get("doc_id")), *(row.get("headings") or ())])
         page = f" (page {row['page']})" if row.get("page") else ""
         text = shown(row.get("text") or "")
         # The URI of an upload says nothing to people; programs get it.
-        output.result(f"{one.score:.4f}  {place}{page}  {text}", {"score": round(one.score, 6), **row})
+        output.result(f"{found.score:.4f}  {place}{page}  {text}", {"score": round(found.score, 6), **row})
 
 
-async def _open(source: str, service: EmbeddingService) -> Collection | Dataset:
+async def _open(source: str, service: EmbeddingService) -> Collection | ParquetParts:
     if _is_task(source):
         return Collection(await service.result(source), texts_file=None)
     path = Path(source)
     parts = parts_in(path)
     if not parts and (path / NOTES).is_file() and not (path / VECTORS).is_file():
         fetch = f"embedq ingest --status ING --out {shlex.quote(source)}"
-        raise BadCollectionError(f"{source} holds no documents: its dataset has none, or `{fetch}` is to fetch them")
-    return Dataset(parts) if parts else open_collection(path)
+        raise BadInputError(f"{source} holds no documents: its dataset has none, or `{fetch}` is to fetch them")
+    return ParquetParts(parts) if parts else open_collection(path)
 
 
 def _is_task(source: str) -> bool:
@@ -95,7 +95,7 @@ def _is_task(source: str) -> bool:
 def _print_hits(source: Collection, hits: Sequence[Hit], output: Output) -> None:
     rows = source.rows([hit.row for hit in hits])
     for hit in hits:
-        found: Mapping[str, Any] = rows.get(hit.row, {})
-        name = found.get("id", f"row {hit.row}")
-        text = f"  {shown(found['text'])}" if "text" in found else ""
-        output.result(f"{hit.score:.4f}  {name}{text}", {"score": round(hit.score, 6), "row": hit.row, **found})
+        row: Mapping[str, Any] = rows.get(hit.row, {})
+        name = row.get("id", f"row {hit.row}")
+        text = f"  {shown(row['text'])}" if "text" in row else ""
+        output.result(f"{hit.score:.4f}  {name}{text}", {"score": round(hit.score, 6), "row": hit.row, **row})

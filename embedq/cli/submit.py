@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from embedq import collection
-from embedq.answers import Vectors
-from embedq.cli.exits import OK, SOME_FAILED
-from embedq.cli.limit import within
-from embedq.cli.options import encoding_of, encoding_options, server_options, service_of
+from embedq.cli.exit_codes import OK, SOME_FAILED
+from embedq.cli.options import encoding_from_args, encoding_options, server_options, service_from_args, within
 from embedq.cli.output import Output
-from embedq.cli.tally import Tally
-from embedq.errors import EmbedqClientError, RefusedError
-from embedq.halving import halving
-from embedq.inflight import in_order
-from embedq.pieces import MAX_TEXTS, cut, json_bytes
-from embedq.progress import showing
-from embedq.records import BadRecordError, Record, format_of, read_records
+from embedq.cli.progress import TaskProgress, showing
+from embedq.concurrency import in_order
+from embedq.errors import BadInputError, EmbedqClientError, RefusedError
+from embedq.records import Record, format_from_name, read_records
+from embedq.responses import Vectors
 from embedq.service import EmbeddingService
+from embedq.split import MAX_TEXTS, halve_refused, json_bytes, split
 from embedq.task import ItemError, Task
 
 IN_FLIGHT = 8
@@ -30,8 +27,8 @@ IN_FLIGHT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """What became of one piece of the file; without vectors unless they were wanted."""
+class FinishedPiece:
+    """The outcome of one piece of the file; without vectors unless they were wanted."""
 
     records: list[Record]
     task: Task
@@ -65,11 +62,11 @@ def run(args: argparse.Namespace) -> int:
 
 async def _submit(args: argparse.Namespace, output: Output) -> int:
     with _records(args) as records:
-        async with service_of(args, output) as service:
+        async with service_from_args(args, output) as service:
             # One after the other: ids in the order of the file, and none unprinted when a later piece is refused.
             for piece in _pieces(records):
                 await _submit_piece(service, piece, args, output)
-    _say_if_there_was_nothing(args, output)
+    _note_if_empty(args, output)
     return OK
 
 
@@ -77,41 +74,41 @@ async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
     with ExitStack() as stack:
         records = stack.enter_context(_records(args))
         writer = stack.enter_context(collection.writing(args.out)) if args.out else None
-        progress = stack.enter_context(showing("embedding", _count(args.file), json_lines=args.json))
-        tally = Tally(progress)
+        display = stack.enter_context(showing("embedding", _count(args.file), json_lines=args.json))
+        progress = TaskProgress(display)
         turn = asyncio.Lock()  # many are waited for at once, but submitted in the order of the file, as `_submit` does
-        async with service_of(args, output) as service:
+        async with service_from_args(args, output) as service:
 
-            async def finish(part: list[Record], task: Task) -> Finished:
-                task = await service.wait(task.id, on_change=tally.changed)
+            async def finish(part: list[Record], task: Task) -> FinishedPiece:
+                task = await service.wait(task.id, on_change=progress.changed)
                 vectors = await service.result(task.id) if writer else None
-                return Finished(part, task, vectors, {} if task.succeeded else await service.item_errors(task.id))
+                return FinishedPiece(part, task, vectors, {} if task.succeeded else await service.item_errors(task.id))
 
-            async def finish_all(piece: list[Record]) -> list[Finished]:
+            async def finish_all(piece: list[Record]) -> list[FinishedPiece]:
                 async with turn:
                     submitted = await _submit_piece(service, piece, args, output)
                 return [await finish(part, task) for part, task in submitted]
 
-            with _told_how_to_go_on(output):
+            with _note_how_to_continue(output):
                 async with aclosing(in_order(finish_all, _pieces(records), limit=IN_FLIGHT)) as pieces:
                     async for done in (one async for finished in pieces for one in finished):
                         _report(done, output)
                         if writer and done.vectors is not None:
                             writer.append(done.records, done.vectors, done.errors)
-    _say_if_there_was_nothing(args, output)
+    _note_if_empty(args, output)
     if args.out:
-        output.note(f"wrote {args.out / collection.VECTORS} and {collection.TEXTS}", texts=tally.done)
-    return OK if tally.all_succeeded else SOME_FAILED
+        output.note(f"wrote {args.out / collection.VECTORS} and {collection.TEXTS}", texts=progress.done)
+    return OK if progress.all_succeeded else SOME_FAILED
 
 
-def _say_if_there_was_nothing(args: argparse.Namespace, output: Output) -> None:
+def _note_if_empty(args: argparse.Namespace, output: Output) -> None:
     if not output.results:
         output.note(f"there is no text in {_shown(args)}: nothing was submitted")
 
 
 @contextmanager
-def _told_how_to_go_on(output: Output) -> Iterator[None]:
-    """Whoever leaves while tasks go on is told how to get their vectors: a second `submit` would do all again."""
+def _note_how_to_continue(output: Output) -> Iterator[None]:
+    """If the block ends while tasks go on, notes how to get their vectors. A second `submit` would do all again."""
     try:
         yield
     except (asyncio.CancelledError, EmbedqClientError):
@@ -128,7 +125,7 @@ async def _submit_piece(
 ) -> list[tuple[list[Record], Task]]:
     """One task, or several where the server takes less at once; each id is printed as soon as there is one."""
     submitted = []
-    async with aclosing(halving(lambda part: _send(service, part, args), piece)) as parts:
+    async with aclosing(halve_refused(lambda part: _send(service, part, args), piece)) as parts:
         async for part, task in parts:
             output.result(task.id, _submitted(task, part))
             submitted.append((part, task))
@@ -137,7 +134,7 @@ async def _submit_piece(
 
 async def _send(service: EmbeddingService, piece: list[Record], args: argparse.Namespace) -> Task:
     try:
-        return await service.submit([record.text for record in piece], lane=args.lane, **encoding_of(args))
+        return await service.submit([record.text for record in piece], lane=args.lane, **encoding_from_args(args))
     except RefusedError as error:
         index = error.input_index
         if index is None or index >= len(piece):
@@ -146,7 +143,7 @@ async def _send(service: EmbeddingService, piece: list[Record], args: argparse.N
         raise error.reworded(f"line {piece[index].line}: {error.message}", error.param) from error
 
 
-def _report(done: Finished, output: Output) -> None:
+def _report(done: FinishedPiece, output: Output) -> None:
     for index, error in sorted(done.errors.items()):
         line = done.records[index].line
         output.note(f"line {line} has no vector: {error.message}", line=line, code=error.code)
@@ -157,17 +154,17 @@ def _submitted(task: Task, piece: list[Record]) -> dict[str, Any]:
 
 
 def _pieces(records: Iterator[Record]) -> Iterator[list[Record]]:
-    return cut(records, lambda record: json_bytes(record.text), max_items=MAX_TEXTS)
+    return split(records, lambda record: json_bytes(record.text), max_items=MAX_TEXTS)
 
 
 @contextmanager
 def _records(args: argparse.Namespace) -> Iterator[Iterator[Record]]:
-    form = format_of(args.file) if args.format == "auto" else args.format
+    form = format_from_name(args.file) if args.format == "auto" else args.format
     with _opened(args.file) as file:
         try:
             yield read_records(file, form)
-        except BadRecordError as error:
-            raise BadRecordError(f"{_shown(args)}, {error}") from None
+        except BadInputError as error:
+            raise BadInputError(f"{_shown(args)}, {error}") from None
 
 
 def _shown(args: argparse.Namespace) -> str:
@@ -184,7 +181,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
 
 
 def _count(name: str) -> int | None:
-    """The number of texts in a file; None for what can be read only once."""
+    """The number of texts in a file; None for a stream, which can be read only once."""
     if not Path(name).is_file():
         return None
     with Path(name).open("rb") as file:

@@ -1,82 +1,14 @@
 """A server with the fake encoder, and the command that talks to it."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from embedq import EmbeddingService
-from stack.testing import CHECKOUT, ApiProcess, RedisServer, Roles
+from stack.testing import ApiProcess, RedisServer, Roles
+from tests.integration.client.command import Command
 from tests.key_leaks import leaked_keys
-
-TIMEOUT_S = 100
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-    @property
-    def json(self) -> list[Any]:
-        return [json.loads(line) for line in self.lines]
-
-
-@dataclass(frozen=True)
-class Command:
-    """The `embedq` command in a process of its own, in a folder of its own."""
-
-    url: str
-    folder: Path
-
-    def __call__(self, *arguments: str, stdin: str | None = None, **environment: str) -> Ran:
-        done = subprocess.run(
-            self._command(arguments),
-            cwd=self.folder,
-            env=self._environment() | environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
-
-    @contextmanager
-    def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-        """The command while it runs, its stdout in a pipe."""
-        with subprocess.Popen(
-            self._command(arguments),
-            cwd=self.folder,
-            env=self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    def _command(self, arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-P", "-m", "embedq", *arguments]
-
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(CHECKOUT), "EMBEDQ_URL": self.url}
 
 
 @pytest.fixture(scope="module")

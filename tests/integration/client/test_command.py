@@ -9,7 +9,7 @@ import pytest
 
 from embedq.collection import open_collection
 from stack.testing import ApiProcess, Roles, wait_until
-from tests.integration.client.conftest import Command
+from tests.integration.client.command import Command
 
 TEXTS = [f"text number {number}" for number in range(5000)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from stack.polling import wait_until
 from stack.testing import ApiProcess, Roles
-from tests.integration.client.conftest import TIMEOUT_S, Command
+from tests.integration.client.command import TIMEOUT_S, Command
 
 REFUNDS = "Refunds take three days."
 WORDS = "one two three four five six seven eight nine ten "

@@ -1,11 +1,14 @@
-"""A server on loopback that answers with what a test wrote down, and keeps what it was asked."""
+"""A server on loopback that answers with what a test wrote down, and keeps the requests."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ SILENCE = Answer(0, hangs=True)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     method: str
     target: str
     headers: Mapping[str, str]
@@ -39,7 +42,7 @@ class Asked:
         return json.loads(self.body)
 
 
-Reply = Answer | Callable[[Asked], Answer]
+Reply = Answer | Callable[[Request], Answer]
 
 
 @dataclass
@@ -47,18 +50,18 @@ class Scripted:
     """`answers` are given in turn; the last one again and again."""
 
     answers: list[Reply]
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     url: str = ""
 
-    def answer(self, asked: Asked) -> Answer:
-        self.asked.append(asked)
+    def answer(self, request: Request) -> Answer:
+        self.requests.append(request)
         reply = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return reply(asked) if callable(reply) else reply
+        return reply(request) if callable(reply) else reply
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while asked := await _read(reader):
-                answer = self.answer(asked)
+            while request := await _read(reader):
+                answer = self.answer(request)
                 if answer.hangs:
                     await reader.read()
                 if not answer.status:
@@ -69,7 +72,7 @@ class Scripted:
             writer.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked | None:
+async def _read(reader: asyncio.StreamReader) -> Request | None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode() if not reader.at_eof() else ""
     if not head:
         return None
@@ -77,7 +80,7 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     method, target, _ = first.split(" ")
-    return Asked(method, target, headers, body)
+    return Request(method, target, headers, body)
 
 
 @asynccontextmanager
@@ -114,3 +117,17 @@ def task(status: str = "completed", *, total: int = 1, completed: int = 1, faile
         "usage": {"prompt_tokens": 3, "total_tokens": 3},
     }
     return Answer(200, body, {"etag": etag} if etag else {})
+
+
+def embeddings(*rows: list[float]) -> Answer:
+    """An embedding list as the server answers it."""
+    data = [
+        {"object": "embedding", "index": i, "embedding": base64.b64encode(np.array(row, "<f4").tobytes()).decode()}
+        for i, row in enumerate(rows)
+    ]
+    return Answer(200, {"object": "list", "data": data, "model": "m", "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+
+
+def model(name: str, *, ready: bool, dimension: int | None = 384, device: str | None = "cpu") -> dict[str, object]:
+    """A model's entry as the server shows it."""
+    return {"id": name, "object": "model", "ready": ready, "dimension": dimension, "device": device}

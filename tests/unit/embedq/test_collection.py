@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embedq.collection import TEXTS, VECTORS, BadCollectionError, open_collection, writing
+from embedq.collection import TEXTS, VECTORS, open_collection, writing
+from embedq.errors import BadInputError
 from embedq.records import Record
 from embedq.task import ItemError
 
@@ -83,5 +84,5 @@ def test_what_is_no_collection_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "whole.npy", np.ones((2, 2), dtype=np.int64))
     np.save(tmp_path / "objects.npy", np.array([[{}]]), allow_pickle=True)
     for name in ("missing", "text.npy", "flat.npy", "whole.npy", "objects.npy", "."):
-        with pytest.raises(BadCollectionError):
+        with pytest.raises(BadInputError):
             open_collection(tmp_path / name)

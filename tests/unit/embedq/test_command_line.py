@@ -15,17 +15,17 @@ import pytest
 
 import embedq
 from embedq import EmbedqClientError, RefusedError, UnavailableError, UnreachableError, WaitTimeoutError
+from embedq.atomic_file import atomic_file
 from embedq.cli import main, parser, roles
-from embedq.cli.exits import HELP, UsageError, code_of
-from embedq.cli.limit import within
+from embedq.cli.exit_codes import HELP, UsageError, exit_code
+from embedq.cli.options import within
 from embedq.cli.output import Output, digits
-from embedq.cli.result import lines_of
+from embedq.cli.progress import Progress, Sample, TaskProgress
 from embedq.cli.search import shown
-from embedq.cli.tally import Tally
+from embedq.cli.tasks import result_lines
 from embedq.task import Counts, ItemError, Task
-from embedq.wholefile import whole_file
 from tests.source_tree import CHECKOUT
-from tests.unit.embedq.scripted import Answer, Asked, Scripted, problem, task
+from tests.unit.embedq.scripted import Answer, Request, Scripted, problem, task
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_file_without_a_text_is_said_to_be_that(
 def test_a_file_that_cannot_be_written_has_the_name_that_was_given(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(OSError, match=r"nowhere/x\.npy'$"), whole_file(tmp_path / "nowhere" / "x.npy"):
+    with pytest.raises(OSError, match=r"nowhere/x\.npy'$"), atomic_file(tmp_path / "nowhere" / "x.npy"):
         raise AssertionError
 
 
@@ -225,10 +225,10 @@ def test_ids_are_printed_in_the_order_of_the_file_whatever_the_server_takes_firs
 ) -> None:
     busy = [problem(503, "backlog_full", retry_after="0")] * 3
 
-    def answer(asked: Asked) -> Answer:
-        if asked.method != "POST":
+    def answer(request: Request) -> Answer:
+        if request.method != "POST":
             return task()
-        if asked.json()["input"][0] == "1" and busy:
+        if request.json()["input"][0] == "1" and busy:
             return busy.pop()
         return task("queued", completed=0)
 
@@ -245,7 +245,7 @@ def test_ids_are_printed_in_the_order_of_the_file_whatever_the_server_takes_firs
     [(RefusedError, 3), (UnavailableError, 4), (UnreachableError, 4), (WaitTimeoutError, 5)],
 )
 def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
-    assert code_of(kind("Text.", code="x")) == code
+    assert exit_code(kind("Text.", code="x")) == code
     assert f"\n  {code}  " in HELP
 
 
@@ -284,7 +284,7 @@ def test_numbers_have_the_digits_of_32_bits_and_all_of_them() -> None:
 
 def test_a_result_has_one_line_per_text() -> None:
     vectors = np.array([[1, 2], [np.nan, np.nan]], dtype=np.float32)
-    lines = list(lines_of(vectors, {1: ItemError("input_too_long", "Too long.")}))
+    lines = list(result_lines(vectors, {1: ItemError("input_too_long", "Too long.")}))
     assert lines == [
         {"index": 0, "embedding": [1, 2]},
         {"index": 1, "error": {"code": "input_too_long", "message": "Too long."}},
@@ -298,29 +298,22 @@ def test_long_texts_are_shown_in_part(text: str, line: str) -> None:
     assert shown(text, 10) == line
 
 
-class Seen:
-    """A display that keeps its last state."""
-
-    def update(self, done: int, failed: int = 0, **_: object) -> None:
-        self.last = (done, failed)
-
-
 def test_many_tasks_add_up() -> None:
-    seen = Seen()
-    tally = Tally(seen, [Task("a", "in_progress", "m", Counts(10, 3, 0), 0)])
-    tally.changed(Task("b", "completed", "m", Counts(5, 5, 0), 0))
-    assert seen.last == (8, 0)
-    assert tally.all_succeeded
-    tally.changed(Task("a", "completed", "m", Counts(10, 8, 2), 0))
-    assert seen.last == (15, 2)
-    assert not tally.all_succeeded
+    shown: list[Sample] = []
+    progress = TaskProgress(Progress("x", 15, shown.append), [Task("a", "in_progress", "m", Counts(10, 3, 0), 0)])
+    progress.changed(Task("b", "completed", "m", Counts(5, 5, 0), 0))
+    assert (shown[-1].done, shown[-1].failed) == (8, 0)
+    assert progress.all_succeeded
+    progress.changed(Task("a", "completed", "m", Counts(10, 8, 2), 0))
+    assert (shown[-1].done, shown[-1].failed) == (15, 2)
+    assert not progress.all_succeeded
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "expired"])
 def test_a_task_that_ended_otherwise_is_no_success(status: str) -> None:
-    tally = Tally(Seen())
-    tally.changed(Task("a", status, "m", Counts(1, 0, 0), 0))
-    assert not tally.all_succeeded
+    progress = TaskProgress(Progress("x", 1, lambda _: None))
+    progress.changed(Task("a", status, "m", Counts(1, 0, 0), 0))
+    assert not progress.all_succeeded
 
 
 async def test_the_limit_of_a_command_is_told_apart_from_other_timeouts() -> None:

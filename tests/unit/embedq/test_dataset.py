@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embedq import dataset
-from embedq.collection import BadCollectionError
-from embedq.dataset import Dataset, parts_in
+from embedq.errors import BadInputError
+from embedq.vector_search import ParquetParts, parts_in
 
 
 def write_part(
@@ -35,38 +34,38 @@ def test_rows_of_all_parts_are_ranked_as_one(tmp_path: Path) -> None:
         write_part(tmp_path / "a.parquet", [[1, 0], [0, 1], [1, 1]], group_rows=1),
         write_part(tmp_path / "b.parquet", [[2, 0.1], [-1, 0]], group_rows=1),
     ]
-    found = Dataset(parts).nearest(np.array([1, 0]), 3)
-    assert [one.fields["doc_id"] for one in found] == ["a-0", "b-0", "a-2"]
-    assert found[0].score == pytest.approx(1)
-    assert found[2].fields == {"doc_id": "a-2", "headings": ["Top", "a-2"]}
+    rows = ParquetParts(parts).nearest(np.array([1, 0]), 3)
+    assert [row.fields["doc_id"] for row in rows] == ["a-0", "b-0", "a-2"]
+    assert rows[0].score == pytest.approx(1)
+    assert rows[2].fields == {"doc_id": "a-2", "headings": ["Top", "a-2"]}
 
 
-def test_pieces_and_row_groups_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_and_row_groups_change_nothing(tmp_path: Path) -> None:
     vectors = np.random.default_rng(5).normal(size=(500, 8))
-    whole = Dataset([write_part(tmp_path / "a.parquet", vectors)]).nearest(vectors[3], 20)
-    monkeypatch.setattr(dataset, "BATCH_ROWS", 7)
-    pieces = Dataset([write_part(tmp_path / "a.parquet", vectors, group_rows=33)]).nearest(vectors[3], 20)
-    assert [one.fields["doc_id"] for one in pieces] == [one.fields["doc_id"] for one in whole]
+    whole = ParquetParts([write_part(tmp_path / "a.parquet", vectors)]).nearest(vectors[3], 20)
+    part = write_part(tmp_path / "a.parquet", vectors, group_rows=33)
+    pieces = ParquetParts([part], batch_rows=7).nearest(vectors[3], 20)
+    assert [row.fields["doc_id"] for row in pieces] == [row.fields["doc_id"] for row in whole]
     assert whole[0].fields["doc_id"] == "a-3"
 
 
 def test_a_query_of_another_length_is_of_another_model(tmp_path: Path) -> None:
     part = write_part(tmp_path / "a.parquet", [[1, 0]])
     with pytest.raises(ValueError, match="another model"):
-        Dataset([part]).nearest(np.array([1, 0, 0]), 1)
+        ParquetParts([part]).nearest(np.array([1, 0, 0]), 1)
 
 
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 not really")
-    with pytest.raises(BadCollectionError, match=r"broken\.parquet is not a Parquet file"):
-        Dataset([broken]).nearest(np.array([1.0]), 1)
+    with pytest.raises(BadInputError, match=r"broken\.parquet is not a Parquet file"):
+        ParquetParts([broken]).nearest(np.array([1.0]), 1)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "else.parquet")
-    with pytest.raises(BadCollectionError, match="no column 'embedding'"):
-        Dataset([tmp_path / "else.parquet"]).nearest(np.array([1.0]), 1)
+    with pytest.raises(BadInputError, match="no column 'embedding'"):
+        ParquetParts([tmp_path / "else.parquet"]).nearest(np.array([1.0]), 1)
     pq.write_table(pa.table({"embedding": [[1.0], [1.0, 2.0]]}), tmp_path / "ragged.parquet")
-    with pytest.raises(BadCollectionError, match="one fixed size"):
-        Dataset([tmp_path / "ragged.parquet"]).nearest(np.array([1.0]), 1)
+    with pytest.raises(BadInputError, match="one fixed size"):
+        ParquetParts([tmp_path / "ragged.parquet"]).nearest(np.array([1.0]), 1)
 
 
 def test_the_parts_of_a_place(tmp_path: Path) -> None:
@@ -81,5 +80,5 @@ def test_the_parts_of_a_place(tmp_path: Path) -> None:
 
 def test_without_pyarrow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(BadCollectionError, match=r"pip install pyarrow"):
-        Dataset([])
+    with pytest.raises(BadInputError, match=r"pip install pyarrow"):
+        ParquetParts([])

@@ -20,10 +20,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from embedq import EmbeddingService, EmbedqClientError, UnavailableError
-from embedq.modelinfo import ModelInfo
+from embedq.model_info import ModelInfo
 from stack.polling import wait_until
-from tests.unit.embedq.scripted import Answer, Scripted, scripted
-from tests.unit.embedq.test_service import embeddings, model
+from tests.unit.embedq.scripted import Answer, Scripted, embeddings, model, scripted
 
 KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
 ending_with_its_loop = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -41,16 +40,16 @@ def test_an_in_process_service_is_asked_and_cleared_without_await(models: Script
     service.clear_cache()
     assert service.device == "cuda"
     assert service.model["embedding_size"] == 384
-    assert [asked.target for asked in models.asked] == ["/v1/models/b/c"] * 2
+    assert [request.target for request in models.requests] == ["/v1/models/b/c"] * 2
 
 
 async def test_async_code_may_leave_out_the_await(models: Scripted) -> None:
     service = EmbeddingService(models.url)
     info = service.get_model_info()
-    assert models.asked == [], "nobody has looked yet"
+    assert models.requests == [], "nobody has looked yet"
     assert "device" in info
     assert service.get_model_info() == info == await service.get_model_info()
-    assert len(models.asked) == 1
+    assert len(models.requests) == 1
     assert (service.model_name, service.device) == ("b/c", "cpu")
     service.clear_cache()
     assert await service.clear_cache() is None  # type: ignore[func-returns-value]
@@ -170,7 +169,7 @@ def test_what_a_caller_does_to_its_answer_changes_no_other(models: Scripted) -> 
     service.model["device"] = "none"
     assert service.get_model_info() == KNOWN
     assert (service.model_name, service.device) == ("b/c", "cpu")
-    assert len(models.asked) == 1
+    assert len(models.requests) == 1
 
 
 def test_one_that_was_asked_about_its_model_is_forgotten_at_once(models: Scripted) -> None:

@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
-from embedq.cli import ingesting
-from embedq.cli.exits import OK, SOME_FAILED, UsageError
-from embedq.cli.ingest import sink_of
-from embedq.cli.ingesting import UPLOADS, Plan, Sink, ingest
+from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
+from embedq.cli.ingest import Plan, Show, Sink, ingest
 from embedq.cli.output import Output
-from embedq.collection import BadCollectionError
-from embedq.errors import RefusedError
+from embedq.cli.progress import Progress, Sample, showing
+from embedq.cli.uploads import UPLOADS_IN_FLIGHT
+from embedq.errors import BadInputError, RefusedError
 from embedq.ingestions import Ingestions
-from embedq.outputfolder import OutputFolder
-from embedq.progress import Beside
-from tests.unit.embedq.scripted import Answer, Asked, problem, scripted
+from embedq.output_folder import OutputFolder
+from tests.unit.embedq.scripted import Answer, Request, problem, scripted
 
 BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
 PART_NAME = "part-000000.parquet"
@@ -53,16 +51,16 @@ class Server:
     parts: list[Mapping[str, Any]] = field(default_factory=lambda: [PART])
     interrupts: "asyncio.Task[int] | None" = None
 
-    def __call__(self, asked: Asked) -> Answer:  # noqa: PLR0911 - a route each
-        path = asked.target.partition("?")[0]
-        if asked.method == "DELETE":
+    def __call__(self, request: Request) -> Answer:  # noqa: PLR0911 - a route each
+        path = request.target.partition("?")[0]
+        if request.method == "DELETE":
             return Answer(200, {"deleted": self.files.pop(path.rpartition("/")[2]) is not None})
-        if path == "/v1/files" and asked.method == "GET":
-            return self._held("after=" in asked.target)
+        if path == "/v1/files" and request.method == "GET":
+            return self._held("after=" in request.target)
         if path == "/v1/files":
-            return self._upload(asked)
+            return self._upload(request)
         if path.endswith("/documents"):
-            return self._documents("after=0-0" in asked.target)
+            return self._documents("after=0-0" in request.target)
         if path.endswith("/output"):
             return Answer(200, {"dataset_id": "an id", "data": self.parts})
         if "/datasets/" in path:
@@ -71,10 +69,10 @@ class Server:
             )
         if path.endswith(PART_NAME):
             return Answer(200, b"PAR1")
-        if asked.method == "POST":
+        if request.method == "POST":
             if self.refuses:
                 return problem(400, self.refuses, self.message)
-            self.started.append(asked.json())
+            self.started.append(request.json())
             self.held_at_start = len(self.files)
             return Answer(202, self.ingestion("queued"))
         if self.waits:
@@ -110,18 +108,18 @@ class Server:
         page = [{"id": file_id, "expires_at": at} for file_id, at in ends.items()] if second else []
         return Answer(200, {"data": page, "has_more": not second, "last_id": "file-0"})
 
-    def _upload(self, asked: Asked) -> Answer:
+    def _upload(self, request: Request) -> Answer:
         self.sent += 1
         if self.interrupts:
             self.interrupts.cancel()
         if self.removes:
             self.removes.unlink(missing_ok=True)
-        if b"unwanted" in asked.body:
+        if b"unwanted" in request.body:
             return problem(413, "file_too_large", "The file is too large.")
         if len(self.files) == self.room:
             return problem(403, "quota_exceeded", "You have 2 files, as many as you may.")
         file_id = f"file-{self.sent}"
-        self.files[file_id] = asked.body
+        self.files[file_id] = request.body
         return Answer(200, {"id": file_id})
 
 
@@ -134,12 +132,20 @@ def handbook(tmp_path: Path) -> Path:
     return folder
 
 
-async def run(server: Server, out: Path, *sources: Path | str, body: Mapping[str, Any] = BODY, **more: Any) -> int:
+async def run(
+    server: Server,
+    out: Path,
+    *sources: Path | str,
+    body: Mapping[str, Any] = BODY,
+    fields: Mapping[str, Any] | None = None,
+    show: Show = showing,
+    **more: Any,
+) -> int:
     async with scripted(server) as script, Ingestions(script.url) as client:
         folder = OutputFolder(out, script.url)
         sink = Sink({"type": "parquet", "dataset": folder.dataset}, folder, str(out))
-        plan = Plan([str(source) for source in sources], more.pop("fields", {}), body, sink, **more)
-        return await ingest(client, plan, Output(json_lines=False))
+        plan = Plan([str(source) for source in sources], fields or {}, body, sink, **more)
+        return await ingest(client, plan, Output(json_lines=False), show)
 
 
 async def test_files_go_up_parts_come_down_and_uploads_go(
@@ -147,13 +153,13 @@ async def test_files_go_up_parts_come_down_and_uploads_go(
 ) -> None:
     server = Server()
     assert await run(server, tmp_path / "out", handbook, fields={"text": ["body"]}) == OK
-    (asked,) = server.started
-    assert [file["document_id"] for file in asked["source"]["files"]] == ["h/a.md", "h/b.md"]
-    assert asked["source"]["fields"] == {"text": ["body"]}
-    assert asked["mode"] == "skip_unchanged"
+    (request,) = server.started
+    assert [file["document_id"] for file in request["source"]["files"]] == ["h/a.md", "h/b.md"]
+    assert request["source"]["fields"] == {"text": ["body"]}
+    assert request["mode"] == "skip_unchanged"
     assert (server.held_at_start, server.files) == (2, {})
     assert (tmp_path / "out" / PART_NAME).read_bytes() == b"PAR1"
-    assert asked["sink"]["dataset"] == json.loads((tmp_path / "out" / "_embedq.json").read_text())["dataset"]
+    assert request["sink"]["dataset"] == json.loads((tmp_path / "out" / "_embedq.json").read_text())["dataset"]
     shown = capsys.readouterr()
     assert "ing_1 completed: 2/2 documents, 1 unchanged, 5 chunks" in shown.out
 
@@ -166,7 +172,7 @@ async def test_a_folder_of_another_dataset_stops_the_command_before_anything_is_
     assert await run(Server(), out, handbook) == OK
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     server = Server(dataset_id=now)
-    with pytest.raises(BadCollectionError, match="was changed"):
+    with pytest.raises(BadInputError, match="was changed"):
         await run(server, out, handbook)
     assert (server.sent, server.started) == (0, [])
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
@@ -249,12 +255,12 @@ async def test_an_empty_file_is_sent_as_it_may_have_been_emptied(tmp_path: Path,
 async def test_a_file_that_cannot_be_read_stops_no_other(
     tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for number in range(UPLOADS):
+    for number in range(UPLOADS_IN_FLIGHT):
         (handbook / f"c{number}.md").write_text("text")
-    server = Server(removes=handbook / f"c{UPLOADS - 1}.md")
+    server = Server(removes=handbook / f"c{UPLOADS_IN_FLIGHT - 1}.md")
     assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
-    assert len(server.started[0]["source"]["files"]) == UPLOADS + 1
-    last = f"h/c{UPLOADS - 1}.md failed: unreadable: The file cannot be read: No such file or directory."
+    assert len(server.started[0]["source"]["files"]) == UPLOADS_IN_FLIGHT + 1
+    last = f"h/c{UPLOADS_IN_FLIGHT - 1}.md failed: unreadable: The file cannot be read: No such file or directory."
     assert last in capsys.readouterr().err
 
 
@@ -286,12 +292,11 @@ async def test_after_a_refusal_no_upload_is_left_and_no_trace_of_it_in_the_folde
 
 
 async def test_more_files_than_one_ingestion_takes_are_counted_before_the_first_is_sent(
-    tmp_path: Path, handbook: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, handbook: Path
 ) -> None:
     server = Server()
-    monkeypatch.setattr(ingesting, "MOST_FILES", 1)
     with pytest.raises(UsageError, match=r"2 files.*EMBEDQ_INGEST_ROOTS.*file:///srv/docs.*same --out"):
-        await run(server, tmp_path / "out", handbook)
+        await run(server, tmp_path / "out", handbook, max_files=1)
     assert server.sent == 0
     assert not (tmp_path / "out").exists()
 
@@ -304,7 +309,7 @@ async def test_a_full_quota_says_what_needs_none(tmp_path: Path, handbook: Path)
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "words"),
     [
         ("disk_full", "room in the server's storage"),
         ("model", "a worker that has loaded the model"),
@@ -313,22 +318,20 @@ async def test_a_full_quota_says_what_needs_none(tmp_path: Path, handbook: Path)
         ("moon", "the moon"),
     ],
 )
-async def test_what_it_waits_for_is_shown_while_it_waits(
-    what: str, said: str, tmp_path: Path, handbook: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown: list[tuple[str, Any, float | None]] = []
+async def test_what_it_waits_for_is_shown_while_it_waits(what: str, words: str, tmp_path: Path) -> None:
+    shown: list[Sample] = []
 
-    class Display:
-        def update(self, *_: object, also: Beside, **__: object) -> None:
-            shown.append((also.text, also.fields["waiting_for"], also.eta_s))
+    def show(label: str, total: int | None, **_: object) -> contextlib.nullcontext[Progress]:
+        return contextlib.nullcontext(Progress(label, total, shown.append))
 
-    monkeypatch.setattr(ingesting, "showing", lambda *_, **__: contextlib.nullcontext(Display()))
     server = Server(waits=[what])
-    assert await run(server, tmp_path / "out", "file:///srv/docs") == OK
-    (text, code, eta_s), (after, nothing, _) = shown
-    assert f"waiting for {said}" in text
-    assert (code, eta_s, nothing) == (what, None, None)
-    assert "waiting" not in after
+    assert await run(server, tmp_path / "out", "file:///srv/docs", show=show) == OK
+    waiting, after = (sample.details for sample in shown)
+    assert waiting
+    assert after
+    assert f"waiting for {words}" in waiting.text
+    assert (waiting.fields["waiting_for"], waiting.eta_s, after.fields["waiting_for"]) == (what, None, None)
+    assert "waiting" not in after.text
 
 
 async def test_interrupted_while_it_sends_it_leaves_no_upload(tmp_path: Path, handbook: Path) -> None:
@@ -414,7 +417,11 @@ async def test_urls_are_read_by_the_server(tmp_path: Path, handbook: Path) -> No
 
 
 def test_a_table_as_sink() -> None:
-    assert sink_of("postgresql:store/chunks", "x").body == {"type": "postgresql", "name": "store", "table": "chunks"}
+    assert Sink.from_option("postgresql:store/chunks", "x").body == {
+        "type": "postgresql",
+        "name": "store",
+        "table": "chunks",
+    }
     for wrong in ("postgresql:", "postgresql:store", "postgresql:/chunks"):
         with pytest.raises(UsageError, match="postgresql:NAME/TABLE"):
-            sink_of(wrong, "x")
+            Sink.from_option(wrong, "x")

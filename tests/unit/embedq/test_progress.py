@@ -1,5 +1,6 @@
 """Progress as text, JSON and a bar."""
 
+import contextlib
 import io
 import json
 import re
@@ -7,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from embedq.progress import Beside, Lines, Sample, showing, shown_left
+from embedq.cli.progress import Details, Progress, Sample, showing, shown_left
 
 
 class Terminal(io.StringIO):
@@ -31,17 +32,17 @@ def test_without_a_total_there_is_no_end() -> None:
 
 
 def test_who_knows_better_says_when_the_end_is() -> None:
-    sample = Sample("documents", 5, 0, 100, 0.5, Beside("7 of 9 chunks embedded", {"chunks": 9, "embedded": 7}, 12))
+    sample = Sample("documents", 5, 0, 100, 0.5, Details("7 of 9 chunks embedded", {"chunks": 9, "embedded": 7}, 12))
     assert sample.to_text() == "documents 5/100, 7 of 9 chunks embedded, 12 s left"
     assert json.loads(sample.to_json())["embedded"] == 7
-    unknown = replace(sample, also=Beside("", {}, None))
+    unknown = replace(sample, details=Details("", {}, None))
     assert unknown.eta_s is None
 
 
 def test_a_terminal_shows_the_same() -> None:
     stream = Terminal()
     with showing("documents", 100, json_lines=False, stream=stream) as progress:
-        progress.update(5, also=Beside("7 of 9 chunks embedded", {}, 12))
+        progress.update(5, details=Details("7 of 9 chunks embedded", {}, 12))
     assert "12 s left" in stream.getvalue()
 
 
@@ -57,7 +58,7 @@ def test_a_narrow_terminal_shows_the_count_and_the_end_on_one_line(monkeypatch: 
     monkeypatch.setenv("COLUMNS", "60")
     stream = Terminal()
     with showing("documents", 100, json_lines=False, stream=stream) as progress:
-        progress.update(5, 1, also=Beside("364 of 900 chunks embedded at 42/s", {}, 463))
+        progress.update(5, 1, details=Details("364 of 900 chunks embedded at 42/s", {}, 463))
     last = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue().split("\r")[-1])
     assert last.count("\n") == 1
     for part in ("documents ", "  5/100 ", "463 s left ", "1 failed"):
@@ -71,7 +72,7 @@ def test_before_the_first_result_there_is_no_end() -> None:
 def test_lines_come_at_most_once_per_interval() -> None:
     now = 100.0
     written: list[Sample] = []
-    lines = Lines("x", 10, written.append, 5, clock=lambda: now)
+    lines = Progress("x", 10, written.append, 5, clock=lambda: now)
     for now, done in ((104.9, 1), (105.0, 2), (109.9, 3), (110.1, 4)):  # noqa: B007 - the clock reads it
         lines.update(done)
     lines.finish()
@@ -91,6 +92,16 @@ def test_files_get_a_line_at_the_end() -> None:
     with showing("x", 2, json_lines=False, stream=stream) as progress:
         progress.update(2)
     assert stream.getvalue().startswith("x 2/2, ")
+
+
+def test_a_bar_needs_no_standard_output() -> None:
+    stream = Terminal()
+    with (
+        contextlib.redirect_stdout(None),
+        showing("embedding", 3, json_lines=False, stream=stream) as progress,
+    ):
+        progress.update(3)
+    assert "3/3" in stream.getvalue()
 
 
 def test_a_terminal_gets_a_bar_with_the_count() -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from embedq.records import BadRecordError, Record, format_of, read_records
+from embedq.errors import BadInputError
+from embedq.records import Record, format_from_name, read_records
 
 
 @pytest.mark.parametrize(
@@ -12,7 +13,7 @@ from embedq.records import BadRecordError, Record, format_of, read_records
     [("a.txt", "lines"), ("a.jsonl", "jsonl"), ("A.NDJSON", "jsonl"), ("-", "lines"), ("a.json", "lines")],
 )
 def test_format_by_name(name: str, form: str) -> None:
-    assert format_of(name) == form
+    assert format_from_name(name) == form
 
 
 def test_lines() -> None:
@@ -42,7 +43,7 @@ def test_json_lines() -> None:
     ],
 )
 def test_a_bad_line_is_named(line: bytes, says: str) -> None:
-    with pytest.raises(BadRecordError) as raised:
+    with pytest.raises(BadInputError) as raised:
         list(read_records([b'{"text": "fine"}\n', line], "jsonl"))
     assert str(raised.value).startswith("line 2: ")
     assert says in str(raised.value)

@@ -1,21 +1,19 @@
 """`EmbeddingService` in requests and answers, against a server on loopback that follows a script."""
 
-import base64
 import io
 
 import numpy as np
 import pytest
 
-from embedq import EmbeddingService, NotFoundError, RefusedError, Task, UnavailableError, WaitTimeoutError
-from tests.unit.embedq.scripted import HANG_UP, Answer, Asked, problem, scripted, task
-
-
-def embeddings(*rows: list[float]) -> Answer:
-    data = [
-        {"object": "embedding", "index": i, "embedding": base64.b64encode(np.array(row, "<f4").tobytes()).decode()}
-        for i, row in enumerate(rows)
-    ]
-    return Answer(200, {"object": "list", "data": data, "model": "m", "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+from embedq import (
+    EmbeddingService,
+    NotFoundError,
+    RefusedError,
+    Task,
+    UnavailableError,
+    WaitTimeoutError,
+)
+from tests.unit.embedq.scripted import HANG_UP, Answer, Request, embeddings, model, problem, scripted, task
 
 
 def array(rows: list[list[float]]) -> Answer:
@@ -24,13 +22,9 @@ def array(rows: list[list[float]]) -> Answer:
     return Answer(200, file.getvalue())
 
 
-def model(name: str, *, ready: bool, dimension: int | None = 384, device: str | None = "cpu") -> dict[str, object]:
-    return {"id": name, "object": "model", "ready": ready, "dimension": dimension, "device": device}
-
-
-def lengths_and_numbers(asked: Asked) -> Answer:
+def lengths_and_numbers(request: Request) -> Answer:
     """Each text's number and length as its vector; the text "bad" fails."""
-    texts = asked.json()["input"]
+    texts = request.json()["input"]
     if "bad" in texts:
         param = f"input[{texts.index('bad')}]"
         return problem(400, "input_too_long", f"{param} is too long.", param)
@@ -40,17 +34,17 @@ def lengths_and_numbers(asked: Asked) -> Answer:
 async def test_one_text_is_one_list_of_floats() -> None:
     async with scripted(embeddings([1, 0.5])) as server, EmbeddingService(server.url) as service:
         assert await service.get_embedding("text") == [1.0, 0.5]
-        asked = server.asked[0]
-        assert (asked.method, asked.target) == ("POST", "/v1/embeddings")
-        assert asked.json() == {"input": ["text"], "encoding_format": "base64"}
-        assert asked.headers["prefer"] == "wait=55"
+        request = server.requests[0]
+        assert (request.method, request.target) == ("POST", "/v1/embeddings")
+        assert request.json() == {"input": ["text"], "encoding_format": "base64"}
+        assert request.headers["prefer"] == "wait=55"
 
 
 async def test_options_and_model_are_passed_on() -> None:
     async with scripted(embeddings([1])) as server, EmbeddingService(server.url, model="m") as service:
         await service.get_embeddings(["text"], dimensions=1, normalize=False, truncate=False, prompt_name="query")
-        asked = server.asked[0].json()
-    assert {key: asked[key] for key in ("model", "dimensions", "normalize", "truncate", "prompt_name")} == {
+        request = server.requests[0].json()
+    assert {key: request[key] for key in ("model", "dimensions", "normalize", "truncate", "prompt_name")} == {
         "model": "m",
         "dimensions": 1,
         "normalize": False,
@@ -62,14 +56,14 @@ async def test_options_and_model_are_passed_on() -> None:
 async def test_no_texts_ask_nothing() -> None:
     async with scripted(embeddings()) as server, EmbeddingService(server.url) as service:
         assert await service.get_embeddings([]) == []
-        assert server.asked == []
+        assert server.requests == []
 
 
 async def test_a_string_is_not_taken_for_a_list_of_letters() -> None:
     async with scripted(embeddings()) as server, EmbeddingService(server.url) as service:
         with pytest.raises(TypeError, match="get_embedding takes one"):
             await service.get_embeddings("text")
-        assert server.asked == []
+        assert server.requests == []
 
 
 async def test_many_texts_travel_in_bounded_requests_and_come_back_in_order() -> None:
@@ -77,25 +71,25 @@ async def test_many_texts_travel_in_bounded_requests_and_come_back_in_order() ->
     async with scripted(lengths_and_numbers) as server, EmbeddingService(server.url) as service:
         vectors = await service.get_embeddings(texts)
         assert [vector[0] for vector in vectors] == list(range(5000))
-        assert sorted(len(asked.json()["input"]) for asked in server.asked) == [904, 2048, 2048]
+        assert sorted(len(request.json()["input"]) for request in server.requests) == [904, 2048, 2048]
 
 
 async def test_long_texts_travel_in_smaller_requests() -> None:
     texts = [f"{number} {'x' * 50_000}" for number in range(10)]
     async with scripted(lengths_and_numbers) as server, EmbeddingService(server.url) as service:
         assert len(await service.get_embeddings(texts)) == 10
-        assert [len(asked.json()["input"]) for asked in server.asked] == [2] * 5
+        assert [len(request.json()["input"]) for request in server.requests] == [2] * 5
 
 
 @pytest.mark.parametrize("code", ["too_many_inputs", "body_too_large"])
 async def test_a_server_with_lower_limits_gets_smaller_requests(code: str) -> None:
-    def only_three(asked: Asked) -> Answer:
-        return problem(413, code) if len(asked.json()["input"]) > 3 else lengths_and_numbers(asked)
+    def only_three(request: Request) -> Answer:
+        return problem(413, code) if len(request.json()["input"]) > 3 else lengths_and_numbers(request)
 
     async with scripted(only_three) as server, EmbeddingService(server.url) as service:
         vectors = await service.get_embeddings([str(number) for number in range(10)])
         assert [vector[0] for vector in vectors] == list(range(10))
-        assert [len(asked.json()["input"]) for asked in server.asked] == [10, 5, 2, 3, 5, 2, 3]
+        assert [len(request.json()["input"]) for request in server.requests] == [10, 5, 2, 3, 5, 2, 3]
         with pytest.raises(RefusedError, match=r"^input\[8\] is too long") as raised:
             await service.get_embeddings([*"01234567", "bad"])
     assert raised.value.input_index == 8
@@ -105,7 +99,7 @@ async def test_one_text_that_is_too_much_is_refused() -> None:
     async with scripted(problem(413, "body_too_large")) as server, EmbeddingService(server.url) as service:
         with pytest.raises(RefusedError):
             await service.get_embeddings(["a", "b"])
-        assert [len(asked.json()["input"]) for asked in server.asked] == [2, 1]
+        assert [len(request.json()["input"]) for request in server.requests] == [2, 1]
 
 
 async def test_a_failing_text_is_counted_in_the_callers_list() -> None:
@@ -135,17 +129,17 @@ async def test_the_ready_model_is_described_and_remembered_until_the_cache_is_cl
         info = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
         assert await service.get_model_info() == info
         assert await service.get_model_info() == info
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
         await service.clear_cache()
         assert await service.get_model_info() == info
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
 
 
 async def test_the_chosen_model_is_described() -> None:
     async with scripted(Answer(200, model("b/c d", ready=True))) as server:
         async with EmbeddingService(server.url, model="b/c d") as service:
             assert (await service.get_model_info())["model_name"] == "b/c d"
-        assert server.asked[0].target == "/v1/models/b/c%20d"
+        assert server.requests[0].target == "/v1/models/b/c%20d"
 
 
 @pytest.mark.parametrize("entries", [[], [model("a", ready=False, dimension=None, device=None)]])
@@ -160,7 +154,7 @@ async def test_submit_sends_what_was_given_and_a_key_of_its_own() -> None:
     async with scripted(task("queued", completed=0, etag='"1"')) as server, EmbeddingService(server.url) as service:
         submitted = await service.submit(["a"], lane="bulk", metadata={"job": "7"}, deadline_s=60, truncate=False)
         await service.submit("b")
-        first, second = server.asked
+        first, second = server.requests
     assert (submitted.id, submitted.status, submitted.etag) == ("task_1", "queued", '"1"')
     assert not submitted.ended
     assert first.json() == {
@@ -178,7 +172,7 @@ async def test_a_submission_repeated_after_a_lost_answer_has_the_same_key() -> N
     async with scripted(HANG_UP, task()) as server, EmbeddingService(server.url) as service:
         await service.submit(["a"], idempotency_key="my-key")
         await service.submit(["b"])
-        keys = [asked.headers["idempotency-key"] for asked in server.asked]
+        keys = [request.headers["idempotency-key"] for request in server.requests]
     assert keys[:2] == ["my-key", "my-key"]
 
 
@@ -186,7 +180,7 @@ async def test_waiting_is_left_to_the_server() -> None:
     working, done = task("in_progress", completed=0), task()
     async with scripted(working, done) as server, EmbeddingService(server.url) as service:
         assert (await service.wait("task_1")).succeeded
-        assert [asked.headers["prefer"] for asked in server.asked] == ["wait=55", "wait=55"]
+        assert [request.headers["prefer"] for request in server.requests] == ["wait=55", "wait=55"]
 
 
 async def test_changes_are_told_once_each() -> None:
@@ -199,7 +193,7 @@ async def test_changes_are_told_once_each() -> None:
     ]
     async with scripted(*script) as server, EmbeddingService(server.url) as service:
         ended = await service.wait("task_1", on_change=seen.append)
-        assert [asked.headers.get("if-none-match") for asked in server.asked] == [None, '"1"', '"1"', '"2"']
+        assert [request.headers.get("if-none-match") for request in server.requests] == [None, '"1"', '"1"', '"2"']
     assert ended.ended
     assert not ended.succeeded
     assert [(t.counts.done, t.counts.failed) for t in dict.fromkeys(seen)] == [(0, 0), (1, 0), (2, 1)]
@@ -214,7 +208,7 @@ async def test_waiting_ends_with_the_callers_time() -> None:
 async def test_a_result_is_a_float32_array_with_holes_for_failed_texts() -> None:
     async with scripted(array([[1, 2], [float("nan")] * 2])) as server, EmbeddingService(server.url) as service:
         vectors = await service.result("task_1")
-        assert server.asked[0].headers["accept"] == "application/x-npy"
+        assert server.requests[0].headers["accept"] == "application/x-npy"
     assert vectors.dtype == np.float32
     assert vectors.shape == (2, 2)
     assert np.isnan(vectors[1]).all()
@@ -234,7 +228,7 @@ async def test_failed_texts_say_why() -> None:
     ]
     async with scripted(Answer(200, {"data": data})) as server, EmbeddingService(server.url) as service:
         errors = await service.item_errors("task_1")
-        assert server.asked[0].target == "/v1/tasks/task_1/result?encoding_format=base64"
+        assert server.requests[0].target == "/v1/tasks/task_1/result?encoding_format=base64"
     assert [(index, error.code) for index, error in errors.items()] == [(1, "input_too_long")]
 
 
@@ -242,7 +236,7 @@ async def test_an_id_cannot_reach_another_route() -> None:
     async with scripted(problem(404, "task_not_found")) as server, EmbeddingService(server.url) as service:
         with pytest.raises(NotFoundError):
             await service.cancel("../models?x#y")
-        assert server.asked[0].target == "/v1/tasks/..%2Fmodels%3Fx%23y/cancel"
+        assert server.requests[0].target == "/v1/tasks/..%2Fmodels%3Fx%23y/cancel"
 
 
 async def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +245,7 @@ async def test_address_and_key_come_from_the_environment(monkeypatch: pytest.Mon
         monkeypatch.setenv("EMBEDQ_API_KEY", "from-the-environment")
         async with EmbeddingService() as service:
             await service.status("task_1")
-        assert server.asked[0].headers["authorization"] == "Bearer from-the-environment"
+        assert server.requests[0].headers["authorization"] == "Bearer from-the-environment"
 
 
 def test_without_an_environment_the_server_is_the_local_one(monkeypatch: pytest.MonkeyPatch) -> None:

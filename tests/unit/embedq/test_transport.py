@@ -37,9 +37,9 @@ async def test_what_may_pass_is_repeated_as_it_was(trouble: Answer) -> None:
     call = Call("POST", "/v1/tasks", body={"input": "ä"}, headers={"Idempotency-Key": "k"})
     async with scripted(trouble, trouble, FINE) as server, Transport(server.url, policy=QUICK) as transport:
         assert (await transport.call(call, timeout_s=20)).json() == {"fine": True}
-        assert [asked.json() for asked in server.asked] == [{"input": "ä"}] * 3
-        assert [asked.headers["idempotency-key"] for asked in server.asked] == ["k"] * 3
-        assert {asked.headers["content-type"] for asked in server.asked} == {"application/json"}
+        assert [request.json() for request in server.requests] == [{"input": "ä"}] * 3
+        assert [request.headers["idempotency-key"] for request in server.requests] == ["k"] * 3
+        assert {request.headers["content-type"] for request in server.requests} == {"application/json"}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ async def test_what_will_not_pass_is_raised_at_once(answer: Answer, kind: type[E
     async with scripted(answer) as server, Transport(server.url, policy=QUICK) as transport:
         with pytest.raises(kind) as raised:
             await transport.call(GET, timeout_s=20)
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
     assert type(raised.value) is kind
     assert raised.value.status == answer.status
     assert raised.value.code == answer.body["error"]["code"]
@@ -91,7 +91,7 @@ async def test_a_delay_beyond_the_callers_time_is_not_waited_for() -> None:
     async with scripted(busy) as server, Transport(server.url) as transport:
         with pytest.raises(UnavailableError):
             await transport.call(GET, timeout_s=60)
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 async def test_still_working_at_the_end_is_a_timeout() -> None:
@@ -117,7 +117,7 @@ async def test_a_server_that_answered_before_gets_more_patience() -> None:
     async with scripted(FINE, HANG_UP, HANG_UP, FINE) as server, Transport(server.url, policy=policy) as transport:
         await transport.call(GET, timeout_s=60)
         await transport.call(GET, timeout_s=60)
-        assert len(server.asked) == 4
+        assert len(server.requests) == 4
 
 
 async def test_silence_ends_with_the_callers_time() -> None:
@@ -134,20 +134,20 @@ async def test_the_server_is_asked_to_answer_before_the_client_gives_up(
 ) -> None:
     async with scripted(FINE) as server, Transport(server.url) as transport:
         await transport.call(Call("GET", "/", wait_s=wait_s), timeout_s=timeout_s)
-        assert server.asked[0].headers.get("prefer") == preferred
+        assert server.requests[0].headers.get("prefer") == preferred
 
 
 async def test_the_key_travels_in_the_header_only() -> None:
     async with scripted(FINE) as server, Transport(server.url, api_key="secret") as transport:
         await transport.call(GET, timeout_s=5)
-        assert server.asked[0].headers["authorization"] == "Bearer secret"
-        assert "secret" not in server.asked[0].target
+        assert server.requests[0].headers["authorization"] == "Bearer secret"
+        assert "secret" not in server.requests[0].target
 
 
 async def test_white_space_around_a_key_is_no_part_of_it() -> None:
     async with scripted(FINE) as server, Transport(server.url, api_key=" secret\r\n") as transport:
         await transport.call(GET, timeout_s=5)
-        assert server.asked[0].headers["authorization"] == "Bearer secret"
+        assert server.requests[0].headers["authorization"] == "Bearer secret"
 
 
 @pytest.mark.parametrize("key", ["sécret", "sec\nret", "sec\x00ret", "秘密"])
@@ -162,7 +162,7 @@ async def test_a_header_that_cannot_be_sent_is_named_at_once_and_not_repeated(va
     async with scripted(FINE) as server, Transport(server.url, policy=QUICK) as transport:
         with pytest.raises(EmbedqClientError, match="Idempotency-Key") as raised:
             await transport.call(Call("POST", "/", headers={"Idempotency-Key": value}), timeout_s=5)
-        assert server.asked == []
+        assert server.requests == []
     assert (raised.value.code, raised.value.param) == ("invalid_header", "Idempotency-Key")
     assert value not in str(raised.value)
 
@@ -182,20 +182,20 @@ async def test_https_where_nobody_speaks_it_is_said_in_words() -> None:
 async def test_lone_surrogates_reach_the_server_which_explains_them() -> None:
     async with scripted(FINE) as server, Transport(server.url) as transport:
         await transport.call(Call("POST", "/", body={"input": ["ä", "\ud800"]}), timeout_s=5)
-        assert server.asked[0].json() == {"input": ["ä", "\ud800"]}
+        assert server.requests[0].json() == {"input": ["ä", "\ud800"]}
 
 
 @pytest.mark.parametrize("below", ["", "/", "/v1", "/v1/"])
 async def test_the_address_may_be_that_of_openai_clients(below: str) -> None:
     async with scripted(FINE) as server, Transport(server.url + below) as transport:
         await transport.call(GET, timeout_s=5)
-        assert server.asked[0].target == "/v1/tasks/task_1"
+        assert server.requests[0].target == "/v1/tasks/task_1"
 
 
 async def test_the_server_may_be_below_a_path() -> None:
     async with scripted(FINE) as server, Transport(f"{server.url}/embed/q/v1") as transport:
         await transport.call(GET, timeout_s=5)
-        assert server.asked[0].target == "/embed/q/v1/tasks/task_1"
+        assert server.requests[0].target == "/embed/q/v1/tasks/task_1"
 
 
 @pytest.mark.parametrize(
@@ -218,4 +218,4 @@ async def test_a_password_in_the_address_is_not_shown() -> None:
 async def test_a_probe_shows_every_status() -> None:
     async with scripted(Answer(503, {})) as server, Transport(server.url) as transport:
         assert (await transport.probe("/health/ready")).status_code == 503
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1

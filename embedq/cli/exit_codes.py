@@ -27,11 +27,11 @@ environment:
 
 
 class UsageError(Exception):
-    """The command cannot be carried out as it was given. The message says what to change."""
+    """The command cannot run as it was given. The message says what to change."""
 
 
-def code_of(error: EmbedqClientError) -> int:
-    """The exit code that an error means."""
+def exit_code(error: EmbedqClientError) -> int:
+    """The exit code for an error of the client."""
     if isinstance(error, WaitTimeoutError):
         return TIMEOUT
     return UNREACHABLE if isinstance(error, UnreachableError | UnavailableError) else REFUSED

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from embedq.inflight import in_order
+from embedq.concurrency import in_order
 
 
 class Gauge:

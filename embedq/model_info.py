@@ -1,24 +1,24 @@
-"""What a service says about its model: a dict that may be awaited, and need not be."""
+"""The description of a service's model: a dict that may be awaited but need not be."""
 
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, Self
 
-Asked = Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]
+Ask = Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]
 """Asks the server in the caller's event loop."""
-AskedPlainly = Callable[[], Mapping[str, Any]]
+AskBlocking = Callable[[], Mapping[str, Any]]
 """Asks the server while the calling thread waits."""
 
 _FIELDS = ("model_name", "device", "embedding_size")
-_LOOKS = (
+_METHODS = (
     "__contains__ __delitem__ __eq__ __getitem__ __ior__ __iter__ __len__ __ne__ __or__ __repr__ __reversed__ __ror__ "
     "__setitem__ clear copy get items keys pop popitem setdefault update values"
 )
 
 
 class NotAwaited:
-    """Stands for a fact that nobody has asked for. Code in C reads a dict past its methods: it refuses this one.
+    """Stands for a fact that was not asked for yet. Serializers in C read a dict past its methods, and refuse this.
 
-    None would be taken for an answer.
+    They would take None for the fact.
     """
 
     def __repr__(self) -> str:
@@ -29,30 +29,30 @@ class ModelInfo(dict[str, Any]):
     """`model_name`, `device` and `embedding_size` of the model.
 
     An in-process service knows them and returns them at once. Here a server has to be asked. `await` does that without
-    blocking anybody. Code that does not await gets the same dict: it asks when somebody first looks into it, and the
-    thread waits for the answer. Serializers in C never look (orjson, pydantic): theirs needs the `await`.
+    blocking. Code that does not await gets the same dict, which asks at its first use while the thread waits.
+    Serializers in C (orjson, pydantic) call no method of it: they need the `await`.
     """
 
-    def __init__(self, known: Mapping[str, Any] | None, ask: Asked, ask_plainly: AskedPlainly) -> None:
-        """`known`: None as long as somebody has to be asked."""
+    def __init__(self, known: Mapping[str, Any] | None, ask: Ask, ask_blocking: AskBlocking) -> None:
+        """`known`: None as long as the server has to be asked."""
         # Never empty: json's encoder takes the size of a dict from underneath, and asks no further if it is 0.
         super().__init__(known or dict.fromkeys(_FIELDS, NotAwaited()))
         self._known = known is not None
         self._ask = ask
-        self._ask_plainly = ask_plainly
+        self._ask_blocking = ask_blocking
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._awaited().__await__()
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
-        return dict, (dict(self),)  # a copy in another process has nobody to ask
+        return dict, (dict(self),)  # a copy in another process has no server to ask
 
-    __hash__ = object.__hash__  # type: ignore[assignment]  # asyncio.gather wants one of what it awaits
+    __hash__ = object.__hash__  # type: ignore[assignment]  # asyncio.gather hashes what it awaits
 
-    def look(self) -> Self:
-        """Itself, filled."""
+    def filled(self) -> Self:
+        """Itself, once the server was asked."""
         if not self._known:
-            self._fill(self._ask_plainly())
+            self._fill(self._ask_blocking())
         return self
 
     async def _awaited(self) -> Self:
@@ -60,27 +60,27 @@ class ModelInfo(dict[str, Any]):
             self._fill(await self._ask())
         return self
 
-    def _fill(self, found: Mapping[str, Any]) -> None:
-        super().update(found)
+    def _fill(self, facts: Mapping[str, Any]) -> None:
+        super().update(facts)
         self._known = True
 
 
-def _looking(name: str) -> Callable[..., Any]:
+def _filling(name: str) -> Callable[..., Any]:
     plain = getattr(dict, name)
 
     def method(self: ModelInfo, *args: Any, **named: Any) -> Any:
-        return plain(self.look(), *args, **named)
+        return plain(self.filled(), *args, **named)
 
     method.__name__ = name
     return method
 
 
-for _name in _LOOKS.split():
-    setattr(ModelInfo, _name, _looking(_name))
+for _name in _METHODS.split():
+    setattr(ModelInfo, _name, _filling(_name))
 
 
 class Done:
-    """What a call returns that is over already: it may be awaited, and need not be."""
+    """The result of a call that is already over: it may be awaited but need not be."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()

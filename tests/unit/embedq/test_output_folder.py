@@ -6,9 +6,9 @@ from typing import BinaryIO
 
 import pytest
 
-from embedq.collection import BadCollectionError
-from embedq.ingestion import Listing, Part
-from embedq.outputfolder import NOTES, OutputFolder
+from embedq.errors import BadInputError
+from embedq.ingestions import Listing, Part
+from embedq.output_folder import NOTES, OutputFolder
 
 ONE, TWO, THREE = (Part(f"part-00000{n}.parquet", 4, f"e{n}") for n in (1, 2, 3))
 
@@ -58,9 +58,9 @@ async def test_another_dataset_of_this_name_deletes_nothing(tmp_path: Path, othe
     notes = (tmp_path / NOTES).read_bytes()
     folder = OutputFolder(tmp_path, "http://b")
     folder.claim()
-    with pytest.raises(BadCollectionError, match=r"holds 2 Parquet files .* Nothing in .* was changed.*--url.*--out"):
+    with pytest.raises(BadInputError, match=r"holds 2 Parquet files .* Nothing in .* was changed.*--url.*--out"):
         await folder.follow(listing([THREE], other), refuse)
-    with pytest.raises(BadCollectionError):
+    with pytest.raises(BadInputError):
         folder.require_same(other)
     folder.require_same("an id")
     assert contents(tmp_path) == {ONE.name: "0001", TWO.name: "0002"}
@@ -98,12 +98,12 @@ def test_a_killed_run_leaves_the_name_of_its_dataset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("notes", ["", "[]", '{"parts": []}', "\xff"])
 def test_damaged_notes_are_said(notes: str, tmp_path: Path) -> None:
     (tmp_path / NOTES).write_text(notes, encoding="latin-1")
-    with pytest.raises(BadCollectionError, match="delete it"):
+    with pytest.raises(BadInputError, match="delete it"):
         OutputFolder(tmp_path, "http://a")
 
 
 def test_a_folder_of_another_dataset_is_left_alone(tmp_path: Path) -> None:
     OutputFolder(tmp_path, "http://a", "mine").claim()
-    with pytest.raises(BadCollectionError, match="holds the dataset 'mine', not 'yours'"):
+    with pytest.raises(BadInputError, match="holds the dataset 'mine', not 'yours'"):
         OutputFolder(tmp_path, "http://a", "yours")
     assert OutputFolder(tmp_path, "http://a", "mine").dataset == "mine"

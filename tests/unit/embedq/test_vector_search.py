@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from embedq.search import nearest
+from embedq.vector_search import nearest
 
 ROWS = np.array([[1, 0], [0, 2], [-1, 0], [3, 3]], dtype=np.float32)
 

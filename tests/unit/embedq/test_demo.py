@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from embedq.cli.demo import QUESTIONS, documentation
-from embedq.cli.exits import UsageError
-from embedq.cli.local_stack import running
+from embedq.cli.demo import QUESTIONS, documentation, running_stack
+from embedq.cli.exit_codes import UsageError
 
 COMES_UP = """
 import pathlib, signal, sys, time
@@ -30,7 +29,7 @@ def command(program: str, folder: Path) -> list[str]:
 
 
 async def test_it_runs_as_long_as_the_block(tmp_path: Path) -> None:
-    async with running(command(COMES_UP, tmp_path), tmp_path / "log") as url:
+    async with running_stack(command(COMES_UP, tmp_path), tmp_path / "log") as url:
         assert url == "http://127.0.0.1:1"
         assert not (tmp_path / "stopped").exists()
     assert (tmp_path / "stopped").exists()
@@ -38,7 +37,7 @@ async def test_it_runs_as_long_as_the_block(tmp_path: Path) -> None:
 
 async def test_it_is_stopped_after_a_failure_too(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with running(command(COMES_UP, tmp_path), tmp_path / "log"):
+        async with running_stack(command(COMES_UP, tmp_path), tmp_path / "log"):
             raise ZeroDivisionError
     assert (tmp_path / "stopped").exists()
 
@@ -47,7 +46,7 @@ async def test_it_is_stopped_when_the_caller_is_cancelled(tmp_path: Path) -> Non
     up = asyncio.Event()
 
     async def use() -> None:
-        async with running(command(COMES_UP, tmp_path), tmp_path / "log"):
+        async with running_stack(command(COMES_UP, tmp_path), tmp_path / "log"):
             up.set()
             await asyncio.Event().wait()
 
@@ -61,7 +60,7 @@ async def test_it_is_stopped_when_the_caller_is_cancelled(tmp_path: Path) -> Non
 
 async def test_one_that_gives_up_says_why(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="did not come up:\nthe model cannot load"):
-        async with running(command(GIVES_UP, tmp_path), tmp_path / "log"):
+        async with running_stack(command(GIVES_UP, tmp_path), tmp_path / "log"):
             pytest.fail("it came up")
     assert os.listdir(tmp_path) == ["log"]  # noqa: PTH208 - names are enough
 
@@ -87,7 +86,7 @@ async def test_it_gets_nothing_that_belongs_to_another_service(tmp_path: Path, m
     for name in ("API_KEYS", "REDIS_URL", "HOST", "PORT", "COMPUTE"):
         monkeypatch.setenv(f"EMBEDQ_{name}", "x")
     program = "import os; print('ready', os.getcwd(), *sorted(n for n in os.environ if n.startswith('EMBEDQ_')))"
-    async with running([sys.executable, "-c", program], tmp_path / "log") as printed:
+    async with running_stack([sys.executable, "-c", program], tmp_path / "log") as printed:
         assert printed == f"{tmp_path} EMBEDQ_COMPUTE"
 
 

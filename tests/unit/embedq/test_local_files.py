@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from embedq.localfiles import BadSourceError, local_files
+from embedq.errors import BadInputError
+from embedq.local_files import local_files
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_two_documents_of_one_name_are_refused(handbook: Path, tmp_path: Path) -
     other = tmp_path / "other" / "handbook"
     other.mkdir(parents=True)
     (other / "z.md").write_text("else")
-    with pytest.raises(BadSourceError, match=r"would both be the document 'handbook/z\.md'"):
+    with pytest.raises(BadInputError, match=r"would both be the document 'handbook/z\.md'"):
         local_files([handbook, other])
     assert len(local_files([handbook / "z.md", handbook])) == 3, "z.md and handbook/z.md are two"
 
@@ -75,14 +76,14 @@ def test_a_file_that_is_named_twice_comes_once(handbook: Path) -> None:
 
 
 def test_a_pattern_that_matches_nothing_here_may_be_meant_for_the_server(handbook: Path) -> None:
-    with pytest.raises(BadSourceError, match="file:///srv/docs/"):
+    with pytest.raises(BadInputError, match="file:///srv/docs/"):
         local_files([handbook / "*.pdf"])
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty"])
 def test_nothing_to_ingest_is_said(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadSourceError, match=r"does not exist|no files"):
+    with pytest.raises(BadInputError, match=r"does not exist|no files"):
         local_files([tmp_path / name])
 
 

@@ -1,10 +1,13 @@
-"""Cuts a stream of texts into requests that the server takes. Pure."""
+"""Splits many texts into requests that the server takes: by its usual limits first, in halves where it takes less."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from typing import TypeVar
 
+from embedq.errors import RefusedError
+
 T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_TEXTS = 2048
 """Texts of one request, the server's default limit."""
@@ -13,6 +16,7 @@ MAX_BYTES = 8 * 2**20
 MAX_WAITED_BYTES = 128 * 2**10
 """JSON bytes of one request that somebody waits for: some seconds of work on a small machine, so that its answer comes
 within the server's longest wait, and other callers get their turn in between."""
+_TOO_MUCH = {"too_many_inputs", "body_too_large"}
 
 
 def json_bytes(text: str) -> int:
@@ -20,7 +24,7 @@ def json_bytes(text: str) -> int:
     return len(json.dumps(text, ensure_ascii=False).encode(errors="surrogatepass")) + 1
 
 
-def cut(
+def split(
     items: Iterable[T], size: Callable[[T], int], *, max_items: int = MAX_TEXTS, max_bytes: int = MAX_BYTES
 ) -> Iterator[list[T]]:
     """The items in order, in lists within both limits. One that is too large by itself is alone in its list."""
@@ -35,3 +39,29 @@ def cut(
         used_bytes += item_bytes
     if piece:
         yield piece
+
+
+async def halve_refused(
+    work: Callable[[list[T]], Awaitable[R]], piece: list[T]
+) -> AsyncGenerator[tuple[list[T], R], None]:
+    """Calls `work(piece)`, or `work` of its halves, and so on, where the server refuses a list as too much.
+
+    Yields:
+        each part that was accepted, in order, and its result.
+
+    Raises:
+        RefusedError: a part was refused for another reason, or one text alone is too much. Parts before it were
+            accepted.
+    """
+    waiting = [piece]
+    while waiting:
+        part = waiting.pop()
+        try:
+            result = await work(part)
+        except RefusedError as error:
+            if len(part) == 1 or error.code not in _TOO_MUCH:
+                raise
+            middle = len(part) // 2
+            waiting += [part[middle:], part[:middle]]
+        else:
+            yield part, result

@@ -1,8 +1,9 @@
-"""Several calls at once, their results in order."""
+"""Several calls at once, at most so many, with their results in order."""
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,7 +16,7 @@ async def in_order(
     """The results of `work(item)` in the order of the items, at most `limit` under way.
 
     Items are taken one by one, so an endless iterator needs no more memory than `limit` of them. The first failure is
-    raised and ends the others; so does closing the generator (use `contextlib.aclosing`).
+    raised and cancels the other calls; so does closing the generator (use `contextlib.aclosing`).
     """
     window: deque[asyncio.Task[R]] = deque()
     try:
@@ -29,3 +30,10 @@ async def in_order(
         for task in window:
             task.cancel()
         await asyncio.gather(*window, return_exceptions=True)
+
+
+async def run_all(work: Callable[[T], Coroutine[Any, Any, object]], items: Iterable[T], *, limit: int) -> None:
+    """Runs `work(item)` for each item, as `in_order` does, where nobody needs the results."""
+    async with aclosing(in_order(work, items, limit=limit)) as results:
+        async for _ in results:
+            pass

@@ -5,17 +5,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-
-class BadSourceError(ValueError):
-    """A source cannot be ingested. The message names it."""
+from embedq.errors import BadInputError
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
     """One file and the id of its document.
 
-    That is its path as it was written, if that was relative: `handbook` and `handbook/refunds.md` name one document.
-    Of a path that is absolute or leads upwards it is what follows the folder in which that source lies.
+    The id is the path as it was written, if that was relative: `handbook` and `handbook/refunds.md` name one document.
+    If the path is absolute or leads upwards, the id begins behind the folder in which the source lies.
     """
 
     id: str
@@ -26,22 +24,21 @@ class LocalFile:
 def local_files(sources: Iterable[Path]) -> list[LocalFile]:
     """All files of the sources in order, folders walked to the bottom.
 
-    A file that is named twice comes once. Names that begin with a dot, links to folders and what is no regular file
-    are passed over inside of folders.
+    A file that is named twice comes once. Inside of folders, names that begin with a dot, links to folders and
+    anything but regular files are passed over.
 
     Raises:
-        BadSourceError: a source cannot be read, two documents have the same id, or there are
-            no files at all.
+        BadInputError: a source cannot be read, two documents have the same id, or there are no files at all.
     """
-    found: dict[str, LocalFile] = {}
+    files: dict[str, LocalFile] = {}
     for source in sources:
         for file in _files(source):
-            earlier = found.setdefault(file.id, file)
+            earlier = files.setdefault(file.id, file)
             if earlier.path != file.path:
-                raise BadSourceError(f"{earlier.path} and {file.path} would both be the document {file.id!r}")
-    if not found:
-        raise BadSourceError("there are no files to ingest; names that begin with a dot are passed over")
-    return list(found.values())
+                raise BadInputError(f"{earlier.path} and {file.path} would both be the document {file.id!r}")
+    if not files:
+        raise BadInputError("there are no files to ingest; names that begin with a dot are passed over")
+    return list(files.values())
 
 
 def _files(source: Path) -> Iterator[LocalFile]:
@@ -56,14 +53,14 @@ def _files(source: Path) -> Iterator[LocalFile]:
     else:
         pattern = any(letter in str(source) for letter in "*?[")
         hint = "; a pattern is for what the server itself reads, as in 'file:///srv/docs/**'" if pattern else ""
-        raise BadSourceError(f"{source} does not exist, or is neither a file nor a folder{hint}")
+        raise BadInputError(f"{source} does not exist, or is neither a file nor a folder{hint}")
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    def cannot(error: OSError) -> None:
-        raise BadSourceError(f"{error.filename}: {error.strerror}")
+    def refuse(error: OSError) -> None:
+        raise BadInputError(f"{error.filename}: {error.strerror}")
 
-    for below, folders, names in os.walk(folder, onerror=cannot):
+    for below, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         files = (Path(below, name) for name in sorted(names) if not name.startswith("."))
         yield from (path for path in files if path.is_file())

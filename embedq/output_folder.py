@@ -1,18 +1,17 @@
-"""A local folder that follows a dataset on the server: its Parquet parts, and notes on where they are from."""
+"""A local folder that follows a dataset on the server: its Parquet parts, and notes that name the dataset."""
 
 import json
-import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from embedq.collection import BadCollectionError
-from embedq.inflight import in_order
-from embedq.ingestion import Listing, Part
-from embedq.wholefile import whole_file
+from embedq.atomic_file import atomic_file, synced_file
+from embedq.concurrency import run_all
+from embedq.errors import BadInputError
+from embedq.ingestions import Listing, Part
 
 NOTES = "_embedq.json"
 DOWNLOADS = 4
@@ -33,7 +32,7 @@ class OutputFolder:
         dataset: what it is to follow; None: what it has followed before.
 
     Raises:
-        BadCollectionError: the folder's notes cannot be read, or it follows another dataset.
+        BadInputError: the folder's notes cannot be read, or it follows another dataset.
     """
 
     def __init__(self, folder: Path, server: str, dataset: str | None = None) -> None:
@@ -44,7 +43,7 @@ class OutputFolder:
         self._dataset_id: str | None = notes.get("dataset_id")
         followed = notes.get("dataset")
         if dataset and followed and followed != dataset:
-            raise BadCollectionError(f"{folder} holds the dataset {followed!r}, not {dataset!r}; choose another folder")
+            raise BadInputError(f"{folder} holds the dataset {followed!r}, not {dataset!r}; choose another folder")
         self.dataset: str = dataset or followed or f"vectors-{uuid.uuid4().hex[:12]}"
         self._etags: dict[str, str] = dict(notes.get("parts", {}))
 
@@ -62,39 +61,37 @@ class OutputFolder:
         """Takes `claim` back, for a folder that follows nothing yet."""
         if self._fresh:
             (self._folder / NOTES).unlink(missing_ok=True)
-            with suppress(OSError):  # it holds what is none of ours
+            with suppress(OSError):  # it holds files of others
                 self._folder.rmdir()
 
     def require_same(self, dataset_id: str | None) -> None:
         """Refuses another dataset of the same name: what is here would be deleted for what is there.
 
         Raises:
-            BadCollectionError: the folder has followed a dataset with another id.
+            BadInputError: the folder has followed a dataset with another id.
         """
         if not self.filled or self._dataset_id == dataset_id:
             return
-        found = "has none" if dataset_id is None else "has another one"
-        raise BadCollectionError(
+        state = "has none" if dataset_id is None else "has another one"
+        raise BadInputError(
             f"{self._folder} holds {counted(len(self._etags))} of the dataset {self.dataset!r}. {self._server} "
-            f"{found} of this name: it was deleted, or this is another server or another --data folder. "
+            f"{state} of this name: it was deleted, or this is another server or another --data folder. "
             f"Nothing in {self._folder} was changed. Name the server that has it (--url), or begin anew: "
             "in another folder (--out), or in this one once you have deleted it"
         )
 
     async def follow(self, listing: Listing, fetch: Fetch) -> int:
-        """Makes the folder hold the parts listed and none of the former ones besides; how many were fetched.
+        """Makes the folder hold exactly the parts listed, beside files of others; returns how many were fetched.
 
-        All are fetched before the first becomes visible. Raises whatever `require_same` and `fetch` raise; the folder
-        is then as before.
+        All parts are fetched before the first becomes visible. Raises whatever `require_same` and `fetch` raise; the
+        folder is then as before.
         """
         parts = listing.parts
         self.require_same(listing.dataset_id)
         self.claim()
         missing = [part for part in parts if not self._has(part)]
         try:
-            async with aclosing(in_order(lambda part: self._fetch(part, fetch), missing, limit=DOWNLOADS)) as fetched:
-                async for _ in fetched:
-                    pass
+            await run_all(lambda part: self._fetch(part, fetch), missing, limit=DOWNLOADS)
             for part in missing:
                 self._unfinished(part).replace(self._folder / part.name)
         finally:
@@ -108,10 +105,8 @@ class OutputFolder:
         return len(missing)
 
     async def _fetch(self, part: Part, fetch: Fetch) -> None:
-        with self._unfinished(part).open("wb") as file:
+        with synced_file(self._unfinished(part)) as file:
             await fetch(part.name, file)
-            file.flush()
-            os.fsync(file.fileno())
 
     def _has(self, part: Part) -> bool:
         file = self._folder / part.name
@@ -123,7 +118,7 @@ class OutputFolder:
     def _write_notes(self) -> None:
         parts = dict(sorted(self._etags.items()))
         notes = {"server": self._server, "dataset": self.dataset, "dataset_id": self._dataset_id, "parts": parts}
-        with whole_file(self._folder / NOTES) as file:
+        with atomic_file(self._folder / NOTES) as file:
             file.write(json.dumps(notes, indent=1).encode())
 
 
@@ -140,5 +135,5 @@ def _read(file: Path) -> Mapping[str, Any]:
     except (JSONDecodeError, UnicodeDecodeError):
         notes = None
     if not isinstance(notes, dict) or not isinstance(notes.get("parts", {}), dict):
-        raise BadCollectionError(f"{file} is damaged; delete it to begin anew in this folder") from None
+        raise BadInputError(f"{file} is damaged; delete it to begin anew in this folder") from None
     return notes

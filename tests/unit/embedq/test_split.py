@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedq.pieces import cut, json_bytes
+from embedq.split import json_bytes, split
 
 TEXTS = st.lists(st.text(max_size=30), max_size=60)
 
 
 @given(texts=TEXTS, max_items=st.integers(1, 10), max_bytes=st.integers(1, 200))
 def test_pieces_hold_every_text_in_order_within_the_limits(texts: list[str], max_items: int, max_bytes: int) -> None:
-    pieces = list(cut(texts, json_bytes, max_items=max_items, max_bytes=max_bytes))
+    pieces = list(split(texts, json_bytes, max_items=max_items, max_bytes=max_bytes))
     assert [text for piece in pieces for text in piece] == texts
     for piece in pieces:
         assert 1 <= len(piece) <= max_items
@@ -24,20 +24,20 @@ def test_pieces_hold_every_text_in_order_within_the_limits(texts: list[str], max
 
 @given(texts=TEXTS, max_items=st.integers(1, 10), max_bytes=st.integers(1, 200))
 def test_no_piece_could_have_taken_the_next_text(texts: list[str], max_items: int, max_bytes: int) -> None:
-    pieces = list(cut(texts, json_bytes, max_items=max_items, max_bytes=max_bytes))
+    pieces = list(split(texts, json_bytes, max_items=max_items, max_bytes=max_bytes))
     for piece, following in pairwise(pieces):
         used = sum(map(json_bytes, piece)) + json_bytes(following[0])
         assert len(piece) == max_items or used > max_bytes
 
 
 def test_nothing_makes_no_piece() -> None:
-    assert list(cut([], json_bytes)) == []
+    assert list(split([], json_bytes)) == []
 
 
 def test_the_defaults_are_the_limits_of_the_server() -> None:
-    pieces = list(cut(["x"] * 2049, json_bytes))
+    pieces = list(split(["x"] * 2049, json_bytes))
     assert [len(piece) for piece in pieces] == [2048, 1]
-    assert len(list(cut(["x" * 2**20] * 9, json_bytes))) == 2
+    assert len(list(split(["x" * 2**20] * 9, json_bytes))) == 2
 
 
 def test_cutting_is_lazy() -> None:
@@ -45,7 +45,7 @@ def test_cutting_is_lazy() -> None:
         while True:
             yield "text"
 
-    assert len(next(cut(endless(), json_bytes))) == 2048
+    assert len(next(split(endless(), json_bytes))) == 2048
 
 
 @pytest.mark.parametrize("text", ["", "plain", "Ä", "😀", 'quote " and \\', "\x00\n", "\ud800"])

@@ -1,0 +1,138 @@
+"""What `embedq ingest` prints of an ingestion: its state in one line, its failures, and its end."""
+
+import re
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from embedq.cli.output import Output
+from embedq.cli.progress import Details, shown_rate
+from embedq.errors import EmbedqClientError
+from embedq.ingestions import FailedDocument, Ingestion, Ingestions
+
+SHOWN_FAILURES = 10
+_WAITS = {
+    "disk_full": "room in the server's storage, which is full",
+    "model": "a worker that has loaded the model",
+    "sink": "the sink, which does not answer",
+    "storage": "the server's storage, which does not answer",
+    "worker": "another try, as its workers died",
+}
+"""`waiting_for` of the server, in words."""
+_OPTIONS = {
+    "source.fields.text": "--text-field",
+    "source.fields.id": "--id-field",
+    "source.fields.metadata": "--metadata-field",
+    "chunking.static.max_chunk_size_tokens": "--chunk-tokens",
+    "max_chunk_size_tokens": "--chunk-tokens",
+    "chunking.static.chunk_overlap_tokens": "--overlap",
+    "chunk_overlap_tokens": "--overlap",
+    "sink.dataset": "--out",
+    "sink.name": "the connection in --out",
+    "sink.table": "the table in --out",
+    "prompt_name": "--prompt-name",
+    "on_conflict": "--on-conflict",
+}
+"""Fields of a request, and the options that set them: the user has typed options."""
+_FIELD = re.compile("|".join(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)" for name in _OPTIONS))
+
+
+def as_options(text: str) -> str:
+    """A message of the server, with options where it names fields."""
+    return _FIELD.sub(lambda match: _OPTIONS[match[0]], text)
+
+
+def in_options(error: EmbedqClientError) -> EmbedqClientError:
+    """An error of the server, with options where it names fields; its `param` stays."""
+    return error.reworded(as_options(error.message), error.param)
+
+
+def describe(ingestion: Ingestion) -> str:
+    """The state of an ingestion, in one line."""
+    of_all = f"/{ingestion.total:,}" if ingestion.listing_complete else ""
+    parts = [f"{ingestion.id} {ingestion.status}: {ingestion.done - ingestion.cancelled:,}{of_all} documents"]
+    parts += [f"{ingestion.unchanged:,} unchanged"] if ingestion.unchanged else []
+    replaced = ingestion.raw["file_counts"].get("replaced")
+    parts += [f"{replaced:,} replaced"] if replaced else []
+    parts += [f"{ingestion.failed:,} failed"] if ingestion.failed else []
+    parts += [f"{ingestion.cancelled:,} cancelled"] if ingestion.cancelled else []
+    deleted = ingestion.raw["file_counts"].get("deleted")
+    parts += [f"{deleted:,} deleted"] if deleted else []
+    parts += [_chunks(ingestion)]
+    parts += [f"about {ingestion.eta_s:,.0f} s left"] if ingestion.eta_s is not None and not ingestion.ended else []
+    waiting = _waiting(ingestion)
+    parts += [waiting] if waiting else []
+    if ingestion.raw.get("dry_run") and ingestion.raw.get("estimate_s") is not None:
+        parts += [f"{ingestion.tokens:,} tokens, about {ingestion.raw['estimate_s']:,.0f} s to embed"]
+    return ", ".join(parts)
+
+
+def progress_details(ingestion: Ingestion) -> Details:
+    """What its progress shows besides documents. Only the server knows how far documents under way are."""
+    waiting = _waiting(ingestion)
+    fields = {
+        "chunks": ingestion.chunks,
+        "embedded": ingestion.embedded,
+        "chunks_per_s": ingestion.chunks_per_s,
+        "waiting_for": ingestion.raw.get("waiting_for") if waiting else None,
+    }
+    rate = f" at {shown_rate(ingestion.chunks_per_s)}" if ingestion.chunks_per_s else ""
+    text = f"{waiting}, {_chunks(ingestion)}" if waiting else _chunks(ingestion) + rate
+    return Details(text, fields, None if ingestion.ended or waiting else ingestion.eta_s)
+
+
+def _waiting(ingestion: Ingestion) -> str | None:
+    """What it waits for, where it continues by itself afterwards."""
+    what = ingestion.raw.get("waiting_for")
+    return f"waiting for {_WAITS.get(what, f'the {what}')}" if what and not ingestion.ended else None
+
+
+def _chunks(ingestion: Ingestion) -> str:
+    if ingestion.raw.get("dry_run") or ingestion.embedded >= ingestion.chunks:
+        return f"{ingestion.chunks:,} chunks"
+    return f"{ingestion.embedded:,} of {ingestion.chunks:,} chunks embedded"
+
+
+async def list_failures(server: Ingestions, ingestion_id: str, output: Output) -> int:
+    """Prints every document that has failed; returns how many there are."""
+    count = 0
+    async with aclosing(server.failed(ingestion_id)) as documents:
+        async for document in documents:
+            fields = {"document": document.id, "code": document.code, "stage": document.stage}
+            output.result(_failure(document), {**fields, "message": as_options(document.message)})
+            count += 1
+    return count
+
+
+def _failure(document: FailedDocument) -> str:
+    return f"{document.id} failed: {document.code}: {as_options(document.message)}"
+
+
+async def report(
+    server: Ingestions, ended: Ingestion, output: Output, *, not_sent: Sequence[FailedDocument] = ()
+) -> None:
+    """Prints the first of the failures, and the end of the whole.
+
+    `not_sent`: documents that failed on this side, and that the server does not know of.
+    """
+    failed = [*not_sent[:SHOWN_FAILURES]]
+    if ended.failed and len(failed) < SHOWN_FAILURES:
+        async with aclosing(server.failed(ended.id)) as documents:
+            async for document in documents:
+                failed.append(document)
+                if len(failed) == SHOWN_FAILURES:
+                    break
+    for document in failed:
+        output.note(_failure(document), document=document.id, code=document.code)
+    more = ended.failed + len(not_sent) - len(failed)
+    if more > 0:
+        output.note(f"{more:,} more documents failed; all of them: embedq ingest --errors {ended.id}", more=more)
+    for warning in ended.raw.get("warnings") or ():
+        output.note(str(warning))
+    if ended.raw.get("mode") == "skip_unchanged" and (replaced := ended.raw["file_counts"].get("replaced")):
+        output.note(f"{replaced:,} took the place of other content under the same id: changed, or of another folder")
+    if ended.error:
+        output.note(f"it failed: {ended.error[0]}: {as_options(ended.error[1])}", code=ended.error[0])
+    if ended.resumable:
+        output.note(f"when that is mended it goes on where it was: embedq ingest --retry {ended.id}", id=ended.id)
+    unsent = f", and {len(not_sent):,} more not sent" if not_sent else ""
+    output.result(describe(ended) + unsent, {**ended.raw, "not_sent": len(not_sent)})
