@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedq.atomic_file import atomic_file
-from embedq.errors import BadInputError
+from embedq.errors import BadInputError, EmbedqClientError
 from embedq.records import Record
 from embedq.task import ItemError
 
@@ -22,7 +22,7 @@ TEXTS = "texts.jsonl"
 
 
 class VectorFile:
-    """A float32 [n, dimension] array in the making. Call `finish` after the last row.
+    """Writes a float32 [n, dimension] `.npy` file row by row; `n` need not be known. Call `finish` after the last row.
 
     Args:
         file: empty, seekable, opened for writing bytes.
@@ -37,7 +37,7 @@ class VectorFile:
         """Adds rows. An array without columns (a task of which nothing succeeded) becomes rows of NaN.
 
         Raises:
-            ValueError: the rows are not as long as those before.
+            EmbedqClientError: the rows are not as long as those before.
         """
         count, width = vectors.shape
         if width and self._dimension is None:
@@ -45,7 +45,9 @@ class VectorFile:
             self._write_header()
             self._write_missing(self.rows)
         if width and width != self._dimension:
-            raise ValueError(f"rows of {width} numbers after rows of {self._dimension}: the model has changed")
+            raise EmbedqClientError(
+                f"rows of {width} numbers after rows of {self._dimension}: the model has changed", code="model_changed"
+            )
         if width:
             self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         elif self._dimension is not None:

@@ -33,7 +33,7 @@ async def in_order(
 
 
 async def run_all(work: Callable[[T], Coroutine[Any, Any, object]], items: Iterable[T], *, limit: int) -> None:
-    """Runs `work(item)` for each item, as `in_order` does, where nobody needs the results."""
+    """Runs `work(item)` for every item as `in_order` does, without results."""
     async with aclosing(in_order(work, items, limit=limit)) as results:
         async for _ in results:
             pass

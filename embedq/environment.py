@@ -1,4 +1,4 @@
-"""What the client takes from the environment: where the server is and with which key to call it."""
+"""The environment of the client: address and key of the server, cache folder, path of Python."""
 
 import os
 from pathlib import Path
@@ -12,12 +12,12 @@ def server_url() -> str:
 
 
 def api_key() -> str | None:
-    """`EMBEDQ_API_KEY`, or None. A variable and no option: arguments are visible to every user of a machine."""
+    """`EMBEDQ_API_KEY`, or None. There is no option for it: every user of a machine can see arguments."""
     return os.environ.get("EMBEDQ_API_KEY") or None
 
 
 def cache_folder() -> Path:
-    """Where this user's programs keep what they can do without."""
+    """Where the command keeps files that it can do without."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "embedq"
 
 

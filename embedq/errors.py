@@ -73,7 +73,7 @@ class UnreachableError(EmbedqClientError):
 
 
 class WaitTimeoutError(EmbedqClientError):
-    """The time that the caller gave is over. What was submitted goes on."""
+    """The time that the caller gave is over. Submitted work goes on."""
 
 
 class RefusedError(EmbedqClientError):

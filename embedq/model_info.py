@@ -33,11 +33,11 @@ class ModelInfo(dict[str, Any]):
     Serializers in C (orjson, pydantic) call no method of it: they need the `await`.
     """
 
-    def __init__(self, known: Mapping[str, Any] | None, ask: Ask, ask_blocking: AskBlocking) -> None:
-        """`known`: None as long as the server has to be asked."""
+    def __init__(self, facts: Mapping[str, Any] | None, ask: Ask, ask_blocking: AskBlocking) -> None:
+        """`facts`: None as long as the server has to be asked."""
         # Never empty: json's encoder takes the size of a dict from underneath, and asks no further if it is 0.
-        super().__init__(known or dict.fromkeys(_FIELDS, NotAwaited()))
-        self._known = known is not None
+        super().__init__(facts or dict.fromkeys(_FIELDS, NotAwaited()))
+        self._filled = facts is not None
         self._ask = ask
         self._ask_blocking = ask_blocking
 
@@ -50,19 +50,19 @@ class ModelInfo(dict[str, Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]  # asyncio.gather hashes what it awaits
 
     def filled(self) -> Self:
-        """Itself, once the server was asked."""
-        if not self._known:
+        """Asks the server if need be; returns itself."""
+        if not self._filled:
             self._fill(self._ask_blocking())
         return self
 
     async def _awaited(self) -> Self:
-        if not self._known:
+        if not self._filled:
             self._fill(await self._ask())
         return self
 
     def _fill(self, facts: Mapping[str, Any]) -> None:
         super().update(facts)
-        self._known = True
+        self._filled = True
 
 
 def _filling(name: str) -> Callable[..., Any]:

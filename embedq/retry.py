@@ -1,4 +1,4 @@
-"""When a call is repeated, and after how long. Pure: `transport` asks, and does the waiting."""
+"""The retry policy: whether a call is repeated, and after how long. Pure; `transport` waits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ _FROM_PROXIES = frozenset({408, 502, 504})
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Frozen rules. Every call of this client may be repeated: the server joins or recognises a repetition.
+    """Every call of this client may be repeated: the server joins or recognises a repetition.
 
     Attributes:
         first_delay_s, max_delay_s: back-off, doubling, where the server does not name a time.
@@ -28,11 +28,11 @@ class RetryPolicy:
         `attempt` counts from 0. `x-should-retry` overrides the status, as in OpenAI's clients; without it 409 is
         final.
         """
-        wish = headers.get("x-should-retry")
-        if wish == "false" or (wish != "true" and status not in _BUSY | _FROM_PROXIES):
+        should_retry = headers.get("x-should-retry")
+        if should_retry == "false" or (should_retry != "true" and status not in _BUSY | _FROM_PROXIES):
             return None
-        named = _seconds(headers.get("retry-after"))
-        return self.back_off_s(attempt) if named is None else named
+        retry_after_s = _seconds(headers.get("retry-after"))
+        return self.back_off_s(attempt) if retry_after_s is None else retry_after_s
 
     def after_silence(self, silent_s: float, *, answered_before: bool, attempt: int) -> float | None:
         """Seconds to wait after a failed connection, or None when the server was silent long enough."""

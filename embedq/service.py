@@ -50,15 +50,15 @@ class EmbeddingService:
         api_key: None: `EMBEDQ_API_KEY`, else calls go without one.
         model: name under which the server serves it; None: the server's own.
         model_name: the same, as in-process services call it.
-        device: of an in-process service; the server has its own, and `device` says which once it is known.
+        device: taken for in-process services; the property `device` is the server's as soon as that is known.
         timeout_s: longest time one call may take, repetitions included. `get_embeddings` of many texts makes several
             calls.
-        on_retry: told of each repetition: the reason, and the seconds until it happens.
+        on_retry: called before each repetition with the reason and the delay in seconds.
 
     Every method raises `EmbedqClientError`: `UnreachableError`, `WaitTimeoutError`, or a kind of `RefusedError`.
 
     Raises:
-        ValueError: the address is none, the key cannot be sent, or there are two names for the model.
+        ValueError: the address is not a URL, the key cannot be sent, or there are two names for the model.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class EmbeddingService:
     ) -> Task:
         """Hands texts over as one task and returns at once; at most 2,048 texts and 16 MiB by default.
 
-        A repetition after a lost answer never doubles the work: each call carries an idempotency key.
+        A repetition after a lost answer never doubles the work, because each call carries an idempotency key.
 
         Args:
             texts: one or several, none of them empty.
             metadata: up to 16 pairs that come back with the task.
-            lane: `online` when somebody waits, `bulk` otherwise.
+            lane: `online` for interactive use, `bulk` otherwise.
             deadline_s: the task ends as `expired` when it has not finished by then.
             idempotency_key: of the caller's own, when it may call again after a crash with the same texts.
         """

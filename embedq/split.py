@@ -14,7 +14,7 @@ MAX_TEXTS = 2048
 MAX_BYTES = 8 * 2**20
 """JSON bytes of one request: half of the server's default limit."""
 MAX_WAITED_BYTES = 128 * 2**10
-"""JSON bytes of one request that somebody waits for: some seconds of work on a small machine, so that its answer comes
+"""JSON bytes of one request that waits for its vectors: some seconds of work on a small machine. So the answer comes
 within the server's longest wait, and other callers get their turn in between."""
 _TOO_MUCH = {"too_many_inputs", "body_too_large"}
 
@@ -47,7 +47,7 @@ async def halve_refused(
     """Calls `work(piece)`, or `work` of its halves, and so on, where the server refuses a list as too much.
 
     Yields:
-        each part that was accepted, in order, and its result.
+        the accepted parts in order, with their results.
 
     Raises:
         RefusedError: a part was refused for another reason, or one text alone is too much. Parts before it were

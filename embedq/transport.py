@@ -23,7 +23,7 @@ from embedq.retry import RetryPolicy
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
-"""Silence on an open connection after which it counts as broken; on top of the time the server was asked to wait."""
+"""An open connection counts as broken after so much silence, besides the time that the server was asked to wait."""
 
 RetryListener = Callable[[EmbedqClientError, float], None]
 """Called before each repetition with the reason and the delay in seconds."""
@@ -37,9 +37,9 @@ class Call:
     """One request, repeatable as it is.
 
     Attributes:
-        wait_s: how long the server may hold the request back until there is something to say.
-        form: fields of a form, instead of a JSON body; `file` goes with it, read anew for each attempt.
-        into: takes the body of a successful answer, emptied before each attempt; the answer itself has none then.
+        wait_s: how long the server may hold the request back until it has an answer (long poll).
+        form: fields of a form, instead of a JSON body; `file` goes with it, read anew at every attempt.
+        into: takes the body of a successful answer, emptied before every attempt; the answer then has no body.
     """
 
     method: str
@@ -59,20 +59,20 @@ class Call:
         try:
             return json.dumps(self.body, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            # Lone surrogates: escaped they travel, and the server says which text has them.
+            # Lone surrogates can be sent escaped; the server then names the text that has them.
             return json.dumps(self.body).encode()
 
 
 class Transport:
     """Connections to one server, made at the first call. Used in one event loop at a time.
 
-    Making one costs next to nothing, and one that nobody closes is closed when it is forgotten: an in-process service
-    that is made anew for every request must not cost more when this takes its place.
+    Making one opens nothing, and the garbage collector closes one that was not closed: an application that makes its
+    in-process service anew for every request must not pay more when this takes its place.
 
     Args:
         url: address of the server, with or without the `/v1` of OpenAI's clients.
-        api_key: white space around it is no part of it.
-        on_retry: told of each repetition.
+        api_key: white space around it is stripped.
+        on_retry: called before each repetition.
 
     Raises:
         ValueError: the address is not an http or https URL, or the key cannot be sent. Neither is repeated.
@@ -189,14 +189,13 @@ class Transport:
         if loop in self._clients:
             return self._clients[loop]
         client = await self._opened()
-        _close_all(self._clients, running=False)
-        return self._clients.setdefault(loop, client)  # somebody may have been faster
+        _close_all(self._clients, running=False)  # or every asyncio.run would leave a descriptor
+        return self._clients.setdefault(loop, client)  # another call may have been faster
 
     async def _opened(self) -> httpx.AsyncClient:
         # A proxy for the outside world cannot reach this machine's own loopback.
         trust_env = not _is_loopback(self._base.host)
-        # Reading the certificates takes a tenth of a second, which is not for the event loop. For http:// there are
-        # none, and httpx would read them all the same.
+        # Reading the certificates takes 0.2 to 0.4 s, too long for the event loop. httpx reads them for http:// too.
         tls = await asyncio.to_thread(_tls, trust_env=trust_env) if self._base.scheme == "https" else False
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else None
         return httpx.AsyncClient(base_url=self._base, headers=headers, trust_env=trust_env, verify=tls)
@@ -222,7 +221,7 @@ class Transport:
     async def _pause(self, failure: EmbedqClientError, delay_s: float | None, left_s: float) -> None:
         if delay_s is None:
             raise failure
-        # Up to a quarter more keeps clients that failed together from coming back together.
+        # Jitter of up to a quarter keeps clients that failed together from coming back together.
         delay_s *= random.uniform(1.0, 1.25)  # noqa: S311 - not for secrets
         if delay_s >= left_s:
             raise failure
@@ -266,7 +265,7 @@ def _close_all(clients: _Clients, *, running: bool = True) -> None:
         client = clients.pop(loop, None)
         if client is None:  # another thread was faster
             continue
-        with suppress(RuntimeError):  # the loop is closed, and its connections end when nobody holds them
+        with suppress(RuntimeError):  # the loop is closed; its connections end with the last reference
             loop.call_soon_threadsafe(_close_soon, loop, client)
 
 
@@ -275,7 +274,7 @@ def _close_soon(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> N
 
 
 def _sendable(api_key: str | None) -> str | None:
-    key = (api_key or "").strip()  # a file with a secret, or a line of Windows, ends with what is no part of it
+    key = (api_key or "").strip()  # a file with a secret, or a line of Windows, ends with a line break
     if not key.isascii() or not key.isprintable():
         raise ValueError(
             "The API key has characters that no key of a server has: letters beyond ASCII, or a line break within. "
@@ -285,7 +284,7 @@ def _sendable(api_key: str | None) -> str | None:
 
 
 def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers. httpx would repeat the value of a bad one in its error, and this client would try again."""
+    """The headers, printable ones. httpx would repeat the value of a bad one in what looks like a lost answer."""
     for name, value in headers.items():
         if not value.isascii() or not value.isprintable():
             message = f"The header {name} must be printable ASCII."

@@ -47,7 +47,7 @@ def _require_hidden(data: Path, settings: Settings) -> None:
 def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -> list[Role]:
     roles = []
     redis_url = settings.redis_url
-    if "redis_url" not in settings.model_fields_set:  # nobody named a Redis: bring one
+    if "redis_url" not in settings.model_fields_set:  # no Redis was named: start one
         endpoint = choose_endpoint(data)
         redis_url = endpoint.url
         roles.append(redis_role(endpoint, data / "redis", lock))
@@ -68,7 +68,7 @@ def _supervise(roles: list[Role], host: str, port: int) -> int:
 
 
 def _print_line(line: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads: no reason to stop
+    with contextlib.suppress(BrokenPipeError):  # the reader is gone: no reason to stop
         os.write(sys.stdout.fileno(), f"{line}\n".encode())  # unbuffered: nothing is left to fail at exit
 
 

@@ -16,9 +16,9 @@ _POLL_S = 0.05
 def locked(folder: Path, *, patience_s: float = 2.0) -> Iterator[int]:
     """Creates the folder and holds its lock; the lock's file descriptor.
 
-    `patience_s`: a stack that is just ending is given this long.
+    `patience_s`: how long to wait for a stack that is just ending.
 
-    Whoever inherits the descriptor holds the lock too: Redis does, so that its data is never opened twice, not even
+    A process that inherits the descriptor holds the lock too. Redis does, so its data is never opened twice, not even
     while the Redis of a killed stack is still writing.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Why the local stack cannot run."""
+"""The error of the local stack."""
 
 
 class StackError(Exception):

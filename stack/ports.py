@@ -1,4 +1,4 @@
-"""Ports on loopback, and questions to who listens there."""
+"""Ports on loopback: free ones, taken ones, and whether a server answers there."""
 
 import http.client
 import socket
@@ -9,7 +9,7 @@ _TIMEOUT_S = 1.0
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nobody listened on a moment ago."""
+    """A TCP port on loopback that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -17,7 +17,7 @@ def free_port() -> int:
 
 
 def require_free(port: int) -> None:
-    """Refuses a port on which somebody listens: the web tier would be restarted for ever.
+    """Refuses a port that is taken, on which the web tier would be restarted for ever.
 
     Raises:
         StackError: it is taken, or this user may not use it.

@@ -17,10 +17,10 @@ from typing import Any
 from embedq.cli import exit_codes
 
 _COMMANDS = (
-    ("up", "roles", "start everything on this machine: Redis, workers, API"),
-    ("api", "roles", "run the web tier in the foreground, configured by the environment"),
-    ("worker", "roles", "run a model worker in the foreground, configured by the environment"),
-    ("documents-worker", "roles", "run a documents worker (files, batches, ingestions) in the foreground, likewise"),
+    ("up", "serve", "start everything on this machine: Redis, workers, API"),
+    ("api", "serve", "run the web tier in the foreground, configured by the environment"),
+    ("worker", "serve", "run a model worker in the foreground, configured by the environment"),
+    ("documents-worker", "serve", "run a documents worker (files, batches, ingestions) in the foreground, likewise"),
     ("embed", "embed", "print the vectors of a few texts"),
     ("submit", "submit", "submit the texts of a file, and wait for them if wanted"),
     ("wait", "tasks", "wait until tasks end"),

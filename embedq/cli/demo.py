@@ -16,8 +16,8 @@ from embedq import environment
 from embedq.cli.exit_codes import UsageError
 from embedq.cli.ingest import Plan, Sink, ingest
 from embedq.cli.output import Output
-from embedq.cli.roles import CHECKOUT, command_for
 from embedq.cli.search import print_rows
+from embedq.cli.serve import CHECKOUT, command_for
 from embedq.ingestions import Ingestions
 from embedq.service import EmbeddingService
 from embedq.vector_search import ParquetParts, parts_in

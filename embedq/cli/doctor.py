@@ -46,10 +46,10 @@ async def _doctor(args: argparse.Namespace, output: Output) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check.
+    """The result of one check.
 
     Attributes:
-        advice: what to do; empty when it is fine.
+        advice: what to do; "" when it is fine.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Finding:
 
 
 async def examine(transport: Transport) -> AsyncIterator[Finding]:
-    """One finding after the other, in the order in which one would look. A server that does not answer is the last."""
+    """Checks a server from its process to its documents worker. A server that does not answer ends the checks."""
     try:
         yield _live(await transport.probe("/health/live"))
         yield _ready(await transport.probe("/health/ready"))

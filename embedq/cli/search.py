@@ -68,13 +68,13 @@ async def _search(args: argparse.Namespace, output: Output) -> int:
 
 def print_rows(rows: Sequence[FoundRow], output: Output) -> None:
     """Prints rows of a dataset: score, document, the headings above them, and how they begin."""
-    for found in rows:
-        row = found.fields
+    for hit in rows:
+        row = hit.fields
         place = " > ".join([str(row.get("doc_id")), *(row.get("headings") or ())])
         page = f" (page {row['page']})" if row.get("page") else ""
         text = shown(row.get("text") or "")
         # The URI of an upload says nothing to people; programs get it.
-        output.result(f"{found.score:.4f}  {place}{page}  {text}", {"score": round(found.score, 6), **row})
+        output.result(f"{hit.score:.4f}  {place}{page}  {text}", {"score": round(hit.score, 6), **row})
 
 
 async def _open(source: str, service: EmbeddingService) -> Collection | ParquetParts:

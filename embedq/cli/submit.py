@@ -76,7 +76,9 @@ async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
         writer = stack.enter_context(collection.writing(args.out)) if args.out else None
         display = stack.enter_context(showing("embedding", _count(args.file), json_lines=args.json))
         progress = TaskProgress(display)
-        turn = asyncio.Lock()  # many are waited for at once, but submitted in the order of the file, as `_submit` does
+        # Many are waited for at once, but submitted one by one: a script that loops over the ids that are printed must
+        # get the vectors in the order of the file.
+        turn = asyncio.Lock()
         async with service_from_args(args, output) as service:
 
             async def finish(part: list[Record], task: Task) -> FinishedPiece:
@@ -123,7 +125,7 @@ def _note_how_to_continue(output: Output) -> Iterator[None]:
 async def _submit_piece(
     service: EmbeddingService, piece: list[Record], args: argparse.Namespace, output: Output
 ) -> list[tuple[list[Record], Task]]:
-    """One task, or several where the server takes less at once; each id is printed as soon as there is one."""
+    """Submits one task, or several where the server takes less at once; prints the id of a task at once."""
     submitted = []
     async with aclosing(halve_refused(lambda part: _send(service, part, args), piece)) as parts:
         async for part, task in parts:

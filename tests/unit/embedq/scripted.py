@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -131,3 +132,10 @@ def embeddings(*rows: list[float]) -> Answer:
 def model(name: str, *, ready: bool, dimension: int | None = 384, device: str | None = "cpu") -> dict[str, object]:
     """A model's entry as the server shows it."""
     return {"id": name, "object": "model", "ready": ready, "dimension": dimension, "device": device}
+
+
+def array(rows: list[list[float]]) -> Answer:
+    """The result of a task as a `.npy` array."""
+    file = io.BytesIO()
+    np.save(file, np.array(rows, dtype="<f4"))
+    return Answer(200, file.getvalue())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from embedq.collection import TEXTS, VECTORS, open_collection, writing
-from embedq.errors import BadInputError
+from embedq.errors import BadInputError, EmbedqClientError
 from embedq.records import Record
 from embedq.task import ItemError
 
@@ -64,7 +64,7 @@ def test_nothing_at_all_is_an_empty_collection(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_older_collection_alone(tmp_path: Path) -> None:
     with writing(tmp_path) as writer:
         writer.append(records("old"), np.ones((1, 2), dtype=np.float32), {})
-    with pytest.raises(ValueError, match="the model has changed"), writing(tmp_path) as writer:  # noqa: PT012
+    with pytest.raises(EmbedqClientError, match="the model has changed"), writing(tmp_path) as writer:  # noqa: PT012
         writer.append(records("new"), np.ones((1, 2), dtype=np.float32), {})
         writer.append(records("new"), np.ones((1, 3), dtype=np.float32), {})
     assert names(tmp_path) == {VECTORS, TEXTS}

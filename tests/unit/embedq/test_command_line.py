@@ -16,7 +16,7 @@ import pytest
 import embedq
 from embedq import EmbedqClientError, RefusedError, UnavailableError, UnreachableError, WaitTimeoutError
 from embedq.atomic_file import atomic_file
-from embedq.cli import main, parser, roles
+from embedq.cli import main, parser, serve
 from embedq.cli.exit_codes import HELP, UsageError, exit_code
 from embedq.cli.options import within
 from embedq.cli.output import Output, digits
@@ -25,7 +25,7 @@ from embedq.cli.search import shown
 from embedq.cli.tasks import result_lines
 from embedq.task import Counts, ItemError, Task
 from tests.source_tree import CHECKOUT
-from tests.unit.embedq.scripted import Answer, Request, Scripted, problem, task
+from tests.unit.embedq.scripted import Answer, Request, Scripted, array, problem, task
 
 
 @pytest.fixture
@@ -240,6 +240,26 @@ def test_ids_are_printed_in_the_order_of_the_file_whatever_the_server_takes_firs
     assert not busy
 
 
+def test_a_model_that_changes_between_two_tasks_is_an_error_in_words(
+    elsewhere: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [array([[1.0, 2.0]] * 2048), array([[1.0, 2.0, 3.0]])]
+
+    def answer(request: Request) -> Answer:
+        if request.target.endswith("/result"):
+            return results.pop(0)
+        return task("queued", completed=0) if request.method == "POST" else task()
+
+    elsewhere.answers = [answer]
+    file = tmp_path / "texts.txt"
+    file.write_text("text\n" * 2049)
+    assert main(["submit", str(file), "--out", str(tmp_path / "out"), "--url", elsewhere.url]) == 3
+    error = capsys.readouterr().err
+    assert "the model has changed" in error
+    assert "embedq result ID" in error
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("kind", "code"),
     [(RefusedError, 3), (UnavailableError, 4), (UnreachableError, 4), (WaitTimeoutError, 5)],
@@ -251,7 +271,7 @@ def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     others = ("up", "embed", "submit", "wait", "result", "cancel", "ingest", "search", "doctor", "demo")
-    for command in (*roles.ROLES, *others):
+    for command in (*serve.ROLES, *others):
         with pytest.raises(SystemExit) as raised:
             parser().parse_args([command, "--help"])
         assert raised.value.code == 0
@@ -331,10 +351,10 @@ async def test_the_limit_of_a_command_is_told_apart_from_other_timeouts() -> Non
 
 
 def test_a_role_runs_from_the_checkout_whatever_the_working_directory_holds() -> None:
-    assert roles.command_for("tasks.worker") == [sys.executable, "-P", "-m", "tasks.worker"]
-    assert roles.command_for("stack", "--port", "0")[-2:] == ["--port", "0"]
+    assert serve.command_for("tasks.worker") == [sys.executable, "-P", "-m", "tasks.worker"]
+    assert serve.command_for("stack", "--port", "0")[-2:] == ["--port", "0"]
 
 
 def test_a_client_alone_has_no_server() -> None:
     with pytest.raises(UsageError, match="clone the repository"):
-        roles.command_for("no_such_part")
+        serve.command_for("no_such_part")

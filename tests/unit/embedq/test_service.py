@@ -1,7 +1,5 @@
 """`EmbeddingService` in requests and answers, against a server on loopback that follows a script."""
 
-import io
-
 import numpy as np
 import pytest
 
@@ -13,13 +11,7 @@ from embedq import (
     UnavailableError,
     WaitTimeoutError,
 )
-from tests.unit.embedq.scripted import HANG_UP, Answer, Request, embeddings, model, problem, scripted, task
-
-
-def array(rows: list[list[float]]) -> Answer:
-    file = io.BytesIO()
-    np.save(file, np.array(rows, dtype="<f4"))
-    return Answer(200, file.getvalue())
+from tests.unit.embedq.scripted import HANG_UP, Answer, Request, array, embeddings, model, problem, scripted, task
 
 
 def lengths_and_numbers(request: Request) -> Answer:

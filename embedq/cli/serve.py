@@ -1,4 +1,4 @@
-"""`embedq up`, `api`, `worker`, `documents-worker`: become one role of the server."""
+"""`embedq up`, `api`, `worker`, `documents-worker`: replace this process by the local stack or by one of its roles."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ from embedq.cli.options import count
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROLES = {"api": "api", "worker": "tasks.worker", "documents-worker": "tasks.documents_worker"}
-"""Command, and the module that it becomes; all but `up`."""
+"""Command -> the module that it becomes."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def command_for(module: str, *arguments: str) -> list[str]:
 
 
 def become(module: str, *arguments: str) -> NoReturn:
-    """Replaces this process, so that signals and the exit code are the role's own."""
+    """Replaces this process by a module of the server, so that signals and the exit code are the module's own."""
     command = command_for(module, *arguments)
     sys.stdout.flush()
     os.execve(command[0], command, environment.with_python_path(CHECKOUT))  # noqa: S606 - no shell is wanted
