@@ -217,7 +217,7 @@ class EmbeddingService:
         """
         deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
         # A caller who wants changes needs a first state. For others the server holds the first request until the end.
-        task = await (self.status(task_id) if on_change else self._held(task_id, timeout_s))
+        task = await (self.status(task_id) if on_change else self._long_poll(task_id, timeout_s))
         while True:
             if on_change:
                 on_change(task)
@@ -229,7 +229,7 @@ class EmbeddingService:
                     f"{task_id} has not ended after {timeout_s:g} s; it goes on.", code="wait_timeout"
                 )
             await asyncio.sleep(min(_PAUSE_BETWEEN_POLLS_S, left_s))
-            task = await self._held(task_id, left_s, seen=task if on_change else None)
+            task = await self._long_poll(task_id, left_s, last=task if on_change else None)
 
     async def result(self, task_id: str) -> Vectors:
         """The vectors of a task that has ended: float32 [n, dimension], a row of NaN for a text that failed.
@@ -290,13 +290,13 @@ class EmbeddingService:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, ask()).result()
 
-    async def _held(self, task_id: str, left_s: float | None, *, seen: Task | None = None) -> Task:
-        """The task after the server held the request back: until its end, or, with `seen`, until it differs."""
+    async def _long_poll(self, task_id: str, left_s: float | None, *, last: Task | None = None) -> Task:
+        """The task after the server held the request back: until its end, or, with `last`, until it differs."""
         wait_s = LONGEST_WAIT_S if left_s is None else min(LONGEST_WAIT_S, left_s)
-        headers = {"If-None-Match": seen.etag} if seen and seen.etag else {}
+        headers = {"If-None-Match": last.etag} if last and last.etag else {}
         call = Call("GET", _path(task_id), headers=headers, wait_s=wait_s)
         response = await self._transport.call(call, timeout_s=wait_s + self.timeout_s)
-        return seen if seen and response.status_code == httpx.codes.NOT_MODIFIED else read_task(response)
+        return last if last and response.status_code == httpx.codes.NOT_MODIFIED else read_task(response)
 
 
 def _in_event_loop() -> bool:

@@ -57,10 +57,10 @@ def test_a_folder_is_made_and_searched(command: Command) -> None:
         "event": "progress", "done": 3000, "failed": 0, "total": 3000, "rate": 0, "eta_s": 0.0,
     }  # fmt: skip
 
-    found = command("search", "text number 2500", "--in", "made", "-k", "2")
-    assert found.code == 0
-    assert found.lines[0] == "1.0000  doc-2500  text number 2500"
-    assert len(found.lines) == 2
+    ran = command("search", "text number 2500", "--in", "made", "-k", "2")
+    assert ran.code == 0
+    assert ran.lines[0] == "1.0000  doc-2500  text number 2500"
+    assert len(ran.lines) == 2
 
     last = next(line["id"] for line in made.json if line["first_line"] == 2049)
     in_task = command("search", "text number 2500", "--in", last, "-k", "1", "--json")
@@ -143,9 +143,9 @@ def test_failed_texts_keep_their_place_and_are_1(command: Command) -> None:
 def test_a_refusal_is_3_and_says_why(command: Command, arguments: list[str], code: str) -> None:
     ran = command(*arguments, "--json")
     assert ran.code == 3
-    said = json.loads(ran.err)
-    assert (said["event"], said["code"]) == ("error", code)
-    assert said["request_id"]
+    error = json.loads(ran.err)
+    assert (error["event"], error["code"]) == ("error", code)
+    assert error["request_id"]
     assert ran.out == ""
 
 
@@ -195,9 +195,9 @@ def test_a_running_task_times_out_is_interrupted_and_cancelled(slow_api: ApiProc
         task_id = submitting.stdout.readline().strip()
         submitting.send_signal(signal.SIGINT)
         assert submitting.wait(20) == 130
-        said = submitting.stderr.read()
-        assert "submitted tasks go on" in said
-        assert "embedq result ID -o NAME.npy" in said
+        stderr = submitting.stderr.read()
+        assert "submitted tasks go on" in stderr
+        assert "embedq result ID -o NAME.npy" in stderr
     assert folder_names(tmp_path / "made") == set()
 
     late = command("wait", task_id, "--timeout", "0.5")

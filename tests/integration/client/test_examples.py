@@ -45,8 +45,8 @@ class Block:
 
 def blocks(document: str) -> Iterator[Block]:
     text = (CHECKOUT / document).read_text()
-    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE):
-        yield Block(found[1], found[2], text.count("\n", 0, found.start()) + 2)
+    for block in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE):
+        yield Block(block[1], block[2], text.count("\n", 0, block.start()) + 2)
 
 
 @pytest.fixture(scope="module")

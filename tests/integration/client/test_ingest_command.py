@@ -116,7 +116,7 @@ def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> No
 
     gone = command("dataset", "delete", name)
     assert (gone.code, gone.lines) == (0, [f"{name} deleted"])
-    assert name not in [found["name"] for found in command("dataset", "list", "--json").json]
+    assert name not in [dataset["name"] for dataset in command("dataset", "list", "--json").json]
     assert command("dataset", "delete", name).code == 3
     again = command("ingest", "handbook", "--out", "mine")
     assert again.code == 2
@@ -153,9 +153,9 @@ def test_uploads_that_are_kept_are_read_again(
 def test_a_dry_run_counts(command: Command, handbook: Path) -> None:
     ran = command("ingest", str(handbook), "--dry-run", "--json")
     assert ran.code == 0, ran.err
-    (said,) = ran.json
-    assert (said["file_counts"]["total"], said["chunks"]["total"], said["chunks"]["loaded"]) == (2, 2, 0)
-    assert said["estimate_s"] >= 0
+    (dry_run,) = ran.json
+    assert (dry_run["file_counts"]["total"], dry_run["chunks"]["total"], dry_run["chunks"]["loaded"]) == (2, 2, 0)
+    assert dry_run["estimate_s"] >= 0
     assert not (command.folder / "vectors").exists()
 
 
@@ -170,24 +170,24 @@ def test_ctrl_c_detaches_and_cancel_ends_it(roles: Roles, tmp_path: Path) -> Non
         assert ingesting.stderr
         started = threading.Timer(TIMEOUT_S, ingesting.kill)
         started.start()
-        said = ""
-        for said in ingesting.stderr:
-            if "started ing_" in said:
+        line = ""
+        for line in ingesting.stderr:
+            if "started ing_" in line:
                 break
         started.cancel()
-        ingestion_id = said.split()[-1]
+        ingestion_id = line.split()[-1]
         ingesting.send_signal(signal.SIGINT)
         assert ingesting.wait(20) == 130
         rest = ingesting.stderr.read()
     assert f"{ingestion_id} goes on; look again with: embedq ingest --status {ingestion_id}" in rest
-    looked = command("ingest", "--status", ingestion_id)
-    assert looked.code == 0, looked.err
-    assert not looked.lines[0].split()[1].startswith(("completed", "failed", "cancelled"))
+    status = command("ingest", "--status", ingestion_id)
+    assert status.code == 0, status.err
+    assert not status.lines[0].split()[1].startswith(("completed", "failed", "cancelled"))
     assert command("ingest", "--cancel", ingestion_id).code == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["nowhere"], 2, "nowhere does not exist"),
         (["file:///etc/passwd"], 3, "EMBEDQ_INGEST_ROOTS"),
@@ -196,9 +196,11 @@ def test_ctrl_c_detaches_and_cancel_ends_it(roles: Roles, tmp_path: Path) -> Non
         ([], 2, "name either sources"),
     ],
 )
-def test_what_cannot_be_is_said(command: Command, handbook: Path, arguments: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_is_said(
+    command: Command, handbook: Path, arguments: list[str], code: int, message: str
+) -> None:
     ran = command("ingest", *arguments, "--json")
     assert ran.code == code
-    assert said in json.loads(ran.err.splitlines()[-1])["message"] + json.loads(ran.err.splitlines()[-1])["code"]
+    assert message in json.loads(ran.err.splitlines()[-1])["message"] + json.loads(ran.err.splitlines()[-1])["code"]
     assert ran.out == ""
     assert handbook.exists()

@@ -122,11 +122,11 @@ def test_the_tests_of_an_in_process_service_pass(api: ApiProcess) -> None:
 async def test_a_running_task_is_watched_and_cancelled(slow_api: ApiProcess) -> None:
     async with EmbeddingService(slow_api.base_url) as service:
         task = await service.submit([f"text number {number}" for number in range(1000)], lane="bulk")
-        seen: list[Task] = []
+        states: list[Task] = []
         begun = asyncio.Event()
 
         def notice(state: Task) -> None:
-            seen.append(state)
+            states.append(state)
             if state.counts.done:
                 begun.set()
 

@@ -44,12 +44,12 @@ class LocalStack(Process):
             "-m tasks.documents_worker": "documents-worker",
             "-m api": "api",
         }
-        found: dict[str, psutil.Process] = {}
+        roles: dict[str, psutil.Process] = {}
         for child in psutil.Process(self.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):  # it has just died
                 command = " ".join(child.cmdline())
-                found |= {name: child for mark, name in marks.items() if mark in command}
-        return found
+                roles |= {name: child for mark, name in marks.items() if mark in command}
+        return roles
 
     def family(self) -> list[psutil.Process]:
         return list(psutil.Process(self.pid).children(recursive=True))

@@ -59,7 +59,7 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["embed", ""], "empty text"),
         (["embed", "x", "--url", "redis://localhost"], "address"),
@@ -72,10 +72,10 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
         (["ingest", "x", "--chunk-tokens", "20", "--overlap", "11"], "at most half of --chunk-tokens, 10"),
     ],
 )
-def test_what_cannot_be_done_says_why(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_done_says_why(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     captured = capsys.readouterr()
-    assert says in captured.err
+    assert message in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
 
@@ -85,9 +85,9 @@ def test_a_folder_of_an_ingestion_without_documents_is_said_to_be_that(
 ) -> None:
     (tmp_path / "_embedq.json").write_text('{"dataset": "d", "parts": {}}')
     assert main(["search", "x", "--in", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert f"{tmp_path} holds no documents" in said
-    assert "submit" not in said
+    stderr = capsys.readouterr().err
+    assert f"{tmp_path} holds no documents" in stderr
+    assert "submit" not in stderr
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_a_key_that_cannot_be_sent_is_not_printed(
 ) -> None:
     monkeypatch.setenv("EMBEDQ_API_KEY", "sécret")
     assert main(command.split()) == 2
-    said = capsys.readouterr().err
-    assert "EMBEDQ_API_KEY" in said
-    assert "sécret" not in said
+    stderr = capsys.readouterr().err
+    assert "EMBEDQ_API_KEY" in stderr
+    assert "sécret" not in stderr
 
 
 def test_the_doctor_finds_that_nobody_is_there(closed_url: str, capsys: pytest.CaptureFixture[str]) -> None:

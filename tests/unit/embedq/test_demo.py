@@ -71,8 +71,8 @@ def test_the_documentation_is_found(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"# {name}\n\n{'word ' * 20}")
     copies = tmp_path / "copies"
     assert [source.name for source in documentation(tmp_path, copies)] == ["README.md", "docs"]
-    found = sorted(str(file.relative_to(copies)) for file in copies.rglob("*") if file.is_file())
-    assert found == ["README.md", "docs/deeper/more.md", "docs/http.md"]
+    names = sorted(str(file.relative_to(copies)) for file in copies.rglob("*") if file.is_file())
+    assert names == ["README.md", "docs/deeper/more.md", "docs/http.md"]
 
 
 def test_a_passage_that_quotes_a_question_is_no_answer(tmp_path: Path) -> None:

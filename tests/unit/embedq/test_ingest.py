@@ -239,9 +239,9 @@ async def test_a_file_that_cannot_be_sent_stops_no_other(
     server = Server()
     assert await run(server, tmp_path / "out", handbook) == SOME_FAILED
     assert len(server.started[0]["source"]["files"]) == 2
-    said = capsys.readouterr()
-    assert "h/large.md failed: file_too_large" in said.err
-    assert "2/2 documents, 1 unchanged, 5 chunks, and 1 more not sent" in said.out
+    captured = capsys.readouterr()
+    assert "h/large.md failed: file_too_large" in captured.err
+    assert "2/2 documents, 1 unchanged, 5 chunks, and 1 more not sent" in captured.out
 
 
 @pytest.mark.parametrize("mode", ["skip_unchanged", "upsert", "sync"])

@@ -27,7 +27,7 @@ def test_json_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         (b"{", "line 2: not JSON"),
         (b'"text"', "must be an object"),
@@ -42,11 +42,11 @@ def test_json_lines() -> None:
         (b'{"text": "\xff"}', "line 2: not UTF-8 (byte 11)"),
     ],
 )
-def test_a_bad_line_is_named(line: bytes, says: str) -> None:
+def test_a_bad_line_is_named(line: bytes, message: str) -> None:
     with pytest.raises(BadInputError) as raised:
         list(read_records([b'{"text": "fine"}\n', line], "jsonl"))
     assert str(raised.value).startswith("line 2: ")
-    assert says in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_reading_is_lazy() -> None:

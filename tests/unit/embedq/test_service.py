@@ -176,7 +176,7 @@ async def test_waiting_is_left_to_the_server() -> None:
 
 
 async def test_changes_are_told_once_each() -> None:
-    seen: list[Task] = []
+    states: list[Task] = []
     script = [
         task("queued", total=2, completed=0, etag='"1"'),
         Answer(304, b""),
@@ -184,11 +184,11 @@ async def test_changes_are_told_once_each() -> None:
         task("completed", total=2, completed=1, failed=1, etag='"3"'),
     ]
     async with scripted(*script) as server, EmbeddingService(server.url) as service:
-        ended = await service.wait("task_1", on_change=seen.append)
+        ended = await service.wait("task_1", on_change=states.append)
         assert [request.headers.get("if-none-match") for request in server.requests] == [None, '"1"', '"1"', '"2"']
     assert ended.ended
     assert not ended.succeeded
-    assert [(t.counts.done, t.counts.failed) for t in dict.fromkeys(seen)] == [(0, 0), (1, 0), (2, 1)]
+    assert [(t.counts.done, t.counts.failed) for t in dict.fromkeys(states)] == [(0, 0), (1, 0), (2, 1)]
 
 
 async def test_waiting_ends_with_the_callers_time() -> None:

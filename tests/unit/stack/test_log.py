@@ -44,9 +44,9 @@ def test_lines_come_back_however_they_are_cut(lines: list[str], cut: int) -> Non
     data = "".join(f"{line}\n" for line in lines).encode()
     splitter = LineSplitter()
 
-    seen = [line for start in range(0, len(data), cut) for line in splitter.feed(data[start : start + cut])]
+    split = [line for start in range(0, len(data), cut) for line in splitter.feed(data[start : start + cut])]
 
-    assert seen == lines
+    assert split == lines
     assert splitter.rest() == []
 
 

@@ -2,11 +2,11 @@ from stack.supervisor import Backoff
 
 
 def delays(*lives_s: float) -> list[float]:
-    backoff, seen = Backoff(), []
+    backoff, result = Backoff(), []
     for lived_s in lives_s:
         backoff = backoff.after_death(lived_s)
-        seen.append(backoff.delay_s)
-    return seen
+        result.append(backoff.delay_s)
+    return result
 
 
 def test_the_first_start_is_not_delayed() -> None:
