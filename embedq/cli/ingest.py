@@ -28,7 +28,7 @@ _POSTGRESQL = "postgresql:"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _SLOWING = 0.2, 2.0, 1.25
 
 Show = Callable[..., AbstractContextManager[Progress]]
-"""`showing`, or what a test puts in its place."""
+"""Opens a display of progress, as `showing` does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,8 +97,9 @@ async def list_failures(server: Ingestions, ingestion_id: str, output: Output) -
     count = 0
     async with aclosing(server.failed(ingestion_id)) as documents:
         async for document in documents:
-            fields = {"document": document.id, "code": document.code, "stage": document.stage}
-            output.result(_failure(document), {**fields, "message": as_options(document.message)})
+            message = as_options(document.message)
+            fields = {"document": document.id, "code": document.code, "message": message, "stage": document.stage}
+            output.result(_failure(document), fields)
             count += 1
     return count
 
