@@ -7,8 +7,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.integration.api.served import ServedApp
-from tests.integration.api.test_auth import KEYS
+from tests.integration.api.served import KEYS, ServedApp
 
 LINES = b'{"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": {"input": "x"}}\n'
 

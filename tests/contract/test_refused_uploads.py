@@ -11,8 +11,7 @@ import openai
 import pytest
 
 from tests.integration.api.file_uploads import stored
-from tests.integration.api.served import ServedApp
-from tests.integration.api.test_auth import KEYS
+from tests.integration.api.served import KEYS, ServedApp
 
 MB = 1_000_000
 LARGE = bytes(40 * MB)

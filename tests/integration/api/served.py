@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +19,9 @@ from stack.testing import wait_until
 from worker_config.settings import load_settings
 
 MODEL = "test/model"
+KEYS = ",".join(f"{name}:{sha256(f'key of {name}'.encode()).hexdigest()}" for name in ("ann", "bob"))
+"""The setting `api_keys` with two owners; the headers below are theirs."""
+ANN, BOB = ({"authorization": f"Bearer key of {name}"} for name in ("ann", "bob"))
 
 
 class ServedApp:

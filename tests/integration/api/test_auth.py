@@ -7,10 +7,7 @@ import httpx
 import pytest
 
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ServedApp
-
-KEYS = ",".join(f"{name}:{sha256(f'key of {name}'.encode()).hexdigest()}" for name in ("ann", "bob"))
-ANN, BOB = ({"authorization": f"Bearer key of {name}"} for name in ("ann", "bob"))
+from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 
 
 @pytest.fixture

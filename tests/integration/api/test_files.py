@@ -17,8 +17,7 @@ from stack.testing import wait_until
 from tasks.ledger import ANONYMOUS, Ledger
 from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, put_file, stored_name
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
-from tests.integration.api.served import ServedApp
-from tests.integration.api.test_auth import ANN, BOB, KEYS
+from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 
 BYTES = bytes(range(256)) * 8
 MIB = 2**20

@@ -15,8 +15,7 @@ from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import GOOD, create, move
-from tests.integration.api.served import ServedApp
-from tests.integration.api.test_auth import ANN, BOB, KEYS
+from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 from tests.link import Link
 
 
