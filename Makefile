@@ -40,7 +40,7 @@ check: $(STAMP) ## lint, format, types, architecture
 	$(BIN)/pytest -q tests/test_architecture.py
 
 test: $(STAMP) ## every test: real Redis, real worker, real model
-	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
 	@$(BIN)/embedq demo

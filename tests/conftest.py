@@ -35,6 +35,7 @@ from tests.s3_server import S3Server
 from worker_config.settings import PREFIX, Settings
 
 _SHOWN_CHARS = 6000
+_EXPENSIVE = ("pg_server", "s3_server")
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - a folder of our own is made in it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,6 +50,34 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     Settings.model_config["env_file"] = None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Says for `--dist loadgroup` which tests share a process, and puts the longest ones first.
+
+    The tests of a file share one, for the fixtures of its module. All tests of torch, or of a server that takes seconds
+    to start, share one too: each process would otherwise start its own. Fault tests are as long as files and go alone.
+    """
+    for item in items:
+        group = _group(item)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_turn)  # stable: the order within a turn stays random
+
+
+def _group(item: pytest.Item) -> str | None:
+    if item.get_closest_marker("faults"):
+        return None
+    if item.get_closest_marker("model"):
+        return "model"
+    servers = [server for server in _EXPENSIVE if server in getattr(item, "fixturenames", ())]
+    return servers[0] if servers else item.nodeid.partition("::")[0]
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("faults"):
+        return 0
+    return 1 if _group(item) in {"model", *_EXPENSIVE} else 2 if "/integration/" in item.nodeid else 3
 
 
 @pytest.fixture(scope="session")
