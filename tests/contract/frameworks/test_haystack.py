@@ -3,24 +3,22 @@
 from contextlib import closing
 
 import pytest
-from haystack import Document
-from haystack.components.embedders import OpenAIDocumentEmbedder, OpenAITextEmbedder
-from haystack.utils import Secret
 
+from tests.heavy import haystack, haystack_embedders, haystack_utils
 from tests.integration.api.ledger_worker import vector
 from tests.integration.api.served import MODEL
 
 
 def test_documents_in_several_requests(base_url: str) -> None:
-    embedder = OpenAIDocumentEmbedder(
-        api_key=Secret.from_token("any"),
+    embedder = haystack_embedders.OpenAIDocumentEmbedder(
+        api_key=haystack_utils.Secret.from_token("any"),
         model=MODEL,
         api_base_url=base_url,
         batch_size=4,
         progress_bar=False,
         raise_on_failure=True,
     )
-    documents = [Document(content=f"document {n} {'x' * n}") for n in range(10)]
+    documents = [haystack.Document(content=f"document {n} {'x' * n}") for n in range(10)]
 
     with closing(embedder):
         found = embedder.run(documents=documents)
@@ -34,7 +32,9 @@ def test_documents_in_several_requests(base_url: str) -> None:
 
 
 def test_one_text(base_url: str) -> None:
-    embedder = OpenAITextEmbedder(api_key=Secret.from_token("any"), model=MODEL, api_base_url=base_url)
+    embedder = haystack_embedders.OpenAITextEmbedder(
+        api_key=haystack_utils.Secret.from_token("any"), model=MODEL, api_base_url=base_url
+    )
 
     with closing(embedder):
         assert embedder.run(text="one")["embedding"] == pytest.approx(vector("one").tolist())

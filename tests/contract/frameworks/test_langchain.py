@@ -1,5 +1,7 @@
 """LangChain's embeddings for OpenAI, with texts, and with the token numbers that it sends unless told not to."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -8,9 +10,9 @@ import numpy as np
 import openai
 import pytest
 import tiktoken
-from langchain_openai import OpenAIEmbeddings
 
 from api.request.token_input import ENCODING
+from tests.heavy import langchain_openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -36,9 +38,9 @@ def decoding_url(redis_url: str, worker: LedgerWorker, vocabulary: None) -> Iter
 
 
 @contextmanager
-def embeddings(base_url: str, **options: Any) -> Iterator[OpenAIEmbeddings]:
+def embeddings(base_url: str, **options: Any) -> Iterator[langchain_openai.OpenAIEmbeddings]:
     named: dict[str, Any] = {"model": MODEL, "base_url": base_url, "api_key": "any"}
-    client = OpenAIEmbeddings(**named, **options)
+    client = langchain_openai.OpenAIEmbeddings(**named, **options)
     with closing(client.client._client):
         yield client
 

@@ -1,10 +1,11 @@
 """The real model: vectors equal the library's for any number of texts, in input order."""
 
+from __future__ import annotations
+
 import random
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
 
 from bench.texts import passages, queries
 from tasks.embedding.streams import measure_rate
@@ -14,6 +15,7 @@ from tasks.model.encoder import Encoder, Float32Array, ItemVector, TextItem
 from tasks.model.encoding import encode
 from tasks.model.self_test import self_test, worst_cosine
 from tasks.model.torch_model import locate
+from tests.heavy import sentence_transformers
 from worker_config.settings import DEFAULT_MODEL
 
 pytestmark = pytest.mark.model
@@ -42,8 +44,8 @@ MAX_PADDED_TOKENS = default_budget("cpu")
 
 
 @pytest.fixture(scope="session")
-def library() -> SentenceTransformer:
-    return SentenceTransformer(locate(DEFAULT_MODEL), device="cpu")
+def library() -> sentence_transformers.SentenceTransformer:
+    return sentence_transformers.SentenceTransformer(locate(DEFAULT_MODEL), device="cpu")
 
 
 def mixed_texts(count: int) -> list[str]:
@@ -62,12 +64,14 @@ def rows(outcomes: list[ItemVector]) -> Float32Array:
     return np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
 
 
-def expected(library: SentenceTransformer, texts: list[str]) -> Float32Array:
+def expected(library: sentence_transformers.SentenceTransformer, texts: list[str]) -> Float32Array:
     return np.asarray(library.encode(texts, show_progress_bar=False), dtype=np.float32)
 
 
 @pytest.mark.parametrize("count", [1, 2, 500, 2048])
-def test_vectors_equal_the_library_in_input_order(count: int, minilm: Encoder, library: SentenceTransformer) -> None:
+def test_vectors_equal_the_library_in_input_order(
+    count: int, minilm: Encoder, library: sentence_transformers.SentenceTransformer
+) -> None:
     texts = mixed_texts(count)
     vectors = rows(encoded(minilm, texts))
     assert vectors.shape == (count, 384)
@@ -91,7 +95,7 @@ def test_the_mixed_corpus_of_the_benchmark_is_mostly_not_padding(minilm: Encoder
     assert 1 - stats.tokens / stats.padded_tokens < 0.1
 
 
-def test_edges_equal_the_library(minilm: Encoder, library: SentenceTransformer) -> None:
+def test_edges_equal_the_library(minilm: Encoder, library: sentence_transformers.SentenceTransformer) -> None:
     texts = [
         "",
         "a",

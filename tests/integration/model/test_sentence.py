@@ -1,16 +1,14 @@
 """The torch encoder at its edges: what it refuses to load, precision, and a lost device."""
 
+from __future__ import annotations
+
 import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from sentence_transformers import SentenceTransformer
-from torch import nn
 
 from tasks.item import Options
 from tasks.model.device import Way
@@ -19,6 +17,7 @@ from tasks.model.encoding import encode
 from tasks.model.load import load
 from tasks.model.self_test import self_test
 from tasks.model.sentence import SentenceEncoder
+from tests.heavy import failing_devices, sentence_transformers, torch
 from tests.integration.model.tiny_model import TinyModel
 from worker_config.settings import load_settings
 
@@ -29,38 +28,18 @@ Folders = Mapping[TinyModel, Path]
 RAW = Options(normalize=False)
 
 
-class LostDevice(nn.Module):
-    """The last module of a model; fails as a device does once `message` is set."""
-
-    message: str | None = None
-
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-        if self.message is not None:
-            raise torch.AcceleratorError(self.message)
-        return features
-
-
-class SmallDevice(nn.Module):
-    """The last module of a model; runs out of memory with more than `max_texts` at once."""
-
-    max_texts = 1000
-
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-        if len(features["sentence_embedding"]) > self.max_texts:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
-        return features
-
-
 @pytest.fixture
-def library(tiny_folders: Folders) -> SentenceTransformer:
-    return SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+def library(tiny_folders: Folders) -> sentence_transformers.SentenceTransformer:
+    return sentence_transformers.SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
 
 
-def encoder_of(model: SentenceTransformer, precision: str = "float32") -> SentenceEncoder:
+def encoder_of(model: sentence_transformers.SentenceTransformer, precision: str = "float32") -> SentenceEncoder:
     return SentenceEncoder(model, name="tiny", revision="0", way=Way("torch", precision))
 
 
-def test_half_precision_still_gives_float32_vectors_near_the_reference(library: SentenceTransformer) -> None:
+def test_half_precision_still_gives_float32_vectors_near_the_reference(
+    library: sentence_transformers.SentenceTransformer,
+) -> None:
     encoder = encoder_of(library, "float16")
     [outcome], _ = encode(encoder, [TextItem("hello")], max_padded_tokens=64)
     assert outcome.vector is not None
@@ -70,8 +49,8 @@ def test_half_precision_still_gives_float32_vectors_near_the_reference(library: 
     self_test(encoder)
 
 
-def test_a_lost_device_blames_no_text(library: SentenceTransformer) -> None:
-    broken = LostDevice()
+def test_a_lost_device_blames_no_text(library: sentence_transformers.SentenceTransformer) -> None:
+    broken = failing_devices.LostDevice()
     library.append(broken)
     encoder = encoder_of(library)
     broken.message = "CUDA error: an illegal memory access was encountered"
@@ -79,8 +58,8 @@ def test_a_lost_device_blames_no_text(library: SentenceTransformer) -> None:
         encode(encoder, [TextItem("a"), TextItem("b")], max_padded_tokens=64)
 
 
-def test_a_device_without_memory_is_not_lost(library: SentenceTransformer) -> None:
-    full = LostDevice()
+def test_a_device_without_memory_is_not_lost(library: sentence_transformers.SentenceTransformer) -> None:
+    full = failing_devices.LostDevice()
     library.append(full)
     encoder = encoder_of(library)
     full.message = "CUDA error: out of memory"
@@ -89,11 +68,13 @@ def test_a_device_without_memory_is_not_lost(library: SentenceTransformer) -> No
     assert stats.forward_passes == 3
 
 
-def test_a_pass_that_does_not_fit_the_device_is_halved_and_loses_nothing(library: SentenceTransformer) -> None:
+def test_a_pass_that_does_not_fit_the_device_is_halved_and_loses_nothing(
+    library: sentence_transformers.SentenceTransformer,
+) -> None:
     texts = [f"text {letter}" for letter in "abcdefg"]
     expected = library.encode(texts, show_progress_bar=False)
-    small = SmallDevice()
-    encoder = encoder_of(SentenceTransformer(modules=[*library, small], device="cpu"))
+    small = failing_devices.SmallDevice()
+    encoder = encoder_of(sentence_transformers.SentenceTransformer(modules=[*library, small], device="cpu"))
     small.max_texts = 2
     outcomes, stats = encode(encoder, [TextItem(text, RAW) for text in texts], max_padded_tokens=1000)
     vectors = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
@@ -101,7 +82,9 @@ def test_a_pass_that_does_not_fit_the_device_is_halved_and_loses_nothing(library
     assert stats.forward_passes == 1 + 2 + 4
 
 
-def test_a_model_without_pooling_is_no_embedding_model(library: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_model_without_pooling_is_no_embedding_model(
+    library: sentence_transformers.SentenceTransformer, tmp_path: Path
+) -> None:
     _save_first(library, tmp_path)
     with pytest.raises(ModelLoadError, match="cannot be loaded as an embedding model"):
         load(load_settings(model=str(tmp_path), compute="torch", device="cpu"))
@@ -128,5 +111,7 @@ def _copy(source: Path, target: Path) -> Path:
     return Path(shutil.copytree(source, target))
 
 
-def _save_first(library: SentenceTransformer, folder: Path) -> None:
-    SentenceTransformer(modules=[library[0]], device="cpu").save(str(folder), create_model_card=False)
+def _save_first(library: sentence_transformers.SentenceTransformer, folder: Path) -> None:
+    sentence_transformers.SentenceTransformer(modules=[library[0]], device="cpu").save(
+        str(folder), create_model_card=False
+    )

@@ -1,5 +1,7 @@
 """Every kind of model gives through our path what `SentenceTransformer.encode` gives."""
 
+from __future__ import annotations
+
 import importlib
 import json
 import logging
@@ -10,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
 
 from tasks.documents.chunking.tokens import TokenCounter
 from tasks.item import Options
@@ -22,6 +23,7 @@ from tasks.model.load import load
 from tasks.model.self_test import worst_cosine
 from tasks.model.sentence import SentenceEncoder
 from tasks.model.tokenizing import Tokenizer
+from tests.heavy import sentence_transformers
 from tests.integration.model.tiny_model import MAX_TOKENS, TinyModel
 from worker_config.settings import load_settings
 
@@ -59,7 +61,7 @@ def rows(outcomes: list[ItemVector]) -> Float32Array:
 
 
 def library(folder: Path, **options: object) -> Float32Array:
-    model = SentenceTransformer(str(folder), device="cpu")
+    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     return np.asarray(model.encode(TEXTS, show_progress_bar=False, **options), dtype=np.float32)  # type: ignore[call-overload]
 
 
@@ -77,7 +79,9 @@ def test_vectors_equal_the_library(kind: TinyModel, compute: str, tiny_folders: 
 @pytest.mark.model
 @pytest.mark.parametrize("compute", COMPUTES)
 def test_a_model_saved_with_cut_vectors_serves_cut_vectors(compute: str, tiny_folders: Folders, tmp_path: Path) -> None:
-    SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu", truncate_dim=8).save(str(tmp_path))
+    sentence_transformers.SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu", truncate_dim=8).save(
+        str(tmp_path)
+    )
     encoder = loaded(tmp_path, compute)
     expected = library(tmp_path)
     assert encoder.info.dimension == expected.shape[1] == 8
@@ -136,7 +140,7 @@ def test_texts_of_different_prompts_mix_in_one_call(tiny_folders: Folders) -> No
 
 @pytest.mark.model
 def test_usage_is_what_the_tokenizer_counts(tiny_folders: Folders) -> None:
-    tokenizer = SentenceTransformer(str(tiny_folders[TinyModel.DENSE]), device="cpu").tokenizer
+    tokenizer = sentence_transformers.SentenceTransformer(str(tiny_folders[TinyModel.DENSE]), device="cpu").tokenizer
     outcomes = ours(loaded(tiny_folders[TinyModel.DENSE]))
     counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
     assert [outcome.tokens for outcome in outcomes] == [min(count, MAX_TOKENS) for count in counts]
@@ -163,9 +167,11 @@ def test_what_a_model_says_of_itself(tiny_folders: Folders) -> None:
     ],
 )
 def test_tokens_are_those_of_the_library(kind: TinyModel, prompt_name: str | None, tiny_folders: Folders) -> None:
-    library = SentenceTransformer(str(tiny_folders[kind]), device="cpu")
+    library = sentence_transformers.SentenceTransformer(str(tiny_folders[kind]), device="cpu")
     expected = library.preprocess(TEXTS, prompt=library.prompts.get(prompt_name or library.default_prompt_name or ""))
-    tokenizer = Tokenizer(SentenceTransformer(str(tiny_folders[kind]), device="cpu"), marks_prompt=False)
+    tokenizer = Tokenizer(
+        sentence_transformers.SentenceTransformer(str(tiny_folders[kind]), device="cpu"), marks_prompt=False
+    )
     padded = tokenizer.pad(tokenizer(TEXTS, prompt_name))
     assert set(padded) == {"input_ids", "attention_mask", "token_type_ids"}
     for name, values in padded.items():
@@ -189,7 +195,7 @@ def test_tokens_counted_without_the_model_are_those_it_reads(kind: TinyModel, ti
 
 @pytest.mark.model
 def test_a_compiled_model_has_no_weights_left(tiny_folders: Folders) -> None:
-    model = SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+    model = sentence_transformers.SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
     SentenceEncoder(model, name="tiny", revision="0", way=Way("openvino", "float32"))
     assert {weight.device.type for weight in model[0].parameters()} == {"meta"}
 
@@ -203,14 +209,14 @@ def test_openvino_reports_to_nobody(tiny_folders: Folders) -> None:
 
 @pytest.mark.model
 def test_a_compiled_model_refuses_inputs_it_does_not_know(tiny_folders: Folders) -> None:
-    model = SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+    model = sentence_transformers.SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
     with pytest.raises(ModelLoadError, match=r"Set EMBEDQ_COMPUTE=torch.*unknown inputs pixel_values"):
         CompiledTransformer(model[0], ["input_ids", "pixel_values"], precision="float32", threads=1)
 
 
 @pytest.mark.model
 def test_a_model_that_openvino_cannot_convert_silences_nobody(tiny_folders: Folders) -> None:
-    model: Any = SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+    model: Any = sentence_transformers.SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
     model[0].model.encoder.layer[0].register_forward_hook(_fail)
     root = logging.getLogger()
     before = (root.level, root.handlers[:], root.filters[:])

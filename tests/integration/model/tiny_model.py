@@ -1,17 +1,17 @@
 """Tiny random models, saved as sentence-transformers saves them: two layers, 32 wide, a vocabulary of letters."""
 
+from __future__ import annotations
+
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
-from torch import manual_seed, nn
-from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2Model
+
+from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
 
 MAX_TOKENS = 24
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -35,11 +35,11 @@ class TinyModel(Enum):
 
 def save(kind: TinyModel, folder: Path) -> Path:
     """The folder, with a model of this kind in it."""
-    manual_seed(kind.value)
+    torch.manual_seed(kind.value)
     _save_transformer(folder / "transformer", causal=kind is TinyModel.CAUSAL)
-    transformer = Transformer(str(folder / "transformer"), max_seq_length=MAX_TOKENS)
+    transformer = sentence_modules.Transformer(str(folder / "transformer"), max_seq_length=MAX_TOKENS)
     prompted = kind in {TinyModel.PROMPTED, TinyModel.INSTRUCTED}
-    model = SentenceTransformer(
+    model = sentence_transformers.SentenceTransformer(
         modules=[transformer, *_rest(kind)],
         device="cpu",
         prompts={"query": "query: ", "passage": "a passage: "} if prompted else None,
@@ -49,14 +49,14 @@ def save(kind: TinyModel, folder: Path) -> Path:
     return folder / "model"
 
 
-def _rest(kind: TinyModel) -> list[nn.Module]:
+def _rest(kind: TinyModel) -> list[torch.nn.Module]:
     if kind is TinyModel.CLS:
-        return [Pooling(32, "cls")]
+        return [sentence_modules.Pooling(32, "cls")]
     if kind is TinyModel.DENSE:
-        return [Pooling(32, "mean"), Dense(32, 8), Normalize()]
+        return [sentence_modules.Pooling(32, "mean"), sentence_modules.Dense(32, 8), sentence_modules.Normalize()]
     if kind is TinyModel.CAUSAL:
-        return [Pooling(32, "lasttoken")]
-    return [Pooling(32, "mean", include_prompt=kind is TinyModel.PROMPTED)]
+        return [sentence_modules.Pooling(32, "lasttoken")]
+    return [sentence_modules.Pooling(32, "mean", include_prompt=kind is TinyModel.PROMPTED)]
 
 
 def _save_transformer(folder: Path, *, causal: bool) -> None:
@@ -68,7 +68,7 @@ def _save_transformer(folder: Path, *, causal: bool) -> None:
         single="[CLS] $A [SEP]", special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")]
     )
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _SPECIAL, strict=True))
-    fast = PreTrainedTokenizerFast(
+    fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         padding_side="left" if causal else "right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
@@ -78,7 +78,7 @@ def _save_transformer(folder: Path, *, causal: bool) -> None:
     _network(len(words), causal=causal).save_pretrained(str(folder))
 
 
-def _network(words: int, *, causal: bool) -> PreTrainedModel:
+def _network(words: int, *, causal: bool) -> transformers.PreTrainedModel:
     # Large weights: with the default ones random vectors are all alike, and every comparison would pass.
     sizes: dict[str, Any] = {
         "vocab_size": words,
@@ -90,5 +90,5 @@ def _network(words: int, *, causal: bool) -> PreTrainedModel:
         "initializer_range": 0.5,
     }
     if causal:
-        return Qwen2Model(Qwen2Config(num_key_value_heads=4, **sizes))
-    return BertModel(BertConfig(**sizes))
+        return transformers.Qwen2Model(transformers.Qwen2Config(num_key_value_heads=4, **sizes))
+    return transformers.BertModel(transformers.BertConfig(**sizes))

