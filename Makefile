@@ -39,8 +39,9 @@ check: $(STAMP) ## lint, format, types, architecture
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_architecture.py
 
+# Of the whole suite the branch coverage is taken too, and less than `fail_under` in pyproject.toml fails.
 test: $(STAMP) ## every test: real Redis, real worker, real model
-	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup $(if $(ARGS),,--cov --cov-report=) $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
 	@$(BIN)/embedq demo
@@ -52,7 +53,7 @@ bench: $(STAMP) ## speed of embedq, the usual designs and the bare encoder; ARGS
 	@$(BIN)/python -m bench $(ARGS)
 
 eval: $(STAMP) ## published quality tables through the service: make eval DATA=dir
-	@test -n "$(DATA)" || { echo 'Name the folder: make eval DATA=dir (docs/performance.md)' >&2; exit 1; }
+	@test -n "$(DATA)" || { echo 'Name the folder: make eval DATA=dir (docs/benchmarking.md)' >&2; exit 1; }
 	@$(BIN)/python -m bench.evaluate $(DATA) $(ARGS)
 
 smoke: ## build the images, run docker-compose.yml for real, check its answers
