@@ -1,15 +1,40 @@
-"""Which sink a request means."""
+"""Which sink a request means. A new kind of sink is one more entry of `SINKS`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
-from tasks.documents.sinks.postgresql.tables import Table
+from tasks.documents.sinks.postgresql.table import Table
 from tasks.documents.sinks.sink import Sink
 from tasks.errors import InvalidValue, SinkRefused
 from tasks.records.datasets import is_dataset_name
 from tasks.storage.storage import Storage
 from worker_config.settings import Settings
+
+# Sinks are imported when they are opened: their libraries are extras, and a worker without one serves the others.
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAccess:
+    """What a sink may use: whose documents come, from which ingestion, and where its own objects and settings are."""
+
+    owner: str
+    ingestion: str
+    storage: Storage
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """One value of `sink.type`.
+
+    Attributes:
+        check: cheap checks of a request's `sink`. Raises `InvalidValue` or `SinkRefused`.
+        open: the sink that a checked request means. Connects later. Raises `SinkRefused` where a library is missing.
+    """
+
+    check: Callable[[Mapping[str, Any], Settings], None]
+    open: Callable[[Mapping[str, Any], SinkAccess], Sink]
 
 
 def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
@@ -19,15 +44,7 @@ def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
         InvalidValue: it names no kind, dataset or table that can be.
         SinkRefused: the server knows no database of this name.
     """
-    if spec.get("type") == "parquet":
-        dataset = spec.get("dataset")
-        if dataset is not None and not (isinstance(dataset, str) and is_dataset_name(dataset)):
-            raise InvalidValue("sink.dataset must be 1 to 128 letters, digits, '_', '-' and '.'.", param="sink.dataset")
-        return
-    if spec.get("type") != "postgresql":
-        raise InvalidValue('sink.type must be "parquet" or "postgresql".', param="sink.type")
-    Table.parse(str(spec.get("table", "")))
-    _url(spec, settings)
+    _kind(spec).check(spec, settings)
 
 
 def open_sink(spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: Storage, settings: Settings) -> Sink:
@@ -38,14 +55,43 @@ def open_sink(spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: S
         SinkRefused: a library is missing.
     """
     check_sink(spec, settings)
-    if spec["type"] == "parquet":
-        named = spec.get("dataset")
-        return ParquetSink(storage, owner, named or ingestion, anonymous=not named, ingestion=ingestion)
+    return _kind(spec).open(spec, SinkAccess(owner, ingestion, storage, settings))
+
+
+def _kind(spec: Mapping[str, Any]) -> SinkKind:
+    kind = SINKS.get(str(spec.get("type")))
+    if kind is None:
+        names = " or ".join(f'"{name}"' for name in SINKS)
+        raise InvalidValue(f"sink.type must be {names}.", param="sink.type")
+    return kind
+
+
+def _check_parquet(spec: Mapping[str, Any], _: Settings) -> None:
+    dataset = spec.get("dataset")
+    if dataset is not None and not (isinstance(dataset, str) and is_dataset_name(dataset)):
+        raise InvalidValue("sink.dataset must be 1 to 128 letters, digits, '_', '-' and '.'.", param="sink.dataset")
+
+
+def _open_parquet(spec: Mapping[str, Any], access: SinkAccess) -> Sink:
+    from tasks.documents.sinks.parquet.parquet_sink import ParquetSink  # noqa: PLC0415 - its library is an extra
+
+    name = spec.get("dataset")
+    return ParquetSink(
+        access.storage, access.owner, name or access.ingestion, anonymous=not name, ingestion=access.ingestion
+    )
+
+
+def _check_postgresql(spec: Mapping[str, Any], settings: Settings) -> None:
+    Table.from_text(str(spec.get("table", "")))
+    _url(spec, settings)
+
+
+def _open_postgresql(spec: Mapping[str, Any], access: SinkAccess) -> Sink:
     try:
-        from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink  # noqa: PLC0415 - its library is an extra
+        from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink  # noqa: PLC0415 - as above
     except ImportError:
         raise SinkRefused('The PostgreSQL sink needs a library: pip install "embedq[postgresql]"') from None
-    return PostgresSink(spec["name"], _url(spec, settings), spec["table"])
+    return PostgresSink(spec["name"], _url(spec, access.settings), spec["table"])
 
 
 def _url(spec: Mapping[str, Any], settings: Settings) -> str:
@@ -56,3 +102,10 @@ def _url(spec: Mapping[str, Any], settings: Settings) -> str:
             param="sink.name",
         )
     return url
+
+
+SINKS: Mapping[str, SinkKind] = {
+    "parquet": SinkKind(_check_parquet, _open_parquet),
+    "postgresql": SinkKind(_check_postgresql, _open_postgresql),
+}
+"""Values of `sink.type`. The API has the same names in `api/families/ingestion_body.py`."""

@@ -4,16 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.documents.sinks.postgresql.connection import Connection, know_vectors
+from tasks.documents.sinks.postgresql.schema import LOCK_TIMEOUT, ensure_tables, require_alike, table_exists
+from tasks.documents.sinks.postgresql.table import RECEIPT, Table, quoted
 from tasks.documents.sinks.postgresql.table_rows import ChangingRows, clean
-from tasks.documents.sinks.postgresql.tables import (
-    LOCK_TIMEOUT,
-    RECEIPT,
-    Table,
-    ensure_tables,
-    quoted,
-    require_alike,
-    table_exists,
-)
 from tasks.documents.sinks.sink import Arrivals, LoadDocument, LoadOutcome, Receipt, Stamp
 from tasks.pieces import pieces, weighed
 
@@ -37,7 +30,7 @@ class PostgresSink:
             InvalidValue: `table` is not a name.
         """
         self._name = name
-        self._table = Table.parse(table)
+        self._table = Table.from_text(table)
         self._connection = Connection(name, url)
 
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import orjson
 
-from tasks.documents.sinks.postgresql.tables import COLUMNS, RECEIPT, Table, quoted
+from tasks.documents.sinks.postgresql.table import COLUMNS, RECEIPT, Table, quoted
 from tasks.documents.sinks.sink import LoadDocument, Receipt, Stamp, chunk_id
 from tasks.pieces import pieces, weighed
 

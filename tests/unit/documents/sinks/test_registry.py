@@ -1,5 +1,6 @@
 """Which sink a request means, and which it cannot mean."""
 
+import subprocess
 import sys
 from typing import Any
 
@@ -7,11 +8,12 @@ import pytest
 
 from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
 from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
-from tasks.documents.sinks.postgresql.tables import Table
+from tasks.documents.sinks.postgresql.table import Table
 from tasks.documents.sinks.sink import Sink
 from tasks.documents.sinks.sink_kinds import check_sink, open_sink
 from tasks.errors import EmbedqError, InvalidValue, SinkRefused
 from tasks.storage.storage import Storage
+from tests.source_tree import CHECKOUT
 from worker_config.settings import Settings
 
 POSTGRESQL = {"type": "postgresql", "name": "prod", "table": "docs"}
@@ -64,12 +66,34 @@ def test_others_are_refused(spec: dict[str, Any], error: type[EmbedqError], para
     assert "secret" not in caught.value.detail
 
 
-def test_a_missing_library_names_its_install_command(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "tasks.documents.sinks.postgresql.postgresql_sink")
-    monkeypatch.setitem(sys.modules, "asyncpg", None)
-    monkeypatch.delitem(sys.modules, "tasks.documents.sinks.postgresql.connection")
-    with pytest.raises(SinkRefused, match=r"pip install .embedq\[postgresql\]"):
-        opened(POSTGRESQL, settings)
+WITHOUT_ASYNCPG = """
+import sys
+sys.modules["asyncpg"] = None
+from tasks.documents.sinks.sink_kinds import open_sink
+from tasks.errors import SinkRefused
+from tasks.storage.storage import Storage
+from worker_config.settings import Settings
+
+settings = Settings(sinks="prod=postgresql://u@host/db")
+def opened(spec):
+    return open_sink(spec, owner="a", ingestion="ing_1", storage=Storage.open("memory://sinks"), settings=settings)
+
+print(type(opened({"type": "parquet"})).__name__)
+try:
+    opened({"type": "postgresql", "name": "prod", "table": "docs"})
+except SinkRefused as refused:
+    print(refused.detail)
+"""
+
+
+def test_without_asyncpg_a_parquet_sink_opens_and_the_other_names_its_install_command() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ASYNCPG], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    opened, refused = run.stdout.splitlines()
+    assert opened == "ParquetSink"
+    assert 'pip install "embedq[postgresql]"' in refused
 
 
 @pytest.mark.parametrize(
@@ -81,7 +105,7 @@ def test_a_missing_library_names_its_install_command(settings: Settings, monkeyp
     ],
 )
 def test_names_of_tables(text: str, rows: str, documents: str) -> None:
-    table = Table.parse(text)
+    table = Table.from_text(text)
     assert (table.rows, table.documents) == (rows, documents)
     assert len(documents.rpartition(".")[2]) <= 65  # PostgreSQL would cut it without a word, at 63 and the quotes
 
@@ -89,4 +113,4 @@ def test_names_of_tables(text: str, rows: str, documents: str) -> None:
 @pytest.mark.parametrize("text", ["", "1a", "a b", 'a"b', "a.b.c", ".a", "a.", "é", "x" * 51, "a\n"])
 def test_what_is_no_name_of_a_table(text: str) -> None:
     with pytest.raises(InvalidValue, match=r"sink\.table"):
-        Table.parse(text)
+        Table.from_text(text)
