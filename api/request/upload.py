@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from api.answer.errors import CallerGone
 from api.async_storage import AsyncStorage
 from api.request.quota import Room
 from tasks.errors import FileTooLarge, InvalidFile, InvalidUnicode, InvalidValue, MissingParameter, UnsupportedMediaType
+from tasks.lines import LineSplitter, RawLine
 from tasks.records.files import Purpose
 from tasks.storage.storage import Writer
 from tasks.wire.json_limits import has_more_parts
@@ -36,42 +38,32 @@ class LineProbe:
 
     def __init__(self, max_line_bytes: int, max_lists: int) -> None:
         self.found = False
-        self._max_line_bytes = max_line_bytes
         self._max_lists = max_lists
-        self._line = bytearray()
-        self._too_long = False
+        self._splitter = LineSplitter(b"\n", max_line_bytes)
         self._lines = 0
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes of the file."""
-        start = 0
-        while not self.found and self._lines < LOOK_LINES:
-            end = data.find(b"\n", start)
-            self._grow(data[start : end if end >= 0 else len(data)])
-            if end < 0:
-                return
-            self._end_line()
-            start = end + 1
+        if self._looks:
+            self._look(self._splitter.feed(data))
 
     def finish(self) -> bool:
         """The file is over: whether there is such a line."""
-        self._end_line()
+        if self._looks:
+            self._look(self._splitter.finish())
         return self.found
 
-    def _grow(self, piece: bytes) -> None:
-        if len(self._line) + len(piece) > self._max_line_bytes:
-            self._too_long = True
-            self._line.clear()
-        if not self._too_long:
-            self._line += piece
+    @property
+    def _looks(self) -> bool:
+        return not self.found and self._lines < LOOK_LINES
 
-    def _end_line(self) -> None:
-        if not self.found and not self._too_long:
-            line = bytes(self._line).removeprefix(_BOM) if self._lines == 0 else bytes(self._line)
-            self.found = _is_object(line, self._max_lists)
-        self._lines += 1
-        self._line.clear()
-        self._too_long = False
+    def _look(self, lines: Iterator[RawLine[bytes]]) -> None:
+        for line in lines:
+            data = line.data or b""
+            self.found = _is_object(data if self._lines else data.removeprefix(_BOM), self._max_lists)
+            self._lines += 1
+            if not self._looks:
+                return
 
 
 def _is_object(line: bytes, max_lists: int) -> bool:

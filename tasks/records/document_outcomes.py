@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import orjson
 
+from tasks.lines import split_lines
 from tasks.storage.storage import Storage
 
 
@@ -77,12 +78,7 @@ def read_lines(storage: Storage, name: str) -> Iterator[bytes]:
         NotStored: nothing has this name.
         StorageUnavailable: the storage does not answer.
     """
-    rest = b""
-    for chunk in storage.chunks(name):
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in lines if line)
-    if rest:
-        yield rest
+    yield from (line.data for line in split_lines(storage.chunks(name)) if line.data)
 
 
 def read_outcomes(storage: Storage, name: str) -> Iterator[DocumentOutcome]:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import orjson
 
+from tasks import lines
 from tasks.documents.batches.body import body_fault, inputs_of
 from tasks.documents.batches.facts import Limits, Models
 from tasks.item import cost
@@ -35,30 +36,20 @@ class Line:
 
 
 def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[Line]:
-    """The lines of a file. Of a line above `max_line_bytes` no more than that is ever kept."""
-    number, offset, held, overflowing = 1, 0, b"", False
-    for chunk in chunks:
-        pieces = chunk.split(b"\n")
-        for piece in pieces[:-1]:
-            length = len(held) + len(piece)
-            yield from _line(number, offset, None if overflowing else held + piece, max_line_bytes)
-            number, offset, held, overflowing = number + 1, offset + length + 1, b"", False
-        held += pieces[-1]
-        if len(held) > max_line_bytes + len(_BOM):
-            # Its number of bytes still counts: the lines behind it must be found.
-            offset, held, overflowing = offset + len(held), b"", True
-    yield from _line(number, offset, None if overflowing else held, max_line_bytes)
-
-
-def _line(number: int, offset: int, data: bytes | None, max_line_bytes: int) -> Iterator[Line]:
-    if data is None:
-        yield Line(number, offset, None)
-        return
-    if offset == 0 and data.startswith(_BOM):
-        offset, data = len(_BOM), data[len(_BOM) :]
-    data = data.removesuffix(b"\r")
-    if data.strip():
-        yield Line(number, offset, data if len(data) <= max_line_bytes else None)
+    """The lines of a file that are not blank. Of a line above `max_line_bytes` no more than that is ever kept."""
+    offset = 0
+    # Room for what does not count: a mark at the beginning, and the "\r" of a line break.
+    for number, line in enumerate(lines.split_lines(chunks, max_line_bytes + len(_BOM) + 1), 1):
+        start, data = offset, line.data
+        offset += line.size_bytes
+        if data is None:
+            yield Line(number, start, None)
+            continue
+        if start == 0 and data.startswith(_BOM):
+            start, data = len(_BOM), data[len(_BOM) :]
+        data = data.removesuffix(b"\r")
+        if data.strip():
+            yield Line(number, start, data if len(data) <= max_line_bytes else None)
 
 
 # A line whose body the endpoint would refuse, and what stands in its place in the batch's copy of the file. Pure.

@@ -2,71 +2,52 @@
 
 import codecs
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.sources.content import Content, changed, pieces
 from tasks.documents.sources.source import PAGE_RECORD_BYTES
+from tasks.lines import LineSplitter, RawLine, split_lines
 
 _WIDE = ("utf-16", "utf-32")
 
 
-@dataclass(frozen=True, slots=True)
-class ByteLine:
-    """`data` is None if the line is too long; else with its break. `size_bytes` counts the break."""
-
-    data: bytes | None
-    size_bytes: int
-
-
-def byte_lines(content: Content, first: int, max_bytes: int, progress: Callable[[], None]) -> Iterator[ByteLine]:
-    """All from byte `first` on. Of a line above `max_bytes` not more than that is ever kept."""
-    held: list[bytes] = []
-    size = 0
-    for piece in pieces(content, first, progress):
-        *ended, rest = piece.split(b"\n")
-        for end in ended:
-            size += len(end) + 1
-            held.append(end)
-            yield ByteLine(None if size > max_bytes + 1 else b"".join(held) + b"\n", size)
-            held, size = [], 0
-        size += len(rest)
-        held = [*held, rest] if size <= max_bytes else []
-    if size:
-        yield ByteLine(None if size > max_bytes else b"".join(held), size)
+def byte_lines(content: Content, first: int, max_bytes: int, progress: Callable[[], None]) -> Iterator[RawLine[bytes]]:
+    """All from byte `first` on."""
+    return split_lines(pieces(content, first, progress), max_bytes)
 
 
 def text_lines(
     content: Content, first: int, encoding: str, max_bytes: int, progress: Callable[[], None]
 ) -> Iterator[tuple[str | None, int]]:
-    """The same, decoded, each with its size in bytes. What is wrong in the encoding becomes a lone surrogate.
+    """The same, decoded and with its line break, each with its size in bytes; None for one that is too long.
+
+    What is wrong in the encoding becomes a lone surrogate.
 
     Raises:
         DocumentFailed: it begins like UTF-16 or UTF-32, and goes on as something else.
     """
-    if not encoding.startswith(_WIDE):
-        # In every other encoding that is taken the byte 10 is a line break and nothing else.
-        for found in byte_lines(content, first, max_bytes, progress):
-            yield (None if found.data is None else decoded(found.data, encoding)), found.size_bytes
+    if encoding.startswith(_WIDE):
+        for text in _wide_lines(content, first, encoding, max_bytes, progress):
+            yield None if text.data is None else text.data + "\n" * text.ended, text.size_bytes
         return
+    # In every other encoding that is taken the byte 10 is a line break and nothing else.
+    for line in byte_lines(content, first, max_bytes, progress):
+        yield None if line.data is None else decoded(line.data, encoding) + "\n" * line.ended, line.size_bytes
+
+
+def _wide_lines(
+    content: Content, first: int, encoding: str, max_bytes: int, progress: Callable[[], None]
+) -> Iterator[RawLine[str]]:
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-    held = ""
-    size = 0
+    splitter = LineSplitter("\n", max_bytes, lambda text: len(text.encode(encoding, "surrogatepass")))
     for piece in pieces(content, first, progress):
         try:
-            *ended, rest = decoder.decode(piece).split("\n")
+            text = decoder.decode(piece)
         except UnicodeDecodeError:
             message = f"The file is not valid {encoding.upper()}, as which it begins. Save it as UTF-8."
             raise DocumentFailed("invalid_encoding", message, "reading") from None
-        for end in ended:
-            line = f"{end}\n"
-            size += _size(line, encoding)
-            yield (None if size > max_bytes else held + line), size
-            held, size = "", 0
-        size += _size(rest, encoding)
-        held = held + rest if size <= max_bytes else ""
-    if size:
-        yield (None if size > max_bytes else held), size
+        yield from splitter.feed(text)
+    yield from splitter.finish()
 
 
 def decoded(data: bytes, encoding: str) -> str:
@@ -75,10 +56,6 @@ def decoded(data: bytes, encoding: str) -> str:
         return data.decode(encoding, "surrogatepass" if encoding.startswith(_WIDE) else "surrogateescape")
     except UnicodeDecodeError:
         return data.decode(encoding, "replace").replace("\ufffd", "\udcff")
-
-
-def _size(text: str, encoding: str) -> int:
-    return len(text.encode(encoding, "surrogatepass"))
 
 
 # Reading places of a file that lie next to each other in one go.
