@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.refusals import SUPPORTED, corrupt, protected, refused
+from tasks.documents.parsing.text_encoding import utf16_without_mark
 
 TEXT = "text/plain"
 MARKDOWN = "text/markdown"
@@ -112,16 +113,9 @@ def _is_text(head: bytes) -> bool:
     if head.startswith(_BOMS):
         return True
     if b"\0" in head:
-        return is_utf16_without_mark(head)
+        return utf16_without_mark(head) is not None
     controls = sum(head.count(byte) for byte in range(32) if byte not in b"\t\n\v\f\r\b\x1b")
     return controls <= _MAX_CONTROL_SHARE * len(head)
-
-
-def is_utf16_without_mark(head: bytes) -> bool:
-    """Whether zero bytes stand, nearly all of them, at either even or odd places, as in Latin text in UTF-16."""
-    even, odd = head[::2].count(0), head[1::2].count(0)
-    few, many = sorted((even, odd))
-    return many > 0.4 * (len(head) // 2) and few <= 0.02 * many
 
 
 def _binary(head: bytes, ending: str) -> DocumentFailed:

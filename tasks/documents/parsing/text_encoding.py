@@ -1,11 +1,10 @@
-"""Bytes -> text, in whatever encoding they are."""
+"""Bytes -> text, in whatever encoding they are: one rule for documents and for tables."""
 
 import codecs
 import re
 
 from tasks.documents.parsing.parsed_document import MAX_TEXT_CHARS, check_chars, clean
 from tasks.documents.parsing.refusals import missing, refused, too_large
-from tasks.documents.parsing.sniff import is_utf16_without_mark
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = (
@@ -20,7 +19,8 @@ _MAX_BYTES_PER_CHAR = 4
 # In HTML and in mail these names have always meant Windows-1252 (WHATWG Encoding Standard).
 _REALLY_CP1252 = {"ascii", "iso8859-1", "latin-1"}
 _WESTERN = {"cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257"}
-# Guesses are limited to what is in use: a few bytes fit a hundred encodings. UTF-16 without a mark is seen before.
+# Guesses are limited to what is in use: a few bytes fit a hundred encodings. UTF-16 without a mark is seen before. In all
+# of them byte 10 is a line break and nothing else: a table is cut into lines before these are decoded.
 _IN_USE = [
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874", "iso8859_2", "koi8_r"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
@@ -38,53 +38,83 @@ def decode(data: bytes, declared: str | None = None) -> str:
     """
     if len(data) > _MAX_BYTES_PER_CHAR * MAX_TEXT_CHARS:
         raise too_large(f"has {len(data):,} bytes of text, more than any text of {MAX_TEXT_CHARS:,} characters")
-    text = clean(_decoded(data, declared))
+    encoding, mark_bytes = _encoding(data, utf16_without_mark(data[:_SAMPLE_BYTES]), declared)
+    if encoding is None:
+        raise refused("unknown_encoding", "The encoding of the text cannot be recognised. Save it as UTF-8.")
+    text = clean(data[mark_bytes:].decode(encoding, errors="replace"))
     check_chars(len(text))
     return text
 
 
+def table_encoding(head: bytes) -> tuple[str, int]:
+    """The encoding of a table that begins so, and the length of its byte order mark; Windows-1252 if nobody can say.
+
+    Raises:
+        DocumentFailed: `missing_parser`.
+    """
+    # A table of Japanese in UTF-16 has its commas and digits in ASCII at least, and zero bytes also in other places.
+    wide = utf16_without_mark(head, zero_share=0.25, other_share=1.0)
+    whole_lines = head[: head.rfind(b"\n") + 1] or head  # so that no character is cut in two
+    encoding, mark_bytes = _encoding(whole_lines, wide)
+    return encoding or "cp1252", mark_bytes
+
+
 def is_plain_utf8(data: bytes) -> bool:
     """Whether nothing needs to be guessed."""
+    return _is_utf8(data) and b"\0" not in data
+
+
+def utf16_without_mark(head: bytes, *, zero_share: float = 0.4, other_share: float = 0.02) -> str | None:
+    """UTF-16 whose zero bytes, those of its ASCII, stand nearly all of them at either even or odd places.
+
+    Args:
+        head: the beginning of the data.
+        zero_share: of the bytes at these places, how many are zero at least.
+        other_share: zero bytes at the other places for each of those, at most.
+    """
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    few, many = sorted((even, odd))
+    if many <= zero_share * (len(head) // 2) or few > other_share * many:
+        return None
+    return "utf-16-be" if even > odd else "utf-16-le"
+
+
+def _encoding(data: bytes, wide: str | None, declared: str | None = None) -> tuple[str | None, int]:
+    """The name of the encoding (None: nobody can say), and the length of the byte order mark."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return encoding, len(mark)
+    if wide:
+        return wide, 0
+    if _is_utf8(data):
+        return "utf-8", 0
+    return (_as_declared(data, declared) if declared else None) or _guessed(data), 0
+
+
+def _is_utf8(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:
         return False
-    return b"\0" not in data
-
-
-def _decoded(data: bytes, declared: str | None) -> str:
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, errors="replace")
-    if is_utf16_without_mark(data[:_SAMPLE_BYTES]):
-        little = data[1:_SAMPLE_BYTES:2].count(0) > data[:_SAMPLE_BYTES:2].count(0)
-        return data.decode("utf-16-le" if little else "utf-16-be", errors="replace")
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        pass
-    if declared and (text := _as_declared(data, declared)) is not None:
-        return text
-    return _guessed(data)
+    return True
 
 
 def _as_declared(data: bytes, declared: str) -> str | None:
     try:
         name = codecs.lookup(declared).name
-        return data.decode("cp1252" if name in _REALLY_CP1252 else name)
+        name = "cp1252" if name in _REALLY_CP1252 else name
+        data.decode(name)
     except (LookupError, ValueError):  # also names of codecs that make no text, and bytes that break the promise
         return None
+    return name
 
 
-def _guessed(data: bytes) -> str:
+def _guessed(data: bytes) -> str | None:
     mostly = data.decode(errors="replace")
     broken = mostly.count("\ufffd")
     if broken <= _REPLACED_SHARE * sum(1 for _ in re.finditer(r"[\x80-\U0010ffff]", mostly)):
-        return mostly  # UTF-8 with a few broken bytes: a guess would spoil all of it
-    encoding = _likely(_sample(data))
-    if encoding is None:
-        raise refused("unknown_encoding", "The encoding of the text cannot be recognised. Save it as UTF-8.")
-    return data.decode(encoding, errors="replace")
+        return "utf-8"  # with a few broken bytes: a guess would spoil all of it
+    return _likely(_sample(data))
 
 
 def _sample(data: bytes) -> bytes:

@@ -59,3 +59,10 @@ def test_a_table_without_a_usable_header_is_one_fault_and_others_go_on(tmp_path:
     access = uploaded(tmp_path, a_csv=data, b_csv=b"text\nfine\n")
     assert codes(files("a_csv", "b_csv"), access) == {"a.csv": code}
     assert texts(files("a_csv", "b_csv"), access) == {"b.csv#1": "fine"}
+
+
+def test_a_broken_byte_in_a_table_spoils_its_row_alone(tmp_path: Path) -> None:
+    data = table([*GERMAN, *(["x", "größer"] for _ in range(3))]).replace(b"Umbruch", b"Umbr\xffch")
+    access = uploaded(tmp_path, a_csv=data.replace(b"x,", b"3,", 1).replace(b"x,", b"4,", 1).replace(b"x,", b"5,", 1))
+    assert texts(files("a_csv"), access) == {"1": GERMAN[1][1], "3": "größer", "4": "größer", "5": "größer"}
+    assert codes(files("a_csv"), access) == {"2": "invalid_encoding"}
