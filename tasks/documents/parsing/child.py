@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.frames import LENGTHS, answer_of, frame, header_of
 from tasks.documents.parsing.limits import SPENT_BYTES
-from tasks.documents.parsing.parsers import PARSERS
+from tasks.documents.parsing.parsers import BY_MEDIA_TYPE
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>; fires when the *thread* that forked us ends
 _MAX_OPEN_FILES = 64
@@ -62,7 +62,7 @@ def confine(parent_pid: int, memory_bytes: int) -> None:
 
 def _answer(media_type: str, data: bytes) -> tuple[list[bytes], bool]:
     try:
-        parsed = PARSERS[media_type](data)
+        parsed = BY_MEDIA_TYPE[media_type].parse(data)
         spent = peak_bytes() > SPENT_BYTES
         return answer_of(parsed, spent=spent), spent
     except DocumentFailed as failure:

@@ -10,12 +10,15 @@ import zipfile
 import zlib
 from typing import TYPE_CHECKING
 
+from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.parsed_document import Builder, Parsed
 from tasks.documents.parsing.refusals import corrupt, missing, protected, too_large
-from tasks.documents.parsing.sniff import DOCX
+
+_MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 # Parts of an Office file, unpacked with a bound: a few kilobytes of ZIP can hold petabytes.
 
+ZIP_BEGINNINGS = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 MAX_ENTRIES = 10_000
 MAX_PART_BYTES = 100 * 2**20
 MAX_RATIO = 200
@@ -271,7 +274,7 @@ def parse_docx(data: bytes) -> Parsed:
     for name in _NOTES:
         if (notes := _xml(archive, name)) is not None:
             blocks.read(notes)
-    return builder.parsed(DOCX, _title(archive))
+    return builder.parsed(_MEDIA_TYPE, _title(archive))
 
 
 def _main_part(archive: Archive) -> str:
@@ -307,3 +310,17 @@ def _xml(archive: Archive, name: str) -> "_Element | None":
     if root.getroottree().docinfo.internalDTD is not None:  # no Office program writes one
         raise corrupt("DOCX")
     return root
+
+
+def _is_docx(data: bytes) -> bool:
+    # Names of entries are not compressed. What is no DOCX after all fails in the parser, in another process.
+    other = (b"mimetypeapplication/epub+zip", b"mimetypeapplication/vnd.oasis.opendocument")
+    return (
+        data.startswith(ZIP_BEGINNINGS)
+        and not any(kind in data[:200] for kind in other)
+        and b"[Content_Types].xml" in data
+        and b"word/" in data
+    )
+
+
+DOCX = DocumentFormat(_MEDIA_TYPE, "DOCX", "binary", parse_docx, endings=(".docx",), recognises=_is_docx)

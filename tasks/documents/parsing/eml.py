@@ -4,11 +4,13 @@ import email
 import email.policy
 from email.message import EmailMessage
 
+from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.html import parse_html
 from tasks.documents.parsing.parsed_document import Builder, Parsed
 from tasks.documents.parsing.plain_text import paragraphs
 from tasks.documents.parsing.refusals import corrupt
-from tasks.documents.parsing.sniff import EML
+
+_MEDIA_TYPE = "message/rfc822"
 
 _SHOWN = ("From", "To", "Date")
 
@@ -39,4 +41,7 @@ def parse_eml(data: bytes) -> Parsed:
         text, blocks = body, paragraphs(body)
     for block in blocks:
         builder.add(block.kind, text[block.start : block.end], block.level)
-    return builder.parsed(EML, subject)
+    return builder.parsed(_MEDIA_TYPE, subject)
+
+
+EML = DocumentFormat(_MEDIA_TYPE, "e-mail (EML)", "text", parse_eml, endings=(".eml",))

@@ -6,10 +6,12 @@ Nodes are walked without recursion: a page may nest as deep as it likes.
 import re
 from typing import TYPE_CHECKING
 
+from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.parsed_document import BlockKind, Builder, Parsed
 from tasks.documents.parsing.refusals import missing, too_large
-from tasks.documents.parsing.sniff import HTML
 from tasks.documents.parsing.text_encoding import decode
+
+_MEDIA_TYPE = "text/html"
 
 # The blocks of a page, from its elements as they begin and end.
 
@@ -225,7 +227,7 @@ def parse_html(data: bytes) -> Parsed:
     tree = LexborHTMLParser(decode(data, _declared(data)))
     title = tree.css_first("title")
     content = _main_content(tree)
-    return content.parsed(HTML, title.text() if title is not None else None)
+    return content.parsed(_MEDIA_TYPE, title.text() if title is not None else None)
 
 
 def _require_flat(data: bytes) -> None:
@@ -304,3 +306,14 @@ def _is_left_out(node: "LexborNode", *, all_of_it: bool, inside: bool) -> bool:
     if all_of_it:
         return False
     return (tag in _AROUND and not (inside and tag != "nav")) or attributes.get("role") in _ROLES
+
+
+def _is_html(start: bytes) -> bool:
+    return start.startswith((b"<!doctype html", b"<html")) or (
+        start.startswith((b"<?xml", b"<!--")) and b"<html" in start
+    )
+
+
+HTML = DocumentFormat(
+    _MEDIA_TYPE, "HTML", "text", parse_html, endings=(".html", ".htm", ".xhtml", ".xht"), recognises=_is_html
+)

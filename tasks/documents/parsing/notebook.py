@@ -4,10 +4,12 @@ from typing import Any
 
 import orjson
 
+from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.markdown import parse_markdown
 from tasks.documents.parsing.parsed_document import Builder, Parsed
 from tasks.documents.parsing.refusals import corrupt
-from tasks.documents.parsing.sniff import NOTEBOOK
+
+_MEDIA_TYPE = "application/x-ipynb+json"
 
 
 def parse_notebook(data: bytes) -> Parsed:
@@ -33,9 +35,12 @@ def parse_notebook(data: bytes) -> Parsed:
             title = title or found.title
             for block in found.blocks:
                 builder.add(block.kind, found.text[block.start : block.end], block.level)
-    return builder.parsed(NOTEBOOK, title)
+    return builder.parsed(_MEDIA_TYPE, title)
 
 
 def _source(cell: dict[str, Any]) -> str:
     source = cell.get("source", cell.get("input", ""))
     return source if isinstance(source, str) else "".join(source)
+
+
+NOTEBOOK = DocumentFormat(_MEDIA_TYPE, "Jupyter notebooks", "text", parse_notebook, endings=(".ipynb",))

@@ -8,13 +8,14 @@ from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.frames import BadFrame, frame, parsed_of
 from tasks.documents.parsing.limits import MAX_DOCUMENTS_PER_CHILD, ParseLimits
 from tasks.documents.parsing.parsed_document import Parsed
-from tasks.documents.parsing.parsers import HARMLESS, MAX_HARMLESS_BYTES, PARSERS
 from tasks.documents.parsing.parsing_process import ChildDied, ChildProcess, ChildTooSlow
 from tasks.documents.parsing.refusals import BEYOND_LIMITS, beyond_limits, empty, refused, too_large
 from tasks.documents.parsing.sniff import sniff
 from tasks.documents.parsing.text_encoding import is_plain_utf8
 
 CHILD_MODULE = "tasks.documents.parsing.child"
+_MAX_HARMLESS_BYTES = 256 * 1024
+"""Of a document that is read in this process: about 0.1 s."""
 
 
 class ParserNotStarted(Exception):
@@ -79,10 +80,10 @@ class Parser:
                 f"has {len(data):,} bytes, more than the {self._limits.source_bytes:,} that fit into a quarter of "
                 "EMBEDQ_PARSE_MEMORY_BYTES"
             )
-        media_type = sniff(data, name)
-        if media_type in HARMLESS and len(data) <= MAX_HARMLESS_BYTES and is_plain_utf8(data):
-            return PARSERS[media_type](data)
-        return self._parse_apart(media_type, data)
+        document_format = sniff(data, name)
+        if document_format.harmless and len(data) <= _MAX_HARMLESS_BYTES and is_plain_utf8(data):
+            return document_format.parse(data)
+        return self._parse_apart(document_format.media_type, data)
 
     def _parse_apart(self, media_type: str, data: bytes) -> Parsed:
         try:

@@ -3,13 +3,16 @@
 import re
 from typing import TYPE_CHECKING
 
+from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.parsed_document import Builder, Parsed, clean
 from tasks.documents.parsing.refusals import corrupt, missing, protected, refused
-from tasks.documents.parsing.sniff import PDF
+
+_MEDIA_TYPE = "application/pdf"
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
+_HEADER_WITHIN = 1024  # readers accept junk before the header, and so do we
 _PASSWORD_ERROR = 4  # FPDF_ERR_PASSWORD of fpdfview.h
 _SECURITY_ERROR = 5  # FPDF_ERR_SECURITY: encrypted in a way that PDFium does not know
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
@@ -56,7 +59,7 @@ def _read(document: "PdfDocument") -> Parsed:
             "The PDF has pictures of pages and no text in them. Run OCR first (for example ocrmypdf), then ingest "
             "its result.",
         )
-    return builder.parsed(PDF, document.get_metadata_dict().get("Title"))
+    return builder.parsed(_MEDIA_TYPE, document.get_metadata_dict().get("Title"))
 
 
 def _text_of(page: "PdfPage") -> str:
@@ -66,3 +69,10 @@ def _text_of(page: "PdfPage") -> str:
         return str(text_page.get_text_range())
     finally:
         text_page.close()
+
+
+def _is_pdf(data: bytes) -> bool:
+    return b"%PDF-" in data[:_HEADER_WITHIN]
+
+
+PDF = DocumentFormat(_MEDIA_TYPE, "PDF", "binary", parse_pdf, endings=(".pdf",), recognises=_is_pdf)

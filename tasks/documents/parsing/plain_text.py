@@ -1,8 +1,10 @@
 """Plain text: paragraphs are what blank lines divide. The text stays as it is written."""
 
+from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.parsed_document import Block, Parsed, whole
-from tasks.documents.parsing.sniff import TEXT
 from tasks.documents.parsing.text_encoding import decode
+
+_MEDIA_TYPE = "text/plain"
 
 
 def parse_text(data: bytes) -> Parsed:
@@ -12,7 +14,7 @@ def parse_text(data: bytes) -> Parsed:
         DocumentFailed: `empty_document`, `document_too_large`, `unknown_encoding`, `missing_parser`.
     """
     text = decode(data)
-    return whole(text, paragraphs(text), TEXT)
+    return whole(text, paragraphs(text), _MEDIA_TYPE)
 
 
 def paragraphs(text: str) -> list[Block]:
@@ -31,3 +33,6 @@ def paragraphs(text: str) -> list[Block]:
     if start >= 0:
         blocks.append(Block("paragraph", start, end))
     return blocks
+
+
+TEXT = DocumentFormat(_MEDIA_TYPE, "plain text", "text", parse_text, harmless=True)

@@ -18,10 +18,6 @@ from tasks.documents.document_error import DocumentFailed, FailureStage
 from tasks.documents.parsing.limits import ParseLimits
 
 BEYOND_LIMITS = frozenset({"parse_timeout", "parse_memory", "parser_crashed"})
-SUPPORTED = (
-    "Supported are plain text, Markdown, HTML, PDF, DOCX, e-mail (EML) and Jupyter notebooks; and JSON lines, CSV and "
-    "Parquet, where every record is a document."
-)
 
 
 def refused(code: str, message: str) -> DocumentFailed:

@@ -19,8 +19,8 @@ _MAX_BYTES_PER_CHAR = 4
 # In HTML and in mail these names have always meant Windows-1252 (WHATWG Encoding Standard).
 _REALLY_CP1252 = {"ascii", "iso8859-1", "latin-1"}
 _WESTERN = {"cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257"}
-# Guesses are limited to what is in use: a few bytes fit a hundred encodings. UTF-16 without a mark is seen before. In all
-# of them byte 10 is a line break and nothing else: a table is cut into lines before these are decoded.
+# Guesses are limited to what is in use: a few bytes fit a hundred encodings. UTF-16 without a mark is seen before.
+# In all of these byte 10 is a line break and nothing else: a table is cut into lines before it is decoded.
 _IN_USE = [
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874", "iso8859_2", "koi8_r"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),

@@ -3,11 +3,12 @@
 import os
 import sys
 import time
+from dataclasses import replace
 
 from tasks.documents.parsing.child import main
+from tasks.documents.parsing.html import HTML
 from tasks.documents.parsing.parsed_document import Block, Parsed
-from tasks.documents.parsing.parsers import PARSERS
-from tasks.documents.parsing.sniff import HTML
+from tasks.documents.parsing.parsers import BY_MEDIA_TYPE
 
 
 def obey(data: bytes) -> Parsed:
@@ -34,9 +35,9 @@ def obey(data: bytes) -> Parsed:
 
 
 def said(text: str) -> Parsed:
-    return Parsed(text, (Block("paragraph", 0, len(text)),), (), None, HTML)
+    return Parsed(text, (Block("paragraph", 0, len(text)),), (), None, HTML.media_type)
 
 
 if __name__ == "__main__":
-    PARSERS[HTML] = obey
+    BY_MEDIA_TYPE[HTML.media_type] = replace(HTML, parse=obey)
     main(sys.argv[1:])

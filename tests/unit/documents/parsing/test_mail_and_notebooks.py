@@ -7,9 +7,9 @@ from email.message import EmailMessage
 import pytest
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.parsing.eml import parse_eml
-from tasks.documents.parsing.notebook import parse_notebook
-from tasks.documents.parsing.sniff import EML, NOTEBOOK, sniff
+from tasks.documents.parsing.eml import EML, parse_eml
+from tasks.documents.parsing.notebook import NOTEBOOK, parse_notebook
+from tasks.documents.parsing.sniff import sniff
 from tests.document_files import shown
 
 
@@ -29,7 +29,7 @@ HEAD = [("heading1", "Über Käse"), ("paragraph", "From: Ännä <a@example.org>
 
 def test_a_message_is_its_plain_text() -> None:
     data = mail(plain="Erster Absatz.\n\nZweiter.", html="<p>other</p>")
-    assert sniff(data, "a.eml") == EML
+    assert sniff(data, "a.eml") is EML
     assert shown(parse_eml(data)) == [*HEAD, ("paragraph", "Erster Absatz."), ("paragraph", "Zweiter.")]
     assert parse_eml(data).title == "Über Käse"
 
@@ -57,7 +57,7 @@ def test_a_notebook_is_its_cells_without_their_outputs() -> None:
         {"cell_type": "markdown", "source": " "},
     ]
     data = json.dumps({"nbformat": 4, "cells": cells}).encode()
-    assert sniff(data, "a.ipynb") == NOTEBOOK
+    assert sniff(data, "a.ipynb") is NOTEBOOK
     parsed = parse_notebook(data)
     assert shown(parsed) == [("heading1", "# Title"), ("list", "- an item"), ("code", "x = 1\n\ny = 2")]
     assert parsed.title == "Title"

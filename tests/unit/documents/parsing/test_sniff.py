@@ -6,14 +6,20 @@ import hashlib
 import pytest
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.parsing.sniff import DOCX, HTML, MARKDOWN, PDF, TEXT, sniff
+from tasks.documents.parsing.document_format import DocumentFormat
+from tasks.documents.parsing.docx import DOCX
+from tasks.documents.parsing.html import HTML
+from tasks.documents.parsing.markdown import MARKDOWN
+from tasks.documents.parsing.pdf import PDF
+from tasks.documents.parsing.plain_text import TEXT
+from tasks.documents.parsing.sniff import sniff
 from tests.document_files import archive, docx, pdf
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)
 
 
 @pytest.mark.parametrize(
-    ("data", "name", "media_type"),
+    ("data", "name", "expected"),
     [
         (b"words", "a.txt", TEXT),
         (b"words", "README", TEXT),
@@ -32,8 +38,8 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)
         (docx(""), "a.zip", DOCX),
     ],
 )
-def test_supported_types(data: bytes, name: str, media_type: str) -> None:
-    assert sniff(data, name) == media_type
+def test_supported_types(data: bytes, name: str, expected: DocumentFormat) -> None:
+    assert sniff(data, name) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,37 @@
+"""A format of documents: how a file of it is recognised, and what reads it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tasks.documents.parsing.parsed_document import Parsed
+
+Content: TypeAlias = Literal["text", "binary"]
+
+
+def _never(_: bytes) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFormat:
+    """One entry of `parsers.FORMATS`.
+
+    Attributes:
+        media_type: names the format in `Parsed` and between the worker and its parsing process.
+        name: for messages, such as "plain text".
+        content: what files of it hold. The bytes of `binary` ones alone decide; `text` is told by its ending first.
+        parse: the document's text and structure. Raises `DocumentFailed`. Imports its library when it is first called.
+        endings: of names, with the dot. A `binary` one whose bytes are something else is damaged.
+        recognises: whether a file is of it: of `binary` ones all of its bytes, of text its first characters in lower
+            case, as they come in ASCII.
+        harmless: read by Python alone, in time linear in its size: small documents need no process of their own.
+    """
+
+    media_type: str
+    name: str
+    content: Content
+    parse: Callable[[bytes], Parsed]
+    endings: tuple[str, ...] = ()
+    recognises: Callable[[bytes], bool] = _never
+    harmless: bool = False
