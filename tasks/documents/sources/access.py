@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.documents.sources.records_process import RecordProcesses
+from tasks.documents.sources.source import PageLimits
+from tasks.documents.sources.walk import SortedNames, sorted_names
 from tasks.storage.storage import Storage
 
 
@@ -40,6 +42,9 @@ class SourceAccess:
         roots: folders and URL prefixes that may be read.
         apart: processes that read formats whose library trusts what it reads; None: this process reads them.
         progress: to be called once a second or so; whatever it raises passes.
+        page: when a page of a listing is full; None: as `Page` says.
+        names: what this process knows of folders that are being listed.
+        s3_keys: of one answer of S3, which gives no more than a thousand.
     """
 
     storage: Storage
@@ -50,3 +55,6 @@ class SourceAccess:
     limits: SourceLimits = SourceLimits()
     apart: RecordProcesses | None = None
     progress: Callable[[], None] = _nothing
+    page: PageLimits | None = None
+    names: SortedNames = sorted_names
+    s3_keys: int = 1000

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import orjson
 
 from tasks.documents.document_error import DocumentError, DocumentFailed
-from tasks.documents.sources.access import SourceLimits
+from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.page import Page
 from tasks.documents.sources.record_fields import as_json
@@ -60,19 +60,19 @@ class FileSource:
         self,
         entries: Entries,
         formats: Callable[[str], RecordFormat | None],
-        limits: SourceLimits,
-        progress: Callable[[], None],
+        access: SourceAccess,
     ) -> None:
         self._entries = entries
         self._formats = formats
-        self._limits = limits
-        self._progress = progress
+        self._limits = access.limits
+        self._progress = access.progress
+        self._page_limits = access.page
 
     # ---- listing
 
     def page(self, cursor: Mapping[str, Any] | None) -> Listed:
         """See `Source`."""
-        page = Page()
+        page = Page(self._page_limits)
         key = None
         if cursor is not None:
             key = cursor["after"]

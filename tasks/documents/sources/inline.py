@@ -27,7 +27,7 @@ class Inline:
     def page(self, cursor: Mapping[str, Any] | None) -> Listed:
         """See `Source`."""
         documents = self._load()
-        page = Page()
+        page = Page(self._access.page)
         for number in range(cursor["after"] if cursor else 0, len(documents)):
             if page.full:
                 return page.listed({"after": number})

@@ -15,6 +15,7 @@ from tasks.documents.sources.source import (
     DocumentRef,
     Listed,
     ListedFault,
+    PageLimits,
 )
 
 
@@ -26,9 +27,10 @@ def duplicate(first: str | None, stage: FailureStage = "reading") -> DocumentErr
 
 
 class Page:
-    """Takes documents until it is full."""
+    """Takes documents until it is full. `limits`: by default the constants of `source.py`."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: PageLimits | None = None) -> None:
+        self._limits = limits or PageLimits(PAGE_FILES, PAGE_FILE_BYTES, PAGE_RECORDS, PAGE_RECORD_BYTES)
         self._documents: dict[str, DocumentRef] = {}
         self._faults: list[ListedFault] = []
         self._files = self._file_bytes = self._records = self._record_bytes = 0
@@ -37,17 +39,18 @@ class Page:
     @property
     def full(self) -> bool:
         """Whether nothing more may be put in. Faults count too: a file may hold nothing else."""
+        limits = self._limits
         return (
-            self._files >= PAGE_FILES
-            or self._file_bytes >= PAGE_FILE_BYTES
-            or self._records + len(self._faults) >= PAGE_RECORDS
-            or self._record_bytes >= PAGE_RECORD_BYTES
+            self._files >= limits.files
+            or self._file_bytes >= limits.file_bytes
+            or self._records + len(self._faults) >= limits.records
+            or self._record_bytes >= limits.record_bytes
         )
 
     def takes_file(self, size_bytes: int) -> bool:
         """Whether one more file may be put in. A large one wants a page of its own."""
         alone = not self._documents and not self._faults
-        return alone or not (self.full or size_bytes >= PAGE_FILE_BYTES)
+        return alone or not (self.full or size_bytes >= self._limits.file_bytes)
 
     def add_file(self, ref: DocumentRef) -> None:
         """Puts a file in."""

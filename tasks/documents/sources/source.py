@@ -16,6 +16,16 @@ MAX_ID_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
+class PageLimits:
+    """When a page is full: as many files or records as this, or as many bytes of either."""
+
+    files: int = PAGE_FILES
+    file_bytes: int = PAGE_FILE_BYTES
+    records: int = PAGE_RECORDS
+    record_bytes: int = PAGE_RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentRef:
     """A document as it was listed: enough to read it later, in another process.
 

@@ -37,9 +37,9 @@ def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
     if spec.get("documents") is not None:
         return Inline(access)
     if files := _named(spec, "files", access):
-        return FileSource(Uploads(files, access), _formats(spec, fields, access), *_bounds(access))
+        return FileSource(Uploads(files, access), _formats(spec, fields, access), access)
     if urls := _named(spec, "urls", access):
-        return FileSource(Urls(urls, access), _formats(spec, fields, access), *_bounds(access))
+        return FileSource(Urls(urls, access), _formats(spec, fields, access), access)
     raise SourceFailed("Name `files`, `urls` or `documents`.", param="source")
 
 
@@ -67,7 +67,3 @@ def _formats(spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess) ->
         return made[kind] if kind else None
 
     return format_of
-
-
-def _bounds(access: SourceAccess) -> tuple[Any, Callable[[], None]]:
-    return access.limits, access.progress

@@ -28,15 +28,13 @@ from tasks.errors import SourceFailed
 
 # Prefixes of buckets, which count as folders.
 
-KEYS = 1000
-"""Of one answer of S3, which gives no more."""
 _LAST = "\U0010ffff"
 """Behind every other character, in S3's order too."""
 
 
-def remote_tree(files: Any) -> Tree:
-    """The tree for one of fsspec's drivers."""
-    return S3Tree(files) if hasattr(files, "call_s3") else RemoteTree(files)
+def remote_tree(files: Any, s3_keys: int) -> Tree:
+    """The tree for one of fsspec's drivers; `s3_keys`: see `SourceAccess`."""
+    return S3Tree(files, s3_keys) if hasattr(files, "call_s3") else RemoteTree(files)
 
 
 class RemoteTree:
@@ -79,6 +77,10 @@ class RemoteTree:
 class S3Tree(RemoteTree):
     """S3 lists in order and from any name on: a prefix of a million keys is read once, a window at a time."""
 
+    def __init__(self, files: Any, max_keys: int = 1000) -> None:
+        super().__init__(files)
+        self._max_keys = max_keys
+
     def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
         """See `Tree`."""
         return list(islice(shown(self._from(folder, behind, progress), behind, progress), number))
@@ -86,7 +88,7 @@ class S3Tree(RemoteTree):
     def _from(self, folder: str, behind: str, progress: Callable[[], None]) -> Iterator[Child]:
         bucket, key, _ = self._files.split_path(folder)
         prefix = f"{key.strip('/')}/" if key.strip("/") else ""
-        asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "MaxKeys": KEYS}
+        asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "MaxKeys": self._max_keys}
         if behind:
             # Behind a folder means behind all that is in it, or it would be listed again with the rest.
             asked["StartAfter"] = prefix + behind + (_LAST if behind.endswith("/") else "")
@@ -134,7 +136,7 @@ class Urls:
         path = os.fsdecode(packed.encode("latin-1"))
         for at in range(number, len(self._globs)):
             glob = self._resolved[at]
-            walk = Walk(self._tree(glob.scheme), glob.base or "/", glob.pattern, listing, self._access.progress)
+            walk = self._walk(glob, listing)
             try:
                 for found in walk.after(path if at == number else ""):
                     if not self._came_earlier(at, found):
@@ -153,6 +155,10 @@ class Urls:
         if scheme == "file":
             return LocalContent(path, real_roots(self._access.roots))
         return RemoteContent(self._driver(scheme), path)
+
+    def _walk(self, glob: Glob, listing: str) -> Walk:
+        tree = self._tree(glob.scheme)
+        return Walk(tree, glob, listing, self._access.progress, self._access.names)
 
     def _entry(self, key: Any, glob: Glob, found: Found) -> Entry:
         url = _joined(_url(glob.scheme, glob.base), found.path)
@@ -200,7 +206,9 @@ class Urls:
     def _tree(self, scheme: str) -> Tree:
         if scheme not in self._trees:
             roots = real_roots(self._access.roots)
-            self._trees[scheme] = LocalTree(roots) if scheme == "file" else remote_tree(self._driver(scheme))
+            self._trees[scheme] = (
+                LocalTree(roots) if scheme == "file" else remote_tree(self._driver(scheme), self._access.s3_keys)
+            )
         return self._trees[scheme]
 
     def _driver(self, scheme: str) -> Any:

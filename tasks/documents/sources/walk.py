@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.content import failed_to_read, outside
-from tasks.documents.sources.roots import Matcher, is_within
+from tasks.documents.sources.roots import Glob, Matcher, is_within
 
 # Folders in the form that a walk needs: those of this machine, and the names of any in order.
 
@@ -92,11 +92,12 @@ class LocalTree:
 class SortedNames:
     """Children of folders in order, with a bounded memory.
 
-    A folder of a million is asked once for each `WINDOW` of them, not for each page: the windows last used stay, also
+    A folder of a million is asked once for each window of them, not for each page: the windows last used stay, also
     for the next job in this process. A window belongs to one listing, so that no later one sees what is old.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window: int = WINDOW) -> None:
+        self._window_size = window
         self._windows: OrderedDict[tuple[str, str, str], list[Child]] = OrderedDict()
 
     def after(self, tree: Tree, listing: str, folder: str, name: str, progress: Callable[[], None]) -> Iterator[Child]:
@@ -106,7 +107,7 @@ class SortedNames:
             for child in itertools.islice(window, start, None):
                 yield child
                 name = child.name
-            if len(window) < WINDOW:
+            if len(window) < self._window_size:
                 return
 
     def _window(
@@ -115,10 +116,10 @@ class SortedNames:
         for (of, where, first), window in self._windows.items():
             if (of, where) == (listing, folder) and first <= name:
                 start = _behind(window, name)
-                if start < len(window) or len(window) < WINDOW:
+                if start < len(window) or len(window) < self._window_size:
                     self._windows.move_to_end((of, where, first))
                     return window, start
-        window = tree.first(WINDOW, folder, name, progress)
+        window = tree.first(self._window_size, folder, name, progress)
         self._windows[(listing, folder, name)] = window
         while len(self._windows) > _WINDOWS_KEPT:
             self._windows.popitem(last=False)
@@ -205,13 +206,19 @@ class Walk:
     """All files below a base folder that match a pattern."""
 
     def __init__(
-        self, tree: Tree, base: str, pattern: tuple[str, ...], listing: str, progress: Callable[[], None]
+        self,
+        tree: Tree,
+        glob: Glob,
+        listing: str,
+        progress: Callable[[], None],
+        names: SortedNames,
     ) -> None:
         self._tree = tree
-        self._base = base
-        self._pattern = pattern
+        self._base = glob.base or "/"
+        self._pattern = glob.pattern
         self._listing = listing
         self._progress = progress
+        self._names = names
 
     def after(self, path: str) -> Iterator[Found]:
         """Those behind a path, all behind "".
@@ -231,7 +238,7 @@ class Walk:
         first, rest = behind[0], behind[1:]
         if rest:
             yield from self._below(folder, first, rest)
-        names = sorted_names.after(self._tree, self._listing, folder.path, first, self._progress)
+        names = self._names.after(self._tree, self._listing, folder.path, first, self._progress)
         try:
             for child in names:
                 if child.name.endswith("/"):

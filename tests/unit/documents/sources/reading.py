@@ -8,8 +8,9 @@ import orjson
 
 from tasks.documents.sources.access import SourceAccess, SourceLimits, StoredFile
 from tasks.documents.sources.records_process import RecordProcesses
-from tasks.documents.sources.source import DocumentRef, Fetched, Listed, ListedFault
+from tasks.documents.sources.source import DocumentRef, Fetched, Listed, ListedFault, PageLimits
 from tasks.documents.sources.source_kinds import open_source
+from tasks.documents.sources.walk import WINDOW, SortedNames
 from tasks.storage.storage import Storage
 
 
@@ -61,6 +62,7 @@ def uploaded(
     *,
     limit: int = 2**20,
     apart: RecordProcesses | None = None,
+    page: PageLimits | None = None,
     **more: bytes,
 ) -> SourceAccess:
     """Files as uploads: `a_csv=b"…"` is the file `a.csv` with the id `a_csv`."""
@@ -69,12 +71,18 @@ def uploaded(
     for file_id, data in {**(files or {}), **more}.items():
         storage.write(f"files/{file_id}", data)
         stored[file_id] = StoredFile(file_id, f"files/{file_id}", file_id.replace("_", ".", 1), len(data))
-    return SourceAccess(storage, stored, limits=SourceLimits(limit, limit), apart=apart)
+    return SourceAccess(storage, stored, limits=SourceLimits(limit, limit), apart=apart, page=page)
 
 
-def below(folder: Path, *, limit: int = 2**20) -> SourceAccess:
-    """A folder as the only root."""
-    return SourceAccess(Storage.open("memory://unused"), roots=[str(folder)], limits=SourceLimits(limit, limit))
+def below(folder: Path, *, limit: int = 2**20, window: int = WINDOW, **page: int) -> SourceAccess:
+    """A folder as the only root. `window`: names that are kept of a folder; `page`: see `PageLimits`."""
+    return SourceAccess(
+        Storage.open("memory://unused"),
+        roots=[str(folder)],
+        limits=SourceLimits(limit, limit),
+        names=SortedNames(window),
+        page=PageLimits(**page),
+    )
 
 
 def tree(folder: Path, *names: str) -> Path:

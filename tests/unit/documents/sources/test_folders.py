@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.documents.sources import page, walk
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.roots import document_id
 from tasks.documents.sources.source import DocumentRef
@@ -18,16 +17,13 @@ from tasks.errors import SourceFailed
 from tasks.storage.storage import Storage
 from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, tree
 
-
-@pytest.fixture
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAGE_FILES", 2)
-    monkeypatch.setattr(walk, "WINDOW", 3)
+SMALL = {"window": 3, "files": 2}
+"""Sizes of windows and pages."""
 
 
-def ids(folder: Path, *urls: str) -> list[str]:
+def ids(folder: Path, *urls: str, **sizes: int) -> list[str]:
     """Without the name of the root."""
-    return [within(folder, ref.id) for ref in documents({"urls": [*urls]}, below(folder))]
+    return [within(folder, ref.id) for ref in documents({"urls": [*urls]}, below(folder, **sizes))]
 
 
 def within(folder: Path, document_id: str) -> str:
@@ -57,11 +53,10 @@ FILES = ("b.md", "a/z.md", "a/b/c.txt", "a.md", "a/b.md", ".hidden.md", ".git/co
         ("*.pdf", []),
     ],
 )
-@pytest.mark.usefixtures("small_pages")
 def test_globs(tmp_path: Path, glob: str, expected: list[str]) -> None:
     tree(tmp_path, *FILES)
-    assert sorted(ids(tmp_path, f"{tmp_path}/{glob}")) == expected
-    assert sorted(ids(tmp_path, f"file://{tmp_path}/{glob}")) == expected
+    assert sorted(ids(tmp_path, f"{tmp_path}/{glob}", **SMALL)) == expected
+    assert sorted(ids(tmp_path, f"file://{tmp_path}/{glob}", **SMALL)) == expected
 
 
 def test_a_file_that_several_globs_match_comes_once(tmp_path: Path) -> None:
@@ -115,19 +110,15 @@ def test_every_file_comes_once_whatever_the_sizes_of_pages_and_windows(
     folder = tmp_path_factory.mktemp("tree")
     made = {f"{one}/{name}.txt" for one in folders for name in names} | {f"{name}.txt" for name in names}
     tree(folder, *made)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "PAGE_FILES", files)
-        patch.setattr(walk, "WINDOW", window)
-        found = pages({"urls": [f"{folder}/**"]}, below(folder))
+    found = pages({"urls": [f"{folder}/**"]}, below(folder, window=window, files=files))
     assert all(len(one.documents) <= files for one in found)
     listed = [within(folder, ref.id) for one in found for ref in one.documents]
     assert len(listed) == len(made)
     assert set(listed) == made
 
 
-@pytest.mark.usefixtures("small_pages")
 def test_the_same_cursor_gives_the_same_page(tmp_path: Path) -> None:
-    access = below(tree(tmp_path, *FILES))
+    access = below(tree(tmp_path, *FILES), **SMALL)
     spec = {"urls": [f"{tmp_path}/**"]}
     cursors = [one.cursor for one in pages(spec, access)[:-1]]
     for cursor in cursors:
@@ -136,8 +127,6 @@ def test_the_same_cursor_gives_the_same_page(tmp_path: Path) -> None:
 
 def test_a_large_folder_is_listed_once_for_many_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree(tmp_path, *(f"{n:03}.txt" for n in range(100)))
-    monkeypatch.setattr(page, "PAGE_FILES", 3)
-    monkeypatch.setattr(walk, "WINDOW", 40)
     listings: list[str] = []
     scandir = os.scandir
 
@@ -146,7 +135,7 @@ def test_a_large_folder_is_listed_once_for_many_pages(tmp_path: Path, monkeypatc
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", noted)
-    assert len(pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path))) == 34
+    assert len(pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path, window=40, files=3))) == 34
     assert len(listings) == 3
 
 
@@ -157,12 +146,11 @@ def test_a_new_listing_sees_new_files(tmp_path: Path) -> None:
     assert ids(tmp_path, f"{tmp_path}/**") == ["a.txt", "b.txt"]
 
 
-def test_a_large_file_is_a_page_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAGE_FILE_BYTES", 10)
+def test_a_large_file_is_a_page_of_its_own(tmp_path: Path) -> None:
     tree(tmp_path, "a", "b")
     (tmp_path / "c").write_bytes(b"x" * 11)
     tree(tmp_path, "d", "e")
-    found = pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path))
+    found = pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path, file_bytes=10))
     assert [[within(tmp_path, ref.id) for ref in one.documents] for one in found] == [["a", "b"], ["c"], ["d", "e"]]
     assert [one.size_bytes for one in found] == [2, 11, 2]
 
@@ -240,14 +228,13 @@ def test_pipes_and_sockets_are_passed_over(tmp_path: Path) -> None:
     assert codes({"urls": [f"{tmp_path}/**"]}, below(tmp_path)) == {}
 
 
-def test_a_name_that_is_not_utf8_is_a_fault_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAGE_FILES", 1)
-    monkeypatch.setattr(walk, "WINDOW", 1)
+def test_a_name_that_is_not_utf8_is_a_fault_and_others_go_on(tmp_path: Path) -> None:
     tree(tmp_path, "a.md", "z.md")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/m\xff.md")).write_text("x")
     spec = {"urls": [f"{tmp_path}/**"]}
-    assert [within(tmp_path, ref.id) for ref in documents(spec, below(tmp_path))] == ["a.md", "z.md"]
-    assert codes(spec, below(tmp_path)) == {f"{tmp_path.name}/m?.md": "invalid_name"}
+    access = below(tmp_path, window=1, files=1)
+    assert [within(tmp_path, ref.id) for ref in documents(spec, access)] == ["a.md", "z.md"]
+    assert codes(spec, access) == {f"{tmp_path.name}/m?.md": "invalid_name"}
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:

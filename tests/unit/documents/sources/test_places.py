@@ -13,11 +13,11 @@ from botocore.exceptions import ClientError
 from s3fs.errors import translate_boto_error
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.sources import page, walk
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.buckets import answered
-from tasks.documents.sources.source import DocumentRef
+from tasks.documents.sources.source import DocumentRef, PageLimits
 from tasks.documents.sources.source_kinds import open_source
+from tasks.documents.sources.walk import SortedNames
 from tasks.errors import SourceFailed, StorageUnavailable
 from tasks.storage.storage import Storage
 from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, texts, uploaded
@@ -103,13 +103,13 @@ def test_progress_is_told_while_listing_and_reading(tmp_path: Path) -> None:
 
 
 def inline(tmp_path: Path, *given: Any) -> SourceAccess:
-    access = replace(uploaded(tmp_path), inline="ingestions/inline.json")
+    access = uploaded(tmp_path, page=PageLimits(records=2))
+    access = replace(access, inline="ingestions/inline.json")
     access.storage.write("ingestions/inline.json", orjson.dumps(given))
     return access
 
 
-def test_inline_documents_and_what_is_wrong_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAGE_RECORDS", 2)
+def test_inline_documents_and_what_is_wrong_with_them(tmp_path: Path) -> None:
     good = [{"id": "a", "text": "A", "metadata": {"k": 1}}, {"id": 2, "text": "B"}, {"id": "c", "text": "C"}]
     bad = [{"id": "d"}, {"id": "e", "text": 5}, "f", {"text": "no id"}]
     access = inline(tmp_path, *good, *bad)
@@ -139,14 +139,11 @@ def test_inline_documents_that_are_gone(tmp_path: Path) -> None:
 # ---- record files that change ----------------------------------------------------------------------------------------
 
 
-def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page, "PAGE_RECORDS", 1)
+def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text":"one"}\n{"text":"two"}\n')
     (tmp_path / "b.jsonl").write_text('{"text":"fine"}')
-    access = below(tmp_path)
+    access = below(tmp_path, records=1)
     spec = {"urls": [f"{tmp_path}/*.jsonl"]}
     first = open_source(spec, access).page(None)
     path.write_text('{"text":"another one"}\n{"text":"two"}\n')
@@ -157,10 +154,9 @@ def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(
     assert [ref.id for ref in third.documents] == [f"{tmp_path.name}/b.jsonl#1"]
 
 
-def test_a_record_file_that_vanishes_between_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAGE_RECORDS", 1)
+def test_a_record_file_that_vanishes_between_pages(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\none\ntwo\n")
-    access = below(tmp_path)
+    access = below(tmp_path, records=1)
     spec = {"urls": [str(tmp_path)]}
     first = open_source(spec, access).page(None)
     (tmp_path / "a.csv").unlink()
@@ -201,12 +197,10 @@ def remote(name: str) -> SourceAccess:
         ("in/**/*.txt", ["c/d/e.txt"]),
     ],
 )
-def test_globs_in_a_bucket(bucket: str, monkeypatch: pytest.MonkeyPatch, glob: str, expected: list[str]) -> None:
-    monkeypatch.setattr(page, "PAGE_RECORDS", 1)
-    monkeypatch.setattr(page, "PAGE_FILES", 1)
-    monkeypatch.setattr(walk, "WINDOW", 1)
+def test_globs_in_a_bucket(bucket: str, glob: str, expected: list[str]) -> None:
     spec = {"urls": [f"memory://{bucket}/{glob}"]}
-    assert [ref.id for ref in documents(spec, remote(bucket))] == [f"in/{name}" for name in expected]
+    access = replace(remote(bucket), names=SortedNames(1), page=PageLimits(files=1, records=1))
+    assert [ref.id for ref in documents(spec, access)] == [f"in/{name}" for name in expected]
 
 
 def test_a_bucket_is_read(bucket: str) -> None:

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.documents.parsing.limits import ParseLimits
-from tasks.documents.sources import content, page, parquet_records
+from tasks.documents.sources import content, parquet_records
 from tasks.documents.sources.records_process import RecordProcesses
+from tasks.documents.sources.source import PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tests.unit.documents.sources.formats import files, jsonl, parquet, table
 from tests.unit.documents.sources.reading import codes, contents, documents, pages, texts, uploaded
@@ -64,9 +65,9 @@ def test_every_record_comes_once_whatever_the_sizes(
         "parquet": lambda: {f"a{next(NUMBERS)}_parquet": parquet(listed, group)},
     }[kind.removesuffix("_apart")]()
     apart = processes if kind.endswith("_apart") else None
-    access = uploaded(tmp_path_factory.mktemp("records"), made, apart=apart)
+    folder = tmp_path_factory.mktemp("records")
+    access = uploaded(folder, made, apart=apart, page=PageLimits(records=records))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "PAGE_RECORDS", records)
         patch.setattr(content, "PIECE_BYTES", piece)
         patch.setattr(parquet_records, "_BATCH_ROWS", records + 1)
         found = pages(files(*made), access)
@@ -78,14 +79,11 @@ def test_every_record_comes_once_whatever_the_sizes(
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
-def test_pages_over_several_files_and_documents_between_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(page, "PAGE_RECORDS", 2)
+def test_pages_over_several_files_and_documents_between_them(tmp_path: Path, kind: str) -> None:
     rows = [{"text": "one"}, {"text": "two"}, {"text": "three"}]
     data = {"jsonl": jsonl(*rows), "csv": b"text\none\ntwo\nthree\n", "parquet": parquet(rows)}[kind]
     made = {f"a_{kind}": data, "b_txt": b"plain", f"c_{kind}": data}
-    access = uploaded(tmp_path, made)
+    access = uploaded(tmp_path, made, page=PageLimits(records=2))
     found = pages(files(*made), access)
     assert [ref.id for one in found for ref in one.documents] == [
         *(f"a.{kind}#{n}" for n in (1, 2, 3)), "b.txt", *(f"c.{kind}#{n}" for n in (1, 2, 3))
@@ -115,9 +113,9 @@ def test_neighbours_are_read_in_one_go(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_page_of_a_large_row_group_does_not_begin_it_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAGE_RECORDS", 10)
     monkeypatch.setattr(parquet_records, "_BATCH_ROWS", 16)
-    access = uploaded(tmp_path, a_parquet=parquet([{"text": f"text {n}"} for n in range(200)]))
+    data = parquet([{"text": f"text {n}"} for n in range(200)])
+    access = uploaded(tmp_path, page=PageLimits(records=10), a_parquet=data)
     begun: list[int] = []
     begin = parquet_records._Table._begin
 
@@ -247,9 +245,8 @@ def test_a_bad_line_is_named_and_its_neighbours_stay(
     assert codes(files("a_jsonl"), access) == {"a.jsonl#3": code}
 
 
-def test_bad_lines_alone_make_pages_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAGE_RECORDS", 4)
-    access = uploaded(tmp_path, a_jsonl=b"bad\n" * 10)
+def test_bad_lines_alone_make_pages_of_bounded_size(tmp_path: Path) -> None:
+    access = uploaded(tmp_path, page=PageLimits(records=4), a_jsonl=b"bad\n" * 10)
     assert [len(one.faults) for one in pages(files("a_jsonl"), access)] == [4, 4, 2]
 
 

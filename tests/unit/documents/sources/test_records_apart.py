@@ -4,6 +4,7 @@ import io
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -12,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.documents.parsing.limits import ParseLimits
-from tasks.documents.sources import content, page
+from tasks.documents.sources import content
 from tasks.documents.sources.records_process import RecordProcesses
+from tasks.documents.sources.source import PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tests.unit.documents.sources.formats import files, jsonl, parquet
 from tests.unit.documents.sources.reading import codes, contents, documents, pages, texts, uploaded
@@ -86,8 +88,8 @@ def test_pages_go_on_where_the_one_before_ended(
     monkeypatch.setattr(content.StoredContent, "read", noted)
     spec = {"fields": {"metadata": ["year"]}}
     assert len(documents(files("a_parquet", **spec), access)) == 3000
-    monkeypatch.setattr(page, "PAGE_RECORDS", 10)
-    found = contents(files("b_parquet", **spec), access)
+    small = replace(access, page=PageLimits(records=10))
+    found = contents(files("b_parquet", **spec), small)
     assert [(one.ref.id, one.text) for one in found] == [(str(row["id"]), row["text"]) for row in rows]
     assert found[7].ref.metadata == {"year": 2007}
     assert asked["b"] <= 3 * asked["a"]  # to list and to read, in 600 pages

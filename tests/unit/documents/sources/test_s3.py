@@ -7,9 +7,11 @@ import pytest
 from fsspec.asyn import sync_wrapper
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.sources import page, urls, walk
+from tasks.documents.sources import urls
 from tasks.documents.sources.access import SourceAccess
+from tasks.documents.sources.source import PageLimits
 from tasks.documents.sources.source_kinds import open_source
+from tasks.documents.sources.walk import WINDOW, SortedNames
 from tasks.errors import SourceFailed
 from tasks.storage.storage import Storage
 from tests.s3_server import S3Server
@@ -23,21 +25,18 @@ def s3_root(s3: S3Server) -> str:
     return s3.bucket()
 
 
-def s3_access(root: str) -> SourceAccess:
-    return SourceAccess(Storage.open("memory://unused"), roots=[root])
+def s3_access(root: str, *, window: int = WINDOW, keys: int = 1000, files: int = 64) -> SourceAccess:
+    storage, page = Storage.open("memory://unused"), PageLimits(files=files)
+    return SourceAccess(storage, roots=[root], page=page, names=SortedNames(window), s3_keys=keys)
 
 
 @pytest.mark.parametrize(("window", "keys", "files"), [(1, 1, 1), (2, 3, 2), (3, 1, 5), (100, 100, 100)])
-def test_every_object_comes_once_whatever_the_sizes_of_pages(
-    s3_root: str, monkeypatch: pytest.MonkeyPatch, window: int, keys: int, files: int
-) -> None:
-    monkeypatch.setattr(walk, "WINDOW", window)
-    monkeypatch.setattr(urls, "KEYS", keys)
-    monkeypatch.setattr(page, "PAGE_FILES", files)
+def test_every_object_comes_once_whatever_the_sizes_of_pages(s3_root: str, window: int, keys: int, files: int) -> None:
     names = ["a.md", "a/b.md", "a/c/d.md", "a/é.md", "a b.md", "a+b.md", "b.md", "c/.hidden", "c/x.md", "日/本.md"]
     fsspec.filesystem("s3").pipe({f"{s3_root}/in/{name}": name.encode() for name in names})
     fsspec.filesystem("s3").touch(f"{s3_root}/in/c/")
-    found = [ref.id for ref in documents({"urls": [f"{s3_root}/in/**"]}, s3_access(s3_root))]
+    access = s3_access(s3_root, window=window, keys=keys, files=files)
+    found = [ref.id for ref in documents({"urls": [f"{s3_root}/in/**"]}, access)]
     bucket = s3_root.rpartition("/")[2]
     assert sorted(found) == sorted(f"{bucket}/in/{name}" for name in names if name != "c/.hidden")
 
@@ -75,9 +74,6 @@ def test_a_prefix_without_keys_is_gone() -> None:
 
 
 def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "WINDOW", 40)
-    monkeypatch.setattr(urls, "KEYS", 20)
-    monkeypatch.setattr(page, "PAGE_FILES", 10)
     fsspec.filesystem("s3").pipe({f"{s3_root}/{n:03}.txt": b"x" for n in range(100)})
     answers: list[int] = []
     driver = type(fsspec.filesystem("s3"))
@@ -91,7 +87,8 @@ def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeyp
 
     monkeypatch.setattr(driver, "_call_s3", noted)
     monkeypatch.setattr(driver, "call_s3", sync_wrapper(noted))
-    assert len(documents({"urls": [f"{s3_root}/**"]}, s3_access(s3_root))) == 100
+    access = s3_access(s3_root, window=40, keys=20, files=10)
+    assert len(documents({"urls": [f"{s3_root}/**"]}, access)) == 100
     assert max(answers) == 20
     assert sum(answers) == 100, "no window begins at the beginning again"
 
