@@ -33,10 +33,10 @@ class ChunkSettings:
         return {"type": "static", "static": static}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> Self:
+    def from_json(cls, chunking: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`, for a request that has been checked."""
-        static = known.get("static") or {}
-        return cls(known["type"], static.get("max_chunk_size_tokens"), static.get("chunk_overlap_tokens") or 0)
+        static = chunking.get("static") or {}
+        return cls(chunking["type"], static.get("max_chunk_size_tokens"), static.get("chunk_overlap_tokens") or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,54 +14,6 @@ from tasks.documents.chunking.tokens import TokenCounter
 from tasks.documents.parsing.parsed_document import Block
 from tasks.errors import InvalidValue
 
-# Where in a document a chunk is: its page, and the headings above it.
-
-MAX_TITLE_CHARS = 500
-"""Of a heading as it stands beside each chunk of its section: a page without line breaks may pass for one."""
-
-
-class Outline:
-    """Answers for places in the order of the text."""
-
-    def __init__(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> None:
-        self._text = text
-        self._headings = [block for block in blocks if block.kind == "heading"]
-        self._pages = pages
-        self._passed = 0
-        self._path: list[tuple[int, str]] = []
-
-    def page(self, place: int) -> int | None:
-        """The page on which a place is, from 1; None without pages."""
-        return max(1, bisect_right(self._pages, place)) if self._pages else None
-
-    def headings(self, place: int) -> tuple[str, ...]:
-        """Of the sections that a place is in, the outermost first; one that begins there included.
-
-        `place` is not before that of an earlier call.
-        """
-        while self._passed < len(self._headings) and self._headings[self._passed].start <= place:
-            heading = self._headings[self._passed]
-            while self._path and self._path[-1][0] >= heading.level:
-                self._path.pop()
-            self._path.append((heading.level, _title(self._text[heading.start : heading.end], heading.level)))
-            self._passed += 1
-        return tuple(title for _, title in self._path)
-
-
-def _title(text: str, level: int) -> str:
-    """A heading on one line, without the marks of Markdown: `#` as often as its level says, or a line below it."""
-    lines = text.splitlines()
-    below = lines[-1].strip() if len(lines) > 1 else ""
-    if below and set(below) in ({"="}, {"-"}):
-        lines.pop()
-    words = " ".join(lines).split()
-    if len(words) > 1 and words[0] == "#" * level:
-        words = words[1:]
-        if len(words) > 1 and not words[-1].strip("#"):
-            words.pop()
-    return " ".join(words)[:MAX_TITLE_CHARS].rstrip()
-
-
 MAX_AUTO_TOKENS = 8192
 """Of a chunk of a model without a maximum."""
 MAX_COUNTED_CHARS = 2**20
@@ -143,9 +95,9 @@ class Chunker:
             if tokens <= self._limit:
                 yield Cut(start, end, tokens)
                 return
-        found = pieces(text, blocks, structured=self._settings.type == "auto")
+        all_pieces = pieces(text, blocks, structured=self._settings.type == "auto")
         overlap = min(self._settings.overlap_tokens, (self._limit - self._counter.overhead) // 2)
-        yield from Splitter(text, found, self._counter, self._limit, overlap).cuts()
+        yield from Splitter(text, all_pieces, self._counter, self._limit, overlap).cuts()
 
     def _tokens_up_to_window(self, text: str) -> int:
         """Tokens of a text; of one above the window, some number above it, without reading all of a long one."""
@@ -162,3 +114,51 @@ def _kept(text: str) -> tuple[int, int]:
     """Where a text without the white space around it begins and ends."""
     start = len(text) - len(text.lstrip())
     return start, max(start, len(text.rstrip()))
+
+
+# ---- where in a document a chunk is: its page, and the headings above it ---------------------------------------------
+
+MAX_TITLE_CHARS = 500
+"""Of a heading as it stands beside each chunk of its section: a page without line breaks may pass for one."""
+
+
+class Outline:
+    """Answers for places in the order of the text."""
+
+    def __init__(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> None:
+        self._text = text
+        self._headings = [block for block in blocks if block.kind == "heading"]
+        self._pages = pages
+        self._passed = 0
+        self._path: list[tuple[int, str]] = []
+
+    def page(self, place: int) -> int | None:
+        """The page on which a place is, from 1; None without pages."""
+        return max(1, bisect_right(self._pages, place)) if self._pages else None
+
+    def headings(self, place: int) -> tuple[str, ...]:
+        """Of the sections that a place is in, the outermost first; one that begins there included.
+
+        `place` is not before that of an earlier call.
+        """
+        while self._passed < len(self._headings) and self._headings[self._passed].start <= place:
+            heading = self._headings[self._passed]
+            while self._path and self._path[-1][0] >= heading.level:
+                self._path.pop()
+            self._path.append((heading.level, _title(self._text[heading.start : heading.end], heading.level)))
+            self._passed += 1
+        return tuple(title for _, title in self._path)
+
+
+def _title(text: str, level: int) -> str:
+    """A heading on one line, without the marks of Markdown: `#` as often as its level says, or a line below it."""
+    lines = text.splitlines()
+    below = lines[-1].strip() if len(lines) > 1 else ""
+    if below and set(below) in ({"="}, {"-"}):
+        lines.pop()
+    words = " ".join(lines).split()
+    if len(words) > 1 and words[0] == "#" * level:
+        words = words[1:]
+        if len(words) > 1 and not words[-1].strip("#"):
+            words.pop()
+    return " ".join(words)[:MAX_TITLE_CHARS].rstrip()

@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 from tasks.documents.chunking.tokens import TokenCounter, blank
 from tasks.documents.parsing.parsed_document import Block
 
-# Where a text may be divided: pieces of it, and how good a place the beginning of each one is for a cut.
+# ---- pieces of a text, and how good a place the beginning of each one is for a cut -----------------------------------
 
 PIECE_CHARS = 1024
 """Longest piece. Sentences are far shorter; a line of a megabyte comes in many pieces, so that memory stays bounded."""
@@ -92,19 +92,19 @@ def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[
 
 def words(piece: Piece) -> list[Piece]:
     """The same piece, word by word; of one that is a single word two halves. Of a single character: itself."""
-    found = [
+    parts = [
         Piece(match[0], piece.start + match.start(), Break.WORD, apart=True) for match in _WORD.finditer(piece.text)
     ]
-    if len(found) == 1 and len(piece.text) > 1:
+    if len(parts) == 1 and len(piece.text) > 1:
         half = len(piece.text) // 2
-        found = [
+        parts = [
             Piece(piece.text[:half], piece.start, Break.INSIDE, apart=True),
             Piece(piece.text[half:], piece.start + half, Break.INSIDE, apart=False),
         ]
-    for before, word in pairwise(found):
+    for before, word in pairwise(parts):
         word.apart = word.apart and blank(piece.text[before.end - piece.start : word.start - piece.start])
-    found[0].value, found[0].apart = piece.value, piece.apart
-    return found
+    parts[0].value, parts[0].apart = piece.value, piece.apart
+    return parts
 
 
 _Span = tuple[int, int, re.Pattern[str] | None, int]
@@ -136,7 +136,7 @@ def _divided(text: str, start: int, stop: int, pattern: re.Pattern[str] | None, 
 
 def _stripped(text: str, start: int, stop: int, value: int) -> list[Piece]:
     """The slice without white space around it, as pieces that are not too long; none if it is blank."""
-    found: list[Piece] = []
+    stripped: list[Piece] = []
     while start < stop:
         raw = text[start:stop] if stop - start <= PIECE_CHARS else text[start : _end_of_words(text, start)]
         kept = raw.strip()
@@ -144,10 +144,10 @@ def _stripped(text: str, start: int, stop: int, value: int) -> list[Piece]:
             value = max(value, Break.WORD)
         if kept:
             before = len(raw) - len(raw.lstrip())
-            found.append(Piece(kept, start + before, value, apart=True))
+            stripped.append(Piece(kept, start + before, value, apart=True))
             value = Break.WORD if raw[-1].isspace() else Break.INSIDE
         start += len(raw)
-    return found
+    return stripped
 
 
 def _end_of_words(text: str, start: int) -> int:
@@ -155,6 +155,8 @@ def _end_of_words(text: str, start: int) -> int:
     stop = start + PIECE_CHARS
     return next((at for at in range(stop, start, -1) if text[at - 1].isspace()), stop)
 
+
+# ---- chunks of these pieces ------------------------------------------------------------------------------------------
 
 _READ_PIECES = 512
 """Tokenized in one call: enough to make calls cheap, and at most half a megabyte."""
@@ -237,10 +239,10 @@ class Splitter:
             self._ahead.extend(self._counted(list(islice(self._source, _READ_PIECES))))
         return self._ahead[0] if self._ahead else None
 
-    def _counted(self, found: Sequence[Piece]) -> Sequence[Piece]:
-        for piece, tokens in zip(found, self._counter.parts([piece.text for piece in found]), strict=True):
+    def _counted(self, parts: Sequence[Piece]) -> Sequence[Piece]:
+        for piece, tokens in zip(parts, self._counter.parts([piece.text for piece in parts]), strict=True):
             piece.tokens = tokens
-        return found
+        return parts
 
     def _has_new(self) -> bool:
         return len(self._taken) > self._repeated

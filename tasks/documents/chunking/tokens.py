@@ -95,14 +95,14 @@ class TokenCounter:
     def _sum(self, text: str) -> int:
         if _ODD_SPACE.search(text):
             return self._alone([text])[0]
-        words, known = text.split(), self._words
+        words, counts = text.split(), self._words
         fresh: dict[str, int] = {}
-        if missing := list(dict.fromkeys(word for word in words if word not in known)):
+        if missing := list(dict.fromkeys(word for word in words if word not in counts)):
             fresh = dict(zip(missing, self._alone(missing), strict=True))
-        tokens = sum([fresh[word] if word in fresh else known[word] for word in words])
-        if len(known) > _KEPT_WORDS:
-            known = self._words = {}  # a new one: another thread may be reading
-        known.update((word, number) for word, number in fresh.items() if len(word) <= _KEPT_WORD_CHARS)
+        tokens = sum([fresh[word] if word in fresh else counts[word] for word in words])
+        if len(counts) > _KEPT_WORDS:
+            counts = self._words = {}  # a new one: another thread may be reading
+        counts.update((word, number) for word, number in fresh.items() if len(word) <= _KEPT_WORD_CHARS)
         return tokens
 
 
@@ -131,13 +131,13 @@ def _parsed(tokenizer_json: bytes) -> Tokenizer:
 
 
 def _takes_words_alone(tokenizer_json: bytes) -> bool:
-    known = orjson.loads(tokenizer_json)
-    splitters = _kinds(known["pre_tokenizer"], "pretokenizers")
+    tokenizer = orjson.loads(tokenizer_json)
+    splitters = _kinds(tokenizer["pre_tokenizer"], "pretokenizers")
     return (
-        all(kind in _NORMALIZERS for kind in _kinds(known["normalizer"], "normalizers"))
+        all(kind in _NORMALIZERS for kind in _kinds(tokenizer["normalizer"], "normalizers"))
         and splitters[0] in _WORD_SPLITTERS
         and all(kind in _WITHIN_WORDS for kind in splitters)
-        and not any(re.search(r"\s", token["content"]) for token in known["added_tokens"])
+        and not any(re.search(r"\s", token["content"]) for token in tokenizer["added_tokens"])
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.parsing.frames import LENGTHS, answer_of, frame, header_of
+from tasks.documents.parsing.frames import LENGTHS, frame, frame_from_parsed, header_from_bytes
 from tasks.documents.parsing.limits import SPENT_BYTES
 from tasks.documents.parsing.parsers import BY_MEDIA_TYPE
 
@@ -64,7 +64,7 @@ def _answer(media_type: str, data: bytes) -> tuple[list[bytes], bool]:
     try:
         parsed = BY_MEDIA_TYPE[media_type].parse(data)
         spent = peak_bytes() > SPENT_BYTES
-        return answer_of(parsed, spent=spent), spent
+        return frame_from_parsed(parsed, spent=spent), spent
     except DocumentFailed as failure:
         return frame({"code": failure.error.code, "message": failure.error.message}), False
     except MemoryError:
@@ -89,7 +89,7 @@ def received(requests: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
     if len(start) < LENGTHS.size:
         return None
     header_bytes, body_bytes = LENGTHS.unpack(start)
-    return header_of(requests.read(header_bytes)), requests.read(body_bytes)
+    return header_from_bytes(requests.read(header_bytes)), requests.read(body_bytes)
 
 
 def send(answers: BinaryIO, pieces: Sequence[bytes]) -> None:

@@ -14,9 +14,72 @@ from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.parsed_document import Builder, Parsed
 from tasks.documents.parsing.refusals import corrupt, missing, protected, too_large
 
-_MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
-# Parts of an Office file, unpacked with a bound: a few kilobytes of ZIP can hold petabytes.
+_MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+_DOCUMENT = "word/document.xml"
+_NOTES = ("word/footnotes.xml", "word/endnotes.xml")
+_RELATIONSHIPS = "_rels/.rels"
+_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+
+
+def parse_docx(data: bytes) -> Parsed:
+    """The document's text; tables are lines of cells divided by ` | `.
+
+    Raises:
+        DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `empty_document`,
+            `missing_parser`.
+    """
+    archive = Archive(data, "DOCX")
+    document = _xml(archive, _main_part(archive))
+    if document is None:
+        raise corrupt("DOCX")
+    builder = Builder()
+    blocks = DocxBlocks(builder, Styles(_xml(archive, "word/styles.xml")))
+    blocks.read(document)
+    for name in _NOTES:
+        if (notes := _xml(archive, name)) is not None:
+            blocks.read(notes)
+    return builder.parsed(_MEDIA_TYPE, _title(archive))
+
+
+def _main_part(archive: "Archive") -> str:
+    """Nearly always the same; some programs call it otherwise and say so in the package's relationships."""
+    relationships = _xml(archive, _RELATIONSHIPS)
+    for relationship in relationships.iter() if relationships is not None else ():
+        if str(relationship.get("Type", "")).endswith("/officeDocument"):
+            return str(relationship.get("Target", "")).lstrip("/")
+    return _DOCUMENT
+
+
+def _title(archive: "Archive") -> str | None:
+    properties = _xml(archive, "docProps/core.xml")
+    title = properties.find(_TITLE) if properties is not None else None
+    return title.text if title is not None else None
+
+
+def _xml(archive: "Archive", name: str) -> "_Element | None":
+    try:
+        from lxml import etree  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise missing("lxml") from None
+    data = archive.part(name)
+    if data is None:
+        return None
+    # Nothing is fetched and no entity is put in place, so a billion laughs stay one. lxml's own limits on depth and on
+    # the length of a text stay on (huge_tree=False).
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError:
+        raise corrupt("DOCX") from None
+    if root.getroottree().docinfo.internalDTD is not None:  # no Office program writes one
+        raise corrupt("DOCX")
+    return root
+
+
+# ---- parts of an Office file, unpacked with a bound: a few kilobytes of ZIP can hold petabytes -----------------------
 
 ZIP_BEGINNINGS = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 MAX_ENTRIES = 10_000
@@ -68,10 +131,7 @@ class Archive:
         return data
 
 
-# Styles of a DOCX: which of them are headings, and which are lists.
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element
+# ---- styles: which of them are headings, and which are lists ---------------------------------------------------------
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _VALUE = f"{W}val"
@@ -112,8 +172,8 @@ class Styles:
         identity = str(style.get(f"{W}styleId", ""))
         name = _value(style.find(f"{W}name")).lower()
         properties = style.find(f"{W}pPr")
-        if found := _HEADING.fullmatch(name):
-            self._levels[identity] = min(int(found[1]), _MAX_LEVEL)
+        if heading := _HEADING.fullmatch(name):
+            self._levels[identity] = min(int(heading[1]), _MAX_LEVEL)
         elif name == "title":
             self._levels[identity] = 1
         elif properties is not None and (level := _outline(properties)):
@@ -123,12 +183,12 @@ class Styles:
         self._bases[identity] = _value(style.find(f"{W}basedOn"))
 
     def _styles(self, properties: "_Element") -> list[str]:
-        found: list[str] = []
+        styles: list[str] = []
         style = _value(properties.find(f"{W}pStyle"))
-        while style and len(found) < _MAX_BASES:
-            found.append(style)
+        while style and len(styles) < _MAX_BASES:
+            styles.append(style)
             style = self._bases.get(style, "")
-        return found
+        return styles
 
 
 def _outline(properties: "_Element") -> int:
@@ -140,10 +200,7 @@ def _value(element: "_Element | None") -> str:
     return str(element.get(_VALUE, "")) if element is not None else ""
 
 
-# The text of a DOCX, element by element.
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element
+# ---- the text, element by element ------------------------------------------------------------------------------------
 
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
@@ -246,70 +303,6 @@ def _cell(cell: "_Element") -> str:
     paragraphs = (p for p in cell.iter(f"{W}p") if next(p.iterancestors(_FALLBACK), None) is None)
     texts = [_text(paragraph, []) for paragraph in paragraphs]  # boxes come by themselves
     return " ".join(" ".join(texts).split())
-
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element
-
-_DOCUMENT = "word/document.xml"
-_NOTES = ("word/footnotes.xml", "word/endnotes.xml")
-_RELATIONSHIPS = "_rels/.rels"
-_TITLE = "{http://purl.org/dc/elements/1.1/}title"
-
-
-def parse_docx(data: bytes) -> Parsed:
-    """The document's text; tables are lines of cells divided by ` | `.
-
-    Raises:
-        DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `empty_document`,
-            `missing_parser`.
-    """
-    archive = Archive(data, "DOCX")
-    document = _xml(archive, _main_part(archive))
-    if document is None:
-        raise corrupt("DOCX")
-    builder = Builder()
-    blocks = DocxBlocks(builder, Styles(_xml(archive, "word/styles.xml")))
-    blocks.read(document)
-    for name in _NOTES:
-        if (notes := _xml(archive, name)) is not None:
-            blocks.read(notes)
-    return builder.parsed(_MEDIA_TYPE, _title(archive))
-
-
-def _main_part(archive: Archive) -> str:
-    """Nearly always the same; some programs call it otherwise and say so in the package's relationships."""
-    relationships = _xml(archive, _RELATIONSHIPS)
-    for found in relationships.iter() if relationships is not None else ():
-        if str(found.get("Type", "")).endswith("/officeDocument"):
-            return str(found.get("Target", "")).lstrip("/")
-    return _DOCUMENT
-
-
-def _title(archive: Archive) -> str | None:
-    properties = _xml(archive, "docProps/core.xml")
-    found = properties.find(_TITLE) if properties is not None else None
-    return found.text if found is not None else None
-
-
-def _xml(archive: Archive, name: str) -> "_Element | None":
-    try:
-        from lxml import etree  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise missing("lxml") from None
-    data = archive.part(name)
-    if data is None:
-        return None
-    # Nothing is fetched and no entity is put in place, so a billion laughs stay one. lxml's own limits on depth and on
-    # the length of a text stay on (huge_tree=False).
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
-    try:
-        root = etree.fromstring(data, parser)
-    except etree.XMLSyntaxError:
-        raise corrupt("DOCX") from None
-    if root.getroottree().docinfo.internalDTD is not None:  # no Office program writes one
-        raise corrupt("DOCX")
-    return root
 
 
 def _is_docx(data: bytes) -> bool:

@@ -35,8 +35,8 @@ def parse_eml(data: bytes) -> Parsed:
     builder.add("heading", subject, 1)
     builder.add("paragraph", head)
     if is_html:
-        found = parse_html(body.encode("utf-8", "replace"))
-        text, blocks = found.text, list(found.blocks)
+        page = parse_html(body.encode("utf-8", "replace"))
+        text, blocks = page.text, list(page.blocks)
     else:
         text, blocks = body, paragraphs(body)
     for block in blocks:

@@ -39,15 +39,15 @@ def lengths(start: bytes) -> tuple[int, int]:
     return header, body
 
 
-def answer_of(parsed: Parsed, *, spent: bool) -> list[bytes]:
+def frame_from_parsed(parsed: Parsed, *, spent: bool) -> list[bytes]:
     """A document, as pieces to write. `spent`: the process ends after it."""
     blocks = [n for block in parsed.blocks for n in (_KINDS.index(block.kind), block.start, block.end, block.level)]
     header = {"type": parsed.media_type, "title": parsed.title, "blocks": blocks, "pages": parsed.pages, "spent": spent}
     return frame(header, parsed.text.encode())
 
 
-def parsed_of(header: Mapping[str, Any], body: bytes) -> Parsed:
-    """Inverse of `answer_of`.
+def parsed_from_frame(header: Mapping[str, Any], body: bytes) -> Parsed:
+    """Inverse of `frame_from_parsed`.
 
     Raises:
         BadFrame: it is not the answer of a parser.
@@ -68,9 +68,9 @@ def parsed_of(header: Mapping[str, Any], body: bytes) -> Parsed:
 def _blocks(numbers: Sequence[int], chars: int) -> tuple[Block, ...]:
     if len(numbers) % _NUMBERS or len(numbers) > _NUMBERS * 2 * MAX_BLOCKS:
         raise BadFrame
-    each = iter(numbers)
+    values = iter(numbers)
     blocks = tuple(
-        Block(_KINDS[kind], start, end, level) for kind, start, end, level in zip(*[each] * _NUMBERS, strict=True)
+        Block(_KINDS[kind], start, end, level) for kind, start, end, level in zip(*[values] * _NUMBERS, strict=True)
     )
     position = 0
     for block in blocks:
@@ -80,7 +80,7 @@ def _blocks(numbers: Sequence[int], chars: int) -> tuple[Block, ...]:
     return blocks
 
 
-def header_of(data: bytes) -> dict[str, Any]:
+def header_from_bytes(data: bytes) -> dict[str, Any]:
     """The header's values; raises BadFrame."""
     try:
         header = orjson.loads(data)

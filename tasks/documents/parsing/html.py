@@ -11,9 +11,142 @@ from tasks.documents.parsing.parsed_document import BlockKind, Builder, Parsed
 from tasks.documents.parsing.refusals import missing, too_large
 from tasks.documents.parsing.text_encoding import decode
 
-_MEDIA_TYPE = "text/html"
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-# The blocks of a page, from its elements as they begin and end.
+_MEDIA_TYPE = "text/html"
+_NEVER = frozenset(
+    [
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "svg",
+        "canvas",
+        "iframe",
+        "object",
+        "embed",
+        "audio",
+        "video",
+        "head",
+        "select",
+        "button",
+        "textarea",
+    ]
+)
+_AROUND = frozenset(["nav", "aside", "footer", "header"])
+"""Around the content, not of it. Within it a header holds its title, an aside a note, a footer who said it."""
+_CONTENT = frozenset({"main", "article", "blockquote"})
+_ROLES = {"navigation", "banner", "contentinfo", "complementary", "search"}
+_HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_DECLARED = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_DECLARED_XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+_DECLARED_WITHIN = 4096
+_MAIN_SHARE = 0.25
+_NESTING = re.compile(
+    rb"<(/?)(?:ul|ol|dl|div|table|section|article|blockquote|span|form|fieldset|details)\b", re.IGNORECASE
+)
+"""Elements whose end has to be written."""
+_MAX_NESTED = 4000
+"""The library takes time by the square of it: 6 s for 20,000 lists within each other, 0.2 s for 4,000."""
+
+
+def parse_html(data: bytes) -> Parsed:
+    """The main content's headings, paragraphs, lists, tables and preformatted text.
+
+    Raises:
+        DocumentFailed: `empty_document`, `document_too_large`, `unknown_encoding`, `missing_parser`.
+    """
+    try:
+        from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise missing("selectolax") from None
+    _require_flat(data)
+    tree = LexborHTMLParser(decode(data, _declared(data)))
+    title = tree.css_first("title")
+    content = _main_content(tree)
+    return content.parsed(_MEDIA_TYPE, title.text() if title is not None else None)
+
+
+def _require_flat(data: bytes) -> None:
+    depth = 0
+    for tag in _NESTING.finditer(data.replace(b"\0", b"")):  # zero bytes: UTF-16
+        depth = max(depth - 1, 0) if tag[1] else depth + 1
+        if depth > _MAX_NESTED:
+            raise too_large(f"nests more than {_MAX_NESTED:,} elements within each other")
+
+
+def _declared(data: bytes) -> str | None:
+    head = data[:_DECLARED_WITHIN]
+    declaration = _DECLARED.search(head) or _DECLARED_XML.search(head)
+    return declaration[1].decode("ascii", errors="replace") if declaration else None
+
+
+def _main_content(tree: "LexborHTMLParser") -> "HtmlBlocks":
+    """Of `main`, or of the only `article`, unless nearly all of the text is elsewhere; else of the whole body."""
+    body = tree.body
+    everything = _blocks(body, all_of_it=False)
+    if not everything.chars:  # a page that is nothing but a header is better than none
+        return _blocks(body, all_of_it=True)
+    for selector in ("main, [role=main]", "article"):
+        elements = tree.css(selector)
+        if len(elements) == 1:
+            content = _blocks(elements[0], all_of_it=False)
+            if content.chars >= _MAIN_SHARE * everything.chars:
+                title = None if elements[0].css_first("h1") is not None else tree.css_first("header h1")
+                return content if title is None else _blocks(elements[0], all_of_it=False, title=title.text())
+    return everything
+
+
+def _blocks(root: "LexborNode | None", *, all_of_it: bool, title: str | None = None) -> "HtmlBlocks":
+    blocks = HtmlBlocks()
+    if title is not None:
+        blocks.enter("h1")
+        blocks.text(title)
+        blocks.leave("h1")
+    open_nodes: list[LexborNode] = []
+    inside = 0  # of main and article
+    node = root
+    while node is not None:
+        below = None
+        if node.is_text_node:
+            blocks.text(node.text_content or "")
+        elif node.is_element_node and not _is_left_out(node, all_of_it=all_of_it, inside=inside > 0):
+            below = node.first_child
+            blocks.enter(str(node.tag))
+            if below is None:
+                blocks.leave(str(node.tag))
+        if below is not None:
+            open_nodes.append(node)
+            inside += node.tag in _CONTENT
+            node = below
+            continue
+        following = node.next if open_nodes else None
+        while following is None and open_nodes:
+            ended = open_nodes.pop()
+            inside -= ended.tag in _CONTENT
+            blocks.leave(str(ended.tag))
+            following = ended.next if open_nodes else None
+        node = following
+    blocks.end()
+    return blocks
+
+
+def _is_left_out(node: "LexborNode", *, all_of_it: bool, inside: bool) -> bool:
+    tag = str(node.tag)
+    if tag in _NEVER:
+        return True
+    attributes = node.attributes
+    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
+        return True
+    if _HIDDEN_STYLE.search(attributes.get("style") or ""):
+        return True
+    if all_of_it:
+        return False
+    return (tag in _AROUND and not (inside and tag != "nav")) or attributes.get("role") in _ROLES
+
+
+# ---- the blocks of a page, from its elements as they begin and end ---------------------------------------------------
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset({"ul", "ol", "dl", "menu"})
@@ -172,140 +305,6 @@ class HtmlBlocks:
             return text.strip("\r\n")
         lines = (" ".join(line.split()).strip("\u200b") for line in text.split("\n"))
         return line_end.join(line for line in lines if line)
-
-
-if TYPE_CHECKING:
-    from selectolax.lexbor import LexborHTMLParser, LexborNode
-
-_NEVER = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "canvas",
-        "iframe",
-        "object",
-        "embed",
-        "audio",
-        "video",
-        "head",
-        "select",
-        "button",
-        "textarea",
-    ]
-)
-_AROUND = frozenset(["nav", "aside", "footer", "header"])
-"""Around the content, not of it. Within it a header holds its title, an aside a note, a footer who said it."""
-_CONTENT = frozenset({"main", "article", "blockquote"})
-_ROLES = {"navigation", "banner", "contentinfo", "complementary", "search"}
-_HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-_DECLARED = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
-_DECLARED_XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{1,40})""")
-_DECLARED_WITHIN = 4096
-_MAIN_SHARE = 0.25
-_NESTING = re.compile(
-    rb"<(/?)(?:ul|ol|dl|div|table|section|article|blockquote|span|form|fieldset|details)\b", re.IGNORECASE
-)
-"""Elements whose end has to be written."""
-_MAX_NESTED = 4000
-"""The library takes time by the square of it: 6 s for 20,000 lists within each other, 0.2 s for 4,000."""
-
-
-def parse_html(data: bytes) -> Parsed:
-    """The main content's headings, paragraphs, lists, tables and preformatted text.
-
-    Raises:
-        DocumentFailed: `empty_document`, `document_too_large`, `unknown_encoding`, `missing_parser`.
-    """
-    try:
-        from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise missing("selectolax") from None
-    _require_flat(data)
-    tree = LexborHTMLParser(decode(data, _declared(data)))
-    title = tree.css_first("title")
-    content = _main_content(tree)
-    return content.parsed(_MEDIA_TYPE, title.text() if title is not None else None)
-
-
-def _require_flat(data: bytes) -> None:
-    depth = 0
-    for tag in _NESTING.finditer(data.replace(b"\0", b"")):  # zero bytes: UTF-16
-        depth = max(depth - 1, 0) if tag[1] else depth + 1
-        if depth > _MAX_NESTED:
-            raise too_large(f"nests more than {_MAX_NESTED:,} elements within each other")
-
-
-def _declared(data: bytes) -> str | None:
-    head = data[:_DECLARED_WITHIN]
-    found = _DECLARED.search(head) or _DECLARED_XML.search(head)
-    return found[1].decode("ascii", errors="replace") if found else None
-
-
-def _main_content(tree: "LexborHTMLParser") -> HtmlBlocks:
-    """Of `main`, or of the only `article`, unless nearly all of the text is elsewhere; else of the whole body."""
-    body = tree.body
-    everything = _blocks(body, all_of_it=False)
-    if not everything.chars:  # a page that is nothing but a header is better than none
-        return _blocks(body, all_of_it=True)
-    for selector in ("main, [role=main]", "article"):
-        found = tree.css(selector)
-        if len(found) == 1:
-            content = _blocks(found[0], all_of_it=False)
-            if content.chars >= _MAIN_SHARE * everything.chars:
-                title = None if found[0].css_first("h1") is not None else tree.css_first("header h1")
-                return content if title is None else _blocks(found[0], all_of_it=False, title=title.text())
-    return everything
-
-
-def _blocks(root: "LexborNode | None", *, all_of_it: bool, title: str | None = None) -> HtmlBlocks:
-    blocks = HtmlBlocks()
-    if title is not None:
-        blocks.enter("h1")
-        blocks.text(title)
-        blocks.leave("h1")
-    open_nodes: list[LexborNode] = []
-    inside = 0  # of main and article
-    node = root
-    while node is not None:
-        below = None
-        if node.is_text_node:
-            blocks.text(node.text_content or "")
-        elif node.is_element_node and not _is_left_out(node, all_of_it=all_of_it, inside=inside > 0):
-            below = node.first_child
-            blocks.enter(str(node.tag))
-            if below is None:
-                blocks.leave(str(node.tag))
-        if below is not None:
-            open_nodes.append(node)
-            inside += node.tag in _CONTENT
-            node = below
-            continue
-        following = node.next if open_nodes else None
-        while following is None and open_nodes:
-            ended = open_nodes.pop()
-            inside -= ended.tag in _CONTENT
-            blocks.leave(str(ended.tag))
-            following = ended.next if open_nodes else None
-        node = following
-    blocks.end()
-    return blocks
-
-
-def _is_left_out(node: "LexborNode", *, all_of_it: bool, inside: bool) -> bool:
-    tag = str(node.tag)
-    if tag in _NEVER:
-        return True
-    attributes = node.attributes
-    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
-        return True
-    if _HIDDEN_STYLE.search(attributes.get("style") or ""):
-        return True
-    if all_of_it:
-        return False
-    return (tag in _AROUND and not (inside and tag != "nav")) or attributes.get("role") in _ROLES
 
 
 def _is_html(start: bytes) -> bool:

@@ -123,10 +123,10 @@ class _Scanner:
         index = self._at + 1
         while index < len(self._lines):
             text = self._lines[index].text
-            if found := _FENCE.match(text.lstrip()[:100]):
+            if fence := _FENCE.match(text.lstrip()[:100]):
                 if not text[0].isspace():
                     break
-                index = self._fence_end(found[1], index)
+                index = self._fence_end(fence[1], index)
                 continue
             after_blank = self._lines[index - 1].blank
             if text and after_blank and not text[0].isspace() and not _ITEM.match(text):
@@ -151,8 +151,8 @@ class _Scanner:
             text = self._lines[index].text
             if not text or _HEADING.match(text) or _FENCE.match(text):
                 break
-            if found := _UNDERLINE.match(text):
-                return self._take("heading", index + 1, 1 if found[1][0] == "=" else 2)
+            if underline := _UNDERLINE.match(text):
+                return self._take("heading", index + 1, 1 if underline[1][0] == "=" else 2)
             index += 1
         return self._take("paragraph", index)
 

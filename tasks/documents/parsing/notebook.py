@@ -31,10 +31,10 @@ def parse_notebook(data: bytes) -> Parsed:
         if kind == "code":
             builder.add("code", source)
         elif source.strip():
-            found = parse_markdown(source.encode("utf-8", "replace"))
-            title = title or found.title
-            for block in found.blocks:
-                builder.add(block.kind, found.text[block.start : block.end], block.level)
+            prose = parse_markdown(source.encode("utf-8", "replace"))
+            title = title or prose.title
+            for block in prose.blocks:
+                builder.add(block.kind, prose.text[block.start : block.end], block.level)
     return builder.parsed(_MEDIA_TYPE, title)
 
 

@@ -1,4 +1,4 @@
-"""A document's text as it grows, block by block: clean, bounded, and always covered by its blocks."""
+"""What parsing gives: a document's text, clean and bounded, always covered by its blocks; and how it is built."""
 
 import re
 from collections.abc import Sequence
@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tasks.documents.parsing.refusals import empty, too_large
-
-# What parsing gives.
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code"]
 

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.parsing.frames import BadFrame, frame, parsed_of
+from tasks.documents.parsing.frames import BadFrame, frame, parsed_from_frame
 from tasks.documents.parsing.limits import MAX_DOCUMENTS_PER_CHILD, ParseLimits
 from tasks.documents.parsing.parsed_document import Parsed
 from tasks.documents.parsing.parsing_process import ChildDied, ChildProcess, ChildTooSlow
@@ -88,7 +88,7 @@ class Parser:
     def _parse_apart(self, media_type: str, data: bytes) -> Parsed:
         try:
             header, body = (self._child or self._start()).ask(frame({"type": media_type}, data), self._limits.timeout_s)
-            parsed = parsed_of(header, body) if "code" not in header else None
+            parsed = parsed_from_frame(header, body) if "code" not in header else None
         except ChildTooSlow:
             self.close()
             raise self._failure({"code": "parse_timeout"}) from None

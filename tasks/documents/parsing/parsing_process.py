@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.documents.parsing.frames import LENGTHS, BadFrame, header_of, lengths
+from tasks.documents.parsing.frames import LENGTHS, BadFrame, header_from_bytes, lengths
 from tasks.documents.parsing.limits import ParseLimits
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -174,4 +174,4 @@ class _Answer:
             raise AssertionError
         view = memoryview(self._data)
         header_end = LENGTHS.size + self._size[0]
-        return header_of(bytes(view[LENGTHS.size : header_end])), bytes(view[header_end:])
+        return header_from_bytes(bytes(view[LENGTHS.size : header_end])), bytes(view[header_end:])

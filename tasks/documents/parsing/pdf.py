@@ -44,16 +44,16 @@ def parse_pdf(data: bytes) -> Parsed:
 
 def _read(document: "PdfDocument") -> Parsed:
     builder = Builder()
-    found = False
+    has_text = False
     for number in range(len(document)):
         builder.begin_page()
         page = document[number]
         text = clean(_text_of(page))
         page.close()
         for paragraph in _BLANK_LINES.split(text):
-            found = found or bool(paragraph.strip())
+            has_text = has_text or bool(paragraph.strip())
             builder.add("paragraph", paragraph)
-    if not found:
+    if not has_text:
         raise refused(
             "no_text",
             "The PDF has pictures of pages and no text in them. Run OCR first (for example ocrmypdf), then ingest "

@@ -72,9 +72,9 @@ def sniff(data: bytes, name: str) -> DocumentFormat:
     """
     ending = PurePosixPath(name).suffix.lower()
     head = data[:_SAMPLE_BYTES]
-    for known in FORMATS:
-        if known.content == "binary" and known.recognises(data):
-            return known
+    for candidate in FORMATS:
+        if candidate.content == "binary" and candidate.recognises(data):
+            return candidate
     if head.startswith(ZIP_BEGINNINGS):
         raise _unsupported(_zipped(data))
     if head.startswith(_OLE):
@@ -115,21 +115,21 @@ def _binary(head: bytes, ending: str) -> DocumentFailed:
     for offset, magic, what in _MAGIC:
         if head.startswith(magic, offset):
             return _unsupported(what)
-    for known in FORMATS:
-        if ending in known.endings and known.content == "binary":
-            return corrupt(known.name)  # which says more than "binary"
+    for candidate in FORMATS:
+        if ending in candidate.endings and candidate.content == "binary":
+            return corrupt(candidate.name)  # which says more than "binary"
     return refused("binary_file", f"The file is neither text nor of a known document type. {_SUPPORTED}")
 
 
 def _text_format(head: bytes, ending: str) -> DocumentFormat:
-    texts = [known for known in FORMATS if known.content == "text"]
-    for known in texts:
-        if ending in known.endings:
-            return known
+    texts = [candidate for candidate in FORMATS if candidate.content == "text"]
+    for candidate in texts:
+        if ending in candidate.endings:
+            return candidate
     start = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")[:1024].lower()
     if start.startswith(b"<svg") or (start.startswith(b"<?xml") and b"<svg" in start):
         raise _unsupported("an SVG image")
-    return next((known for known in texts if known.recognises(start)), TEXT)
+    return next((candidate for candidate in texts if candidate.recognises(start)), TEXT)
 
 
 def _unsupported(what: str) -> DocumentFailed:

@@ -119,7 +119,7 @@ def _guessed(data: bytes) -> str | None:
 
 def _sample(data: bytes) -> bytes:
     """The lines around the first bytes that are not ASCII: a million lines of English say nothing."""
-    first = next((found.start() for found in re.finditer(rb"[\x80-\xff]", data)), 0)
+    first = next((match.start() for match in re.finditer(rb"[\x80-\xff]", data)), 0)
     start = data.rfind(b"\n", 0, first) + 1 if first > _SAMPLE_BYTES // 2 else 0
     return data[max(start, first - _SAMPLE_BYTES // 2) :][:_SAMPLE_BYTES]
 

@@ -119,7 +119,7 @@ def chunk_id(document_id: str, fingerprint: str, index: int) -> str:
     return str(uuid.UUID(bytes=digest[:16], version=5))
 
 
-# Whether a document goes into a sink, given what the sink has of it already. The same for every sink.
+# ---- whether a document goes in, given what the sink has of it already: the same for every sink ----------------------
 
 
 class Verdict(Enum):
@@ -147,29 +147,31 @@ class Verdict(Enum):
                 return LoadOutcome.LOADED
 
 
-def judge(known: Receipt | None, page: int, content_hash: str, stamp: Stamp, origin: str = "") -> Verdict:
-    """The verdict on a document of a page, of which the sink has `known`."""
-    if known is None:
+def judge(earlier: Receipt | None, page: int, content_hash: str, stamp: Stamp, origin: str = "") -> Verdict:
+    """The verdict on a document of a page, of which the sink has an `earlier` version, or none."""
+    if earlier is None:
         return Verdict.TAKE
-    if known.ingestion != stamp.ingestion:
-        if not stamp.replaces_others and _from_elsewhere(known, origin):
+    if earlier.ingestion != stamp.ingestion:
+        if not stamp.replaces_others and _from_elsewhere(earlier, origin):
             return Verdict.CONFLICT  # whichever of the two is newer
-        return Verdict.TAKE if known.order < stamp.order else Verdict.SUPERSEDED
-    if known.page != page:
+        return Verdict.TAKE if earlier.order < stamp.order else Verdict.SUPERSEDED
+    if earlier.page != page:
         return Verdict.DUPLICATE
     # The same page with other content: its source has changed between two runs of it.
-    same = known.content_hash == content_hash and known.fingerprint == stamp.fingerprint
+    same = earlier.content_hash == content_hash and earlier.fingerprint == stamp.fingerprint
     return Verdict.KEEP if same else Verdict.TAKE
 
 
-def replaces(known: Receipt | None, content_hash: str, stamp: Stamp) -> bool:
+def replaces(earlier: Receipt | None, content_hash: str, stamp: Stamp) -> bool:
     """Whether a document that goes in takes the place of another content of an earlier ingestion."""
-    return bool(known and known.chunks and known.ingestion != stamp.ingestion and known.content_hash != content_hash)
+    return bool(
+        earlier and earlier.chunks and earlier.ingestion != stamp.ingestion and earlier.content_hash != content_hash
+    )
 
 
-def _from_elsewhere(known: Receipt, origin: str) -> bool:
+def _from_elsewhere(earlier: Receipt, origin: str) -> bool:
     """Whether it is a document of another file that only has the same id: what is in the sink would be lost."""
-    return bool(known.chunks and known.origin and origin and known.origin != origin)
+    return bool(earlier.chunks and earlier.origin and origin and earlier.origin != origin)
 
 
 class Arrivals:
@@ -187,11 +189,11 @@ class Arrivals:
         self.taken: dict[str, Receipt] = {}
 
     def add(
-        self, document_id: str, page: int, content_hash: str, chunks: int, known: Receipt | None, *, origin: str = ""
+        self, document_id: str, page: int, content_hash: str, chunks: int, earlier: Receipt | None, *, origin: str = ""
     ) -> bool:
-        """Notes one document; whether it goes in. `known`: what the sink has of it."""
+        """Notes one document; whether it goes in. `earlier`: what the sink has of it."""
         stamp = self.stamp
-        verdict = judge(self.taken.get(document_id, known), page, content_hash, stamp, origin)
+        verdict = judge(self.taken.get(document_id, earlier), page, content_hash, stamp, origin)
         if document_id in self.taken and verdict is Verdict.TAKE:
             verdict = Verdict.DUPLICATE  # twice in one page, with different content: the first stays
         outcomes = self._outcomes.setdefault(document_id, [])
@@ -202,12 +204,12 @@ class Arrivals:
             )
         outcomes.append(verdict.outcome)
         if verdict is Verdict.TAKE:
-            self.take(document_id, known)
+            self.take(document_id, earlier)
         return verdict is Verdict.TAKE
 
-    def take(self, document_id: str, known: Receipt | None) -> None:
+    def take(self, document_id: str, earlier: Receipt | None) -> None:
         """It goes in, in place of what the sink has now."""
-        replaced = replaces(known, self.taken[document_id].content_hash, self.stamp)
+        replaced = replaces(earlier, self.taken[document_id].content_hash, self.stamp)
         outcome = LoadOutcome.REPLACED if replaced else LoadOutcome.LOADED
         self._outcomes[document_id][self._takes[document_id]] = outcome
 

@@ -1,4 +1,7 @@
-"""Which sink a request means. A new kind of sink is one more entry of `SINKS`."""
+"""Which sink a request means. A new kind of sink is one more entry of `SINKS`.
+
+Sinks are imported when they are opened: their libraries are extras, and a worker without one serves the others.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,8 +13,6 @@ from tasks.errors import InvalidValue, SinkRefused
 from tasks.records.datasets import is_dataset_name
 from tasks.storage.storage import Storage
 from worker_config.settings import Settings
-
-# Sinks are imported when they are opened: their libraries are extras, and a worker without one serves the others.
 
 
 @dataclass(frozen=True, slots=True)

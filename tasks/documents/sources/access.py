@@ -42,7 +42,7 @@ class SourceAccess:
         roots: folders and URL prefixes that may be read.
         apart: processes that read formats whose library trusts what it reads; None: this process reads them.
         progress: to be called once a second or so; whatever it raises passes.
-        page: when a page of a listing is full; None: as `Page` says.
+        page: when a page of a listing is full; None: as `PageBuilder` says.
         names: what this process knows of folders that are being listed.
         s3_keys: of one answer of S3, which gives no more than a thousand.
     """

@@ -171,8 +171,8 @@ def failed_to_read(error: OSError | ValueError) -> DocumentFailed:
 
 
 def _state(descriptor: int) -> tuple[int, str]:
-    found = os.fstat(descriptor)
-    return found.st_size, f"{found.st_size} {found.st_mtime_ns}"
+    state = os.fstat(descriptor)
+    return state.st_size, f"{state.st_size} {state.st_mtime_ns}"
 
 
 def _read_all(file: Any, size: int) -> bytes:

@@ -101,8 +101,8 @@ class Csv:
 
     def _likely_delimiter(self, content: Content, encoding: str, first: int, progress: Callable[[], None]) -> str:
         line, _ = next(text_lines(content, first, encoding, self._max_bytes, progress), ("", 0))
-        seen = Counter(letter for letter in line or "" if letter in _DELIMITERS)
-        return max(_DELIMITERS, key=lambda letter: seen[letter])
+        counts = Counter(letter for letter in line or "" if letter in _DELIMITERS)
+        return max(_DELIMITERS, key=lambda letter: counts[letter])
 
     def _rows(
         self, content: Content, layout: _Layout, offset: int, progress: Callable[[], None]

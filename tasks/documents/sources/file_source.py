@@ -11,12 +11,10 @@ import orjson
 from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import Content, changed
-from tasks.documents.sources.page import Page
+from tasks.documents.sources.page import PageBuilder
 from tasks.documents.sources.record_fields import as_json
 from tasks.documents.sources.records import Record, RecordFormat
-from tasks.documents.sources.source import DocumentRef, Fetched, Listed
-
-# Files that a source consists of, before anybody looks into them.
+from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +68,9 @@ class FileSource:
 
     # ---- listing
 
-    def page(self, cursor: Mapping[str, Any] | None) -> Listed:
+    def page(self, cursor: Mapping[str, Any] | None) -> ListedPage:
         """See `Source`."""
-        page = Page(self._page_limits)
+        page = PageBuilder(self._page_limits)
         key = None
         if cursor is not None:
             key = cursor["after"]
@@ -95,7 +93,7 @@ class FileSource:
                 self._list_file(page, entry)
         return page.listed(None)
 
-    def _list_file(self, page: Page, entry: Entry) -> None:
+    def _list_file(self, page: PageBuilder, entry: Entry) -> None:
         if entry.error is not None:
             page.add_fault(entry.id, entry.uri, entry.error, entry.size_bytes or 0)
             return
@@ -111,7 +109,7 @@ class FileSource:
         ref = DocumentRef(entry.id, entry.uri, entry.name, entry.size_bytes, {"at": entry.place}, metadata)
         page.add_file(ref)
 
-    def _list_records(self, page: Page, entry: Entry, cursor: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _list_records(self, page: PageBuilder, entry: Entry, cursor: Mapping[str, Any]) -> dict[str, Any] | None:
         """Puts records into the page; where it became full, what the cursor needs to go on with this file."""
         version = cursor.get("version")
         position = cursor.get("position")
@@ -129,7 +127,7 @@ class FileSource:
             page.add_fault(entry.id, entry.uri, failed.error)
         return None
 
-    def _list_record(self, page: Page, entry: Entry, version: str, record: Record) -> None:
+    def _list_record(self, page: PageBuilder, entry: Entry, version: str, record: Record) -> None:
         document_id, uri = f"{entry.id}#{record.number}", f"{entry.uri}#{record.number}"
         document = record.document
         if document is None or not document.named:
@@ -155,10 +153,10 @@ class FileSource:
         return self._format_of(entry.name)
 
     def _format_of(self, name: str) -> RecordFormat:
-        found = self._formats(name)
-        if found is None:  # listed under another request
+        record_format = self._formats(name)
+        if record_format is None:  # listed under another request
             raise changed()
-        return found
+        return record_format
 
     # ---- reading
 

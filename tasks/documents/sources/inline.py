@@ -9,9 +9,9 @@ from tasks.documents.document_error import DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import gone
 from tasks.documents.sources.file_source import record_hash
-from tasks.documents.sources.page import Page
+from tasks.documents.sources.page import PageBuilder
 from tasks.documents.sources.record_fields import FieldMap, listing_error
-from tasks.documents.sources.source import DocumentRef, Fetched, Listed
+from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage
 from tasks.errors import NotStored, SourceFailed
 
 _FIELDS = FieldMap(id="id", text=("text",))
@@ -24,10 +24,10 @@ class Inline:
         self._access = access
         self._documents: Sequence[Any] | None = None
 
-    def page(self, cursor: Mapping[str, Any] | None) -> Listed:
+    def page(self, cursor: Mapping[str, Any] | None) -> ListedPage:
         """See `Source`."""
         documents = self._load()
-        page = Page(self._access.page)
+        page = PageBuilder(self._access.page)
         for number in range(cursor["after"] if cursor else 0, len(documents)):
             if page.full:
                 return page.listed({"after": number})
@@ -45,7 +45,7 @@ class Inline:
             text = _FIELDS.text_of(documents[ref.place["number"]])
             yield Fetched(ref, record_hash(text, ref.metadata), text=text)
 
-    def _list(self, page: Page, number: int, document: Any) -> None:
+    def _list(self, page: PageBuilder, number: int, document: Any) -> None:
         document_id = f"#{number + 1}"
         uri = f"inline:{document_id}"
         if not isinstance(document, Mapping):

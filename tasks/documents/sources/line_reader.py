@@ -9,6 +9,8 @@ from tasks.documents.sources.source import PAGE_RECORD_BYTES
 from tasks.lines import LineSplitter, RawLine, split_lines
 
 _WIDE = ("utf-16", "utf-32")
+_MAX_READ_BYTES = 2 * PAGE_RECORD_BYTES
+"""Of places that lie next to each other, in one go."""
 
 
 def byte_lines(content: Content, first: int, max_bytes: int, progress: Callable[[], None]) -> Iterator[RawLine[bytes]]:
@@ -58,18 +60,13 @@ def decoded(data: bytes, encoding: str) -> str:
         return data.decode(encoding, "replace").replace("\ufffd", "\udcff")
 
 
-# Reading places of a file that lie next to each other in one go.
-
-_MAX_BYTES = 2 * PAGE_RECORD_BYTES
-
-
 def read_places(content: Content, places: Sequence[Sequence[int]], progress: Callable[[], None]) -> Iterator[bytes]:
     """The bytes at (offset, size) pairs that ascend; one read for as many as lie within a page's size."""
     start = 0
     while start < len(places):
         first, end = places[start][0], sum(places[start][:2])
         stop = start + 1
-        while stop < len(places) and end <= places[stop][0] and sum(places[stop][:2]) - first <= _MAX_BYTES:
+        while stop < len(places) and end <= places[stop][0] and sum(places[stop][:2]) - first <= _MAX_READ_BYTES:
             end = sum(places[stop][:2])
             stop += 1
         progress()

@@ -13,8 +13,8 @@ from tasks.documents.sources.source import (
     PAGE_RECORD_BYTES,
     PAGE_RECORDS,
     DocumentRef,
-    Listed,
     ListedFault,
+    ListedPage,
     PageLimits,
 )
 
@@ -26,7 +26,7 @@ def duplicate(first: str | None, stage: FailureStage = "reading") -> DocumentErr
     return DocumentError("duplicate_document_id", message, stage)
 
 
-class Page:
+class PageBuilder:
     """Takes documents until it is full. `limits`: by default the constants of `source.py`."""
 
     def __init__(self, limits: PageLimits | None = None) -> None:
@@ -72,9 +72,9 @@ class Page:
         """Notes a document that is there, under its own id, and cannot be read."""
         self._note(document_id, uri, replace(error, stage="reading"), source_bytes)
 
-    def listed(self, cursor: Mapping[str, Any] | None) -> Listed:
+    def listed(self, cursor: Mapping[str, Any] | None) -> ListedPage:
         """The page as it is."""
-        return Listed(list(self._documents.values()), self._faults, cursor, self._size_bytes)
+        return ListedPage(list(self._documents.values()), self._faults, cursor, self._size_bytes)
 
     def _note(self, document_id: str, uri: str, error: DocumentError, source_bytes: int) -> None:
         self._size_bytes += source_bytes

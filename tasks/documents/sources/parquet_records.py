@@ -26,7 +26,7 @@ class Parquet:
     """Columns that are needed, in batches. Numbers are those of rows, from 1.
 
     The library that reads it is in C++ and believes what a file says of itself: a file of a kilobyte may ask for
-    gigabytes. Strangers' files are read in a process of their own, see `records_apart.py`.
+    gigabytes. Strangers' files are read in a process of their own, see `records_process.py`.
     """
 
     def __init__(self, fields: FieldMap, max_record_bytes: int) -> None:
@@ -145,9 +145,9 @@ class _Table:
         self._values, self._group, self._first, self._at = {}, group, 0, 0
         self._length = 0
         if group < self._file.num_row_groups:
-            found = self._file.metadata.row_group(group)
-            each = found.total_byte_size // max(found.num_rows, 1) + 1
-            rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // each))
+            row_group = self._file.metadata.row_group(group)
+            row_bytes = row_group.total_byte_size // max(row_group.num_rows, 1) + 1
+            rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
             self._batches = self._file.iter_batches(rows, row_groups=[group], columns=self._columns, use_threads=False)
 
     def _load_batch(self) -> bool:
@@ -244,8 +244,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _text_bytes(value: Any) -> int:
-    found = value.value if isinstance(value, pa.DictionaryScalar) else value
-    return found.as_buffer().size if isinstance(found, pa.StringScalar | pa.LargeStringScalar) and found.is_valid else 0
+    scalar = value.value if isinstance(value, pa.DictionaryScalar) else value
+    return (
+        scalar.as_buffer().size if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar) and scalar.is_valid else 0
+    )
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -50,14 +50,14 @@ class FieldMap:
     separator: str = "\n\n"
 
     @classmethod
-    def of(cls, asked: Mapping[str, Any]) -> "FieldMap":
+    def from_request(cls, fields: Mapping[str, Any]) -> "FieldMap":
         """From a request that has been checked."""
-        text, metadata = asked.get("text") or (), asked.get("metadata")
+        text, metadata = fields.get("text") or (), fields.get("metadata")
         return cls(
-            asked.get("id"),
+            fields.get("id"),
             (text,) if isinstance(text, str) else tuple(text),
             metadata if metadata is None or isinstance(metadata, str) else tuple(metadata),
-            asked.get("separator", "\n\n"),
+            fields.get("separator", "\n\n"),
         )
 
     def columns(self, present: Sequence[str]) -> list[str]:
@@ -80,9 +80,9 @@ class FieldMap:
         return [self.id, self.text, self.metadata, self.separator]
 
     @classmethod
-    def from_json(cls, known: Sequence[Any]) -> "FieldMap":
+    def from_json(cls, values: Sequence[Any]) -> "FieldMap":
         """Inverse of `to_json`."""
-        own_id, text, metadata, separator = known
+        own_id, text, metadata, separator = values
         return cls(own_id, tuple(text), tuple(metadata) if isinstance(metadata, list) else metadata, separator)
 
     def described(self, record: Mapping[str, Any]) -> Described:

@@ -1,6 +1,6 @@
 """The process that reads records: `python -m tasks.documents.sources.records_child PARENT_PID MEMORY_BYTES TIMEOUT_S`.
 
-Confined as the process that parses is. See `records_apart.py` for what is said.
+Confined as the process that parses is. `records_process.py` says what the two send to each other.
 """
 
 import os
@@ -15,7 +15,7 @@ from tasks.documents.parsing.frames import frame
 from tasks.documents.parsing.limits import SPENT_BYTES
 from tasks.documents.sources.parquet_records import Parquet
 from tasks.documents.sources.record_fields import FieldMap
-from tasks.documents.sources.records_process import MAX_READ_BYTES, record_values, text_frame
+from tasks.documents.sources.records_process import MAX_READ_BYTES, frame_from_texts, record_to_values
 
 _BATCH_BYTES = 2**20
 """Of texts in one answer; one longer text is an answer of its own."""
@@ -108,7 +108,7 @@ def _give(request: Mapping[str, Any], channel: _Channel) -> None:
     table = Parquet(FieldMap.from_json(request["fields"]), request["max_record_bytes"])
     if "places" not in request:
         for batch in table.batches(content, request["key"], request["position"], _nothing):
-            channel.give(frame({"records": [record_values(record) for record in batch]}))
+            channel.give(frame({"records": [record_to_values(record) for record in batch]}))
         return
     texts: list[str | DocumentError] = []
     size = 0
@@ -116,10 +116,10 @@ def _give(request: Mapping[str, Any], channel: _Channel) -> None:
         texts.append(text)
         size += len(text) if isinstance(text, str) else 0
         if size >= _BATCH_BYTES:
-            channel.give(text_frame(texts))
+            channel.give(frame_from_texts(texts))
             texts, size = [], 0
     if texts:
-        channel.give(text_frame(texts))
+        channel.give(frame_from_texts(texts))
 
 
 def _nothing() -> None:

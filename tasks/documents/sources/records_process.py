@@ -123,7 +123,7 @@ class RecordsApart:
         request = self._request(content, key) | {"position": position}
         for header, _ in self._processes.conversation(request, content, progress):
             for values in _listed(header, "records"):
-                yield record_of(values)
+                yield record_from_values(values)
 
     def again(
         self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
@@ -133,7 +133,7 @@ class RecordsApart:
             return
         request = self._request(content, key) | {"places": list(places)}
         for header, body in self._processes.conversation(request, content, progress):
-            yield from texts_of(header, body)
+            yield from texts_from_frame(header, body)
 
     def _request(self, content: Content, key: str) -> dict[str, Any]:
         return {
@@ -148,15 +148,15 @@ class RecordsApart:
 # ---- what is said; the worker trusts no answer -----------------------------------------------------------------------
 
 
-def record_values(record: Record) -> list[Any]:
+def record_to_values(record: Record) -> list[Any]:
     """A record as JSON."""
     document, error = record.document, record.error
-    said = None
+    description = None
     if document is not None:
-        said, error = [document.id, dict(document.metadata), document.named], document.error
+        description, error = [document.id, dict(document.metadata), document.named], document.error
     return [
         record.number,
-        said,
+        description,
         record.size_bytes,
         record.source_bytes,
         record.place,
@@ -165,13 +165,13 @@ def record_values(record: Record) -> list[Any]:
     ]
 
 
-def record_of(values: Any) -> Record:
-    """Inverse of `record_values`; raises BadFrame."""
+def record_from_values(values: Any) -> Record:
+    """Inverse of `record_to_values`; raises BadFrame."""
     try:
-        number, said, size_bytes, source_bytes, place, then, error = values
+        number, description, size_bytes, source_bytes, place, then, error = values
         document, failure = None, _error_of(error)
-        if said is not None:
-            own_id, metadata, named = said
+        if description is not None:
+            own_id, metadata, named = description
             if not (isinstance(own_id, str | None) and isinstance(metadata, dict)):
                 raise BadFrame
             document, failure = Described(own_id, metadata, failure, named=bool(named)), None
@@ -180,30 +180,30 @@ def record_of(values: Any) -> Record:
         raise BadFrame from None
 
 
-def text_frame(texts: Sequence[str | DocumentError]) -> list[bytes]:
+def frame_from_texts(texts: Sequence[str | DocumentError]) -> list[bytes]:
     """Texts, and errors in the places of those that are none, as pieces to write."""
     encoded = [text.encode() if isinstance(text, str) else b"" for text in texts]
     pairs = zip(texts, encoded, strict=True)
-    said = [len(data) if isinstance(text, str) else _error_values(text) for text, data in pairs]
-    return frame({"texts": said}, b"".join(encoded))
+    sizes = [len(data) if isinstance(text, str) else _error_values(text) for text, data in pairs]
+    return frame({"texts": sizes}, b"".join(encoded))
 
 
-def texts_of(header: Mapping[str, Any], body: bytes) -> Iterator[str | DocumentError]:
-    """Inverse of `text_frame`; raises BadFrame."""
+def texts_from_frame(header: Mapping[str, Any], body: bytes) -> Iterator[str | DocumentError]:
+    """Inverse of `frame_from_texts`; raises BadFrame."""
     at = 0
-    for said in _listed(header, "texts"):
-        if not isinstance(said, int):
-            error = _error_of(said)
+    for size in _listed(header, "texts"):
+        if not isinstance(size, int):
+            error = _error_of(size)
             if error is None:
                 raise BadFrame
             yield error
             continue
         try:
-            text = body[at : at + said].decode()
+            text = body[at : at + size].decode()
             require_storable(text)
         except (UnicodeDecodeError, DocumentFailed):
             raise BadFrame from None
-        at += said
+        at += size
         yield text
 
 
@@ -219,15 +219,15 @@ def _error_of(values: Any) -> DocumentError | None:
 
 
 def _listed(header: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = header.get(name)
-    if not isinstance(found, list):
+    values = header.get(name)
+    if not isinstance(values, list):
         raise BadFrame
-    return found
+    return values
 
 
-def _span(asked: Any) -> tuple[int, int]:
+def _span(span: Any) -> tuple[int, int]:
     try:
-        first, size = asked
+        first, size = span
         return max(0, int(first)), max(0, int(size))
     except (TypeError, ValueError):
         raise BadFrame from None

@@ -71,8 +71,8 @@ def is_encodable(text: str) -> bool:
 
 def split_url(url: str) -> tuple[str, str]:
     """Scheme and path; a plain path is of the scheme `file`."""
-    found = _URL.fullmatch(url)
-    return (found[1].lower(), found[2]) if found else ("file", url)
+    match = _URL.fullmatch(url)
+    return (match[1].lower(), match[2]) if match else ("file", url)
 
 
 def real_roots(roots: Sequence[str]) -> list[str]:

@@ -60,10 +60,12 @@ class DocumentRef:
         }
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> Self:
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`."""
-        origin = known.get("origin", "")
-        return cls(known["id"], known["uri"], known["name"], known["size"], known["place"], known["metadata"], origin)
+        origin = values.get("origin", "")
+        return cls(
+            values["id"], values["uri"], values["name"], values["size"], values["place"], values["metadata"], origin
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class ListedFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedPage:
     """One page of a source.
 
     Attributes:
@@ -111,7 +113,7 @@ class Fetched:
 class Source(Protocol):
     """Lists and reads documents. Constant memory, whatever its size."""
 
-    def page(self, cursor: Mapping[str, Any] | None) -> Listed:
+    def page(self, cursor: Mapping[str, Any] | None) -> ListedPage:
         """The page at a cursor, the first one at None. Of the same source, the same cursor gives the same page.
 
         Raises:

@@ -1,4 +1,4 @@
-"""From a request's `source` to what lists and reads it."""
+"""From a request's `source` to what lists and reads it. A new kind is one more entry of `SOURCES`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from tasks.documents.sources.uploads import StoredList, Uploads
 from tasks.documents.sources.urls import Urls
 from tasks.errors import SourceFailed
 
-FORMATS: Mapping[str, Callable[[FieldMap, int], RecordFormat]] = {
+RECORD_FORMATS: Mapping[str, Callable[[FieldMap, int], RecordFormat]] = {
     "jsonl": JsonLines,
     "csv": Csv,
     "tsv": lambda fields, limit: Csv(fields, limit, "\t"),
@@ -28,42 +28,58 @@ _BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv
 
 
 def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
-    """The source that a request names by `files`, `urls` or `documents`; with `fields`, `format` and `records`.
+    """The source that a request names, by one of the fields in `SOURCES`; with `fields`, `format` and `records`.
 
     Raises:
         SourceFailed: a URL lies outside of what may be read, or the request names no source or an unknown format.
     """
-    fields = FieldMap.of(spec.get("fields") or {})
-    if spec.get("documents") is not None:
-        return Inline(access)
-    if files := _named(spec, "files", access):
-        return FileSource(Uploads(files, access), _formats(spec, fields, access), access)
-    if urls := _named(spec, "urls", access):
-        return FileSource(Urls(urls, access), _formats(spec, fields, access), access)
-    raise SourceFailed("Name `files`, `urls` or `documents`.", param="source")
+    for name, make in SOURCES.items():
+        # An empty list names nothing; an empty `documents` stands for those that the storage has.
+        if spec.get(name) is not None and (spec[name] or name == "documents"):
+            return make(spec, access)
+    names = [f"`{name}`" for name in SOURCES]
+    raise SourceFailed(f"Name {', '.join(names[:-1])} or {names[-1]}.", param="source")
 
 
-def _named(spec: Mapping[str, Any], kind: str, access: SourceAccess) -> Sequence[Any] | None:
-    found: Sequence[Any] | int | None = spec.get(kind)
-    if isinstance(found, int):
-        return StoredList(access.storage, access.listed or "missing", found, f"source.{kind}")
-    return found
+def _uploads(spec: Mapping[str, Any], access: SourceAccess) -> Source:
+    return FileSource(Uploads(_listed(spec, "files", access), access), _formats(spec, access), access)
 
 
-def _formats(spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess) -> Callable[[str], RecordFormat | None]:
-    asked = spec.get("format")
-    if asked is not None and asked not in FORMATS:
-        message = f"There is no such format. Use one of {', '.join(FORMATS)}, or leave it out."
+def _urls(spec: Mapping[str, Any], access: SourceAccess) -> Source:
+    return FileSource(Urls(_listed(spec, "urls", access), access), _formats(spec, access), access)
+
+
+def _listed(spec: Mapping[str, Any], kind: str, access: SourceAccess) -> Sequence[Any]:
+    """What a request lists; of a long list it holds only the length."""
+    names: Sequence[Any] | int = spec[kind]
+    if isinstance(names, int):
+        return StoredList(access.storage, access.listed or "missing", names, f"source.{kind}")
+    return names
+
+
+def _formats(spec: Mapping[str, Any], access: SourceAccess) -> Callable[[str], RecordFormat | None]:
+    """From a file's name to the format of its records; None: it is one document."""
+    chosen = spec.get("format")
+    if chosen is not None and chosen not in RECORD_FORMATS:
+        message = f"There is no such format. Use one of {', '.join(RECORD_FORMATS)}, or leave it out."
         raise SourceFailed(message, param="source.format")
-    limit = access.limits.max_record_bytes
-    made = {name: make(fields, limit) for name, make in FORMATS.items()}
+    fields, limit = FieldMap.from_request(spec.get("fields") or {}), access.limits.max_record_bytes
+    formats = {kind: make(fields, limit) for kind, make in RECORD_FORMATS.items()}
     if access.apart is not None:
-        made["parquet"] = RecordsApart(access.apart, fields, limit)
+        formats["parquet"] = RecordsApart(access.apart, fields, limit)
 
     def format_of(name: str) -> RecordFormat | None:
         if spec.get("records") is False:
             return None
-        kind = asked or _BY_ENDING.get("." + name.rpartition(".")[2].lower())
-        return made[kind] if kind else None
+        kind = chosen or _BY_ENDING.get("." + name.rpartition(".")[2].lower())
+        return formats[kind] if kind else None
 
     return format_of
+
+
+SOURCES: Mapping[str, Callable[[Mapping[str, Any], SourceAccess], Source]] = {
+    "files": _uploads,
+    "urls": _urls,
+    "documents": lambda _, access: Inline(access),
+}
+"""Fields of `source`, one of which a request has. The API has the same in `api/families/ingestion_body.py`."""

@@ -12,11 +12,43 @@ from tasks.documents.sources.file_source import Entry
 from tasks.errors import NotStored, SourceFailed
 from tasks.storage.storage import Storage
 
-# A list that is kept in the storage: of ten thousand names, most jobs of an ingestion need none.
+
+class Uploads:
+    """`{"files": [id or {"id", "document_id", "metadata"}]}`. A file that was deleted meanwhile is a fault."""
+
+    def __init__(self, files: Sequence[Any], access: SourceAccess) -> None:
+        self._files = files
+        self._access = access
+
+    def after(self, key: Any) -> Iterator[Entry]:
+        """See `Entries`; the key is the place in the request."""
+        for number in range(0 if key is None else key + 1, len(self._files)):
+            file = self._files[number]
+            if not isinstance(file, Mapping):
+                file = {"id": file}
+            yield self._entry(number, str(file["id"]), file.get("document_id"), file.get("metadata") or {})
+
+    def open(self, place: Mapping[str, Any]) -> StoredContent:
+        """See `Entries`."""
+        record = self._access.files.get(place["file"])
+        if record is None:
+            raise gone()
+        return StoredContent(self._access.storage, record.stored, record.size_bytes)
+
+    def _entry(self, number: int, file_id: str, document_id: str | None, metadata: Mapping[str, Any]) -> Entry:
+        place = {"file": file_id}
+        record = self._access.files.get(file_id)
+        if record is None:
+            return Entry(number, document_id or file_id, f"file:{file_id}", "", None, place, metadata, gone().error)
+        uri = f"file:{file_id}/{record.filename}"
+        name = document_id or record.filename or file_id
+        return Entry(number, name, uri, record.filename, record.size_bytes, place, metadata)
 
 
 class StoredList(Sequence[Any]):
-    """A JSON list, read when an element is asked for. Its length is known before.
+    """A JSON list in the storage, read when an element is asked for: most jobs of an ingestion need no name of them.
+
+    Its length is known before.
 
     Whoever asks for an element may get `SourceFailed`, naming `param`, or `StorageUnavailable`.
     """
@@ -48,35 +80,3 @@ class StoredList(Sequence[Any]):
             message = "The list of what the request named is no longer in the storage."
             raise SourceFailed(message, param=self._param) from None
         return items
-
-
-class Uploads:
-    """`{"files": [id or {"id", "document_id", "metadata"}]}`. A file that was deleted meanwhile is a fault."""
-
-    def __init__(self, files: Sequence[Any], access: SourceAccess) -> None:
-        self._files = files
-        self._access = access
-
-    def after(self, key: Any) -> Iterator[Entry]:
-        """See `Entries`; the key is the place in the request."""
-        for number in range(0 if key is None else key + 1, len(self._files)):
-            asked = self._files[number]
-            if not isinstance(asked, Mapping):
-                asked = {"id": asked}
-            yield self._entry(number, str(asked["id"]), asked.get("document_id"), asked.get("metadata") or {})
-
-    def open(self, place: Mapping[str, Any]) -> StoredContent:
-        """See `Entries`."""
-        record = self._access.files.get(place["file"])
-        if record is None:
-            raise gone()
-        return StoredContent(self._access.storage, record.stored, record.size_bytes)
-
-    def _entry(self, number: int, file_id: str, document_id: str | None, metadata: Mapping[str, Any]) -> Entry:
-        place = {"file": file_id}
-        record = self._access.files.get(file_id)
-        if record is None:
-            return Entry(number, document_id or file_id, f"file:{file_id}", "", None, place, metadata, gone().error)
-        uri = f"file:{file_id}/{record.filename}"
-        name = document_id or record.filename or file_id
-        return Entry(number, name, uri, record.filename, record.size_bytes, place, metadata)

@@ -23,95 +23,8 @@ from tasks.documents.sources.roots import (
     root_around,
     split_url,
 )
-from tasks.documents.sources.walk import Child, Found, LocalTree, Tree, Walk, circle, leads_back, shown, smallest
+from tasks.documents.sources.walk import Child, FoundFile, LocalTree, Tree, Walk, circle, leads_back, shown, smallest
 from tasks.errors import SourceFailed
-
-# Prefixes of buckets, which count as folders.
-
-_LAST = "\U0010ffff"
-"""Behind every other character, in S3's order too."""
-
-
-def remote_tree(files: Any, s3_keys: int) -> Tree:
-    """The tree for one of fsspec's drivers; `s3_keys`: see `SourceAccess`."""
-    return S3Tree(files, s3_keys) if hasattr(files, "call_s3") else RemoteTree(files)
-
-
-class RemoteTree:
-    """Whatever fsspec has a driver for. Drivers list a folder as a whole: its names are all in memory for a while."""
-
-    def __init__(self, files: Any) -> None:
-        self._files = files
-
-    def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
-        """See `Tree`."""
-        return smallest(number, self._listed(folder), behind, progress)
-
-    def size_bytes(self, path: str, child: Child) -> int | None:  # noqa: ARG002 - the listing has said it
-        """See `Tree`."""
-        return child.size_bytes or 0
-
-    def real(self, path: str) -> str:
-        """See `Tree`."""
-        return path
-
-    def kind(self, path: str) -> str | None:
-        """See `Tree`."""
-        try:
-            found = answered(lambda: self._files.info(path)).get("type")
-        except DocumentFailed as failed:
-            if failed.error.code == "gone":
-                return None
-            raise
-        return "folder" if found == "directory" else "file"
-
-    def _listed(self, folder: str) -> Iterator[Child]:
-        for info in answered(lambda: self._files.ls(folder, detail=True)):
-            name = str(info["name"]).rstrip("/").rpartition("/")[2]
-            if info.get("type") == "directory":
-                yield Child(f"{name}/")
-            elif str(info["name"]).strip("/") != folder.strip("/"):  # the folder's own marker
-                yield Child(name, info.get("size"))
-
-
-class S3Tree(RemoteTree):
-    """S3 lists in order and from any name on: a prefix of a million keys is read once, a window at a time."""
-
-    def __init__(self, files: Any, max_keys: int = 1000) -> None:
-        super().__init__(files)
-        self._max_keys = max_keys
-
-    def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
-        """See `Tree`."""
-        return list(islice(shown(self._from(folder, behind, progress), behind, progress), number))
-
-    def _from(self, folder: str, behind: str, progress: Callable[[], None]) -> Iterator[Child]:
-        bucket, key, _ = self._files.split_path(folder)
-        prefix = f"{key.strip('/')}/" if key.strip("/") else ""
-        asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "MaxKeys": self._max_keys}
-        if behind:
-            # Behind a folder means behind all that is in it, or it would be listed again with the rest.
-            asked["StartAfter"] = prefix + behind + (_LAST if behind.endswith("/") else "")
-        seen = bool(behind)
-        while True:
-            progress()
-            answer = answered(lambda: self._files.call_s3("list_objects_v2", **asked, **self._files.req_kw))
-            children = _children(answer, prefix)
-            seen = seen or bool(children or answer.get("KeyCount") or answer.get("IsTruncated"))
-            if not seen:
-                raise gone()
-            yield from children
-            if not answer.get("IsTruncated"):
-                return
-            asked["ContinuationToken"] = answer["NextContinuationToken"]
-
-
-def _children(answer: Any, prefix: str) -> list[Child]:
-    """Keys and common prefixes of one answer, which come apart and in order, in the order of both."""
-    folders = [Child(found["Prefix"].removeprefix(prefix)) for found in answer.get("CommonPrefixes") or ()]
-    files = [Child(found["Key"].removeprefix(prefix), found["Size"]) for found in answer.get("Contents") or ()]
-    # A key that ends with a slash is the folder's own marker, with nothing left of its name.
-    return sorted((child for child in folders + files if child.name), key=lambda child: child.name)
 
 
 class Urls:
@@ -138,10 +51,10 @@ class Urls:
             glob = self._resolved[at]
             walk = self._walk(glob, listing)
             try:
-                for found in walk.after(path if at == number else ""):
-                    if not self._came_earlier(at, found):
+                for file in walk.after(path if at == number else ""):
+                    if not self._came_earlier(at, file):
                         # A name need not be UTF-8; a cursor must.
-                        yield self._entry([at, os.fsencode(found.path).decode("latin-1"), listing], glob, found)
+                        yield self._entry([at, os.fsencode(file.path).decode("latin-1"), listing], glob, file)
             except DocumentFailed as failed:
                 raise _refused(failed, at) from None
 
@@ -160,19 +73,19 @@ class Urls:
         tree = self._tree(glob.scheme)
         return Walk(tree, glob, listing, self._access.progress, self._access.names)
 
-    def _entry(self, key: Any, glob: Glob, found: Found) -> Entry:
-        url = _joined(_url(glob.scheme, glob.base), found.path)
+    def _entry(self, key: Any, glob: Glob, file: FoundFile) -> Entry:
+        url = _joined(_url(glob.scheme, glob.base), file.path)
         known_as = document_id(*split_url(url), self._access.roots)
-        error = found.error
+        error = file.error
         if not is_encodable(url):
             known_as, url = _shown(known_as), _shown(url)
             error = DocumentError("invalid_name", "The file's name is not UTF-8. Rename the file.", "listing")
-        name = found.path.rpartition("/")[2]
-        return Entry(key, known_as, url, name, found.size_bytes, {"url": url}, error=error)
+        name = file.path.rpartition("/")[2]
+        return Entry(key, known_as, url, name, file.size_bytes, {"url": url}, error=error)
 
-    def _came_earlier(self, number: int, found: Found) -> bool:
+    def _came_earlier(self, number: int, file: FoundFile) -> bool:
         glob = self._resolved[number]
-        url = _joined(_url(glob.scheme, glob.base), found.path)
+        url = _joined(_url(glob.scheme, glob.base), file.path)
         return any(_matches(earlier, url) for earlier in self._resolved[:number])
 
     def _resolve(self, glob: Glob, number: int) -> Glob:
@@ -244,3 +157,91 @@ def _matches(glob: Glob, url: str) -> bool:
     for name in url[len(base) :].split("/"):
         matcher = matcher.into(name)
     return matcher.matches
+
+
+# ---- prefixes of buckets, which count as folders ---------------------------------------------------------------------
+
+_LAST = "\U0010ffff"
+"""Behind every other character, in S3's order too."""
+
+
+def remote_tree(files: Any, s3_keys: int) -> Tree:
+    """The tree for one of fsspec's drivers; `s3_keys`: see `SourceAccess`."""
+    return S3Tree(files, s3_keys) if hasattr(files, "call_s3") else RemoteTree(files)
+
+
+class RemoteTree:
+    """Whatever fsspec has a driver for. Drivers list a folder as a whole: its names are all in memory for a while."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
+        """See `Tree`."""
+        return smallest(number, self._listed(folder), behind, progress)
+
+    def size_bytes(self, path: str, child: Child) -> int | None:  # noqa: ARG002 - the listing has said it
+        """See `Tree`."""
+        return child.size_bytes or 0
+
+    def real(self, path: str) -> str:
+        """See `Tree`."""
+        return path
+
+    def kind(self, path: str) -> str | None:
+        """See `Tree`."""
+        try:
+            kind = answered(lambda: self._files.info(path)).get("type")
+        except DocumentFailed as failed:
+            if failed.error.code == "gone":
+                return None
+            raise
+        return "folder" if kind == "directory" else "file"
+
+    def _listed(self, folder: str) -> Iterator[Child]:
+        for info in answered(lambda: self._files.ls(folder, detail=True)):
+            name = str(info["name"]).rstrip("/").rpartition("/")[2]
+            if info.get("type") == "directory":
+                yield Child(f"{name}/")
+            elif str(info["name"]).strip("/") != folder.strip("/"):  # the folder's own marker
+                yield Child(name, info.get("size"))
+
+
+class S3Tree(RemoteTree):
+    """S3 lists in order and from any name on: a prefix of a million keys is read once, a window at a time."""
+
+    def __init__(self, files: Any, max_keys: int = 1000) -> None:
+        super().__init__(files)
+        self._max_keys = max_keys
+
+    def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
+        """See `Tree`."""
+        return list(islice(shown(self._from(folder, behind, progress), behind, progress), number))
+
+    def _from(self, folder: str, behind: str, progress: Callable[[], None]) -> Iterator[Child]:
+        bucket, key, _ = self._files.split_path(folder)
+        prefix = f"{key.strip('/')}/" if key.strip("/") else ""
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "MaxKeys": self._max_keys}
+        if behind:
+            # Behind a folder means behind all that is in it, or it would be listed again with the rest.
+            request["StartAfter"] = prefix + behind + (_LAST if behind.endswith("/") else "")
+        exists = bool(behind)
+        while True:
+            progress()
+            answer = answered(lambda: self._files.call_s3("list_objects_v2", **request, **self._files.req_kw))
+            children = _children(answer, prefix)
+            exists = exists or bool(children or answer.get("KeyCount") or answer.get("IsTruncated"))
+            if not exists:
+                raise gone()
+            yield from children
+            if not answer.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = answer["NextContinuationToken"]
+
+
+def _children(answer: Any, prefix: str) -> list[Child]:
+    """Keys and common prefixes of one answer, which come apart and in order, in the order of both."""
+    folders = [Child(found["Prefix"].removeprefix(prefix)) for found in answer.get("CommonPrefixes") or ()]
+    files = [Child(found["Key"].removeprefix(prefix), found["Size"]) for found in answer.get("Contents") or ()]
+    # A key that ends with a slash is the folder's own marker, with nothing left of its name.
+    return sorted((child for child in folders + files if child.name), key=lambda child: child.name)

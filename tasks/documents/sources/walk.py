@@ -14,8 +14,9 @@ from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.content import failed_to_read, outside
 from tasks.documents.sources.roots import Glob, Matcher, is_within
 
-# Folders in the form that a walk needs: those of this machine, and the names of any in order.
-
+_MAX_DEPTH = 100
+_MAX_LINKS = 8
+"""Links to folders on one path. A few that point at each other make more paths than there are atoms."""
 WINDOW = 16_384
 """Names that are kept of one folder: its listing is read anew for each so many."""
 _WINDOWS_KEPT = 8
@@ -62,13 +63,13 @@ class LocalTree:
     def size_bytes(self, path: str, child: Child) -> int | None:  # noqa: ARG002 - another tree's listing has it
         """See `Tree`."""
         try:
-            found = os.lstat(path)
-            if stat.S_ISLNK(found.st_mode):
+            state = os.lstat(path)
+            if stat.S_ISLNK(state.st_mode):
                 self.real(path)
-                found = os.stat(path)  # noqa: PTH116
+                state = os.stat(path)  # noqa: PTH116
         except OSError as error:
             raise failed_to_read(error) from None
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return state.st_size if stat.S_ISREG(state.st_mode) else None
 
     def real(self, path: str) -> str:
         """See `Tree`."""
@@ -178,13 +179,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-_MAX_DEPTH = 100
-_MAX_LINKS = 8
-"""Links to folders on one path. A few that point at each other make more paths than there are atoms."""
+# ---- the walk --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file that matches, or what is wrong at a place. `path`: behind the base; a folder's ends with "/"."""
 
     path: str
@@ -220,7 +219,7 @@ class Walk:
         self._progress = progress
         self._names = names
 
-    def after(self, path: str) -> Iterator[Found]:
+    def after(self, path: str) -> Iterator[FoundFile]:
         """Those behind a path, all behind "".
 
         Raises:
@@ -234,7 +233,7 @@ class Walk:
         top = _Folder(self._base, self._tree.real(self._base), "", Matcher(self._pattern))
         return self._in(top, behind)
 
-    def _in(self, folder: _Folder, behind: list[str]) -> Iterator[Found]:
+    def _in(self, folder: _Folder, behind: list[str]) -> Iterator[FoundFile]:
         first, rest = behind[0], behind[1:]
         if rest:
             yield from self._below(folder, first, rest)
@@ -248,16 +247,16 @@ class Walk:
         except DocumentFailed as failed:
             if not folder.relative:
                 raise
-            yield Found(folder.relative, error=failed.error)
+            yield FoundFile(folder.relative, error=failed.error)
 
-    def _below(self, folder: _Folder, name: str, behind: list[str]) -> Iterator[Found]:
+    def _below(self, folder: _Folder, name: str, behind: list[str]) -> Iterator[FoundFile]:
         matcher = folder.matcher.into(name[:-1])
         if not matcher.leads_on:
             return
         try:
             below = self._entered(folder, name, matcher)
         except DocumentFailed as failed:
-            yield Found(folder.relative + name, error=failed.error)
+            yield FoundFile(folder.relative + name, error=failed.error)
             return
         yield from self._in(below, behind)
 
@@ -273,14 +272,14 @@ class Walk:
             raise DocumentFailed("symlink_loop" if links > _MAX_LINKS else "unreadable", message, "listing")
         return _Folder(path, real, relative, matcher, folder.depth + 1, links)
 
-    def _file(self, folder: _Folder, child: Child) -> Iterator[Found]:
+    def _file(self, folder: _Folder, child: Child) -> Iterator[FoundFile]:
         if not folder.matcher.into(child.name).matches:
             return
         path = f"{folder.path.rstrip('/')}/{child.name}"
         try:
             size_bytes = self._tree.size_bytes(path, child)
         except DocumentFailed as failed:
-            yield Found(folder.relative + child.name, error=failed.error)
+            yield FoundFile(folder.relative + child.name, error=failed.error)
             return
         if size_bytes is not None:
-            yield Found(folder.relative + child.name, size_bytes)
+            yield FoundFile(folder.relative + child.name, size_bytes)

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Found:
+class _DatasetObjects:
     """The objects of one dataset; `catalogs` in the order of their versions."""
 
     parts: list[Stored] = field(default_factory=list)
@@ -34,11 +34,13 @@ class _Found:
     @property
     def of_first_version(self) -> bool:
         """Whether the first version made it, which had its catalogs beside the parts. Nobody reads them any more."""
-        return not self.catalogs and any(_OLD_CATALOG.search(found.name) for found in self.parts)
+        return not self.catalogs and any(_OLD_CATALOG.search(part.name) for part in self.parts)
 
 
 def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S, spare_s: float = SPARE_S) -> int:
-    """Deletes parts and catalogs replaced `grace_s` ago, and garbage older than `spare_s`; the number of objects.
+    """Deletes parts and catalogs replaced `grace_s` ago, and objects older than `spare_s` that no version names.
+
+    Returns the number of objects.
 
     A dataset that was deleted goes whole after the grace; that of an ingestion alone is deleted when it is older than
     `spare_s` and the record of the ingestion is gone. Several may sweep at the same time. One dataset that cannot be
@@ -50,9 +52,9 @@ def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S
     if not is_ours(storage, ledger):
         return 0
     deleted, away = 0, list[StorageUnavailable]()
-    for place, found in sorted(_datasets(storage).items()):
+    for place, objects in sorted(_datasets(storage).items()):
         try:
-            for name in _garbage(found, _newest(storage, found, ledger, spare_s), grace_s, spare_s):
+            for name in _deletable(objects, _newest(storage, objects, ledger, spare_s), grace_s, spare_s):
                 storage.delete(name)
                 deleted += 1
         except NotStored:
@@ -70,24 +72,24 @@ def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S
     return deleted
 
 
-def _datasets(storage: Storage) -> dict[str, _Found]:
+def _datasets(storage: Storage) -> dict[str, _DatasetObjects]:
     # A thousand objects are a few hundred kilobytes here; a dataset of a million documents has some thousand.
-    datasets: dict[str, _Found] = defaultdict(_Found)
+    datasets: dict[str, _DatasetObjects] = defaultdict(_DatasetObjects)
     # Parts first: a version that is made meanwhile names parts that were listed, and not the other way round.
-    for found in storage.stored(PARTS):
-        datasets[found.name.removeprefix(f"{PARTS}/").rpartition("/")[0]].parts.append(found)
-    for found in storage.stored(CATALOGS):
-        if catalog_version(found.name) is not None:
-            datasets[found.name.removeprefix(f"{CATALOGS}/").rpartition("/")[0]].catalogs.append(found)
-    for each in datasets.values():
-        each.catalogs.sort(key=lambda found: catalog_version(found.name) or 0)
+    for part in storage.stored(PARTS):
+        datasets[part.name.removeprefix(f"{PARTS}/").rpartition("/")[0]].parts.append(part)
+    for catalog in storage.stored(CATALOGS):
+        if catalog_version(catalog.name) is not None:
+            datasets[catalog.name.removeprefix(f"{CATALOGS}/").rpartition("/")[0]].catalogs.append(catalog)
+    for objects in datasets.values():
+        objects.catalogs.sort(key=lambda catalog: catalog_version(catalog.name) or 0)
     return datasets
 
 
-def _newest(storage: Storage, found: _Found, ledger: Ledger, spare_s: float) -> Catalog | None:
-    if not found.catalogs:
+def _newest(storage: Storage, objects: _DatasetObjects, ledger: Ledger, spare_s: float) -> Catalog | None:
+    if not objects.catalogs:
         return None
-    newest = found.catalogs[-1]
+    newest = objects.catalogs[-1]
     catalog = Catalog.from_bytes(storage.read(newest.name))
     old = newest.modified_ms <= (time.time() - spare_s) * 1000  # a Redis that was put back does not know young ones
     if old and catalog.exists and catalog.anonymous and ledger.run(read_ingestion(catalog.dataset)) is None:
@@ -97,27 +99,27 @@ def _newest(storage: Storage, found: _Found, ledger: Ledger, spare_s: float) -> 
     return catalog
 
 
-def _garbage(found: _Found, catalog: Catalog | None, grace_s: float, spare_s: float) -> Iterator[str]:
-    if found.of_first_version:
+def _deletable(objects: _DatasetObjects, catalog: Catalog | None, grace_s: float, spare_s: float) -> Iterator[str]:
+    if objects.of_first_version:
         return  # its owner may want it, and nothing could make it again
     now_ms = time.time() * 1000
     grace_ms, spare_ms = now_ms - grace_s * 1000, now_ms - spare_s * 1000
     live = set(_names(catalog.parts)) if catalog else set()
     retired = {name: gone.at_ms for gone in (catalog.retired if catalog else ()) for name in _names([gone.part])}
     left = 0
-    for part in found.parts:
+    for part in objects.parts:
         since_ms = retired.get(part.name, part.modified_ms)
         if part.name not in live and since_ms <= (grace_ms if part.name in retired else spare_ms):
             yield part.name
         else:
             left += 1
     # In the order of their versions: while one is there, no later one was ever deleted (`datasets.advance`).
-    for old, newer in zip(found.catalogs, found.catalogs[1:], strict=False):
+    for old, newer in zip(objects.catalogs, objects.catalogs[1:], strict=False):
         if newer.modified_ms > grace_ms:
             return
         yield old.name
-    if catalog and catalog.deleted and not left and found.catalogs[-1].modified_ms <= grace_ms:
-        yield found.catalogs[-1].name
+    if catalog and catalog.deleted and not left and objects.catalogs[-1].modified_ms <= grace_ms:
+        yield objects.catalogs[-1].name
 
 
 def _names(parts: Iterable[Part]) -> Iterator[str]:

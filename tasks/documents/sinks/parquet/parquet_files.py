@@ -106,5 +106,5 @@ def reading_parquet(storage: Storage, name: str) -> Iterator[pq.ParquetFile]:
         for piece in storage.chunks(name, chunk_bytes=_READ_BYTES):
             spool.write(piece)
         path = spool.finish()
-        with pq.ParquetFile(path, memory_map=False, pre_buffer=False) as found:
-            yield found
+        with pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
+            yield file

@@ -2,7 +2,7 @@
 
 A load writes a new part and copies of the parts from which documents are replaced, which nobody sees until a catalog
 with the next version's number names them. If somebody else was first with that number, only what the other has changed
-is done anew. Then some small parts become one, if there are many (`merging`).
+is done anew. Then some small parts become one, if there are many (`to_merge`).
 """
 
 import logging
@@ -25,145 +25,6 @@ from tasks.records import datasets
 from tasks.records.datasets import GRACE_S, Catalog, Part, Retired, Version
 from tasks.records.ingestions import FOLDER
 from tasks.storage.storage import Storage
-
-# Which small parts of a dataset are to become one: loads of a few documents would make thousands.
-
-FULL = 8192
-"""Rows of a part that stays as it is; documents count as rows, and so do 8 KiB of it, which makes 64 MiB."""
-BESIDE = 4
-"""Parts of like size, within a factor of four, that stay side by side."""
-
-_ROW_BYTES = 8192
-
-
-def to_merge(parts: Sequence[Part]) -> list[Part]:
-    """The parts that the next merge takes, together twice as large as a full one at most; [] if there are few enough.
-
-    A row is written again about seven times until its part is full, and there are at most 28 parts besides full ones,
-    once merges have caught up.
-    """
-    classes: dict[int, list[Part]] = {}
-    for part in parts:
-        if _weight(part) < FULL:
-            classes.setdefault(_weight(part).bit_length() // 2, []).append(part)
-    crowded = [size for size, alike in classes.items() if len(alike) > BESIDE]
-    if not crowded:
-        return []
-    left = 2 * FULL
-    taken = []
-    for part in classes[min(crowded)]:
-        left -= _weight(part)
-        if left < 0:
-            break
-        taken.append(part)
-    return taken
-
-
-def _weight(part: Part) -> int:
-    return max(1, part.rows, part.documents, part.size_bytes // _ROW_BYTES)
-
-
-# Which documents an ingestion has seen: millions of ids, in any order, outside memory.
-
-
-class Seen:
-    """Ids that were seen; raises like `Runs.add`."""
-
-    def __init__(self, document_ids: Iterable[str], progress: Callable[[], None]) -> None:
-        self._runs = Runs(np.uint8)
-        for some in pieces(document_ids, BUCKET):
-            self._runs.add(keys_of(some), np.zeros(len(some), np.uint8))
-            progress()
-
-    def missing(self, receipts: pa.Table, order: int) -> list[str]:
-        """Documents of some receipts that were not seen and come from no later ingestion than that of `order`."""
-        old = receipts.filter(pc.less_equal(receipts["order"], order))
-        candidates = ids(old)
-        seen = self._runs.contains(keys_of(candidates))
-        return [candidates[at] for at in np.flatnonzero(~seen).tolist()]
-
-
-# A dataset as its writers see it: the present version, and how it is replaced.
-
-
-class Dataset:
-    """One dataset of one owner. `anonymous`: it is named by the ingestion that loads, and by nobody else.
-
-    `ingestion`: who loads; "" for somebody whom it does not concern that a dataset is deleted and made again.
-    """
-
-    def __init__(
-        self, storage: Storage, owner: str, name: str, *, anonymous: bool = False, ingestion: str = ""
-    ) -> None:
-        self._storage = storage
-        self._owner = owner
-        self._name = name
-        self._anonymous = anonymous
-        self._ingestion = ingestion
-        self._last: Version | None = None
-        self.folder = datasets.dataset_folder(owner, name)
-
-    def present(self) -> Version:
-        """The present version; of one that was deleted, too. Raises `StorageUnavailable`: it cannot be known."""
-        self._last = datasets.present(self._storage, self._owner, self._name, self._last)
-        return self._last
-
-    def require_same(self, catalog: Catalog) -> None:
-        """Whoever sees a dataset first for an ingestion keeps its id beside the ingestion's other objects.
-
-        Raises:
-            DatasetDeleted: this is another dataset than the one that the ingestion has seen, or none.
-            StorageUnavailable, DiskFull: it cannot be known.
-        """
-        if not self._ingestion:
-            return
-        name = f"{FOLDER}/{self._ingestion}/dataset"
-        kept = catalog.id if catalog.exists else ""
-        try:
-            same = self._storage.read(name) == kept.encode()
-        except NotStored:
-            same = not kept or self._storage.create(name, kept.encode())
-        if not same:
-            raise DatasetDeleted(
-                f"The dataset {self._name!r} was deleted while this ingestion was loading into it. Documents that it "
-                "had found or loaded there before are gone. Begin a new ingestion.",
-                param="sink.dataset",
-            )
-
-    def move(self, present: Version, parts: list[Part], dimension: int, vectors: str) -> bool:
-        """Makes these parts the next version; whether that succeeded: not if somebody else has moved the dataset.
-
-        Parts with a number below zero are new and get their numbers here. Raises like `present`; nobody knows then
-        whether it has been moved.
-        """
-        known = present.catalog
-        numbered, following = [], known.next_part
-        for part in parts:
-            numbered.append(part if part.number >= 0 else replace(part, number=following))
-            following += part.number < 0
-        now_ms = time.time_ns() // 1_000_000
-        staying = {part.receipts for part in numbered}
-        # The sweep deletes them after the grace. It may be late, so they are remembered for longer.
-        recent = [gone for gone in known.retired if gone.at_ms > now_ms - 2 * GRACE_S * 1000]
-        gone = [Retired(part, now_ms) for part in known.parts if part.receipts not in staying]
-        filled = any(part.rows for part in numbered)
-        catalog = Catalog(
-            known.owner,
-            known.dataset,
-            id=known.id if known.exists else datasets.new_dataset_id(),
-            created_ms=known.created_ms,
-            dimension=dimension if filled else 0,
-            vectors=vectors if filled else "",
-            next_part=following,
-            parts=tuple(numbered),
-            retired=(*recent, *gone),
-            anonymous=self._anonymous and (known.anonymous or not known.exists),
-        )
-        if not datasets.advance(self._storage, present, catalog):
-            return False
-        self.require_same(replace(catalog, version=known.version + 1))
-        return True
-
 
 _AT_ONCE = 256
 """Documents whose receipts are looked up together."""
@@ -197,10 +58,10 @@ class ParquetSink:
             catalog = self._dataset.present().catalog
             self._dataset.require_same(catalog)
             try:
-                found = self._index.find(catalog, document_ids)
+                receipts = self._index.find(catalog, document_ids)
             except NotStored:
                 continue  # it took so long that the dataset has moved on, and the sweep was there
-            return {document_id: each.receipt for document_id, each in found.items()}
+            return {document_id: stored.receipt for document_id, stored in receipts.items()}
         raise NotStored("Receipts of this dataset are not in the storage: somebody else deleted them.")
 
     def load(
@@ -229,14 +90,14 @@ class ParquetSink:
     def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
         """See `Sink.keep_only`."""
         copies = _Copies(self._parts, progress)
-        known = Seen(seen(), progress)
+        listed = Seen(seen(), progress)
         while True:
             present = self._dataset.present()
             self._dataset.require_same(present.catalog)
             parts: list[Part] = []
             deleted = 0
             for part in present.catalog.parts:
-                doomed = known.missing(self._parts.receipts(part), stamp.order)
+                doomed = listed.missing(self._parts.receipts(part), stamp.order)
                 parts += copies.without(part, doomed)
                 deleted += len(doomed)
                 progress()
@@ -260,26 +121,26 @@ class ParquetSink:
         progress: Callable[[], None],
     ) -> Iterator[LoadDocument]:
         for some in pieces(documents, _AT_ONCE):
-            found = self._index.find(catalog, [document.id for document in some], progress)
+            receipts = self._index.find(catalog, [document.id for document in some], progress)
             for document in some:
                 _require_shape(document, stamp)
-                known = found[document.id].receipt if document.id in found else None
+                receipt = receipts[document.id].receipt if document.id in receipts else None
                 size, content_hash = len(document.chunks), document.content_hash
-                if arrivals.add(document.id, document.page, content_hash, size, known, origin=document.origin):
+                if arrivals.add(document.id, document.page, content_hash, size, receipt, origin=document.origin):
                     yield document
             progress()
 
     def _moved(self, present: Version, new: Part, arrivals: Arrivals, copies: "_Copies") -> bool:
         """Whether the dataset has a version with these documents; if not, somebody else has moved it."""
-        found = self._index.find(present.catalog, list(arrivals.taken), copies.progress)
+        receipts = self._index.find(present.catalog, list(arrivals.taken), copies.progress)
         late: dict[str, Verdict] = {}
         replaced: dict[str, list[str]] = {}
-        for document_id, each in found.items():
+        for document_id, stored in receipts.items():
             mine = arrivals.taken[document_id]
-            verdict = judge(each.receipt, mine.page, mine.content_hash, arrivals.stamp, mine.origin)
+            verdict = judge(stored.receipt, mine.page, mine.content_hash, arrivals.stamp, mine.origin)
             if verdict is Verdict.TAKE:
-                arrivals.take(document_id, each.receipt)
-                replaced.setdefault(each.receipts, []).append(document_id)
+                arrivals.take(document_id, stored.receipt)
+                replaced.setdefault(stored.receipts, []).append(document_id)
             else:
                 late[document_id] = verdict
         parts = [
@@ -351,3 +212,142 @@ def _require_shape(document: LoadDocument, stamp: Stamp) -> None:
     wanted = (len(document.chunks), stamp.dimension)
     if document.vectors.shape != wanted:
         raise ValueError(f"vectors of shape {document.vectors.shape} for {wanted}")
+
+
+# ---- a dataset as its writers see it: the present version, and how it is replaced ------------------------------------
+
+
+class Dataset:
+    """One dataset of one owner. `anonymous`: it is named by the ingestion that loads, and by nobody else.
+
+    `ingestion`: who loads; "" for somebody whom it does not concern that a dataset is deleted and made again.
+    """
+
+    def __init__(
+        self, storage: Storage, owner: str, name: str, *, anonymous: bool = False, ingestion: str = ""
+    ) -> None:
+        self._storage = storage
+        self._owner = owner
+        self._name = name
+        self._anonymous = anonymous
+        self._ingestion = ingestion
+        self._last: Version | None = None
+        self.folder = datasets.dataset_folder(owner, name)
+
+    def present(self) -> Version:
+        """The present version; of one that was deleted, too. Raises `StorageUnavailable`: it cannot be known."""
+        self._last = datasets.present(self._storage, self._owner, self._name, self._last)
+        return self._last
+
+    def require_same(self, catalog: Catalog) -> None:
+        """Whoever sees a dataset first for an ingestion keeps its id beside the ingestion's other objects.
+
+        Raises:
+            DatasetDeleted: this is another dataset than the one that the ingestion has seen, or none.
+            StorageUnavailable, DiskFull: it cannot be known.
+        """
+        if not self._ingestion:
+            return
+        name = f"{FOLDER}/{self._ingestion}/dataset"
+        kept = catalog.id if catalog.exists else ""
+        try:
+            same = self._storage.read(name) == kept.encode()
+        except NotStored:
+            same = not kept or self._storage.create(name, kept.encode())
+        if not same:
+            raise DatasetDeleted(
+                f"The dataset {self._name!r} was deleted while this ingestion was loading into it. Documents that it "
+                "had found or loaded there before are gone. Begin a new ingestion.",
+                param="sink.dataset",
+            )
+
+    def move(self, present: Version, parts: list[Part], dimension: int, vectors: str) -> bool:
+        """Makes these parts the next version; whether that succeeded: not if somebody else has moved the dataset.
+
+        Parts with a number below zero are new and get their numbers here. Raises like `present`; nobody knows then
+        whether it has been moved.
+        """
+        old = present.catalog
+        numbered, following = [], old.next_part
+        for part in parts:
+            numbered.append(part if part.number >= 0 else replace(part, number=following))
+            following += part.number < 0
+        now_ms = time.time_ns() // 1_000_000
+        staying = {part.receipts for part in numbered}
+        # The sweep deletes them after the grace. It may be late, so they are remembered for longer.
+        recent = [gone for gone in old.retired if gone.at_ms > now_ms - 2 * GRACE_S * 1000]
+        gone = [Retired(part, now_ms) for part in old.parts if part.receipts not in staying]
+        filled = any(part.rows for part in numbered)
+        catalog = Catalog(
+            old.owner,
+            old.dataset,
+            id=old.id if old.exists else datasets.new_dataset_id(),
+            created_ms=old.created_ms,
+            dimension=dimension if filled else 0,
+            vectors=vectors if filled else "",
+            next_part=following,
+            parts=tuple(numbered),
+            retired=(*recent, *gone),
+            anonymous=self._anonymous and (old.anonymous or not old.exists),
+        )
+        if not datasets.advance(self._storage, present, catalog):
+            return False
+        self.require_same(replace(catalog, version=old.version + 1))
+        return True
+
+
+# ---- which documents an ingestion has seen: millions of ids, in any order, outside memory ----------------------------
+
+
+class Seen:
+    """Ids that were seen; raises like `Runs.add`."""
+
+    def __init__(self, document_ids: Iterable[str], progress: Callable[[], None]) -> None:
+        self._runs = Runs(np.uint8)
+        for some in pieces(document_ids, BUCKET):
+            self._runs.add(keys_of(some), np.zeros(len(some), np.uint8))
+            progress()
+
+    def missing(self, receipts: pa.Table, order: int) -> list[str]:
+        """Documents of some receipts that were not seen and come from no later ingestion than that of `order`."""
+        old = receipts.filter(pc.less_equal(receipts["order"], order))
+        candidates = ids(old)
+        seen = self._runs.contains(keys_of(candidates))
+        return [candidates[at] for at in np.flatnonzero(~seen).tolist()]
+
+
+# ---- which small parts are to become one: loads of a few documents would make thousands ------------------------------
+
+FULL = 8192
+"""Rows of a part that stays as it is; documents count as rows, and so do 8 KiB of it, which makes 64 MiB."""
+BESIDE = 4
+"""Parts of like size, within a factor of four, that stay side by side."""
+
+_ROW_BYTES = 8192
+
+
+def to_merge(parts: Sequence[Part]) -> list[Part]:
+    """The parts that the next merge takes, together twice as large as a full one at most; [] if there are few enough.
+
+    A row is written again about seven times until its part is full, and there are at most 28 parts besides full ones,
+    once merges have caught up.
+    """
+    classes: dict[int, list[Part]] = {}
+    for part in parts:
+        if _weight(part) < FULL:
+            classes.setdefault(_weight(part).bit_length() // 2, []).append(part)
+    crowded = [size for size, alike in classes.items() if len(alike) > BESIDE]
+    if not crowded:
+        return []
+    left = 2 * FULL
+    taken = []
+    for part in classes[min(crowded)]:
+        left -= _weight(part)
+        if left < 0:
+            break
+        taken.append(part)
+    return taken
+
+
+def _weight(part: Part) -> int:
+    return max(1, part.rows, part.documents, part.size_bytes // _ROW_BYTES)

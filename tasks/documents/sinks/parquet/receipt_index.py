@@ -29,7 +29,7 @@ _RECORD = [("part", "u4"), ("stamp", "u4"), ("page", "i8"), ("chunks", "i8"), ("
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredReceipt:
     """A receipt, and the name of the object it is in, which tells the part."""
 
     receipt: Receipt
@@ -51,7 +51,7 @@ class ReceiptIndex:
 
     def find(
         self, catalog: Catalog, document_ids: Sequence[str], progress: Callable[[], None] = lambda: None
-    ) -> Mapping[str, Found]:
+    ) -> Mapping[str, StoredReceipt]:
         """What a version of the dataset has of some documents, by id.
 
         Raises:
@@ -61,13 +61,13 @@ class ReceiptIndex:
         with self._lock:
             self._sync(catalog, progress)
             stamps = list(self._stamps)
-            found: dict[str, Found] = {}
+            receipts: dict[str, StoredReceipt] = {}
             for at, (part, stamp, page, chunks, content_hash) in self._runs.find(keys_of(document_ids)):
                 fingerprint, ingestion, order, origin = stamps[stamp]
                 of = document_ids[at]
                 receipt = Receipt(of, content_hash.decode(), fingerprint, ingestion, page, chunks, order, origin)
-                found[of] = Found(receipt, self._parts[part])
-            return found
+                receipts[of] = StoredReceipt(receipt, self._parts[part])
+            return receipts
 
     def _sync(self, catalog: Catalog, progress: Callable[[], None]) -> None:
         wanted = {part.receipts: part for part in catalog.parts}
@@ -102,7 +102,7 @@ class ReceiptIndex:
         names = ("fingerprint", "ingestion", "order", "origin")
         stamps = zip(*(table[name].to_pylist() for name in names), strict=True)
         hashes = table["content_hash"].to_pylist()
-        if any(len(each) > _HASH_CHARS for each in hashes):
+        if any(len(content_hash) > _HASH_CHARS for content_hash in hashes):
             raise ValueError(f"a hash of content has at most {_HASH_CHARS} characters")
         records["part"] = part
         records["stamp"] = [self._stamps.setdefault(stamp, len(self._stamps)) for stamp in stamps]
@@ -133,9 +133,9 @@ _indexes_lock = threading.Lock()
 def index_of(storage: Storage, folder: str) -> ReceiptIndex:
     """The index of a dataset in this process: made at the first call, later the same one while it is in use."""
     with _indexes_lock:
-        known = _indexes.setdefault(storage, {})
-        index = known.pop(folder, None) or ReceiptIndex(storage)
-        known[folder] = index  # those used last are at the end
-        while len(known) > _MAX_INDEXES:
-            del known[next(iter(known))]  # not closed: somebody may be using it
+        indexes = _indexes.setdefault(storage, {})
+        index = indexes.pop(folder, None) or ReceiptIndex(storage)
+        indexes[folder] = index  # those used last are at the end
+        while len(indexes) > _MAX_INDEXES:
+            del indexes[next(iter(indexes))]  # not closed: somebody may be using it
         return index

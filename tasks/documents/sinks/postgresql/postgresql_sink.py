@@ -67,8 +67,8 @@ class PostgresSink:
             await rows.begin()
             for some in pieces(documents, _AT_ONCE):
                 progress()
-                known = await self._receipts(connection, [document.id for document in some])
-                taken = [document for document in some if _goes_in(document, known.get(document.id), arrivals)]
+                receipts = await self._receipts(connection, [document.id for document in some])
+                taken = [document for document in some if _goes_in(document, receipts.get(document.id), arrivals)]
                 for few in weighed(taken, lambda document: len(document.chunks), _CHUNKS_AT_ONCE):
                     await rows.replace(few, stamp)
                 await rows.acknowledge([arrivals.taken[document.id] for document in taken], stamp)
@@ -136,9 +136,9 @@ class PostgresSink:
         return [(row[0], row[1]) for row in rows]
 
 
-def _goes_in(document: LoadDocument, known: Receipt | None, arrivals: Arrivals) -> bool:
+def _goes_in(document: LoadDocument, receipt: Receipt | None, arrivals: Arrivals) -> bool:
     wanted = (len(document.chunks), arrivals.stamp.dimension)
     if document.vectors.shape != wanted:
         raise ValueError(f"vectors of shape {document.vectors.shape} for {wanted}")
     size, content_hash = len(document.chunks), document.content_hash
-    return arrivals.add(document.id, document.page, content_hash, size, known, origin=document.origin)
+    return arrivals.add(document.id, document.page, content_hash, size, receipt, origin=document.origin)

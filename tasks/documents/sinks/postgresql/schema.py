@@ -98,8 +98,8 @@ async def _require_rights(connection: Any, table: Table, sink: str) -> None:
     """What a load does later: rows are changed, and arrive in a temporary table."""
     rights = "SELECT, INSERT, UPDATE, DELETE"
     for name in (table.rows, table.documents):
-        asked = " AND ".join(f"has_table_privilege($1, '{right}')" for right in rights.split(", "))
-        if not await connection.fetchval(f"SELECT {asked}", name):
+        all_rights = " AND ".join(f"has_table_privilege($1, '{right}')" for right in rights.split(", "))
+        if not await connection.fetchval(f"SELECT {all_rights}", name):
             raise SinkRefused(
                 f"The user of sink {sink!r} may not change the table {name}. Grant it {rights}, or name another table.",
                 param="sink.table",
@@ -133,22 +133,22 @@ async def _require_columns(connection: Any, table: str, columns: Sequence[str]) 
         " WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
         table,
     )
-    found = {row["attname"]: row["kind"] for row in kinds}
-    missing = [column for column in columns if column not in found]
+    types = {row["attname"]: row["kind"] for row in kinds}
+    missing = [column for column in columns if column not in types]
     if missing:
         raise SinkRefused(
             f"The table {table} is there and is not one of this embedq's: it lacks {', '.join(missing)}. "
             "Name another table.",
             param="sink.table",
         )
-    return found
+    return types
 
 
 async def _require_dimension(connection: Any, table: Table, dimension: int) -> None:
-    found = await _require_columns(connection, table.rows, COLUMNS)
-    held = re.search(r"vector\((\d+)\)$", found["embedding"])
+    types = await _require_columns(connection, table.rows, COLUMNS)
+    held = re.search(r"vector\((\d+)\)$", types["embedding"])
     if held is None or int(held[1]) != dimension:
-        what = f"vectors of {held[1]} dimensions" if held else f"{found['embedding']} as embedding"
+        what = f"vectors of {held[1]} dimensions" if held else f"{types['embedding']} as embedding"
         raise SinkDimensionMismatch(
             f"The table {table.rows} holds {what}, and this model makes {dimension}. "
             "Name another table, or the model with which it was made.",

@@ -48,14 +48,14 @@ class Table:
         Raises:
             InvalidValue: it is neither.
         """
-        found = _NAME.fullmatch(text)
-        if found is None:
+        match = _NAME.fullmatch(text)
+        if match is None:
             raise InvalidValue(
                 "sink.table must be table or schema.table, each of at most 50 letters, digits and _, "
                 "beginning with no digit.",
                 param="sink.table",
             )
-        return cls(found[1], found[2])
+        return cls(match[1], match[2])
 
     @property
     def rows(self) -> str:

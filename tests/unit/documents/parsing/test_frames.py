@@ -8,7 +8,14 @@ import pytest
 
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.docx import parse_docx
-from tasks.documents.parsing.frames import LENGTHS, BadFrame, answer_of, header_of, lengths, parsed_of
+from tasks.documents.parsing.frames import (
+    LENGTHS,
+    BadFrame,
+    frame_from_parsed,
+    header_from_bytes,
+    lengths,
+    parsed_from_frame,
+)
 from tasks.documents.parsing.html import parse_html
 from tasks.documents.parsing.parsed_document import Block, Parsed
 from tasks.documents.parsing.pdf import parse_pdf
@@ -20,11 +27,11 @@ GOOD = {"type": "text/html", "title": "t", "blocks": [0, 0, 1, 2, 4, 2, 3, 0], "
 
 
 def test_an_answer_arrives_as_it_was() -> None:
-    start, body = answer_of(PARSED, spent=False)
+    start, body = frame_from_parsed(PARSED, spent=False)
     header_bytes, body_bytes = lengths(start[: LENGTHS.size])
     header = start[LENGTHS.size :]
     assert (len(header), len(body)) == (header_bytes, body_bytes)
-    assert parsed_of(header_of(header), body) == PARSED
+    assert parsed_from_frame(header_from_bytes(header), body) == PARSED
 
 
 @pytest.mark.parametrize(
@@ -43,21 +50,21 @@ def test_an_answer_arrives_as_it_was() -> None:
     ],
 )
 def test_an_answer_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
-    assert parsed_of(GOOD, b"a b").text == "a b"
+    assert parsed_from_frame(GOOD, b"a b").text == "a b"
     with pytest.raises(BadFrame):
-        parsed_of({**GOOD, **change}, b"a b")
+        parsed_from_frame({**GOOD, **change}, b"a b")
 
 
 def test_other_nonsense() -> None:
     for header in (b"", b"[]", b"{"):
         with pytest.raises(BadFrame):
-            header_of(header)
+            header_from_bytes(header)
     with pytest.raises(BadFrame):
         lengths(LENGTHS.pack(2**32 - 1, 0))
     with pytest.raises(BadFrame):
         lengths(LENGTHS.pack(0, 2**60))
     with pytest.raises(BadFrame):
-        parsed_of(GOOD, b"\xff")
+        parsed_from_frame(GOOD, b"\xff")
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.parsing import parsed_document, text_encoding
 from tasks.documents.parsing.markdown import parse_markdown
-from tasks.documents.parsing.parsed_document import clean
+from tasks.documents.parsing.parsed_document import MAX_BLOCKS, MAX_TEXT_CHARS, clean
 from tasks.documents.parsing.plain_text import parse_text
 from tasks.documents.parsing.text_encoding import decode
 from tests.document_files import shown
@@ -79,13 +78,11 @@ def test_nothing_but_white_space_is_empty(data: bytes) -> None:
     assert failed.value.error.code == "empty_document"
 
 
-def test_too_much_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsed_document, "MAX_TEXT_CHARS", 100)
-    monkeypatch.setattr(text_encoding, "MAX_TEXT_CHARS", 100)
-    assert len(parse_text(b"x" * 100).text) == 100
-    for data in (b"x" * 101, b"x" * 401):
+def test_too_much_text_is_refused() -> None:
+    assert len(parse_text(b"x" * MAX_TEXT_CHARS).text) == MAX_TEXT_CHARS
+    for size in (MAX_TEXT_CHARS + 1, 4 * MAX_TEXT_CHARS + 1):
         with pytest.raises(DocumentFailed) as failed:
-            parse_text(data)
+            parse_text(b"x" * size)
         assert failed.value.error.code == "document_too_large"
 
 
@@ -93,9 +90,10 @@ def test_paragraphs_are_divided_by_blank_lines() -> None:
     assert shown(parse_text(b"\n one\ntwo\n \n\nthree  \n")) == [("paragraph", " one\ntwo"), ("paragraph", "three  ")]
 
 
-def test_blocks_beyond_all_measure_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsed_document, "MAX_BLOCKS", 2)
-    assert [text for _, text in shown(parse_text(b"a\n\nb\n\nc\n\nd"))] == ["a", "b\n\nc\n\nd"]
+def test_blocks_beyond_all_measure_become_one() -> None:
+    parsed = parse_text(b"a\n\n" * (MAX_BLOCKS + 2))
+    assert len(parsed.blocks) == MAX_BLOCKS
+    assert [text for _, text in shown(parsed)][-2:] == ["a", "a\n\na\n\na"]
 
 
 def test_markdown_blocks() -> None:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tasks.documents import sorted_runs
 from tasks.documents.sorted_runs import Keys, Runs, keys_of
 
 
@@ -25,9 +24,8 @@ def test_nothing_is_found_in_nothing() -> None:
 
 
 @pytest.mark.parametrize("bucket", [4, 100, 10_000])
-def test_what_was_added_is_found_however_runs_were_merged(bucket: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorted_runs, "BUCKET", bucket)
-    records = Runs(np.int64)
+def test_what_was_added_is_found_however_runs_were_merged(bucket: int) -> None:
+    records = Runs(np.int64, bucket=bucket)
     names = [f"d{i}" for i in range(1500)]
     for first in range(0, 1500, 47):
         some = names[first : first + 47]

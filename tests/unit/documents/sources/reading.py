@@ -8,15 +8,15 @@ import orjson
 
 from tasks.documents.sources.access import SourceAccess, SourceLimits, StoredFile
 from tasks.documents.sources.records_process import RecordProcesses
-from tasks.documents.sources.source import DocumentRef, Fetched, Listed, ListedFault, PageLimits
+from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault, ListedPage, PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tasks.documents.sources.walk import WINDOW, SortedNames
 from tasks.storage.storage import Storage
 
 
-def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[Listed]:
+def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedPage]:
     """Every page."""
-    found: list[Listed] = []
+    found: list[ListedPage] = []
     cursor: Any = None
     while not found or cursor is not None:
         page = open_source(spec, access).page(cursor)
