@@ -17,8 +17,8 @@ from tasks.errors import InvalidValue
 MAX_AUTO_TOKENS = 8192
 """Of a chunk of a model without a maximum."""
 MAX_COUNTED_CHARS = 2**20
-"""A longer text, if it is not to be cut, counts as longer than any window: to know better takes 100 bytes of memory for
-each of its characters."""
+"""A longer text, if it is not to be cut, counts as longer than any window. To know better takes 100 bytes of memory for
+each of its characters: 20 MB of one letter took 2.3 GB."""
 _SMALL_CHARS_PER_TOKEN = 3
 """A text with no more is probably a single chunk."""
 _FIRST_CHARS_PER_TOKEN = 16

@@ -25,8 +25,8 @@ _TABLES_KEPT = 4
 class Parquet:
     """Columns that are needed, in batches. Numbers are those of rows, from 1.
 
-    The library that reads it is in C++ and believes what a file says of itself: a file of a kilobyte may ask for
-    gigabytes. Strangers' files are read in a process of their own, see `records_process.py`.
+    The library that reads it is in C++ and believes what a file says of itself: one of 550 bytes, whose rows share a
+    text, made a worker hold 4 GB. Strangers' files are read in a process of their own, see `records_process.py`.
     """
 
     def __init__(self, fields: FieldMap, max_record_bytes: int) -> None:

@@ -10,6 +10,7 @@ from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.docx import DOCX
 from tasks.documents.parsing.html import HTML
 from tasks.documents.parsing.markdown import MARKDOWN
+from tasks.documents.parsing.parsers import FORMATS
 from tasks.documents.parsing.pdf import PDF
 from tasks.documents.parsing.plain_text import TEXT
 from tasks.documents.parsing.sniff import sniff
@@ -85,3 +86,10 @@ def test_what_cannot_be_read_says_why(data: bytes, name: str, code: str) -> None
 
 def test_text_that_begins_like_a_program_is_text() -> None:
     assert sniff(b"MZ is how programs begin", "a.txt") == TEXT
+
+
+def test_no_two_formats_claim_the_same_type_or_ending() -> None:
+    media_types = [known.media_type for known in FORMATS]
+    endings = [ending for known in FORMATS for ending in known.endings]
+    assert len(set(media_types)) == len(media_types)
+    assert len(set(endings)) == len(endings)
