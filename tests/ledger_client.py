@@ -29,7 +29,7 @@ class LedgerClient:
         """Stores a task of these texts; its id."""
         submission = Submission(
             task_id=new_task_id(),
-            model=self.model,
+            queue=self.model,
             lane=lane,
             owner="anonymous",
             units=cut_texts(texts, max_tokens=256, max_items=unit_items, max_cost=unit_cost),

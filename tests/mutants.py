@@ -27,7 +27,7 @@ from tests.mutations import MUTATIONS, Mutation
 
 SEEDS = 32
 STEPS = 150
-DIRECTED = Path(__file__).parent / "integration" / "ledger"
+DIRECTED = [Path(__file__).parent / "integration" / room for room in ("ledger", "records")]
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def noticed_by_simulation(client: redis.Redis, scripts: Path, seeds: int = SEEDS
 
 def noticed_by_directed_tests(scripts: Path) -> str | None:
     """The first directed test that fails on these scripts."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", str(DIRECTED)]
-    ignored = ["--deselect", str(DIRECTED / "test_machine.py"), "--ignore", str(DIRECTED / "test_outage.py")]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", *map(str, DIRECTED)]
+    ignored = ["--deselect", str(DIRECTED[0] / "test_machine.py"), "--ignore", str(DIRECTED[0] / "test_outage.py")]
     shown = subprocess.run(
         [*command, *ignored],
         env={**os.environ, "LEDGER_SCRIPTS": str(scripts)},

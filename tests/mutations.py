@@ -52,7 +52,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("who is alone takes a stream's part", "claim.lua", "if alone and rate > 0 then", "if false then"),
     Mutation("who is alone takes all", "claim.lua", "if rate > 0 and rate <", "if not alone and rate > 0 and rate <"),
     Mutation("suspects in the lanes", "prelude.lua", "if u.attempts > 0 then  ", "if false then  ", quick=True),
-    _cut("suspects in company", "claim.lua", "if suspect then max_units = 1 end\n"),
+    Mutation("suspects in company", "claim.lua", "suspect and 1 or math.min", "math.min"),
     Mutation("nobody hears of suspects", "claim.lua", "'suspects'))\nsettled()", "'nobody'))\nsettled()"),
     Mutation("suspects make no work", "prelude.lua", " + call('ZCARD', lane_key('suspects'))", ""),
     Mutation("one suspect hides the others", "claim.lua", "then more = call('EXISTS', came_back) == 1 end", "then end"),
@@ -146,8 +146,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "  out[1], out[3] = wake(), 1\nelseif",
         "  out[3] = 1\nelseif",
     ),
-    Mutation("a heard bell stays", "claim.lua", "if heard then call('HDEL'", "if false then call('HDEL'", quick=True),
-    Mutation("every claim clears the bell", "claim.lua", "if heard then call('HDEL'", "if true then call('HDEL'"),
+    Mutation("a heard bell stays", "claim.lua", "if rang then call('HDEL'", "if false then call('HDEL'", quick=True),
+    Mutation("every claim clears the bell", "claim.lua", "if rang then call('HDEL'", "if true then call('HDEL'"),
     Mutation(
         "a registration is believed",
         "prelude.lua",
@@ -175,7 +175,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a served model is forgotten", "watch.lua", "if workers == 0 and call('HEXISTS'", "if call('HEXISTS'"),
     Mutation("a beat is no sign of use", "beat.lua", "call('HDEL', S, 'idle')\n", ""),
     Mutation("what is forgotten leaves its state", "watch.lua", "    call('UNLINK', S)\n", ""),
-    Mutation("unknown models get a state", "watch.lua", " and call('HEXISTS', R .. ':models', MODEL) == 1", ""),
+    Mutation("unknown models get a state", "watch.lua", " and call('HEXISTS', R .. ':models', QUEUE) == 1", ""),
     Mutation("a clock that went back keeps a model", "watch.lua", "not since or since > NOW", "not since"),
     # Fairness and lanes
     Mutation("bulk gets a fifteenth", "claim.lua", "local BULK_SHARE = 8", "local BULK_SHARE = 15"),
@@ -258,8 +258,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a list holds what is gone", "list.lua", "call('ZREM', tasks_key(owner), id)", "out[1] = id"),
     Mutation("lists fill up with what is gone", "submit.lua", "call('EXISTS', task_key(other)) == 0", "false"),
     # One model under a name
-    Mutation("an emptied Redis serves two models", "claim.lua", "if arg(12) ~= '' then", "if false then"),
-    Mutation("any model gets work", "claim.lua", "if serves and serves ~= arg(12) then", "if false then"),
+    Mutation("an emptied Redis serves two models", "claim.lua", "if stamp ~= '' then", "if false then"),
+    Mutation("any model gets work", "claim.lua", "if serves and serves ~= stamp then", "if false then"),
     Mutation("half done by another model goes on", "claim.lua", "if f[9] and f[9] ~= serves then", "if false then"),
     Mutation("the model before commits", "register.lua", "do drop_claim(token, true) end", "do local _ = token end"),
     Mutation("an exchange is somebody's fault", "register.lua", "drop_claim(token, true)", "drop_claim(token, false)"),
@@ -298,7 +298,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "== 1 then end",
     ),
     Mutation(
-        "a repeated record replaces the first", "file_write.lua", "if #known > 0 then return {'ok', known} end", ""
+        "a repeated record replaces the first", "file_write.lua", "if #record > 0 then return {'ok', record} end", ""
     ),
     Mutation(
         "a file without end ends with the others",
@@ -318,7 +318,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a file counts as its upload too", "file_write.lua", "call('HDEL', account.uploads, id)\n", ""),
     Mutation("whoever has too much goes on", "batch_create.lua", "if over then return over end", ""),
     Mutation("whoever has too much ingests", "ingestion_create.lua", "if over then return over end", ""),
-    Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(lives))", ""),
+    Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(for_ms))", ""),
     Mutation("a backlog of expired files counts", "prelude.lua", "#gone < LOOKED_AT_FILES", "true"),
     Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
@@ -329,12 +329,21 @@ MUTATIONS: tuple[Mutation, ...] = (
     # Batches
     Mutation("a batch moves from any state", "batch_move.lua", "if not fits then", "if not f[1] then"),
     Mutation("a batch that stays is there anew", "batch_move.lua", "if f[1] ~= to then", "if true then"),
-    Mutation("an open batch ends with its window", "batch_create.lua", "math.max(ttl, PATIENCE_MS)", "ttl"),
+    Mutation(
+        "an open batch ends with its window", "batch_create.lua", "math.max(tonumber(ttl_ms), PATIENCE_MS)", "ttl_ms"
+    ),
     Mutation("an ended batch stays for ever", "batch_move.lua", "if arg(3) == '1' then", "if false then"),
     Mutation("moving a batch stops when full", "batch_move.lua", "allowed_when_full()\n", ""),
-    Mutation("a batch is created twice", "batch_create.lua", "if call('EXISTS', key) == 1 then", "if false then"),
-    Mutation("a key takes any request", "batch_create.lua", "if of ~= digest then return {'conflict'} end", ""),
-    Mutation("a list of batches never ends", "batch_create.lua", "if call('PTTL', name) < life then", "if false then"),
+    Mutation(
+        "a record is stored twice",
+        "prelude.lua",
+        "':' .. id) == 1 then return {'ok'",
+        "':' .. id) == 2 then return {'ok'",
+    ),
+    Mutation("a key takes any request", "prelude.lua", "if of ~= digest then return {'conflict'} end", ""),
+    Mutation(
+        "a list of batches never ends", "batch_create.lua", "if call('PTTL', name) < life_ms then", "if false then"
+    ),
     Mutation("a page begins with its cursor", "owned_list.lua", "'+' or '(' .. arg(2)", "'+' or '[' .. arg(2)"),
     Mutation(
         "a page of batches never says more",
@@ -344,12 +353,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("a page of batches looks at all", "owned_list.lua", "and left > 0", ""),
     Mutation("what was not looked at is not there", "owned_list.lua", "or not ended", ""),
-    Mutation("a list of ingestions keeps its dead", "ingestion_create.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
     Mutation("two ingestions of one moment are equal", "ingestion_create.lua", "-order') or 0) + 1", "-order') or 0)"),
     Mutation("a Redis that begins anew counts from one", "ingestion_create.lua", "math.max(NOW, ", "math.max(0, "),
     Mutation("another Redis takes a storage over", "storage_id.lua", "call('EXISTS', key) == 0", "true"),
     Mutation("no Redis takes a storage over", "storage_id.lua", "arg(2) == '1' or", ""),
-    Mutation("batches that are gone stay open", "batch_open.lua", "else call('SREM'", "else call('SISMEMBER'"),
+    Mutation("records that are gone stay open", "open_list.lua", "else call('SREM'", "else call('SISMEMBER'"),
     Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),
     Mutation(
         "the next batch is always let in",
@@ -361,7 +369,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "batches that are gone count", "batch_create.lua", "call('ZCARD', running) - lost", "call('ZCARD', running)"
     ),
     Mutation("reserved memory takes batches", "batch_create.lua", "tonumber(used) + reserved >", "tonumber(used) >"),
-    Mutation("a list of batches keeps its dead", "batch_create.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
+    Mutation("a list of records keeps its dead", "prelude.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
     Mutation("an ended batch counts as open", "batch_move.lua", "call('ZREM', R .. ':batches-open:' .. f[3], id)", ""),
     Mutation(
         "a list ends before its batches", "batch_move.lua", "if left >= 0 and left <", "if left > 0 and left < 0 *"

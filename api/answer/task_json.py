@@ -42,7 +42,7 @@ def task_json(task: Task) -> dict[str, Any]:
         "finished_at": _seconds(task.finished_ms),
         "expires_at": _seconds(task.expires_ms),
         "deadline": _seconds(task.deadline_ms),
-        "model": task.model,
+        "model": task.queue,
         "counts": {"total": task.total, "completed": task.completed, "failed": task.failed},
         "usage": {"prompt_tokens": task.prompt_tokens, "total_tokens": task.prompt_tokens},
         "error": {"code": error.code, "message": error.message} if error else None,
@@ -57,7 +57,7 @@ def accepted(submission: Submission) -> Task:
     deadline_in_ms = submission.deadline_in_ms
     return Task(
         id=submission.task_id,
-        model=submission.model,
+        queue=submission.queue,
         lane=Lane(submission.lane),
         owner=submission.owner,
         state=State.QUEUED,

@@ -18,7 +18,7 @@ def size_bytes(result: Result) -> int:
 def embedding_list(result: Result, *, base64: bool) -> bytes:
     """OpenAI's embedding list in input order; a failed item is an object of type `error` in its place."""
     entries = (_item(result, index, base64=base64) for index in range(result.task.total))
-    return rendering.embedding_list(entries, model=result.task.model, tokens=result.task.prompt_tokens)
+    return rendering.embedding_list(entries, model=result.task.queue, tokens=result.task.prompt_tokens)
 
 
 def npy_file(result: Result, dimension: int) -> bytes:

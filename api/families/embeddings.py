@@ -79,7 +79,7 @@ async def create_embeddings(request: Request) -> Response:
     took_ms = int((time.perf_counter() - started_s) * 1000)
     response.raw_headers += [
         (b"openai-processing-ms", b"%d" % took_ms),
-        *services.rate_limits.headers(submission.model, owner),
+        *services.rate_limits.headers(submission.queue, owner),
     ]
     if wishes.wait_s == wait_s:
         response.headers["preference-applied"] = applied(Preference(wait_s=wait_s), wait_s)

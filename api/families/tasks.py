@@ -130,7 +130,7 @@ async def cancel_task(request: Request, task_id: str) -> Response:
     """Ends a task; what was finished stays readable. Cancelling twice is fine."""
     services = Services.of(request)
     task = await ownership.own_task(services, request, task_id)
-    outcome = await services.ledger.run(operations.cancel(task.model, task_id))
+    outcome = await services.ledger.run(operations.cancel(task.queue, task_id))
     task = await ownership.own_task(services, request, task_id)
     if outcome == "ended":
         raise TaskEnded(f"The task has ended already ({task.state}); there is nothing to cancel.")
@@ -142,7 +142,7 @@ async def delete_task(request: Request, task_id: str) -> Response:
     """Cancels a task if it is open and forgets it with everything that belongs to it."""
     services = Services.of(request)
     task = await ownership.own_task(services, request, task_id)
-    await services.ledger.run(operations.forget(task.model, task_id))
+    await services.ledger.run(operations.forget(task.queue, task_id))
     return Response(orjson.dumps({"id": task_id, "object": "embedding.task", "deleted": True}), media_type=_JSON)
 
 
@@ -151,7 +151,7 @@ def _state(services: Services, task: ledger.Task) -> Response:
 
 
 def _dimension(services: Services, task: ledger.Task) -> int:
-    entry = services.registry.entry(task.model)
+    entry = services.registry.entry(task.queue)
     return task.options.dimensions or (entry.dimension if entry else 0)
 
 

@@ -31,7 +31,7 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
         await services.door.pace()  # whoever is refused may ask again at once
         raise
     if reply.ring:
-        services.bell.ring(submission.model)
+        services.bell.ring(submission.queue)
     services.metrics.submitted(submission, joined=reply.joined)
     return reply
 

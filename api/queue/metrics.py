@@ -85,9 +85,9 @@ class Metrics:
     def submitted(self, submission: Submission, *, joined: bool) -> None:
         """Counts a task that the ledger took, or a request that joined an earlier one."""
         if joined:
-            self._joined.labels(submission.model).inc()
+            self._joined.labels(submission.queue).inc()
             return
-        tasks, items = self._of_lane(submission.model, submission.lane.value)
+        tasks, items = self._of_lane(submission.queue, submission.lane.value)
         tasks.inc()
         items.inc(sum(unit.items for unit in submission.units))
 

@@ -144,12 +144,12 @@ class Registry:
 
         `new`: it was stored after the last overview, which does not count it.
         """
-        mine, of_others, others = self._queued(task.model, task.lane, task.owner)
-        overview = self.overviews.get(task.model)
+        mine, of_others, others = self._queued(task.queue, task.lane, task.owner)
+        overview = self.overviews.get(task.queue)
         tasks = overview.owner_tasks.get(task.lane, {}).get(task.owner, 0) if overview else 0
         before = min(mine, tasks * task.cost)
         own = before + task.cost if new else max(before, task.cost)
-        seconds = (own + min(of_others, others * own)) / self._rate(task.model)
+        seconds = (own + min(of_others, others * own)) / self._rate(task.queue)
         return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
 
     def _queued(self, model: str, lane: Lane, owner: str) -> tuple[int, int, int]:

@@ -147,7 +147,7 @@ class Drafter:
             check_sizes(body.input, self.settings.max_input_bytes)
         return Submission(
             task_id=new_task_id(),
-            model=model,
+            queue=model,
             lane=lane,
             owner=owner,
             units=self._units(body.input, model),

@@ -40,7 +40,7 @@ async def encode_now(services: Services, request: Request, submission: Submissio
             to come.
         Unavailable: see `submit`.
     """
-    _check_served(services, submission.model)
+    _check_served(services, submission.queue)
     end = time.monotonic() + wait_s
     with services.hub.waiting(submission.task_id) as waiter:
         reply = await submit(services, submission)
@@ -95,13 +95,13 @@ async def _wait(services: Services, request: Request, submission: Submission, wa
         while not waiter.ended:
             left_s = end - time.monotonic()
             if waiter.gone:
-                await _lose_interest(services, submission.model, waiter)
+                await _lose_interest(services, submission.queue, waiter)
                 raise CallerGone
             if left_s <= 0 or waiter.dismissed:
                 raise _timeout(services, submission)
             if not await waiter.changed(min(left_s, _RENEW_S)) and left_s > _RENEW_S:
                 for_s = left_s - _RENEW_S + LINGERING_INTEREST_S
-                await _want(services, submission.model, waiter, for_s, shorten=False)
+                await _want(services, submission.queue, waiter, for_s, shorten=False)
 
 
 async def _lose_interest(services: Services, model: str, waiter: Waiter) -> None:
@@ -134,8 +134,8 @@ def _whole(result: Result) -> Result:
 def _timeout(services: Services, submission: Submission) -> WaitTimeout:
     retry_after_s = services.registry.retry_after_s(task_json.accepted(submission))
     why = "The vectors are not ready yet"
-    if services.registry.redis_up and not services.registry.live_workers().get(submission.model):
-        why = f"No worker serves {submission.model} now (GET /v1/models), so the vectors are not ready"
+    if services.registry.redis_up and not services.registry.live_workers().get(submission.queue):
+        why = f"No worker serves {submission.queue} now (GET /v1/models), so the vectors are not ready"
     return WaitTimeout(
         f"{why}; send the same request again to join the work that is under way.",
         retry_after_s=min(_MAX_RETRY_AFTER_S, retry_after_s),

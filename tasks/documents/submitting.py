@@ -30,7 +30,7 @@ def job_task(task_id: str, call: JobCall, *, owner: str, lane: Lane = Lane.BULK)
     """The task of a job, which needs no model."""
     return Submission(
         task_id=task_id,
-        model=DOCUMENTS,
+        queue=DOCUMENTS,
         lane=lane,
         owner=owner,
         units=[call.to_unit()],
@@ -54,7 +54,7 @@ def rows_task(
     units = found["units"]
     return Submission(
         task_id=task_id,
-        model=model,
+        queue=model,
         lane=Lane.BULK,
         owner=owner,
         units=[
@@ -82,5 +82,5 @@ def submit(context: StepContext, task: Submission) -> bool:
         context.postponed.refused(task.task_id, error.retry_after_s)
         return False
     if reply.ring:
-        context.ring(task.model)
+        context.ring(task.queue)
     return True

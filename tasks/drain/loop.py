@@ -238,7 +238,7 @@ class Drain:
             max_units=self._limits.max_units,
             lease_ms=int(self._limits.lease_s * 1000),
             linger_ms=int(linger_s * 1000),
-            heard=heard,
+            rang=heard,
             online_only=online_only,
             alone=self._single,
             rate=self._rate.tokens_per_s,

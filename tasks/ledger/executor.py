@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable
 from functools import cache
 from hashlib import sha1
@@ -29,6 +30,8 @@ WORKER_RETRIES = 3
 
 SCRIPTS = Path(__file__).parent / "lua"
 
+_NAMED = re.compile(r"^local ([\w,\s]+) = named\(\d+\)", re.MULTILINE)
+
 _REASONS = {
     "LOADING": "is loading its data",
     "NOPERM": "refuses this user a command (NOPERM)",
@@ -53,6 +56,13 @@ SOCKET_TIMEOUT_S = 1.0
 def source(name: str, folder: Path = SCRIPTS) -> str:
     """The text of one script: the shared prelude and its own file."""
     return f"{(folder / 'prelude.lua').read_text()}\n{(folder / f'{name}.lua').read_text()}"
+
+
+@cache
+def argument_names(name: str) -> tuple[str, ...]:
+    """The arguments that a script takes by name, in the order in which it reads them; none where it takes few."""
+    head = _NAMED.search((SCRIPTS / f"{name}.lua").read_text())
+    return tuple(head[1].replace(",", " ").split()) if head else ()
 
 
 @cache
@@ -137,7 +147,7 @@ class Ledger:
 
     def _evaluate(self, operation: Operation[T]) -> Any:
         clock = self.clock_offset_ms if self.frozen_ms is None else f"@{self.frozen_ms}"
-        arguments = _arguments(self.root, clock, operation)
+        arguments = script_arguments(self.root, clock, operation)
         try:
             return self.client.evalsha(_sha(operation.script, self._scripts), 0, *arguments)
         except NoScriptError:
@@ -213,7 +223,7 @@ class AsyncLedger:
     async def _evaluate(
         self, operation: Operation[T], client: redis.asyncio.Redis, send: Callable[..., Awaitable[Any]]
     ) -> Any:
-        arguments = _arguments(self.root, self.clock_offset_ms, operation)
+        arguments = script_arguments(self.root, self.clock_offset_ms, operation)
         try:
             return await send(_sha(operation.script), 0, *arguments)
         except NoScriptError:
@@ -249,7 +259,16 @@ def _keepalive(url: str) -> dict[str, Any]:
     return {} if url.startswith("unix:") else {"socket_keepalive": True}
 
 
-def _arguments(root: str, clock: int | str, operation: Operation[Any]) -> list[Any]:
+def script_arguments(root: str, clock: int | str, operation: Operation[Any]) -> list[Any]:
+    """ARGV of a call: what `lua/prelude.lua` reads, then the script's own; first those by name, in the script's order.
+
+    Raises:
+        ValueError: the script takes other names.
+    """
+    names = argument_names(operation.script)
+    if len(names) != len(operation.named) or not all(name in operation.named for name in names):
+        raise ValueError(f"{operation.script}.lua takes {names}, not {tuple(operation.named)}")
+    named = [operation.named[name] for name in names]
     # Enum members are str subclasses whose redis-py encoding would be their repr on some versions: plain str here.
-    values = [str(a) if isinstance(a, str) else a for a in operation.arguments]
-    return [root, clock, operation.model, *values]
+    values = [str(a) if isinstance(a, str) else a for a in (*named, *operation.arguments)]
+    return [root, clock, operation.queue, *values]

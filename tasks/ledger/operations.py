@@ -89,12 +89,21 @@ MAX_RETRY_AFTER_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T]):
-    """One call of one script. `script` is the name of a file in `lua/`."""
+    """One call of one script.
+
+    Attributes:
+        script: name of a file in `lua/`.
+        queue: the served name of a model, or `DOCUMENTS`; "" for a script that concerns no queue.
+        arguments: by position.
+        read: from the script's reply to the value; it may raise.
+        named: those by name, of a script that takes more than six.
+    """
 
     script: str
-    model: str
+    queue: str
     arguments: tuple[Argument, ...]
     read: Callable[[Any], T]
+    named: Mapping[str, Argument] = field(default_factory=dict)
 
 
 # ---- clients ---------------------------------------------------------------------------------------------------------
@@ -137,7 +146,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         admission.owner_share,
         *units,
     )
-    return Operation("submit", s.model, arguments, _submitted)
+    return Operation("submit", s.queue, arguments, _submitted)
 
 
 def read_task(task_id: str) -> Operation[Task | None]:
@@ -159,33 +168,33 @@ def read_result(task_id: str) -> Operation[Result | None]:
     return Operation("read", "", (1, task_id), lambda reply: results.result(task_id, reply[0]))
 
 
-def cancel(model: str, task_id: str) -> Operation[CancelOutcome]:
+def cancel(queue: str, task_id: str) -> Operation[CancelOutcome]:
     """Ends a task: its units never start, finished vectors stay readable."""
 
     def read(reply: bytes) -> CancelOutcome:
         outcome: CancelOutcome = reply.decode()  # type: ignore[assignment]
         return outcome
 
-    return Operation("cancel", model, (task_id,), read)
+    return Operation("cancel", queue, (task_id,), read)
 
 
-def forget(model: str, task_id: str) -> Operation[bool]:
+def forget(queue: str, task_id: str) -> Operation[bool]:
     """Cancels a task if it is open and removes every trace of it; False when there was none."""
-    return Operation("forget", model, (task_id,), bool)
+    return Operation("forget", queue, (task_id,), bool)
 
 
-def forget_all(model: str, task_ids: Sequence[str]) -> Operation[int]:
+def forget_all(queue: str, task_ids: Sequence[str]) -> Operation[int]:
     """The same with several tasks of one model; how many there were."""
-    return Operation("forget", model, tuple(task_ids), int)
+    return Operation("forget", queue, tuple(task_ids), int)
 
 
-def want(model: str, task_id: str, for_ms: int, *, shorten: bool) -> Operation[bool]:
+def want(queue: str, task_id: str, for_ms: int, *, shorten: bool) -> Operation[bool]:
     """Moves the latest moment at which anybody wants an open synchronous task to `for_ms` from now.
 
     `shorten`: the caller has gone; otherwise the moment only moves later. False when the task has ended or has no such
     moment.
     """
-    return Operation("want", model, (task_id, for_ms, int(shorten)), bool)
+    return Operation("want", queue, (task_id, for_ms, int(shorten)), bool)
 
 
 # ---- workers ---------------------------------------------------------------------------------------------------------
@@ -205,7 +214,7 @@ class ClaimRequest:
         max_units: at most 1,000.
         lease_ms: from now, by the server's clock.
         linger_ms: 0, or how long the caller is ready to wait if there is nothing.
-        heard: this is the drain's first claim: the bell message has arrived.
+        rang: this is the drain's first claim: the bell message has arrived.
         online_only: take from the online lane or nothing, and do not linger.
         alone: the caller is the only stream of its process.
         suspect: take one suspect or nothing, and do not linger. The worker process runs nothing else until this claim
@@ -219,7 +228,7 @@ class ClaimRequest:
     max_units: int
     lease_ms: int
     linger_ms: int = 0
-    heard: bool = False
+    rang: bool = False
     online_only: bool = False
     alone: bool = True
     online_budget: int | None = None
@@ -228,7 +237,7 @@ class ClaimRequest:
     stamp: str = ""
 
 
-def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
+def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
     """Takes units of one lane up to a cost and leases them, or registers the caller as lingering. One atomic step.
 
     Raises on reading:
@@ -251,85 +260,82 @@ def claim(model: str, request: ClaimRequest) -> Operation[Claim]:
             suspect=r.suspect,
         )
 
-    return Operation(
-        "claim",
-        model,
-        (
-            r.worker,
-            r.token,
-            r.budget,
-            r.max_units,
-            r.lease_ms,
-            r.linger_ms,
-            int(r.heard),
-            2 if r.suspect else int(r.online_only),
-            int(r.alone),
-            r.budget if r.online_budget is None else r.online_budget,
-            r.rate,
-            r.stamp,
-        ),
-        read,
-    )
+    named: dict[str, Argument] = {
+        "worker": r.worker,
+        "token": r.token,
+        "budget": r.budget,
+        "online_budget": r.budget if r.online_budget is None else r.online_budget,
+        "max_units": r.max_units,
+        "lease_ms": r.lease_ms,
+        "linger_ms": r.linger_ms,
+        "rang": int(r.rang),
+        "online_only": int(r.online_only),
+        "suspect": int(r.suspect),
+        "alone": int(r.alone),
+        "rate": r.rate,
+        "stamp": r.stamp,
+    }
+    return Operation("claim", queue, (), read, named)
 
 
 def commit(
-    model: str, token: str, finished: Sequence[Finished], *, forward_passes: int = 0, padded_tokens: int = 0
+    queue: str, token: str, finished: Sequence[Finished], *, forward_passes: int = 0, padded_tokens: int = 0
 ) -> Operation[list[CommitOutcome]]:
     """Stores the outcomes of units, each only if `token` still holds it. The reply has one outcome per unit."""
     arguments: list[Argument] = [token, forward_passes, padded_tokens]
     for f in finished:
         u = f.unit
         arguments += [u.task_id, u.unit_id, u.first, u.items, f.failed, f.tokens, f.extra(), f.vectors]
-    return Operation("commit", model, tuple(arguments), lambda reply: [CommitOutcome(code) for code in reply])
+    return Operation("commit", queue, tuple(arguments), lambda reply: [CommitOutcome(code) for code in reply])
 
 
-def release(model: str, token: str) -> Operation[bool]:
+def release(queue: str, token: str) -> Operation[bool]:
     """Gives back what a claim still holds and refunds the attempt: the worker stops, nothing was wrong.
 
     True: the caller must ring.
     """
-    return Operation("release", model, (token,), bool)
+    return Operation("release", queue, (token,), bool)
 
 
-def lose(model: str, token: str) -> Operation[bool]:
+def lose(queue: str, token: str) -> Operation[bool]:
     """Gives back what a claim still holds as suspects: its work failed and no item can be named.
 
     True: the caller must ring.
     """
-    return Operation("lose", model, (token,), bool)
+    return Operation("lose", queue, (token,), bool)
 
 
-def abandon(model: str, worker: str) -> Operation[bool]:
+def abandon(queue: str, worker: str) -> Operation[bool]:
     """Declares the earlier claims of `worker` lost: its previous incarnation died. True: the caller must ring.
 
     Without it they would wait for the end of their lease. The items come back as suspects, each to be run alone.
     """
-    return Operation("abandon", model, (worker,), bool)
+    return Operation("abandon", queue, (worker,), bool)
 
 
-def renew(model: str, token: str, lease_ms: int) -> Operation[bool]:
+def renew(queue: str, token: str, lease_ms: int) -> Operation[bool]:
     """Prolongs a lease; False when it is lost already."""
-    return Operation("renew", model, (token, lease_ms), bool)
+    return Operation("renew", queue, (token, lease_ms), bool)
 
 
-def charge(model: str, task_id: str, cost: int) -> Operation[bool]:
+def charge(queue: str, task_id: str, cost: int) -> Operation[bool]:
     """Charges the owner of an open task this much beyond its cost, which nobody knew before; again is harmless."""
-    return Operation("charge", model, (task_id, cost), bool)
+    return Operation("charge", queue, (task_id, cost), bool)
 
 
-def leave(model: str, worker: str, *, warm: bool) -> Operation[bool]:
+def leave(queue: str, worker: str, *, warm: bool) -> Operation[bool]:
     """A drain ends: it no longer lingers. `warm`: it did work and wants the bell rung once more.
 
     True: the caller must ring.
     """
-    return Operation("leave", model, (worker, int(warm)), bool)
+    return Operation("leave", queue, (worker, int(warm)), bool)
 
 
-def watch(model: str) -> Operation[Watched]:
+def watch(queue: str) -> Operation[Watched]:
     """Housekeeping that must not depend on a live worker: returns expired leases, ends expired tasks, rings."""
     return Operation(
         "watch",
-        model,
+        queue,
         (),
         lambda reply: Watched(bool(reply[0]), ready=reply[1], leases=reply[2], expired=reply[3], more=bool(reply[4])),
     )
@@ -355,28 +361,28 @@ def check_schema() -> Operation[None]:
     return Operation("schema", "", (SCHEMA_VERSION,), read)
 
 
-def register(model: str, entry: ModelEntry, *, worker: str = "", ttl_ms: int = 0) -> Operation[bool]:
+def register(queue: str, entry: ModelEntry, *, worker: str = "", ttl_ms: int = 0) -> Operation[bool]:
     """Records a loaded model under its served name, and that `worker` lives for `ttl_ms` with it; counts the load.
 
     False: other workers live and serve another model under this name; nothing has changed. Where they have gone, their
     claims are taken back, and tasks that they have half done end with `model_changed` when their turn comes.
     """
-    return Operation("register", model, (entry.to_json(), entry.stamp, worker, ttl_ms), bool)
+    return Operation("register", queue, (entry.to_json(), entry.stamp, worker, ttl_ms), bool)
 
 
-def beat(model: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None = None) -> Operation[None]:
+def beat(queue: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None = None) -> Operation[None]:
     """A worker with a loaded model says that it lives, for `ttl_ms`, and what it serves.
 
     It does not count as live when another model is served by now.
     """
     said = (entry.to_json(), entry.stamp) if entry else (b"", "")
     arguments = (worker.id, ttl_ms, worker.rate, worker.to_json(), *said)
-    return Operation("beat", model, arguments, lambda _: None)
+    return Operation("beat", queue, arguments, lambda _: None)
 
 
-def retire(model: str, worker: str) -> Operation[None]:
+def retire(queue: str, worker: str) -> Operation[None]:
     """A worker stops: it no longer counts as live. The last known rate stays."""
-    return Operation("retire", model, (worker,), lambda _: None)
+    return Operation("retire", queue, (worker,), lambda _: None)
 
 
 def overview(*also: str) -> Operation[Mapping[str, ModelOverview]]:

@@ -37,7 +37,7 @@ def task(task_id: str, reply: list[Any]) -> Task | None:
     f = pairs(flat)
     return Task(
         id=task_id,
-        model=f["q"].decode(),
+        queue=f["q"].decode(),
         lane=Lane(f["lane"].decode()),
         owner=f["owner"].decode(),
         state=State(f["state"].decode()),

@@ -98,7 +98,7 @@ class Admission:
         max_backlog_s: seconds of work, at the workers' measured rate, that may be served before the task has ended: its
             own work, and of that of others in the lane what fair turns let go first.
         default_rate: estimated tokens per second to assume while no worker has ever reported one.
-        max_backlog_bytes: payload bytes that may be queued for the model.
+        max_backlog_bytes: payload bytes that may wait in the queue.
         max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
             for their vectors included.
         vector_bytes: room to reserve for the vector of one item; 0 reserves nothing.
@@ -115,10 +115,16 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One task to be stored. `metadata`: JSON object, or empty. `listed`: it appears in its owner's list."""
+    """One task to be stored.
+
+    Attributes:
+        queue: the served name of its model, or `DOCUMENTS`.
+        metadata: JSON object, or empty.
+        listed: it appears in its owner's list.
+    """
 
     task_id: str
-    model: str
+    queue: str
     lane: Lane
     owner: str
     units: Sequence[NewUnit]
@@ -139,7 +145,7 @@ class SubmitReply:
     Attributes:
         task_id: the stored task, or the earlier one that this call joined.
         joined: an earlier task was found under the alias.
-        ring: the caller must send one bell message for the task's model.
+        ring: the caller must send one bell message to the task's queue.
     """
 
     task_id: str
@@ -149,10 +155,15 @@ class SubmitReply:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """State of a task. `version` grows with every change that a client can see."""
+    """State of a task.
+
+    Attributes:
+        queue: the served name of its model, or `DOCUMENTS`.
+        version: grows with every change that a client can see.
+    """
 
     id: str
-    model: str
+    queue: str
     lane: Lane
     owner: str
     state: State

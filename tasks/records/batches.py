@@ -192,7 +192,7 @@ def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) 
     if batch.output_expires_s is not None:
         fields["output_expires_s"] = str(batch.output_expires_s)
     name, digest = batch.key or ("", "")
-    flat = [part for pair in fields.items() for part in pair]
+    flat = tuple(part for pair in fields.items() for part in pair)
 
     def read(reply: list[bytes]) -> str:
         if reply[0] == b"conflict":
@@ -213,11 +213,18 @@ def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) 
             )
         return reply[1].decode()
 
-    limits = (-1 if admission.max_open is None else admission.max_open, admission.max_memory_percent)
-    stored = quota_arguments(admission.quota)
-    owned = (batch.id, batch.owner, batch.window_ms, batch.ttl_ms)
-    arguments: tuple[Argument, ...] = (*owned, name, digest, *limits, *stored, *flat)
-    return Operation("batch_create", "", arguments, read)
+    named: dict[str, Argument] = {
+        "id": batch.id,
+        "owner": batch.owner,
+        "window_ms": batch.window_ms,
+        "ttl_ms": batch.ttl_ms,
+        "alias": name,
+        "digest": digest,
+        "max_open": -1 if admission.max_open is None else admission.max_open,
+        "max_memory": admission.max_memory_percent,
+        **quota_arguments(admission.quota),
+    }
+    return Operation("batch_create", "", flat, read, named)
 
 
 def read_batch(batch_id: str) -> Operation[Batch | None]:
@@ -228,7 +235,7 @@ def read_batch(batch_id: str) -> Operation[Batch | None]:
 def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
     """Several batches, in the order asked for; those that are gone are left out."""
     later = read_batches_later(batch_ids)
-    return Operation(later.script, later.model, later.arguments, lambda reply: later.read(reply)())
+    return Operation(later.script, later.queue, later.arguments, lambda reply: later.read(reply)())
 
 
 def read_batches_later(batch_ids: Sequence[str]) -> Operation[Callable[[], list[Batch]]]:
@@ -275,7 +282,7 @@ def move_batch(
 
 def open_batches(limit: int) -> Operation[list[str]]:
     """Ids of some batches that need a step, by chance."""
-    return Operation("batch_open", "", (limit,), lambda reply: [name.decode() for name in reply])
+    return Operation("open_list", "", (limit, "batch", "batches"), lambda reply: [name.decode() for name in reply])
 
 
 def close_batch(batch_id: str) -> Operation[None]:

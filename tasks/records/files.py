@@ -156,7 +156,7 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
         _require_room(reply, quota)
         return _record(record.id, reply[1])
 
-    return Operation("file_write", "", _put_arguments(record, quota), read)
+    return Operation("file_write", "", (), read, _put_arguments(record, quota))
 
 
 def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
@@ -168,29 +168,36 @@ def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
     Raises on reading:
         StorageFull: Redis is full.
     """
-    arguments = (*_put_arguments(record, None), batch_id)
-    return Operation("file_write", "", arguments, lambda reply: bool(reply[0] == b"ok"))
+    arguments = _put_arguments(record, None, batch=batch_id)
+    return Operation("file_write", "", (), lambda reply: bool(reply[0] == b"ok"), arguments)
 
 
-def _put_arguments(record: FileRecord, quota: Quota | None) -> tuple[Argument, ...]:
+def _put_arguments(record: FileRecord, quota: Quota | None, *, batch: str = "") -> dict[str, Argument]:
     r = record
-    return (
+    return _write_arguments(
         "put",
         r.id,
-        r.owner,
-        r.filename,
-        r.purpose,
-        r.size_bytes,
-        r.created_ms,
-        0 if r.expires_ms is None else max(1, r.expires_ms - r.created_ms),
-        r.stored,
-        *quota_arguments(quota),
+        owner=r.owner,
+        filename=r.filename,
+        purpose=r.purpose,
+        size=r.size_bytes,
+        created=r.created_ms,
+        for_ms=0 if r.expires_ms is None else max(1, r.expires_ms - r.created_ms),
+        stored=r.stored,
+        batch=batch,
+        **quota_arguments(quota),
     )
 
 
-def quota_arguments(quota: Quota | None) -> tuple[int, int]:
-    """A quota as scripts take it: bytes and files, -1 for any number."""
-    return (quota.max_bytes, quota.max_files) if quota else (-1, -1)
+def _write_arguments(verb: str, file_id: str, **given: Argument) -> dict[str, Argument]:
+    """All arguments of the script, whose verbs need some of them each."""
+    text: dict[str, Argument] = dict.fromkeys(("owner", "filename", "purpose", "created", "stored", "batch"), "")
+    return {"verb": verb, "id": file_id, **text, "size": 0, "for_ms": 0, **quota_arguments(None), **given}
+
+
+def quota_arguments(quota: Quota | None) -> dict[str, Argument]:
+    """A quota as scripts take it: -1 is no limit."""
+    return {"max_bytes": quota.max_bytes if quota else -1, "max_files": quota.max_files if quota else -1}
 
 
 def reserve_file(owner: str, file_id: str, size_bytes: int, quota: Quota, for_ms: int) -> Operation[None]:
@@ -200,13 +207,15 @@ def reserve_file(owner: str, file_id: str, size_bytes: int, quota: Quota, for_ms
         QuotaExceeded: a file of this size would not be taken. Nothing was changed.
         StorageFull: Redis is full.
     """
-    arguments = ("reserve", file_id, owner, size_bytes, quota.max_bytes, quota.max_files, for_ms)
-    return Operation("file_write", "", arguments, lambda reply: _require_room(reply, quota))
+    arguments = _write_arguments(
+        "reserve", file_id, owner=owner, size=size_bytes, for_ms=for_ms, **quota_arguments(quota)
+    )
+    return Operation("file_write", "", (), lambda reply: _require_room(reply, quota), arguments)
 
 
 def release_file(owner: str, file_id: str) -> Operation[None]:
     """An upload has come to nothing and no longer counts."""
-    return Operation("file_write", "", ("release", file_id, owner), lambda _: None)
+    return Operation("file_write", "", (), lambda _: None, _write_arguments("release", file_id, owner=owner))
 
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:
@@ -243,16 +252,25 @@ def list_files(
         files = tuple(_record(file_id.decode(), flat) for file_id, flat in rows)
         return FilePage(files, following.decode() if following else None)
 
-    cursor_ms = created_ms(after) if after else None
-    arguments = (owner, purpose or "", after or "", cursor_ms or 0, min(limit, MAX_PAGE), MAX_PAGE, order)
-    return Operation("file_list", "", arguments, read)
+    arguments: dict[str, Argument] = {
+        "owner": owner,
+        "purpose": purpose or "",
+        "after": after or "",
+        "made_ms": (created_ms(after) if after else None) or 0,
+        "limit": min(limit, MAX_PAGE),
+        "look": MAX_PAGE,
+        "order": order,
+    }
+    return Operation("file_list", "", (), read, arguments)
 
 
 def delete_file(file_id: str) -> Operation[FileRecord | None]:
     """Removes the record; what it was, so that the object can be deleted too, or None when there was none."""
-    return Operation(
-        "file_write", "", ("delete", file_id), lambda reply: _record(file_id, reply[1]) if reply[1] else None
-    )
+
+    def read(reply: list[Any]) -> FileRecord | None:
+        return _record(file_id, reply[1]) if reply[1] else None
+
+    return Operation("file_write", "", (), read, _write_arguments("delete", file_id))
 
 
 def _require_room(reply: list[Any], quota: Quota | None) -> None:

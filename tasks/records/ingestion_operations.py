@@ -285,19 +285,17 @@ def create_ingestion(
             raise quota.refused(reply, and_datasets=True)
         return reply[1].decode()
 
-    fields: tuple[Argument, ...] = ("spec", orjson.dumps(dict(ingestion.spec)))
-    arguments = (
-        ingestion.id,
-        ingestion.owner,
-        ingestion.ttl_ms,
-        name,
-        digest,
-        -1 if max_open is None else max_open,
-        *quota_arguments(quota),
-        dataset_bytes,
-        *fields,
-    )
-    return Operation("ingestion_create", "", arguments, read)
+    named: dict[str, Argument] = {
+        "id": ingestion.id,
+        "owner": ingestion.owner,
+        "ttl_ms": ingestion.ttl_ms,
+        "alias": name,
+        "digest": digest,
+        "max_open": -1 if max_open is None else max_open,
+        "dataset_bytes": dataset_bytes,
+        **quota_arguments(quota),
+    }
+    return Operation("ingestion_create", "", ("spec", orjson.dumps(dict(ingestion.spec))), read, named)
 
 
 def read_ingestion(ingestion_id: str) -> Operation[Ingestion | None]:
@@ -327,7 +325,9 @@ def list_ingestions(owner: str, *, after: str | None, limit: int) -> Operation[t
 
 def open_ingestions(limit: int) -> Operation[list[str]]:
     """Ids of some ingestions that need a step, by chance."""
-    return Operation("ingestion_open", "", (limit,), lambda reply: [name.decode() for name in reply])
+    return Operation(
+        "open_list", "", (limit, "ingestion", "ingestions"), lambda reply: [name.decode() for name in reply]
+    )
 
 
 def move_ingestion(ingestion_id: str, move: Move) -> Operation[tuple[bool, IngestionStatus | None]]:

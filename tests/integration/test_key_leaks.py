@@ -15,7 +15,7 @@ MODEL = "org/model:v1"
 def submission(units: int = 1) -> Submission:
     return Submission(
         task_id=new_task_id(),
-        model=MODEL,
+        queue=MODEL,
         lane=Lane.ONLINE,
         owner="somebody",
         units=[NewUnit(items=1, cost=10, payload=b'["a"]')] * units,

@@ -122,7 +122,7 @@ def tidy_up(context: StepContext, batch: Batch) -> None:
     for stage in batch.stages:
         task = context.ledger.run(operations.read_task(batch.task_id(stage)))
         if task is not None:
-            context.ledger.run(operations.forget(task.model, task.id))
+            context.ledger.run(operations.forget(task.queue, task.id))
     context.storage.delete(batch.folder)
     context.ledger.run(close_batch(batch.id))
 
@@ -206,7 +206,7 @@ def _in_progress(context: StepContext, batch: Batch) -> None:
     if (
         task.model_changed and batch.now_ms < batch.expires_ms
     ):  # the file is of one model: every row is encoded by the one that is served now
-        context.ledger.run(operations.forget(task.model, task.id))
+        context.ledger.run(operations.forget(task.queue, task.id))
         context.again()
     else:
         late = task.model_changed or task.state is State.EXPIRED
@@ -235,7 +235,7 @@ def _cancelling(context: StepContext, batch: Batch) -> None:
         return
     task = context.ledger.run(operations.read_task(batch.task_id(Stage.EMBED)))
     if task is not None:
-        context.ledger.run(operations.cancel(task.model, task.id))
+        context.ledger.run(operations.cancel(task.queue, task.id))
 
 
 def _end_without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
@@ -257,7 +257,7 @@ def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:
 def _forget_if_ended(context: StepContext, task: Submission, status: BatchStatus | None) -> None:
     if status is None or status.terminal:
         # It ended, and was tidied up, after it had been read: nobody else would end this task.
-        context.ledger.run(operations.forget(task.model, task.task_id))
+        context.ledger.run(operations.forget(task.queue, task.task_id))
 
 
 _STEPS: Mapping[BatchStatus, Callable[[StepContext, Batch], None]] = {

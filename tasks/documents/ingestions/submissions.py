@@ -92,7 +92,7 @@ def forget(context: StepContext, ingestion: Ingestion, name: str, number: int) -
 def _submit_while(context: StepContext, ingestion: Ingestion, task: Submission, still: Move) -> None:
     if submit(context, task) and not context.ledger.run(move_ingestion(ingestion.id, still))[0]:
         # It was cancelled, and tidied up, meanwhile: nobody else would end this task.
-        context.ledger.run(operations.forget(task.model, task.task_id))
+        context.ledger.run(operations.forget(task.queue, task.task_id))
 
 
 # Jobs of an ingestion that are tried again after the deaths of their workers: `tasks.documents.deaths` decides.

@@ -9,7 +9,7 @@ call('ZADD', WORKERS, int(NOW + tonumber(arg(2))), arg(1))
 call('HSET', RATES, arg(1), arg(3))
 call('SET', Q .. ':worker:' .. arg(1), arg(4), 'PX', arg(2))
 if arg(5) ~= '' then                    -- a Redis that lost its data learns the model again
-  call('HSETNX', R .. ':models', MODEL, arg(5))
+  call('HSETNX', R .. ':models', QUEUE, arg(5))
   call('HSETNX', S, 'serves', arg(6))
 end
 prune_workers()

@@ -1,25 +1,25 @@
 -- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
--- own: worker token budget max_units lease_ms linger_ms heard only alone online_budget rate stamp
---      only: 1: from the online lane, 2: one suspect, to be run alone
 -- reply: {'changed'}: the worker's model is no longer served; or
 --   {ring, wait_ms, more, lane, suspects wait, {id, unit, first, items, cost, attempts, offset, options, payload}...}
-local worker, token, budget, max_units = arg(1), arg(2), tonumber(arg(3)), math.min(tonumber(arg(4)), 1000)
-local lease_ms, linger_ms, heard = tonumber(arg(5)), tonumber(arg(6)), arg(7) == '1'
-local online_only, suspect = arg(8) == '1', arg(8) == '2'
-if suspect then max_units = 1 end
-local alone, room = arg(9) == '1', {bulk = budget, online = tonumber(arg(10))}
+local worker, token, budget, online_budget, max_units, lease_ms, linger_ms, rang, online_only, suspect, alone, rate,
+  stamp = named(13)
+lease_ms, linger_ms, rate = tonumber(lease_ms), tonumber(linger_ms), tonumber(rate)
+rang, online_only, suspect, alone = rang == '1', online_only == '1', suspect == '1', alone == '1'
+max_units = suspect and 1 or math.min(tonumber(max_units), 1000)
+online_budget = tonumber(online_budget)
+local room = {bulk = tonumber(budget), online = online_budget}
 local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
 local MAX_SKIPPED = 64      -- tasks ended by one CLAIM: expired, or half done by another model
 local MAX_BYTES = 16777216  -- a claim ends with the payload that reaches it: a long text costs what the model takes
 
 call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
-if arg(12) ~= '' then call('HSETNX', S, 'serves', arg(12)) end  -- of two models an emptied Redis serves the first
+if stamp ~= '' then call('HSETNX', S, 'serves', stamp) end  -- of two models an emptied Redis serves the first
 local serves = served()
-if serves and serves ~= arg(12) then return {'changed'} end
+if serves and serves ~= stamp then return {'changed'} end
 -- Only a drain's first CLAIM clears the bell, or messages would pile up behind one busy worker; a later one makes it
 -- young again. Not each: beside bulk work a worker looks for urgent texts dozens of times a second, and every write is
 -- an fsync for which all others wait.
-if heard then call('HDEL', S, 'bell', 'rings')
+if rang then call('HDEL', S, 'bell', 'rings')
 else
   local bell = call('HMGET', S, 'bell', 'rings')
   local at = tonumber(bell[1] or '')
@@ -61,7 +61,7 @@ local refs, spent, skipped, lane = {}, 0, 0, 'online'
 -- since would make the only worker leave something to nobody.
 -- Of bulk work it takes half its part: claims of several seconds become smaller towards the end of the work, so that
 -- the streams end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
-local total_rate, rate = tonumber(call('HGET', S, 'rate') or 0), tonumber(arg(11))
+local total_rate = tonumber(call('HGET', S, 'rate') or 0)
 if alone and rate > 0 then rate = math.ceil(tonumber(call('HGET', RATES, string.match(worker, '^[^/]*')) or 0)) end
 if rate > 0 and rate < total_rate then
   for name, most in pairs(room) do
@@ -144,7 +144,7 @@ end
 
 local bulk_waits, online_waits = call('ZCARD', lane_key('bulk')) > 0, call('ZCARD', lane_key('online')) > 0
 local credit = bulk_waits and tonumber(call('HGET', S, 'credit') or 0) or 0
-if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * tonumber(arg(10)) or not online_waits) then
+if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * online_budget or not online_waits) then
   lane = 'bulk'
 end
 fill(suspect and 'suspects' or lane)

@@ -1,4 +1,4 @@
--- Shared by all scripts. ARGV: root, clock, model, then the script's own. Keys are described in ../keys.py.
+-- Shared by all scripts. ARGV: root, clock, queue, then the script's own. Keys are described in ../keys.py.
 -- The clock is milliseconds to add to the server's, or in tests "@" and the time itself.
 --
 -- Traps: Redis refuses a script's writes at maxmemory only until its first write, so SUBMIT starts with a write that
@@ -6,8 +6,8 @@
 -- rolled back after an error in the middle: validate first. ".." prints 14 digits of a number, so numbers are written
 -- by int(). "-0" is no integer to HINCRBY, so subtract as 0 - n.
 local call = redis.call
-local R, MODEL = ARGV[1], ARGV[3]
-local Q = R .. ':q:' .. MODEL
+local R, QUEUE = ARGV[1], ARGV[3]
+local Q = R .. ':q:' .. QUEUE
 local S, LEASES, LINGER, DEADLINES = Q .. ':state', Q .. ':leases', Q .. ':lingering', Q .. ':deadlines'
 local WORKERS, RATES = Q .. ':workers', Q .. ':rates'
 local MEMORY, RESERVED = R .. ':memory', R .. ':reserved'
@@ -19,6 +19,10 @@ local MAX_LEASE_MS = 600000 -- a lease further away than this is the work of a c
 local FIRST = 3             -- ARGV[FIRST + 1] is the script's first own argument
 
 local function arg(i) return ARGV[FIRST + i] end
+-- The first n arguments, of a script that takes more than six. Such a script begins with `local a, b, ... = named(n)`.
+-- The executor reads the names there and sends the values in their order, so the order stands in one place. Names that
+-- travelled with each call made a CLAIM slower: 6 to 13 of 75 microseconds.
+local function named(n) return unpack(ARGV, FIRST + 1, FIRST + n) end
 local function int(n) return string.format('%.0f', n) end
 
 local NOW
@@ -43,7 +47,7 @@ local function owner_key(lane, owner) return Q .. ':' .. lane .. ':' .. owner en
 local OPEN = {queued = true, in_progress = true}
 local function state_of(id)             -- false: unknown, also when it is a task of another model
   local f = call('HMGET', task_key(id), 'state', 'q')
-  return f[2] == MODEL and f[1]
+  return f[2] == QUEUE and f[1]
 end
 local function alias_of(id, owner, name) -- its key; nil when a later task has taken the name over
   local key = alias_key(owner, name)
@@ -415,4 +419,45 @@ local function over_quota(owner, max_bytes, max_files, beside)
     end
   end)
   return refused
+end
+
+-- ---- records: batches and ingestions, which one kind of script stores ----------------------------------------------
+
+-- The first write of a script that stores something: HSET of these fields. Redis refuses it when memory is full, before
+-- anything has changed. Returns nil, or the error to be replied, which begins with "OOM" when memory is full.
+local function store_first(key, ...)
+  local stored = redis.pcall('HSET', key, ...)
+  if type(stored) == 'table' and stored.err then
+    return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
+  end
+end
+-- The reply for a request that was made before, under this alias or with this id; nil: it is new.
+local function repeated_record(kind, id, owner, alias, digest)
+  if alias ~= '' then
+    local alias_at = R .. ':' .. kind .. '-alias:' .. owner .. ':' .. alias
+    local other, of = string.match(call('GET', alias_at) or '', '^(%S+) (%S+)$')
+    if other and call('EXISTS', R .. ':' .. kind .. ':' .. other) == 1 then
+      if of ~= digest then return {'conflict'} end
+      return {'joined', other}
+    end
+  end
+  if call('EXISTS', R .. ':' .. kind .. ':' .. id) == 1 then return {'ok', id} end -- this very call, again
+end
+-- Stores the fields given and those from ARGV[rest] on, enters the record in its owner's list, then sets the alias, for
+-- life_ms (nil: without end). Returns as `store_first`.
+local function store_record(kind, list, id, owner, alias, digest, life_ms, rest, ...)
+  local key = R .. ':' .. kind .. ':' .. id
+  local refused = store_first(key, ...)
+  if refused then return refused end
+  for i = rest, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
+  call('ZADD', list, 0, id)
+  -- Records expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
+  for _, other in ipairs(call('ZRANDMEMBER', list, -2)) do
+    if call('EXISTS', R .. ':' .. kind .. ':' .. other) == 0 then call('ZREM', list, other) end
+  end
+  if alias == '' then return end
+  call('HSET', key, 'alias', alias)
+  local alias_at = R .. ':' .. kind .. '-alias:' .. owner .. ':' .. alias
+  local entry = id .. ' ' .. digest
+  if life_ms then call('SET', alias_at, entry, 'PX', int(life_ms)) else call('SET', alias_at, entry) end
 end

@@ -13,7 +13,7 @@ if serves and serves ~= stamp then
   call('DEL', LINGER)                   -- nor does waking it help anybody
 end
 call('HSET', S, 'serves', stamp)
-call('HSET', R .. ':models', MODEL, arg(1))
+call('HSET', R .. ':models', QUEUE, arg(1))
 if ttl > 0 then call('ZADD', WORKERS, int(NOW + ttl), worker) end
 count('model_loads', 1)
 announce()

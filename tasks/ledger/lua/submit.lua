@@ -146,7 +146,7 @@ if used and tonumber(limit) > 0 then
 end
 
 -- HSET first: Redis refuses it when memory is full, before anything has changed.
-local stored = redis.pcall('HSET', task_key(id), 'q', MODEL, 'lane', lane, 'owner', owner, 'state', 'queued',
+local stored = redis.pcall('HSET', task_key(id), 'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued',
   'total', int(total), 'completed', 0, 'failed', 0, 'units', int(units), 'next', 0, 'back', 0, 'cost', int(cost),
   'bytes', int(bytes), 'reserve', int(reserve), 'held', int(bytes + reserve), 'created', int(NOW), 'ttl', ttl, 'tokens', 0, 'version', 1)
 if type(stored) == 'table' and stored.err then

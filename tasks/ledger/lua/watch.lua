@@ -35,13 +35,13 @@ if waiting > 0 and (workers == 0 or busy() < workers) then
 end
 
 -- A model that nobody has served or asked for in a week is unknown again: each web tier watches all that are known.
-if workers == 0 and call('HEXISTS', R .. ':models', MODEL) == 1 then
+if workers == 0 and call('HEXISTS', R .. ':models', QUEUE) == 1 then
   local s = call('HMGET', S, 'tasks_online', 'tasks_bulk', 'idle')
   local since = tonumber(s[3] or '')
   if tonumber(s[1] or 0) + tonumber(s[2] or 0) > 0 then call('HDEL', S, 'idle')
   elseif not since or since > NOW then call('HSET', S, 'idle', int(NOW))
   elseif NOW - since >= FORGOTTEN_AFTER_MS then
-    call('HDEL', R .. ':models', MODEL)
+    call('HDEL', R .. ':models', QUEUE)
     call('UNLINK', S)
   end
 end

@@ -43,7 +43,7 @@ def encoder(redis_url: str) -> LedgerWorker:
 async def submit(ledger: AsyncLedger, *, units: int = 1) -> str:
     submission = Submission(
         task_id=new_task_id(),
-        model=MODEL,
+        queue=MODEL,
         lane=Lane.ONLINE,
         owner=ANONYMOUS,
         units=[NewUnit(items=1, cost=1, payload=b'["x"]')] * units,

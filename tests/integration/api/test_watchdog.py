@@ -32,7 +32,7 @@ def ledger(redis_url: str) -> Iterator[Ledger]:
 def overdue_task(ledger: Ledger) -> str:
     submission = Submission(
         task_id=new_task_id(),
-        model=MODEL,
+        queue=MODEL,
         lane=Lane.ONLINE,
         owner="me",
         units=[NewUnit(items=1, cost=1, payload=b'["a"]')],

@@ -27,7 +27,7 @@ class DocumentsClient(LedgerClient):
         """Stores a task of one job; its id."""
         submission = Submission(
             task_id=new_task_id(),
-            model=DOCUMENTS,
+            queue=DOCUMENTS,
             lane=Lane.BULK,
             owner="anonymous",
             units=[JobCall(kind, job_id).to_unit()],

@@ -99,7 +99,7 @@ class Driver:
         """A task of units `(items, cost)`; by default one item that costs 10."""
         values: dict[str, Any] = {
             "task_id": task_id or f"task_{next(self._numbers):05d}",
-            "model": self.model,
+            "queue": self.model,
             "lane": Lane.ONLINE,
             "owner": "anonymous",
             "units": new_units(*(sizes or ((1, 10),))),

@@ -8,7 +8,7 @@ import redis
 from redis.client import Monitor
 
 from tasks.ledger import Lane, NewUnit, operations
-from tasks.ledger.executor import source
+from tasks.ledger.executor import script_arguments, source
 from tests.integration.ledger.driver import Driver, finished
 from tests.integration.ledger.listener import Listener
 from tests.integration.ledger.scripts import SCRIPTS
@@ -30,7 +30,7 @@ def queue_up(driver: Driver, tasks: int, tag: str, owners: int = 1) -> None:
     digest = driver.client.script_load(source("submit", SCRIPTS))
     for number in range(tasks):
         call = operations.submit(driver.submission(task_id=f"{tag}-{number}", owner=f"o{number % owners}"))
-        pipeline.evalsha(digest, 0, "eq", f"@{driver.now_ms}", call.model, *call.arguments)
+        pipeline.evalsha(digest, 0, *script_arguments("eq", f"@{driver.now_ms}", call))
     pipeline.execute()
 
 
@@ -136,7 +136,7 @@ def test_a_queued_text_takes_little_memory(driver: Driver, redis_client: redis.R
 
 
 def test_the_keys_of_a_task_stay_compact(driver: Driver, redis_client: redis.Redis) -> None:
-    task_id = driver.submit(owner="someone", model="sentence-transformers/all-MiniLM-L6-v2").task_id
+    task_id = driver.submit(owner="someone", queue="sentence-transformers/all-MiniLM-L6-v2").task_id
     assert redis_client.object("encoding", f"eq:task:{task_id}") in {b"ziplist", b"listpack"}
     size = redis_client.memory_usage(f"eq:task:{task_id}")
     assert size is not None

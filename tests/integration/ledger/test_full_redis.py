@@ -61,9 +61,9 @@ def test_running_work_commits_and_more_is_claimed(full: Driver) -> None:
     assert full.task("task_30").state is State.COMPLETED
 
 
-@pytest.mark.parametrize("heard", [True, False])
-def test_claims_work_whatever_comes_first(full: Driver, heard: bool) -> None:
-    assert full.claim("new", heard=heard, linger_ms=500).units
+@pytest.mark.parametrize("rang", [True, False])
+def test_claims_work_whatever_comes_first(full: Driver, rang: bool) -> None:
+    assert full.claim("new", rang=rang, linger_ms=500).units
 
 
 def test_a_worker_may_linger(full: Driver) -> None:

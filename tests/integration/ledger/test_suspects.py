@@ -119,8 +119,8 @@ def test_suspects_of_a_task_that_ends_go_with_it(driver: Driver, how: str) -> No
 
 def test_a_suspect_that_is_given_back_stays_one(driver: Driver) -> None:
     driver.submit()
-    dies(driver, driver.claim(heard=True))
-    claim = driver.claim(suspect=True, heard=True)
+    dies(driver, driver.claim(rang=True))
+    claim = driver.claim(suspect=True, rang=True)
     assert driver.release(claim), "nobody was told of the work"
     assert driver.claim().units == ()
     assert suspect(driver).units == claim.units
@@ -128,7 +128,7 @@ def test_a_suspect_that_is_given_back_stays_one(driver: Driver) -> None:
 
 def test_watch_rings_for_nothing_but_suspects(driver: Driver) -> None:
     driver.submit()
-    driver.claim(heard=True)
+    driver.claim(rang=True)
     driver.advance(LEASE_MS)
     seen = driver.watch()
     assert (seen.ring, seen.ready) == (True, 1)
@@ -284,7 +284,7 @@ def test_a_claim_returns_only_so_many_leases_that_it_stays_short(driver: Driver)
 
 def test_a_claim_declared_lost_comes_back_at_once_as_suspects(driver: Driver) -> None:
     task_id = driver.submit((2, 20), (1, 10)).task_id
-    claim = driver.claim(heard=True)
+    claim = driver.claim(rang=True)
     driver.commit(claim, [finished(claim.units[1])])
     assert driver.run(operations.lose("m", claim.token)), "nobody was told of the work"
     assert not driver.run(operations.lose("m", claim.token)), "the bell rang twice"

@@ -24,7 +24,7 @@ def linger(driver: Driver, redis_client: redis.Redis) -> Iterator[Linger]:
     def start(worker: str) -> Listener:
         listener = Listener.of_worker(redis_client, worker)
         listeners.append(listener)
-        claim = driver.claim(worker, heard=True, linger_ms=LINGER_MS)
+        claim = driver.claim(worker, rang=True, linger_ms=LINGER_MS)
         assert (claim.units, claim.wait_ms) == ((), LINGER_MS)
         return listener
 
@@ -97,7 +97,7 @@ def test_a_claim_of_the_online_lane_alone_does_not_linger(driver: Driver) -> Non
 
 def test_a_look_at_the_online_lane_rings_for_work_that_it_returned(driver: Driver) -> None:
     driver.submit(lane=Lane.BULK)
-    driver.claim("dead", heard=True)
+    driver.claim("dead", rang=True)
     driver.advance(LEASE_MS)
     looked = driver.claim("busy", online_only=True)
     assert (looked.units, looked.more, looked.ring) == ((), True, True)
@@ -120,14 +120,14 @@ def test_a_claim_that_leaves_work_wakes_another_worker(driver: Driver, linger: L
 
 def test_a_claim_that_leaves_work_rings_when_nobody_lingers(driver: Driver) -> None:
     driver.submit(*[(1, 10)] * 3)
-    assert driver.claim("w1", heard=True, max_units=1).ring
+    assert driver.claim("w1", rang=True, max_units=1).ring
     assert not driver.claim("w1", max_units=1).ring  # that message is still on its way
     assert not driver.claim("w1", max_units=1).more
 
 
 def test_a_busy_worker_does_not_make_messages_pile_up(driver: Driver) -> None:
     driver.submit(*[(1, 10)] * 101)
-    rings = int(driver.claim("w", heard=True, max_units=1).ring)
+    rings = int(driver.claim("w", rang=True, max_units=1).ring)
     for _ in range(99):
         driver.advance(250)
         rings += driver.claim("w", max_units=1).ring + driver.submit().ring + driver.watch().ring
@@ -138,7 +138,7 @@ def test_only_the_first_claim_of_a_drain_clears_the_bell(driver: Driver) -> None
     driver.submit(*[(1, 10)] * 3)
     driver.claim("w1", max_units=1)
     assert not driver.submit().ring
-    driver.claim("w1", heard=True, max_units=9)
+    driver.claim("w1", rang=True, max_units=9)
     assert driver.submit().ring
 
 
@@ -148,7 +148,7 @@ def test_looking_for_urgent_work_beside_bulk_work_writes_nothing(driver: Driver,
         return changes
 
     driver.submit((1, 10), (1, 10), lane=Lane.BULK)
-    driver.claim("w", heard=True, max_units=1)  # leaves one, and rings for it
+    driver.claim("w", rang=True, max_units=1)  # leaves one, and rings for it
     before = written()
     for _ in range(9):
         driver.stand_still(50)
@@ -177,7 +177,7 @@ def test_hearing_the_bell_makes_it_young_again(driver: Driver) -> None:
     for _ in range(10):
         driver.advance(32_000)
         driver.watch()
-    driver.claim(heard=True, max_units=1)
+    driver.claim(rang=True, max_units=1)
     driver.advance(1000)
     assert driver.watch().ring
 
@@ -199,14 +199,14 @@ def test_watch_rings_for_ready_work_even_after_it_told_somebody(driver: Driver, 
 def test_watch_is_silent_without_work(driver: Driver) -> None:
     assert not driver.watch().ring
     driver.submit()
-    driver.claim(heard=True)
+    driver.claim(rang=True)
     driver.advance(5000)
     assert not driver.watch().ring
 
 
 def test_watch_rings_for_an_expired_lease(driver: Driver) -> None:
     driver.submit()
-    driver.claim(heard=True)
+    driver.claim(rang=True)
     driver.advance(LEASE_MS)
     seen = driver.watch()
     assert (seen.ring, seen.ready, seen.leases) == (True, 1, 0)
@@ -215,7 +215,7 @@ def test_watch_rings_for_an_expired_lease(driver: Driver) -> None:
 @pytest.mark.parametrize("how", ["release", "abandon"])
 def test_work_that_is_given_back_wakes_somebody(driver: Driver, linger: Linger, how: str) -> None:
     driver.submit()
-    claim = driver.claim("w", heard=True)
+    claim = driver.claim("w", rang=True)
     listener = linger("other")
     give_back = operations.release("m", claim.token) if how == "release" else operations.abandon("m", "w")
     assert not driver.run(give_back)
@@ -225,7 +225,7 @@ def test_work_that_is_given_back_wakes_somebody(driver: Driver, linger: Linger, 
 @pytest.mark.parametrize("how", ["release", "abandon"])
 def test_work_that_is_given_back_rings_when_nobody_lingers(driver: Driver, how: str) -> None:
     driver.submit()
-    claim = driver.claim("w", heard=True)
+    claim = driver.claim("w", rang=True)
     give_back = operations.release("m", claim.token) if how == "release" else operations.abandon("m", "w")
     assert driver.run(give_back)
 
@@ -245,9 +245,9 @@ def test_a_drain_that_only_lingered_lets_go(driver: Driver, linger: Linger) -> N
 
 def test_a_drain_that_leaves_work_behind_rings(driver: Driver) -> None:
     driver.submit()
-    driver.claim("w", heard=True)
+    driver.claim("w", rang=True)
     driver.submit(*[(1, 1)] * 2)
-    driver.claim("w", heard=True, max_units=1)
+    driver.claim("w", rang=True, max_units=1)
     driver.advance(1000)
     assert leave(driver, "w", warm=False)
 
@@ -268,7 +268,7 @@ def test_a_retired_worker_is_not_woken(driver: Driver, linger: Linger) -> None:
 
 def test_a_message_lost_behind_a_busy_worker_is_noticed_a_second_after_its_slice(driver: Driver) -> None:
     driver.submit(*[(1, 10)] * 20)
-    assert driver.claim("w", heard=True, max_units=1).ring  # and this message is lost
+    assert driver.claim("w", rang=True, max_units=1).ring  # and this message is lost
     for _ in range(8):
         driver.advance(250)
         driver.claim("w", max_units=1)

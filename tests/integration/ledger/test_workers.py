@@ -138,10 +138,10 @@ def test_watch_rings_while_one_worker_holds_several_claims_and_another_none(driv
     for _ in range(3):
         driver.submit()
     for stream in ("busy/0", "busy/1"):
-        assert driver.claim(stream, max_units=1, heard=True).units
+        assert driver.claim(stream, max_units=1, rang=True).units
     driver.advance(5000)
     assert driver.watch().ring
-    assert driver.claim("idle/0", max_units=1, heard=True).units
+    assert driver.claim("idle/0", max_units=1, rang=True).units
     driver.submit()
     driver.advance(5000)
     assert not driver.watch().ring

@@ -41,7 +41,7 @@ def submit_rows(
     ]
     submission = Submission(
         task_id=new_task_id(),
-        model=client.model,
+        queue=client.model,
         lane=Lane.BULK,
         owner="anonymous",
         units=units,

@@ -18,7 +18,7 @@ from tasks.ledger import Lane, Result, State, Task
 def a_task(state: State = State.COMPLETED, total: int = 3) -> Task:
     return Task(
         id="task_1",
-        model="m",
+        queue="m",
         lane=Lane.ONLINE,
         owner="me",
         state=state,

@@ -103,7 +103,7 @@ def test_all_fields_reach_the_submission() -> None:
         deadline_s=2.5,
     )
 
-    assert stored.model == MODEL
+    assert stored.queue == MODEL
     assert stored.owner == "me"
     assert stored.lane is Lane.BULK
     assert stored.options == Options(prompt_name="query", dimensions=4, normalize=False, truncate=False)
@@ -117,7 +117,7 @@ def test_all_fields_reach_the_submission() -> None:
 def test_defaults() -> None:
     stored = task(drafter(), input="a")
 
-    assert (stored.model, stored.lane, stored.options) == (MODEL, Lane.ONLINE, Options())
+    assert (stored.queue, stored.lane, stored.options) == (MODEL, Lane.ONLINE, Options())
     assert stored.deadline_in_ms is None
     assert stored.metadata == b""
 
@@ -236,7 +236,7 @@ def test_a_tei_body_is_checked(fields: dict[str, Any], param: str) -> None:
 
 
 def test_models() -> None:
-    assert task(drafter(overview()), input="a", model=MODEL).model == MODEL
+    assert task(drafter(overview()), input="a", model=MODEL).queue == MODEL
     with pytest.raises(ModelNotFound):
         task(drafter(overview()), input="a", model="other")
     with pytest.raises(RedisUnavailable):  # Redis was never reachable, so nothing is known

@@ -16,7 +16,7 @@ REQUEST = ClaimRequest(worker="w", token="w/1", budget=10, max_units=5, lease_ms
 def submission(units: Sequence[NewUnit] = (NewUnit(1, 10, b'["a"]'),), alias: Alias | None = None) -> Submission:
     return Submission(
         task_id="t",
-        model="m",
+        queue="m",
         lane=Lane.ONLINE,
         owner="o",
         units=units,

@@ -50,7 +50,7 @@ def test_an_unknown_task_is_none() -> None:
 def test_a_young_task_has_what_it_needs_and_none_for_the_rest() -> None:
     task = results.task("t", reply(state="queued"))
     assert task is not None
-    assert (task.id, task.model, task.lane, task.owner, task.state) == ("t", "m", Lane.BULK, "someone", State.QUEUED)
+    assert (task.id, task.queue, task.lane, task.owner, task.state) == ("t", "m", Lane.BULK, "someone", State.QUEUED)
     assert (task.started_ms, task.finished_ms, task.deadline_ms, task.expires_ms) == (None, None, None, None)
     assert (task.prompt_tokens, task.options, task.metadata) == (0, Options(), None)
 

@@ -76,7 +76,7 @@ def work(world: World, turn: Turn) -> None:
 
 def claim(world: World, worker: Worker, turn: Turn) -> None:
     heard = worker.state == "started"
-    request = _request(world, worker, turn, heard=heard, suspect=worker.suspects and turn.suspect)
+    request = _request(world, worker, turn, rang=heard, suspect=worker.suspects and turn.suspect)
     if worker.model != world.serves:
         _refused(world, worker, request, turn.worker)
         return
@@ -236,7 +236,7 @@ def _preempt(world: World, worker: Worker, turn: Turn) -> None:
     """Between two micro-batches of bulk work the worker serves the online lane, and keeps what it holds."""
     if worker.claim is None or worker.claim.lane is not Lane.BULK or worker.model != world.serves:
         return
-    request = _request(world, worker, turn, heard=False, online_only=True)
+    request = _request(world, worker, turn, rang=False, online_only=True)
     got = world.driver.run(operations.claim(world.driver.model, request))
     world.rang(got.ring, sent=turn.sent)
     check_claim(world, request, got)
@@ -255,7 +255,7 @@ def _do_suspect(world: World, worker: Worker, turn: Turn) -> None:
         return
     if worker.model != world.serves:
         return
-    request = _request(world, worker, turn, heard=False, suspect=True)
+    request = _request(world, worker, turn, rang=False, suspect=True)
     got = world.driver.run(operations.claim(world.driver.model, request))
     world.rang(got.ring, sent=turn.sent)
     check_claim(world, request, got)
@@ -274,7 +274,7 @@ def _do_suspect(world: World, worker: Worker, turn: Turn) -> None:
 
 
 def _request(
-    world: World, worker: Worker, turn: Turn, *, heard: bool, online_only: bool = False, suspect: bool = False
+    world: World, worker: Worker, turn: Turn, *, rang: bool, online_only: bool = False, suspect: bool = False
 ) -> ClaimRequest:
     return ClaimRequest(
         worker=worker.name,
@@ -283,7 +283,7 @@ def _request(
         max_units=turn.max_units,
         lease_ms=LEASE_MS,
         linger_ms=turn.linger_ms,
-        heard=heard,
+        rang=rang,
         online_only=online_only,
         alone=turn.alone,
         rate=turn.part * worker.rate,
@@ -315,7 +315,7 @@ def _claim_again(world: World, request: ClaimRequest, got: Claim) -> None:
         return
     again = world.driver.run(operations.claim(world.driver.model, request))
     world.rang(again.ring)
-    if request.heard:
+    if request.rang:
         world.lost_bell = False
     first = {(unit.task_id, unit.unit_id): unit for unit in got.units}
     for unit in again.units:
