@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from tasks.errors import NotStored
 from tasks.item import ItemError
-from tasks.ledger.operations import Committed, CommittedUnit
+from tasks.ledger.task import Committed, CommittedUnit
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, RowError, RowOutcome, read_part

@@ -20,6 +20,7 @@ from tasks.ledger.task import (
     Submission,
     SubmitReply,
     Task,
+    TaskPage,
     Watched,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "Submission",
     "SubmitReply",
     "Task",
+    "TaskPage",
     "Watched",
     "WorkerEntry",
 ]

@@ -16,20 +16,22 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from tasks.errors import BacklogFull, IdempotencyConflict, ModelChanged, SchemaMismatch, StorageFull
-from tasks.item import ItemError, Options
-from tasks.ledger import results
+from tasks.item import ItemError
+from tasks.ledger import replies
 from tasks.ledger.keys import SCHEMA_VERSION
 from tasks.ledger.overview import ModelEntry, ModelOverview, WorkerEntry
 from tasks.ledger.task import (
     CancelOutcome,
     Claim,
     ClaimedUnit,
+    Committed,
     Lane,
     Result,
     State,
     Submission,
     SubmitReply,
     Task,
+    TaskPage,
     Watched,
 )
 
@@ -85,6 +87,8 @@ Argument = str | bytes | int | float
 
 MAX_RETRY_AFTER_S = 120
 """Above this openai-python gives up at once instead of waiting."""
+LOOK = 250
+"""Entries that one call looks at, at most: many may be of tasks in other states, or gone; Redis is not held long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +155,17 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
 
 def read_task(task_id: str) -> Operation[Task | None]:
     """The state of one task; None when the ledger does not hold it."""
-    return Operation("read", "", (0, task_id), lambda reply: results.task(task_id, reply[0]))
+    return Operation("read", "", (0, task_id), lambda reply: replies.task_from_reply(task_id, reply[0]))
 
 
 def read_tasks(task_ids: Sequence[str]) -> Operation[list[Task | None]]:
     """The states of several tasks, in the order asked for (metadata left out)."""
     ids = tuple(task_ids)
-    return Operation("read", "", (0, *ids), lambda reply: [results.task(i, r) for i, r in zip(ids, reply, strict=True)])
+
+    def read(reply: list[Any]) -> list[Task | None]:
+        return [replies.task_from_reply(task_id, row) for task_id, row in zip(ids, reply, strict=True)]
+
+    return Operation("read", "", (0, *ids), read)
 
 
 def read_result(task_id: str) -> Operation[Result | None]:
@@ -165,7 +173,22 @@ def read_result(task_id: str) -> Operation[Result | None]:
 
     Items of an ended task that have neither a vector nor an error get the error of the task's end.
     """
-    return Operation("read", "", (1, task_id), lambda reply: results.result(task_id, reply[0]))
+    return Operation("read", "", (1, task_id), lambda reply: replies.result_from_reply(task_id, reply[0]))
+
+
+def read_committed(task_id: str) -> Operation[Committed | None]:
+    """State and committed units of one task; None when the ledger does not hold it."""
+    return Operation("read", "", (1, task_id), lambda reply: replies.committed_from_reply(task_id, reply[0]))
+
+
+def list_tasks(owner: str, *, limit: int, after: str = "", states: Sequence[State] = ()) -> Operation[TaskPage]:
+    """Up to `limit` of an owner's listed tasks in one of `states` (none: all), older than the one with id `after`.
+
+    It reads one task more than `limit` and looks at `LOOK` entries at most, so a part may hold fewer although there are
+    more. Running it again is harmless: all that it changes is that ids of tasks which are gone leave the list.
+    """
+    look = max(LOOK, limit + 1)
+    return Operation("list", "", (owner, after, limit, look, " ".join(states)), replies.task_page_from_reply)
 
 
 def cancel(queue: str, task_id: str) -> Operation[CancelOutcome]:
@@ -251,7 +274,7 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         ring, wait_ms, more, lane, suspects, *units = reply
         return Claim(
             token=r.token,
-            units=tuple(_claimed(unit) for unit in units),
+            units=tuple(replies.unit_from_reply(unit) for unit in units),
             lane=Lane(lane.decode()) if lane else None,
             more=bool(more),
             suspects=bool(suspects),
@@ -319,7 +342,7 @@ def renew(queue: str, token: str, lease_ms: int) -> Operation[bool]:
 
 
 def charge(queue: str, task_id: str, cost: int) -> Operation[bool]:
-    """Charges the owner of an open task this much beyond its cost, which nobody knew before; again is harmless."""
+    """Charges the owner of an open task this much beyond its cost, which nobody knew before. Harmless twice."""
     return Operation("charge", queue, (task_id, cost), bool)
 
 
@@ -351,10 +374,10 @@ def check_schema() -> Operation[None]:
         SchemaMismatch: another version's data is there.
     """
 
-    def read(found: bytes) -> None:
-        if int(found) != SCHEMA_VERSION:
+    def read(version: bytes) -> None:
+        if int(version) != SCHEMA_VERSION:
             raise SchemaMismatch(
-                f"This Redis holds embedq data of schema {int(found)}; this version needs {SCHEMA_VERSION}. "
+                f"This Redis holds embedq data of schema {int(version)}; this version needs {SCHEMA_VERSION}. "
                 f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
             )
 
@@ -375,8 +398,8 @@ def beat(queue: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None 
 
     It does not count as live when another model is served by now.
     """
-    said = (entry.to_json(), entry.stamp) if entry else (b"", "")
-    arguments = (worker.id, ttl_ms, worker.rate, worker.to_json(), *said)
+    served = (entry.to_json(), entry.stamp) if entry else (b"", "")
+    arguments = (worker.id, ttl_ms, worker.rate, worker.to_json(), *served)
     return Operation("beat", queue, arguments, lambda _: None)
 
 
@@ -393,7 +416,7 @@ def overview(*also: str) -> Operation[Mapping[str, ModelOverview]]:
 
     def read(reply: list[Any]) -> Mapping[str, ModelOverview]:
         memory, *rows = reply
-        return {row[0].decode(): _overview(row, int(memory)) for row in rows}
+        return {row[0].decode(): ModelOverview.from_reply(row, int(memory)) for row in rows}
 
     return Operation("overview", "", also, read)
 
@@ -420,119 +443,3 @@ def _submitted(reply: list[Any]) -> SubmitReply:
     if outcome == b"conflict":
         raise IdempotencyConflict("This Idempotency-Key was used with another body. Use a new key for a new request.")
     return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", ring=bool(reply[2]))
-
-
-def _claimed(raw: list[Any]) -> ClaimedUnit:
-    task_id, unit_id, first, items, cost, attempts, offset, options, payload = raw
-    return ClaimedUnit(
-        task_id=task_id.decode(),
-        unit_id=unit_id.decode(),
-        first=int(first),
-        items=int(items),
-        cost=int(cost),
-        attempts=int(attempts),
-        offset=int(offset),
-        options=Options.from_text(options),
-        payload=payload,
-    )
-
-
-def _by_owner(state: Mapping[str, bytes], prefix: str) -> Mapping[str, int]:
-    return {name.removeprefix(prefix): int(value) for name, value in state.items() if name.startswith(prefix)}
-
-
-def _overview(row: list[Any], memory_percent: int) -> ModelOverview:
-    name, entry, flat, leases, *workers = row
-    state = results.pairs(flat)
-    rate = float(state.get("rate", 0))
-    return ModelOverview(
-        queue=name.decode(),
-        entry=ModelEntry.from_json(entry) if entry else None,
-        workers=tuple(WorkerEntry.from_json(w) for w in workers),
-        rate=rate or None,
-        backlog_cost={lane: int(state.get(f"cost_{lane}", 0)) for lane in Lane},
-        backlog_tasks={lane: int(state.get(f"tasks_{lane}", 0)) for lane in Lane},
-        backlog_bytes=int(state.get("bytes", 0)),
-        leases=int(leases),
-        counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
-        memory_percent=memory_percent,
-        owner_cost={lane: _by_owner(state, f"cost_{lane}:") for lane in Lane},
-        owner_tasks={lane: _by_owner(state, f"tasks_{lane}:") for lane in Lane},
-    )
-
-
-# Listing the tasks of one owner, newest first, page by page.
-
-LOOK = 250
-"""Entries that one call looks at, at most: many may be of tasks in other states, or gone; Redis is not held long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A part of a list.
-
-    Attributes:
-        tasks: newest first; at most as many as were asked for, maybe none.
-        until: the place up to which it was looked; '' when there was nothing to look at.
-        more: there may be more behind that place.
-    """
-
-    tasks: Sequence[Task]
-    until: str
-    more: bool
-
-
-def list_tasks(owner: str, *, limit: int, after: str = "", states: Sequence[State] = ()) -> Operation[Listed]:
-    """Up to `limit` of an owner's listed tasks in one of `states` (none: all), older than the one with id `after`.
-
-    It reads one task more than `limit` and looks at `LOOK` entries at most, so a part may hold fewer although there are
-    more. Running it again is harmless: all that it changes is that ids of tasks which are gone leave the list.
-    """
-    look = max(LOOK, limit + 1)
-
-    def read(reply: list[Any]) -> Listed:
-        until, more, *rows = reply
-        found = (results.task(row[0].decode(), row[1:]) for row in rows)
-        return Listed(tuple(task for task in found if task is not None), until.decode(), bool(more))
-
-    return Operation("list", "", (owner, after, limit, look, " ".join(states)), read)
-
-
-# Reading what was committed of a task whose outcomes are no vectors: references to parts, results of jobs.
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedUnit:
-    """One committed unit: items `first` to `first + items` of the task, and the bytes that a worker committed."""
-
-    first: int
-    items: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """Everything committed so far.
-
-    Attributes:
-        task: its state at the moment of reading.
-        units: in the order of their items; an item that is in none has an error or was never worked on.
-        errors: index -> error, of items that failed outside of a part (`worker_lost`, a job's own error).
-    """
-
-    task: Task
-    units: Sequence[CommittedUnit]
-    errors: Mapping[int, ItemError]
-
-
-def read_committed(task_id: str) -> Operation[Committed | None]:
-    """State and committed units of one task; None when the ledger does not hold it."""
-
-    def read(reply: list[Any]) -> Committed | None:
-        task = results.task(task_id, reply[0])
-        if task is None:
-            return None
-        parts, errors, _ = results.split(results.pairs(reply[0][4]))
-        return Committed(task, tuple(CommittedUnit(*part) for part in sorted(parts)), errors)
-
-    return Operation("read", "", (1, task_id), read)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import orjson
 
+from tasks.ledger.replies import fields_from_reply
 from tasks.ledger.task import Lane
 
 _STAMP_DIGITS = 12
@@ -45,8 +46,8 @@ class ModelEntry:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Inverse of `to_json`; fields of a newer version are ignored."""
-        known = _known_fields(cls, data)
-        return cls(**known | {name: tuple(known.get(name, ())) for name in ("prompts", "aliases")})
+        fields = _known_fields(cls, data)
+        return cls(**fields | {name: tuple(fields.get(name, ())) for name in ("prompts", "aliases")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,27 @@ class ModelOverview:
     owner_cost: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
     owner_tasks: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
 
+    @classmethod
+    def from_reply(cls, row: list[Any], memory_percent: int) -> Self:
+        """From one row of `overview.lua`."""
+        name, entry, flat, leases, *workers = row
+        state = fields_from_reply(flat)
+        rate = float(state.get("rate", 0))
+        return cls(
+            queue=name.decode(),
+            entry=ModelEntry.from_json(entry) if entry else None,
+            workers=tuple(WorkerEntry.from_json(w) for w in workers),
+            rate=rate or None,
+            backlog_cost={lane: int(state.get(f"cost_{lane}", 0)) for lane in Lane},
+            backlog_tasks={lane: int(state.get(f"tasks_{lane}", 0)) for lane in Lane},
+            backlog_bytes=int(state.get("bytes", 0)),
+            leases=int(leases),
+            counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
+            memory_percent=memory_percent,
+            owner_cost={lane: _by_owner(state, f"cost_{lane}:") for lane in Lane},
+            owner_tasks={lane: _by_owner(state, f"tasks_{lane}:") for lane in Lane},
+        )
+
 
 def served_name(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> str | None:
     """The canonical name of the model that a caller names, which is that of its queue; None: nobody serves it.
@@ -126,9 +148,13 @@ def served_name(name: str, own: Sequence[str], overviews: Mapping[str, ModelOver
         return own[0]
     if name in overviews:
         return name
-    return next((queue for queue, each in overviews.items() if each.entry and name in each.entry.aliases), None)
+    return next((o.queue for o in overviews.values() if o.entry and name in o.entry.aliases), None)
 
 
 def _known_fields(cls: type[ModelEntry | WorkerEntry], data: bytes) -> dict[str, Any]:
     names = {f.name for f in dataclasses.fields(cls)}
     return {name: value for name, value in orjson.loads(data).items() if name in names}
+
+
+def _by_owner(state: Mapping[str, bytes], prefix: str) -> Mapping[str, int]:
+    return {name.removeprefix(prefix): int(value) for name, value in state.items() if name.startswith(prefix)}

@@ -203,6 +203,45 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedUnit:
+    """One committed unit: items `first` to `first + items` of the task, and the bytes that a worker committed."""
+
+    first: int
+    items: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Everything committed so far of a task whose outcomes are no vectors: references to parts, results of jobs.
+
+    Attributes:
+        task: its state at the moment of reading.
+        units: in the order of their items; an item that is in none has an error or was never worked on.
+        errors: index -> error, of items that failed outside of a part (`worker_lost`, a job's own error).
+    """
+
+    task: Task
+    units: Sequence[CommittedUnit]
+    errors: Mapping[int, ItemError]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Some of an owner's tasks.
+
+    Attributes:
+        tasks: newest first; at most as many as were asked for, maybe none.
+        until: the place up to which it was looked; '' when there was nothing to look at.
+        more: there may be more behind that place.
+    """
+
+    tasks: Sequence[Task]
+    until: str
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedUnit:
     """A unit under a lease.
 

@@ -10,7 +10,7 @@ import orjson
 import uuid_utils
 
 from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
-from tasks.ledger import results
+from tasks.ledger import replies
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.task import State
 from tasks.records.files import Quota, file_id_from, quota_arguments
@@ -257,7 +257,7 @@ def read_batches_later(batch_ids: Sequence[str]) -> Operation[Callable[[], list[
 
 def list_batches(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
     """Ids of an owner's batches, the newest first and older than `after`, and whether there are more."""
-    return Operation("owned_list", "", (owner, after or "", limit, "batch", "batches"), results.id_page)
+    return Operation("owned_list", "", (owner, after or "", limit, "batch", "batches"), replies.id_page_from_reply)
 
 
 def move_batch(
@@ -304,7 +304,7 @@ def _batch(batch_id: str, reply: list[Any]) -> Batch | None:
     flat, now_ms, states, ended = reply
     if not flat:
         return None
-    f = {name: value.decode() for name, value in results.pairs(flat).items()}
+    f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
     status = BatchStatus(f["status"])
     if "completed" in f:
         completed, failed = int(f["completed"]), int(f["failed"])

@@ -10,7 +10,7 @@ from typing import Any, Self
 import uuid_utils
 
 from tasks.errors import QuotaExceeded
-from tasks.ledger import results
+from tasks.ledger import replies
 from tasks.ledger.operations import Argument, Operation
 
 FOLDER = "files"
@@ -279,4 +279,4 @@ def _require_room(reply: list[Any], quota: Quota | None) -> None:
 
 
 def _record(file_id: str, flat: list[Any]) -> FileRecord:
-    return FileRecord.from_fields(file_id, results.pairs(flat))
+    return FileRecord.from_fields(file_id, replies.fields_from_reply(flat))

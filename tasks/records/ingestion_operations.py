@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from tasks.errors import IdempotencyConflict, TooManyIngestions
-from tasks.ledger import results
+from tasks.ledger import replies
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.task import State
 from tasks.records.files import Quota, quota_arguments
@@ -85,7 +85,7 @@ def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
     flat, now_ms, pttl, waiting, begin, list_state, load_state, finish_state, *pages = row
     if not flat:
         return None
-    f = {name: value.decode() for name, value in results.pairs(flat).items()}
+    f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
     status = IngestionStatus(f["status"])
     setbacks = {job: _setback(f[setback_field(job)]) for job in JOBS if setback_field(job) in f}
     in_flight = {page.number: page for page in sorted(map(_page, pages), key=lambda page: page.number)}
@@ -320,7 +320,9 @@ def list_ingestions(owner: str, *, after: str | None, limit: int) -> Operation[t
     It looks at few entries at a time, so there may be more although they are less than `limit`: then ask again, behind
     the last one, or as before where there was none.
     """
-    return Operation("owned_list", "", (owner, after or "", limit, "ingestion", "ingestions"), results.id_page)
+    return Operation(
+        "owned_list", "", (owner, after or "", limit, "ingestion", "ingestions"), replies.id_page_from_reply
+    )
 
 
 def open_ingestions(limit: int) -> Operation[list[str]]:

@@ -13,7 +13,8 @@ from tasks.documents.context import JobContext
 from tasks.documents.embedded_rows import EmbeddedRows
 from tasks.errors import NotStored
 from tasks.item import ItemError
-from tasks.ledger.operations import Committed, read_committed
+from tasks.ledger.operations import read_committed
+from tasks.ledger.task import Committed
 from tasks.records.batches import KINDS, Batch, BatchStatus, FileKind, Stage, read_batch
 from tasks.records.files import stored_name
 from tasks.storage.storage import Writer

@@ -16,7 +16,8 @@ from tasks.documents.rounds import Round
 from tasks.documents.submitting import job_task, rows_task, submit
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, State, Submission, operations
-from tasks.ledger.operations import Committed, read_committed
+from tasks.ledger.operations import read_committed
+from tasks.ledger.task import Committed
 from tasks.records.batches import (
     KINDS,
     Batch,

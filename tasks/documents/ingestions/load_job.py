@@ -21,7 +21,8 @@ from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import ListedFault
 from tasks.errors import ModelChanged, NotStored
 from tasks.item import ItemError
-from tasks.ledger.operations import Committed, read_committed
+from tasks.ledger.operations import read_committed
+from tasks.ledger.task import Committed
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
 from tasks.records.ingestions import Ingestion, IngestionStatus, Page, PageStage
 from tasks.storage.vector_part import PartReference, RowError, RowOutcome

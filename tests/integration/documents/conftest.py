@@ -10,7 +10,8 @@ from tasks.documents.jobs import JobCall
 from tasks.item import Options
 from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, Submission, operations
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.operations import Committed, read_committed
+from tasks.ledger.operations import read_committed
+from tasks.ledger.task import Committed
 from tasks.storage.storage import Storage
 from tests.ledger_client import LedgerClient
 

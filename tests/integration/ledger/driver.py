@@ -24,11 +24,12 @@ from tasks.ledger import (
     Submission,
     SubmitReply,
     Task,
+    TaskPage,
     Watched,
     keys,
     operations,
 )
-from tasks.ledger.operations import ClaimRequest, Listed, Operation, list_tasks
+from tasks.ledger.operations import ClaimRequest, Operation, list_tasks
 from tests.integration.ledger.scripts import SCRIPTS
 
 T = TypeVar("T")
@@ -122,7 +123,7 @@ class Driver:
         assert result is not None, f"{task_id} is unknown"
         return result
 
-    def listed(self, owner: str = "anonymous", **changed: Any) -> Listed:
+    def listed(self, owner: str = "anonymous", **changed: Any) -> TaskPage:
         """The first 20 of all states unless told otherwise."""
         return self.run(list_tasks(owner, **({"limit": 20} | changed)))
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stack.testing import wait_until
-from tasks.ledger import Alias, State, Task
-from tasks.ledger.operations import LOOK, Listed
+from tasks.ledger import Alias, State, Task, TaskPage
+from tasks.ledger.operations import LOOK
 from tests.integration.ledger.driver import TTL_MS, Driver
 from tests.integration.ledger.test_effort import commands
 
@@ -17,7 +17,7 @@ TASKS = "eq:tasks:anonymous"
 OPEN = "eq:open:anonymous"
 
 
-def ids(listed: Listed) -> list[str]:
+def ids(listed: TaskPage) -> list[str]:
     return [task.id for task in listed.tasks]
 
 
@@ -43,7 +43,7 @@ def test_only_listed_tasks_of_the_owner_newest_first(driver: Driver) -> None:
     second = submit(driver, 1)
     assert ids(driver.listed()) == [*second, *first]
     assert ids(driver.listed("b")) == other
-    assert driver.listed("nobody") == Listed((), "", more=False)
+    assert driver.listed("nobody") == TaskPage((), "", more=False)
 
 
 def test_a_listed_task_is_the_one_that_is_read(driver: Driver) -> None:
@@ -97,7 +97,7 @@ def test_a_search_looks_at_so_many_and_says_where_to_go_on(driver: Driver, redis
     driver.cancel(oldest)
     newer = submit(driver, LOOK)
     part = driver.listed(states=(State.CANCELLED,))
-    assert part == Listed((), until=newer[-1], more=True)
+    assert part == TaskPage((), until=newer[-1], more=True)
     assert ids(driver.listed(states=(State.CANCELLED,), after=part.until)) == [oldest]
 
 

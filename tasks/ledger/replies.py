@@ -1,4 +1,4 @@
-"""Reading: from the flat replies of `read.lua` to tasks and results."""
+"""Reading: from the flat replies of scripts to tasks, results, units and pages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import orjson
 
 from tasks.errors import ModelChanged
 from tasks.item import ItemError, Options
-from tasks.ledger.task import Lane, Result, State, Task
+from tasks.ledger.task import ClaimedUnit, Committed, CommittedUnit, Lane, Result, State, Task, TaskPage
 
 _FLOAT32_BYTES = 4
 _END_ERRORS = {
@@ -23,18 +23,18 @@ _CHANGED = ItemError(
 _LOST = ItemError("internal_error", "This item ended without a vector.")
 
 
-def pairs(flat: Sequence[bytes]) -> dict[str, bytes]:
+def fields_from_reply(flat: Sequence[bytes]) -> dict[str, bytes]:
     """A flat HGETALL reply as a dict."""
     fields = iter(flat)
     return {key.decode(): value for key, value in zip(fields, fields, strict=True)}
 
 
-def task(task_id: str, reply: list[Any]) -> Task | None:
+def task_from_reply(task_id: str, reply: list[Any]) -> Task | None:
     """A task from `[hash, pttl, metadata, now, …]`; None when the hash is empty."""
     flat, pttl, metadata, now_ms, *_ = reply
     if not flat:
         return None
-    f = pairs(flat)
+    f = fields_from_reply(flat)
     return Task(
         id=task_id,
         queue=f["q"].decode(),
@@ -58,26 +58,63 @@ def task(task_id: str, reply: list[Any]) -> Task | None:
     )
 
 
-def result(task_id: str, reply: list[Any]) -> Result | None:
+def result_from_reply(task_id: str, reply: list[Any]) -> Result | None:
     """A result from the same reply with the flat result hash as its last element."""
-    state = task(task_id, reply)
-    if state is None:
+    task = task_from_reply(task_id, reply)
+    if task is None:
         return None
-    parts, errors, truncated = split(pairs(reply[4]))
+    parts, errors, truncated = _split(fields_from_reply(reply[4]))
     dimension = next((len(data) // (_FLOAT32_BYTES * items) for _, items, data in parts), 0)
-    vectors = np.full((state.total, dimension), np.nan, dtype=np.float32)
-    done = np.zeros(state.total, dtype=bool)
+    vectors = np.full((task.total, dimension), np.nan, dtype=np.float32)
+    done = np.zeros(task.total, dtype=bool)
     for first, items, data in parts:
         vectors[first : first + items] = np.frombuffer(data, dtype="<f4").reshape(items, dimension)
         done[first : first + items] = True
-    if state.state.terminal:
-        missing = _CHANGED if state.model_changed else _END_ERRORS.get(state.state, _LOST)
+    if task.state.terminal:
+        missing = _CHANGED if task.model_changed else _END_ERRORS.get(task.state, _LOST)
         for index in np.flatnonzero(~done).tolist():
             errors.setdefault(index, missing)
-    return Result(task=state, vectors=vectors, errors=errors, truncated=frozenset(truncated))
+    return Result(task=task, vectors=vectors, errors=errors, truncated=frozenset(truncated))
 
 
-def split(
+def committed_from_reply(task_id: str, reply: list[Any]) -> Committed | None:
+    """Committed units from the same reply, as their workers left them."""
+    task = task_from_reply(task_id, reply)
+    if task is None:
+        return None
+    parts, errors, _ = _split(fields_from_reply(reply[4]))
+    return Committed(task, tuple(CommittedUnit(*part) for part in sorted(parts)), errors)
+
+
+def task_page_from_reply(reply: list[Any]) -> TaskPage:
+    """A page of tasks from `list.lua`."""
+    until, more, *rows = reply
+    tasks = (task_from_reply(row[0].decode(), row[1:]) for row in rows)
+    return TaskPage(tuple(task for task in tasks if task is not None), until.decode(), bool(more))
+
+
+def unit_from_reply(raw: list[Any]) -> ClaimedUnit:
+    """One unit of a claim."""
+    task_id, unit_id, first, items, cost, attempts, offset, options, payload = raw
+    return ClaimedUnit(
+        task_id=task_id.decode(),
+        unit_id=unit_id.decode(),
+        first=int(first),
+        items=int(items),
+        cost=int(cost),
+        attempts=int(attempts),
+        offset=int(offset),
+        options=Options.from_text(options),
+        payload=payload,
+    )
+
+
+def id_page_from_reply(reply: list[Any]) -> tuple[list[str], bool]:
+    """Of a list of ids: those of this page, and whether there are more."""
+    return [name.decode() for name in reply[1]], bool(reply[0])
+
+
+def _split(
     fields: Mapping[str, bytes],
 ) -> tuple[list[tuple[int, int, bytes]], dict[int, ItemError], list[int]]:
     """Of a result hash: (first item, number of items, bytes) of its units, errors by index, truncated indexes."""
@@ -97,8 +134,3 @@ def split(
 
 def _optional(fields: Mapping[str, bytes], name: str) -> int | None:
     return int(fields[name]) if name in fields else None
-
-
-def id_page(reply: list[Any]) -> tuple[list[str], bool]:
-    """Of a list of ids: those of this page, and whether there are more."""
-    return [name.decode() for name in reply[1]], bool(reply[0])

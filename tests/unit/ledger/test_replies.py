@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tasks.item import ItemError, Options
-from tasks.ledger import ClaimedUnit, Finished, Lane, State, results
+from tasks.ledger import ClaimedUnit, Finished, Lane, State, replies
 
 NOW_MS = 1_900_000_000_000
 
@@ -43,12 +43,12 @@ def extra(errors: dict[int, ItemError], truncated: list[int]) -> bytes:
 
 def test_an_unknown_task_is_none() -> None:
     unknown: list[Any] = [[], -2, b"", NOW_MS, []]
-    assert results.task("t", unknown) is None
-    assert results.result("t", unknown) is None
+    assert replies.task_from_reply("t", unknown) is None
+    assert replies.result_from_reply("t", unknown) is None
 
 
 def test_a_young_task_has_what_it_needs_and_none_for_the_rest() -> None:
-    task = results.task("t", reply(state="queued"))
+    task = replies.task_from_reply("t", reply(state="queued"))
     assert task is not None
     assert (task.id, task.queue, task.lane, task.owner, task.state) == ("t", "m", Lane.BULK, "someone", State.QUEUED)
     assert (task.started_ms, task.finished_ms, task.deadline_ms, task.expires_ms) == (None, None, None, None)
@@ -56,7 +56,9 @@ def test_a_young_task_has_what_it_needs_and_none_for_the_rest() -> None:
 
 
 def test_an_ended_task_says_when_it_will_be_forgotten() -> None:
-    task = results.task("t", reply(pttl=1500, state="completed", started=7, finished=8, deadline=9, tokens=11))
+    task = replies.task_from_reply(
+        "t", reply(pttl=1500, state="completed", started=7, finished=8, deadline=9, tokens=11)
+    )
     assert task is not None
     assert (task.started_ms, task.finished_ms, task.deadline_ms, task.prompt_tokens) == (7, 8, 9, 11)
     assert task.expires_ms == NOW_MS + 1500
@@ -64,14 +66,14 @@ def test_an_ended_task_says_when_it_will_be_forgotten() -> None:
 
 def test_options_and_metadata_are_read_back() -> None:
     options = Options(dimensions=64, normalize=False)
-    task = results.task("t", reply(meta=b'{"k":"v"}', options=options.to_text()))
+    task = replies.task_from_reply("t", reply(meta=b'{"k":"v"}', options=options.to_text()))
     assert task is not None
     assert (task.options, task.metadata) == (options, {"k": "v"})
 
 
 def test_parts_are_put_in_input_order_whatever_order_they_come_in() -> None:
     stored = {"v3+1": rows(3), "v0+1": rows(0), "v1+2": rows(1, 2)}
-    result = results.result("t", reply(stored, state="completed"))
+    result = replies.result_from_reply("t", reply(stored, state="completed"))
     assert result is not None
     assert result.vectors.dtype == np.float32
     assert result.vectors.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
@@ -79,7 +81,7 @@ def test_parts_are_put_in_input_order_whatever_order_they_come_in() -> None:
 
 
 def test_what_is_missing_of_an_open_task_is_nan_and_no_error() -> None:
-    result = results.result("t", reply({"v1+2": rows(1, 2)}))
+    result = replies.result_from_reply("t", reply({"v1+2": rows(1, 2)}))
     assert result is not None
     assert np.isnan(result.vectors).all(axis=1).tolist() == [True, False, False, True]
     assert result.errors == {}
@@ -89,7 +91,7 @@ def test_what_is_missing_of_an_open_task_is_nan_and_no_error() -> None:
     ("state", "code"), [("cancelled", "cancelled"), ("expired", "expired"), ("completed", "internal_error")]
 )
 def test_what_is_missing_of_an_ended_task_has_the_error_of_its_end(state: str, code: str) -> None:
-    result = results.result("t", reply({"v1+2": rows(1, 2)}, state=state))
+    result = replies.result_from_reply("t", reply({"v1+2": rows(1, 2)}, state=state))
     assert result is not None
     assert {index: error.code for index, error in result.errors.items()} == {0: code, 3: code}
     assert np.isnan(result.vectors[[0, 3]]).all()
@@ -98,7 +100,7 @@ def test_what_is_missing_of_an_ended_task_has_the_error_of_its_end(state: str, c
 def test_a_failed_item_keeps_its_own_error_and_a_row_of_nan() -> None:
     boom = ItemError("boom", "it did not work")
     stored = {"v0+4": rows(0, float("nan"), 2, 3), "x0": extra({1: boom}, [2, 3])}
-    result = results.result("t", reply(stored, state="cancelled"))
+    result = replies.result_from_reply("t", reply(stored, state="cancelled"))
     assert result is not None
     assert result.errors == {1: boom}
     assert result.truncated == {2, 3}
@@ -107,14 +109,14 @@ def test_a_failed_item_keeps_its_own_error_and_a_row_of_nan() -> None:
 
 def test_a_task_without_a_single_vector_has_dimension_0() -> None:
     boom = ItemError("boom", "it did not work")
-    result = results.result("t", reply({"x0": extra(dict.fromkeys(range(4), boom), [])}, state="failed"))
+    result = replies.result_from_reply("t", reply({"x0": extra(dict.fromkeys(range(4), boom), [])}, state="failed"))
     assert result is not None
     assert result.vectors.shape == (4, 0)
     assert set(result.errors) == {0, 1, 2, 3}
 
 
 def test_vectors_are_not_tied_to_the_reply() -> None:
-    result = results.result("t", reply({"v0+4": rows(0, 1, 2, 3)}))
+    result = replies.result_from_reply("t", reply({"v0+4": rows(0, 1, 2, 3)}))
     assert result is not None
     result.vectors[0] = 5
     assert result.vectors[0].tolist() == [5, 5]
