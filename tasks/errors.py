@@ -26,7 +26,8 @@
     │   ├── ModelChanged        409  its workers serve another revision now
     │   ├── SourceFailed        400  what an ingestion names cannot be listed
     │   ├── SinkRefused         400  a sink can never take what an ingestion makes
-    │   │   └── SinkDimensionMismatch
+    │   │   └── SinkDimensionMismatch, SinkModelMismatch, DatasetDeleted
+    │   ├── DatasetUnknown      404
     │   ├── TooManyBatches      429  when one has ended
     │   ├── TooManyIngestions   429  when one has ended
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says

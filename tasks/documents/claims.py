@@ -40,7 +40,7 @@ class JobWork:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
-        self._storage = storage.telling(progress.step)  # a large file is sent for longer than work may stand still
+        self._storage = storage.reporting(progress.step)  # a large file is sent for longer than work may stand still
         self._settings = settings
         self._jobs = jobs
         self._settlement = settlement

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.storage.spool import spooling
+from tasks.storage.writer import spooling
 
 BUCKET = 65_536
 """Records that are in memory while two runs become one."""

@@ -7,12 +7,14 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Self
 
+# Not obstore: sources read buckets of other services through fsspec, so there would be two drivers, with two sets of
+# credentials and of errors.
 import fsspec
 from fsspec.asyn import sync
 from fsspec.callbacks import Callback
 
 from tasks.errors import DiskFull, EmbedqError, NotStored, StorageUnavailable
-from tasks.storage.spool import Spool, spooling
+from tasks.storage.writer import STORAGE, Spool, spooling
 
 # What a bucket's driver raises, as our errors: which of its many reasons it was, and nothing that it says itself.
 
@@ -81,12 +83,12 @@ def translated() -> Iterator[None]:
         if not codes.isdisjoint(_THERE):
             raise AlreadyThere from error
         if not codes.isdisjoint(_FULL):
-            raise DiskFull("The storage (EMBEDQ_STORAGE_URL) is full. Nothing was stored.", retry_after_s=60) from error
+            raise DiskFull(f"{STORAGE} is full. Nothing was stored.", retry_after_s=60) from error
         reason = next((_REASON_OF[code] for code in codes if code in _REASON_OF), "")
         if isinstance(error, FileNotFoundError) and not reason:
             raise NotStored("This object is not in the storage.") from None
         raise StorageUnavailable(
-            f"The storage (EMBEDQ_STORAGE_URL) {reason or 'does not answer or refuses'}. Nothing was stored.",
+            f"{STORAGE} {reason or 'does not answer or refuses'}. Nothing was stored.",
             retry_after_s=10,
         ) from error
 
@@ -176,8 +178,8 @@ class ObjectStore:
             files.retries = 1  # of its own, around those of the client below
         return cls(files, prefix)
 
-    def telling(self, moved: Callable[[], None]) -> "ObjectStore":
-        """See `Storage.telling`."""
+    def reporting(self, moved: Callable[[], None]) -> "ObjectStore":
+        """See `Storage.reporting`."""
         return ObjectStore(self._files, self._prefix, moved)
 
     @contextmanager
@@ -218,17 +220,17 @@ class ObjectStore:
             return b""  # a range without a byte cannot be asked for
         end = None if size is None else first + size
         with suppress(BehindTheEnd), translated():
-            found: bytes = self._files.cat_file(self._path(name), start=first or None, end=end)
-            return found
+            data: bytes = self._files.cat_file(self._path(name), start=first or None, end=end)
+            return data
         return b""
 
     def size_bytes(self, name: str) -> int:
         """See `Storage.size_bytes`."""
         with translated():
-            found = self._files.info(self._path(name))
-        if found["type"] != "file":  # some object has a longer name
+            entry = self._files.info(self._path(name))
+        if entry["type"] != "file":  # some object has a longer name
             raise NotStored("This object is not in the storage.")
-        return int(found["size"])
+        return int(entry["size"])
 
     def chunks(self, name: str, first: int, size: int | None, chunk_bytes: int) -> Iterator[bytes]:
         """See `Storage.chunks`."""
@@ -251,13 +253,13 @@ class ObjectStore:
             self._files.rm(self._path(folder), recursive=True)
         # The driver reports what it removed and says nothing of what it may not remove.
         if not doomed.isdisjoint(name for name, _, _ in self.below(folder)):
-            raise StorageUnavailable("The storage (EMBEDQ_STORAGE_URL) denies deleting.", retry_after_s=10)
+            raise StorageUnavailable(f"{STORAGE} denies deleting.", retry_after_s=10)
 
     def below(self, folder: str) -> Iterator[tuple[str, int, int]]:
         """Name, size and time of writing (ms) of each object below."""
         with translated():
-            found = self._files.find(self._path(folder), detail=True)
-        for path, entry in found.items():
+            entries = self._files.find(self._path(folder), detail=True)
+        for path, entry in entries.items():
             yield path[len(self._prefix) + 1 :], int(entry["size"]), self._modified_ms(path, entry)
 
     def discard_unfinished(self, older_than_s: float) -> int:  # noqa: ARG002 - the other place has something to discard

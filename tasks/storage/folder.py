@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from tasks.errors import DiskFull, EmbedqError, NotStored, StorageUnavailable
+from tasks.errors import EmbedqError, NotStored, StorageUnavailable
+from tasks.storage.writer import STORAGE, Writer, translated
 
 T = TypeVar("T")
 
@@ -19,8 +20,6 @@ INCOMING = ".incoming"
 """Folder of what is being written. Names of objects do not begin with a dot, so it is out of their reach. `open` alone
 makes it: where it is missing, this is not the storage that was opened."""
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a place without room."""
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 """What a file system without hard links says."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -44,25 +43,24 @@ class LocalFolder:
     @classmethod
     def open(cls, root: Path) -> Self:
         """The folder, created with mode 0700 if need be."""
-        with _translated():
+        with translated(STORAGE):
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             (root / INCOMING).mkdir(mode=0o700, exist_ok=True)
         return cls(root)
 
-    def telling(self, moved: Callable[[], None]) -> Self:  # noqa: ARG002 - nothing is left to send at the end
-        """See `Storage.telling`."""
+    def reporting(self, moved: Callable[[], None]) -> Self:  # noqa: ARG002 - nothing is left to send at the end
+        """See `Storage.reporting`."""
         return self
 
     @contextmanager
-    def writing(self, name: str) -> Iterator["LocalWriter"]:
+    def writing(self, name: str) -> Iterator[Writer]:
         """See `Storage.writing`."""
         unfinished = self._root / INCOMING / secrets.token_hex(16)
-        with _translated():
+        with translated(STORAGE):
             file = self._create(unfinished)
         try:
-            writer = LocalWriter(file)
-            yield writer
-            with _translated():
+            yield Writer(file)
+            with translated(STORAGE):
                 _finish(file)
                 self._place(name, unfinished.replace)
         except BaseException:
@@ -76,7 +74,7 @@ class LocalFolder:
     def create(self, name: str, data: bytes) -> bool:
         """See `Storage.create`: a second name of a finished file, which no file system gives twice."""
         unfinished = self._root / INCOMING / secrets.token_hex(16)
-        with _translated():
+        with translated(STORAGE):
             try:
                 with self._create(unfinished) as file:
                     file.write(data)
@@ -147,24 +145,24 @@ class LocalFolder:
     def delete_below(self, folder: str) -> None:
         """Removes a folder with everything in it, also while others remove some of it."""
 
-        def failed(_: object, __: str, found: tuple[Any, BaseException, Any]) -> None:
-            if not isinstance(found[1], _ABSENT):
-                raise found[1]
+        def failed(_: object, __: str, raised: tuple[Any, BaseException, Any]) -> None:
+            if not isinstance(raised[1], _ABSENT):
+                raise raised[1]
 
-        with _translated():
+        with translated(STORAGE):
             shutil.rmtree(self._root / folder, onerror=failed)
             self._require_root()
 
     def below(self, folder: str) -> Iterator[tuple[str, int, int]]:
         """Name, size and time of writing (ms) of each file below."""
         self._require_root()
-        with _translated():
+        with translated(STORAGE):
             for place, _, names in os.walk(self._root / folder):
                 for name in names:
                     path = Path(place, name)
                     with suppress(FileNotFoundError):
-                        found = path.stat()
-                        yield str(path.relative_to(self._root)), found.st_size, found.st_mtime_ns // 1_000_000
+                        status = path.stat()
+                        yield str(path.relative_to(self._root)), status.st_size, status.st_mtime_ns // 1_000_000
 
     def discard_unfinished(self, older_than_s: float) -> int:
         """See `Storage.discard_unfinished`."""
@@ -182,7 +180,7 @@ class LocalFolder:
 
     @contextmanager
     def _existing(self) -> Iterator[None]:
-        with _translated():
+        with translated(STORAGE):
             try:
                 yield
             except _ABSENT:
@@ -194,20 +192,6 @@ class LocalFolder:
             raise StorageUnavailable(
                 "The storage folder (EMBEDQ_STORAGE_URL) is not there; is its disk mounted?", retry_after_s=10
             )
-
-
-class LocalWriter:
-    """Appends to a file that nobody sees yet."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size_bytes = 0
-
-    def write(self, data: bytes) -> None:
-        """See `Writer.write`."""
-        with _translated():
-            self._file.write(data)
-        self.size_bytes += len(data)
 
 
 def _finish(file: BinaryIO) -> None:
@@ -239,19 +223,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except EmbedqError:
-        raise
-    except OSError as error:
-        # The reason alone: the path of the folder is nothing for callers.
-        if error.errno in FULL:
-            raise DiskFull("The storage (EMBEDQ_STORAGE_URL) is full. Nothing was stored.", retry_after_s=60) from error
-        reason = os.strerror(error.errno) if error.errno else "unknown reason"
-        raise StorageUnavailable(
-            f"The storage (EMBEDQ_STORAGE_URL) cannot be used: {reason}. Nothing was stored.", retry_after_s=10
-        ) from error

@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 from tasks.errors import NotStored
 from tasks.storage.bucket import ObjectStore
 from tasks.storage.folder import LocalFolder
+from tasks.storage.writer import Writer
 
 CHUNK_BYTES = 2**20
 # Neither "", "." and ".." nor a hidden name, so that no name leads out of the root or to what is being written.
@@ -26,22 +27,6 @@ class Stored:
     name: str
     size_bytes: int
     modified_ms: int
-
-
-class Writer(Protocol):
-    """What `Storage.writing` gives."""
-
-    @property
-    def size_bytes(self) -> int:
-        """What has been written so far."""
-
-    def write(self, data: bytes) -> None:
-        """Appends.
-
-        Raises:
-            DiskFull: there is no room.
-            StorageUnavailable: anything else that the place refuses.
-        """
 
 
 class Storage:
@@ -64,12 +49,12 @@ class Storage:
         path = LocalFolder.path_of(url)
         return cls(ObjectStore.open(url) if path is None else LocalFolder.open(path))
 
-    def telling(self, moved: Callable[[], None]) -> "Storage":
+    def reporting(self, moved: Callable[[], None]) -> "Storage":
         """The same place for someone who is watched: `moved` is called now and then while an object is uploaded.
 
         It is called by other threads, must return at once and raise nothing.
         """
-        return Storage(self._place.telling(moved))
+        return Storage(self._place.reporting(moved))
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Writer]:

@@ -1,5 +1,6 @@
 """Reading multipart/form-data in whatever pieces it comes, and the rules of an upload."""
 
+import io
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tasks.errors import (
     UnsupportedMediaType,
 )
 from tasks.records.files import Purpose
+from tasks.storage.writer import Writer
 from worker_config.settings import load_settings
 
 TYPE = "multipart/form-data; boundary=b"
@@ -35,17 +37,15 @@ def file(data: bytes, filename: str = "a.jsonl") -> Part:
     return f'name="file"; filename="{filename}"', data
 
 
-class Written:
+class Written(Writer):
     """A writer that keeps what it gets."""
 
     def __init__(self) -> None:
+        super().__init__(io.BytesIO())
         self.pieces: list[bytes] = []
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(map(len, self.pieces))
-
     def write(self, data: bytes) -> None:
+        super().write(data)
         self.pieces.append(data)
 
 

@@ -52,7 +52,7 @@ def test_an_upload_takes_as_long_as_it_moves(monkeypatch: pytest.MonkeyPatch, en
 def test_a_bucket_tells_of_each_piece(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PIECE_BYTES", 5 * MIB)
     moved: list[int] = []
-    storage = Storage.open(s3.bucket()).telling(lambda: moved.append(1))
+    storage = Storage.open(s3.bucket()).reporting(lambda: moved.append(1))
     storage.write("files/a", bytes(16 * MIB))
     assert len(moved) >= 4
     assert storage.size_bytes("files/a") == 16 * MIB

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.storage.spool import spooling
 from tasks.storage.storage import Storage, Writer
+from tasks.storage.writer import spooling
 
 _READ_BYTES = 4 * 2**20
 
