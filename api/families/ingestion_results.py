@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from api.request.paging import page_limit
 from api.services import Services
 from tasks.errors import InvalidValue, NotStored
-from tasks.records.datasets import Catalog, Part, present
+from tasks.records.datasets import Catalog, DatasetPart, present
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_listed, read_outcomes
 from tasks.records.ingestion_operations import read_closed
 from tasks.records.ingestions import ClosedPage, Ingestion, PageStage
@@ -202,6 +202,6 @@ def output_json(found: Ingestion, catalog: Catalog) -> dict[str, Any]:
     }
 
 
-def part_tag(part: Part) -> str:
+def part_tag(part: DatasetPart) -> str:
     """Never the same for other bytes: stored names are never used twice."""
     return sha256(f"{part.stored} {part.size_bytes}".encode()).hexdigest()[:_TAG_CHARS]

@@ -162,7 +162,7 @@ class Work:
         """What the units ask; without those whose rows cannot be read now."""
         by_reference: list[tuple[ClaimedUnit, UnitReference]] = []
         for unit in run.claim.units:
-            reference = UnitReference.of_payload(unit.payload)
+            reference = UnitReference.from_payload(unit.payload)
             if reference is None:
                 yield TextUnit.of(unit)
             else:

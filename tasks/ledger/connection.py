@@ -42,8 +42,8 @@ def refusal(error: RedisError) -> str | None:
     """The code with which Redis refuses to serve; None when the error says something else."""
     if type(error) in _CODES:
         return _CODES[type(error)]
-    found = _REFUSAL.search(str(error)) if isinstance(error, ResponseError | OutOfService) else None
-    return found[2] if found else None
+    match = _REFUSAL.search(str(error)) if isinstance(error, ResponseError | OutOfService) else None
+    return match[2] if match else None
 
 
 class Refusals:

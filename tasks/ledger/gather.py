@@ -31,7 +31,7 @@ def packed(command: str, arguments: Sequence[object]) -> bytes:
     return b"".join(pieces)
 
 
-class Line:
+class PipelinedConnection:
     """A connection of the class and with the parameters of a pool. Opened by its first use; one user at a time."""
 
     def __init__(self, pool: ConnectionPool) -> None:
@@ -107,7 +107,7 @@ class Gatherer:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._waiting: deque[_Call] = deque()
-        self._lines = tuple(Line(client.connection_pool) for _ in range(MAX_UNDER_WAY))
+        self._lines = tuple(PipelinedConnection(client.connection_pool) for _ in range(MAX_UNDER_WAY))
         self._idle = list(self._lines)
         self._senders: set[asyncio.Task[None]] = set()
 
@@ -125,7 +125,7 @@ class Gatherer:
             sender.add_done_callback(self._senders.discard)
         return await answer
 
-    async def _send(self, line: Line) -> None:
+    async def _send(self, line: PipelinedConnection) -> None:
         try:
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_BATCH))]
@@ -146,7 +146,7 @@ class Gatherer:
             await line.close()
 
 
-async def _round_trip(line: Line, batch: list[_Call]) -> None:
+async def _round_trip(line: PipelinedConnection, batch: list[_Call]) -> None:
     try:
         replies = await line.exchange([command for command, _ in batch])
     except Exception as error:  # noqa: BLE001 - those who wait would never be answered

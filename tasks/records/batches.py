@@ -229,7 +229,7 @@ def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) 
 
 def read_batch(batch_id: str) -> Operation[Batch | None]:
     """One batch; None when the ledger does not hold it."""
-    return Operation("batch_read", "", (batch_id,), lambda reply: _batch(batch_id, reply[0]))
+    return Operation("batch_read", "", (batch_id,), lambda reply: _batch_from_reply(batch_id, reply[0]))
 
 
 def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
@@ -247,8 +247,8 @@ def read_batches_later(batch_ids: Sequence[str]) -> Operation[Callable[[], list[
 
     def read(reply: list[Any]) -> Callable[[], list[Batch]]:
         def batches() -> list[Batch]:
-            found = [_batch(i, row) for i, row in zip(ids, reply, strict=True)]
-            return [batch for batch in found if batch is not None]
+            read = [_batch_from_reply(i, row) for i, row in zip(ids, reply, strict=True)]
+            return [batch for batch in read if batch is not None]
 
         return batches
 
@@ -300,7 +300,7 @@ def losses_field(stage: Stage) -> str:
     return f"losses_{stage}"
 
 
-def _batch(batch_id: str, reply: list[Any]) -> Batch | None:
+def _batch_from_reply(batch_id: str, reply: list[Any]) -> Batch | None:
     flat, now_ms, states, ended = reply
     if not flat:
         return None

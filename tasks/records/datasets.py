@@ -1,9 +1,9 @@
 """Datasets: the Parquet parts that ingestions of one owner have loaded under one name.
 
 A catalog is an object in the storage that names all parts of one version of a dataset, and never changes. Versions are
-numbered, the newest is the present one, and the storage gives a number once: so a reader sees a version whole, of two
-writers who begin with the same version one succeeds, and one that dies leaves nothing but garbage. The storage alone
-knows a dataset; no Redis that is lost, or goes back, changes it.
+numbered, the newest is the present one, and the storage gives a number once. So a reader sees a version whole, of two
+writers who begin with the same version one succeeds, and one that dies leaves only objects that no catalog names: the
+cleanup deletes them. The storage alone knows a dataset; no Redis that is lost, or goes back, changes it.
 """
 
 import re
@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[a-z0-9_][a-z0-9_-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DatasetPart:
     """One part of a dataset.
 
     Attributes:
@@ -58,7 +58,7 @@ class Part:
 class Retired:
     """A part that is in the dataset no more, since `at_ms` (Unix milliseconds)."""
 
-    part: Part
+    part: DatasetPart
     at_ms: int
 
 
@@ -90,7 +90,7 @@ class Catalog:
     dimension: int = 0
     vectors: str = ""
     next_part: int = 0
-    parts: Sequence[Part] = ()
+    parts: Sequence[DatasetPart] = ()
     retired: Sequence[Retired] = ()
     anonymous: bool = False
     deleted: bool = False
@@ -101,16 +101,16 @@ class Catalog:
         return self.version > 0 and not self.deleted
 
     @property
-    def listed(self) -> list[Part]:
+    def listed(self) -> list[DatasetPart]:
         """Parts with rows, as users see them, in the order of their numbers."""
         return sorted((part for part in self.parts if part.stored), key=lambda part: part.number)
 
-    def find(self, name: str) -> Part | None:
+    def find(self, name: str) -> DatasetPart | None:
         """The part that users call so, also one of those retired; None when there is none."""
-        # What was retired before this dataset was made is of a deleted one, and waits only for the sweep.
+        # What was retired before this dataset was made is of a deleted one, and waits only for the cleanup.
         retired = (gone.part for gone in self.retired if gone.at_ms > self.created_ms)
-        known = () if self.deleted else (*self.parts, *retired)
-        return next((part for part in known if part.stored and part.name == name), None)
+        readable = () if self.deleted else (*self.parts, *retired)
+        return next((part for part in readable if part.stored and part.name == name), None)
 
     def to_bytes(self) -> bytes:
         """For the storage."""
@@ -119,12 +119,12 @@ class Catalog:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Inverse of `to_bytes`."""
-        known: Mapping[str, Any] = orjson.loads(data)
+        fields: Mapping[str, Any] = orjson.loads(data)
         return cls(
             **{
-                **known,
-                "parts": tuple(Part(**part) for part in known["parts"]),
-                "retired": tuple(Retired(Part(**gone["part"]), gone["at_ms"]) for gone in known["retired"]),
+                **fields,
+                "parts": tuple(DatasetPart(**part) for part in fields["parts"]),
+                "retired": tuple(Retired(DatasetPart(**gone["part"]), gone["at_ms"]) for gone in fields["retired"]),
             }
         )
 
@@ -164,13 +164,13 @@ def catalog_folder(owner: str, dataset: str) -> str:
 
 def catalog_version(name: str) -> int | None:
     """The version in the name of a catalog; None for the name of something else."""
-    found = re.search(r"/(\d{8,})\.json$", name)
-    return int(found[1]) if found else None
+    number = re.search(r"/(\d{8,})\.json$", name)
+    return int(number[1]) if number else None
 
 
 def newest_of(catalogs: Sequence[Stored]) -> Stored | None:
     """The one with the highest version; None where there is none."""
-    return max(catalogs, key=lambda found: catalog_version(found.name) or 0, default=None)
+    return max(catalogs, key=lambda catalog: catalog_version(catalog.name) or 0, default=None)
 
 
 def present(storage: Storage, owner: str, dataset: str, known: Version | None = None) -> Version:
@@ -198,13 +198,13 @@ def advance(storage: Storage, present: Version, following: Catalog) -> bool:
     Where there is no dataset, `following` has a new id, or "" to be given one.
     Raises like `Storage.create`; nobody knows then whether it has been moved.
     """
-    known = present.catalog
-    following = replace(following, version=known.version + 1, token=new_fence(), written_ms=_now_ms())
-    if not known.exists:
+    catalog = present.catalog
+    following = replace(following, version=catalog.version + 1, token=new_fence(), written_ms=_now_ms())
+    if not catalog.exists:
         # Not before the deletion of one of this name, by the clock of another host.
         created_ms = max([following.written_ms, *(gone.at_ms for gone in following.retired)])
         following = replace(following, id=following.id or new_dataset_id(), created_ms=created_ms)
-    folder = catalog_folder(known.owner, known.dataset)
+    folder = catalog_folder(catalog.owner, catalog.dataset)
     name = f"{folder}/{following.version:08d}.json"
     if not (_is_there(storage, present) and storage.create(name, following.to_bytes())):
         return False
@@ -216,7 +216,7 @@ def advance(storage: Storage, present: Version, following: Catalog) -> bool:
 
 
 def delete_dataset(storage: Storage, owner: str, dataset: str) -> bool:
-    """Deletes a dataset; whether there was one. The sweep removes its objects, after the grace.
+    """Deletes a dataset; whether there was one. The cleanup removes its objects, after the grace.
 
     Raises like `present` and `advance`; a repetition is harmless.
     """
@@ -230,25 +230,25 @@ def delete_dataset(storage: Storage, owner: str, dataset: str) -> bool:
 
 def delete_version(storage: Storage, version: Version) -> bool:
     """Deletes a dataset if this is its present version; whether it was. Raises like `advance`."""
-    known = version.catalog
-    gone = tuple(Retired(part, _now_ms()) for part in known.parts)
-    empty = replace(known, parts=(), retired=(*known.retired, *gone), dimension=0, vectors="", deleted=True)
+    catalog = version.catalog
+    gone = tuple(Retired(part, _now_ms()) for part in catalog.parts)
+    empty = replace(catalog, parts=(), retired=(*catalog.retired, *gone), dimension=0, vectors="", deleted=True)
     return advance(storage, version, empty)
 
 
 def held_bytes(storage: Storage, owner: str) -> int:
     """Of all parts of an owner's datasets, those that a newer version has just replaced too. One listing."""
-    return sum(found.size_bytes for found in storage.stored(f"{PARTS}/{_owned(owner)}"))
+    return sum(part.size_bytes for part in storage.stored(f"{PARTS}/{_owned(owner)}"))
 
 
 def datasets_of(storage: Storage, owner: str, after: str | None = None) -> Iterator[Catalog]:
     """An owner's datasets behind the one named `after`, in an order of their own; raises `StorageUnavailable`."""
     folders: dict[str, list[Stored]] = {}
     first = None if after is None else catalog_folder(owner, after)
-    for found in storage.stored(f"{CATALOGS}/{_owned(owner)}"):
-        folder = found.name.rpartition("/")[0]
+    for stored in storage.stored(f"{CATALOGS}/{_owned(owner)}"):
+        folder = stored.name.rpartition("/")[0]
         if first is None or folder > first:
-            folders.setdefault(folder, []).append(found)
+            folders.setdefault(folder, []).append(stored)
     for _, catalogs in sorted(folders.items()):
         newest = newest_of(catalogs)
         if newest is None:
@@ -269,7 +269,7 @@ def _is_next(storage: Storage, before: Version, mine: Catalog) -> bool:
 
 
 def _is_there(storage: Storage, version: Version) -> bool:
-    """Whether it has not been swept. Under its name there may be one of a later dataset."""
+    """Whether the cleanup has not deleted it. Under its name there may be one of a later dataset."""
     if version.stored is None:
         return True
     try:
@@ -279,8 +279,8 @@ def _is_there(storage: Storage, version: Version) -> bool:
 
 
 def _catalogs(storage: Storage, owner: str, dataset: str) -> list[Stored]:
-    found = storage.stored(catalog_folder(owner, dataset))
-    return [each for each in found if catalog_version(each.name) is not None]
+    objects = storage.stored(catalog_folder(owner, dataset))
+    return [stored for stored in objects if catalog_version(stored.name) is not None]
 
 
 def _place(owner: str, dataset: str) -> str:

@@ -48,7 +48,7 @@ class DocumentOutcome:
 
     def to_line(self) -> bytes:
         """With its line break; absent means the default."""
-        known = {
+        fields = {
             "id": self.id,
             "uri": self.uri,
             "status": self.status,
@@ -60,15 +60,13 @@ class DocumentOutcome:
             "tokens": self.tokens,
             "ref": self.ref,
         }
-        return orjson.dumps({name: value for name, value in known.items() if value}) + b"\n"
+        return orjson.dumps({name: value for name, value in fields.items() if value}) + b"\n"
 
     @classmethod
-    def of_line(cls, line: bytes) -> Self:
+    def from_line(cls, line: bytes) -> Self:
         """Inverse of `to_line`."""
-        known = orjson.loads(line)
-        known.setdefault("id", "")
-        known.setdefault("uri", "")
-        return cls(**known | {"status": DocumentStatus(known["status"])})
+        fields = orjson.loads(line)
+        return cls(**{"id": "", "uri": "", **fields, "status": DocumentStatus(fields["status"])})
 
 
 def read_lines(storage: Storage, name: str) -> Iterator[bytes]:
@@ -83,12 +81,12 @@ def read_lines(storage: Storage, name: str) -> Iterator[bytes]:
 
 def read_outcomes(storage: Storage, name: str) -> Iterator[DocumentOutcome]:
     """The outcomes of a closed page, in the order of its documents; raises like `read_lines`."""
-    return map(DocumentOutcome.of_line, read_lines(storage, name))
+    return map(DocumentOutcome.from_line, read_lines(storage, name))
 
 
 def read_listed(storage: Storage, manifest: str) -> Iterator[tuple[str, str]]:
     """Id and uri of each entry of a page's manifest, for those who say what is in flight; raises like `read_lines`."""
     for line in read_lines(storage, manifest):
-        known = orjson.loads(line)
-        entry = known.get("ref") or known["fault"]
-        yield entry["id"], entry["uri"]
+        entry = orjson.loads(line)
+        place = entry.get("ref") or entry["fault"]
+        yield place["id"], place["uri"]

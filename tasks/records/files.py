@@ -1,7 +1,7 @@
 """Files as the ledger knows them: a record each. Their bytes are in the storage, under the record's `stored` name."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -62,8 +62,9 @@ class FileRecord:
     stored: str
 
     @classmethod
-    def from_fields(cls, file_id: str, fields: Mapping[str, bytes]) -> Self:
-        """From the fields of its Redis hash."""
+    def from_reply(cls, file_id: str, flat: Sequence[bytes]) -> Self:
+        """From its hash, as scripts reply it."""
+        fields = replies.fields_from_reply(flat)
         return cls(
             id=file_id,
             owner=fields["owner"].decode(),
@@ -143,9 +144,9 @@ MAX_PAGE = 500
 def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRecord]:
     """Makes a stored object a file of its owner; the record as it is now. `quota`: None for what is not refused.
 
-    A record with this id that is there already stays as it is and is returned: what a repetition stored under another
-    name is garbage, and the sweep finds it. It expires as long after this call as it would after `created_ms`: that is
-    of another clock than Redis's.
+    A record with this id that is there already stays as it is and is returned. The cleanup deletes what a repetition
+    stored under another name. A record expires as long after this call as it would after `created_ms`, which is of
+    another clock than Redis's.
 
     Raises on reading:
         QuotaExceeded: the owner's files would be too many or too large. Nothing was changed.
@@ -154,7 +155,7 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
 
     def read(reply: list[Any]) -> FileRecord:
         _require_room(reply, quota)
-        return _record(record.id, reply[1])
+        return FileRecord.from_reply(record.id, reply[1])
 
     return Operation("file_write", "", (), read, _put_arguments(record, quota))
 
@@ -220,17 +221,16 @@ def release_file(owner: str, file_id: str) -> Operation[None]:
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:
     """The record; None when there is none (any more)."""
-    return Operation("file_read", "", (file_id,), lambda reply: _record(file_id, reply[0]) if reply[0] else None)
+    return Operation("file_read", "", (file_id,), lambda reply: _record_from_reply(file_id, reply[0]))
 
 
 def read_files(file_ids: Sequence[str]) -> Operation[list[FileRecord | None]]:
     """The records of several ids, in the order asked for."""
-    return Operation(
-        "file_read",
-        "",
-        tuple(file_ids),
-        lambda reply: [_record(i, flat) if flat else None for i, flat in zip(file_ids, reply, strict=True)],
-    )
+
+    def read(reply: list[Any]) -> list[FileRecord | None]:
+        return [_record_from_reply(file_id, flat) for file_id, flat in zip(file_ids, reply, strict=True)]
+
+    return Operation("file_read", "", tuple(file_ids), read)
 
 
 def list_files(
@@ -249,7 +249,7 @@ def list_files(
 
     def read(reply: list[Any]) -> FilePage:
         following, *rows = reply
-        files = tuple(_record(file_id.decode(), flat) for file_id, flat in rows)
+        files = tuple(FileRecord.from_reply(file_id.decode(), flat) for file_id, flat in rows)
         return FilePage(files, following.decode() if following else None)
 
     arguments: dict[str, Argument] = {
@@ -266,11 +266,8 @@ def list_files(
 
 def delete_file(file_id: str) -> Operation[FileRecord | None]:
     """Removes the record; what it was, so that the object can be deleted too, or None when there was none."""
-
-    def read(reply: list[Any]) -> FileRecord | None:
-        return _record(file_id, reply[1]) if reply[1] else None
-
-    return Operation("file_write", "", (), read, _write_arguments("delete", file_id))
+    arguments = _write_arguments("delete", file_id)
+    return Operation("file_write", "", (), lambda reply: _record_from_reply(file_id, reply[1]), arguments)
 
 
 def _require_room(reply: list[Any], quota: Quota | None) -> None:
@@ -278,5 +275,5 @@ def _require_room(reply: list[Any], quota: Quota | None) -> None:
         raise quota.refused(reply)
 
 
-def _record(file_id: str, flat: list[Any]) -> FileRecord:
-    return FileRecord.from_fields(file_id, replies.fields_from_reply(flat))
+def _record_from_reply(file_id: str, flat: Sequence[bytes] | None) -> FileRecord | None:
+    return FileRecord.from_reply(file_id, flat) if flat else None

@@ -1,5 +1,6 @@
 """Operations on ingestions: values as in `tasks.ledger.operations`, each one script and harmless when run twice."""
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,118 +19,18 @@ from tasks.records.ingestions import (
     IngestionFault,
     IngestionStatus,
     NewIngestion,
-    Page,
+    PageInFlight,
     PageStage,
     Sample,
     Setback,
     WaitingPage,
 )
 
-# How ingestions and their pages stand in Redis: texts of pages, and the replies of the scripts. Pure.
-
-COUNTS = (
-    "documents",
-    "loaded",
-    "unchanged",
-    "failed",
-    "cancelled",
-    "deleted",
-    "chunks",
-    "chunks_embedded",
-    "chunks_loaded",
-    "bytes",
-    "bytes_done",
-    "tokens",
-    "chunk_tokens",
-    "pages_parsed",
-    "replaced",
-)
+COUNTS = tuple(field.name for field in dataclasses.fields(Counts))
 """Fields of `Counts`, each a field of the hash."""
 
 JOBS = ("list", "parse", "load", "finish")
 """Kinds of jobs of an ingestion."""
-
-
-def page_text(page: Page) -> str:
-    """A page in flight as JSON. Scripts read `stage`."""
-    known = {
-        "stage": page.stage,
-        "manifest": page.manifest,
-        "documents": page.documents,
-        "size": page.size_bytes,
-        "parsed": page.parsed,
-        "source": page.source,
-        "index": page.index,
-        "chunks": page.chunks,
-        "fault": page.fault,
-        "load": page.load,
-        "losses": page.losses or None,
-        "cut": page.cut if any(page.cut) else None,
-        "emptied": page.emptied or None,
-    }
-    return orjson.dumps({name: value for name, value in known.items() if value is not None and value != ""}).decode()
-
-
-def closed_text(page: ClosedPage) -> str:
-    """A page that is done as JSON."""
-    return orjson.dumps([page.stored, page.loaded, page.unchanged, page.failed]).decode()
-
-
-def closed(number: int, text: bytes) -> ClosedPage:
-    """Inverse of `closed_text`."""
-    return ClosedPage(number, *orjson.loads(text))
-
-
-def ingestion(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
-    """From one row of the reading script; None for one that is not there."""
-    flat, now_ms, pttl, waiting, begin, list_state, load_state, finish_state, *pages = row
-    if not flat:
-        return None
-    f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
-    status = IngestionStatus(f["status"])
-    setbacks = {job: _setback(f[setback_field(job)]) for job in JOBS if setback_field(job) in f}
-    in_flight = {page.number: page for page in sorted(map(_page, pages), key=lambda page: page.number)}
-    return Ingestion(
-        id=ingestion_id,
-        owner=f["owner"],
-        status=status,
-        spec=orjson.loads(f["spec"]),
-        created_ms=int(f["created"]),
-        now_ms=int(now_ms),
-        counts=_counts(f, status, list(in_flight.values())),
-        listing_complete=f.get("listing_complete") == "1",
-        dimension=int(f["dimension"]) if "dimension" in f else None,
-        cursor=orjson.loads(f["cursor"]) if "cursor" in f else None,
-        list_number=int(f.get("list_number", 0)),
-        next_page=int(f.get("next_page", 0)),
-        load_number=int(f.get("load_number", 0)),
-        waiting=int(waiting),
-        begin_next=tuple(WaitingPage.from_text(entry.decode()) for entry in begin),
-        pages=in_flight,
-        litter=tuple(int(page) for page in f.get("litter", "").split()),
-        loaded_ms=int(f["loaded_ms"]) if "loaded_ms" in f else None,
-        samples=tuple(_sample(f[name]) for name in ("s0", "s1") if name in f),
-        base=_sample(f["base"]) if "base" in f else None,
-        times={s: int(f[f"t_{s}"]) for s in IngestionStatus if f"t_{s}" in f},
-        error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,
-        waiting_for=f.get("waiting_for") or _waiting_for(status, setbacks),
-        setbacks=setbacks,
-        losses={job: int(f[losses_field(job)]) for job in JOBS if losses_field(job) in f},
-        estimate_s=float(f["estimate_s"]) if "estimate_s" in f else None,
-        list_state=_state(list_state),
-        load_state=_state(load_state),
-        finish_state=_state(finish_state),
-        expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
-        resumable=f.get("resumable") == "1",
-        ids=f.get("ids", ""),
-        order=int(f["order"]),
-        **{name: f.get(name) for name in ("revision", "fingerprint", "vectors")},
-    )
-
-
-def sample_text(sample: Sample) -> str:
-    """As a field holds it."""
-    return f"{sample.at_ms} {sample.documents} {sample.chunks} {sample.bytes}"
 
 
 def setback_field(job: str) -> str:
@@ -140,63 +41,6 @@ def setback_field(job: str) -> str:
 def losses_field(job: str) -> str:
     """Where the hash has how often in a row a kind of job was given up because its workers died."""
     return f"losses_{job}"
-
-
-def setback_text(setback: Setback) -> str:
-    """As a field holds it."""
-    return f"{setback.times} {setback.until_ms} {setback.what}"
-
-
-def _setback(text: str) -> Setback:
-    times, until_ms, what = text.split(" ")
-    return Setback(int(times), what, int(until_ms))
-
-
-def _waiting_for(status: IngestionStatus, setbacks: Mapping[str, Setback]) -> str | None:
-    return None if status.terminal else next((setback.what for setback in setbacks.values()), None)
-
-
-def _sample(text: str) -> Sample:
-    return Sample(*(int(number) for number in text.split()))
-
-
-def _state(text: bytes) -> State | None:
-    return State(text.decode()) if text else None
-
-
-def _page(row: Sequence[Any]) -> Page:
-    number, text, state, done, tokens = row
-    known = orjson.loads(text)
-    stage = PageStage(known["stage"])
-    embeds = stage is PageStage.EMBED
-    return Page(
-        number=int(number),
-        stage=stage,
-        manifest=known["manifest"],
-        documents=known["documents"],
-        size_bytes=known["size"],
-        parsed=known.get("parsed", ""),
-        source=known.get("source", ""),
-        index=known.get("index", ""),
-        chunks=known.get("chunks", 0),
-        fault=tuple(known["fault"]) if "fault" in known else None,
-        load=known.get("load"),
-        losses=known.get("losses", 0),
-        cut=tuple(known.get("cut", (0, 0))),
-        emptied=known.get("emptied", 0),
-        state=_state(state),
-        embedded=int(done) if embeds else 0,
-        embedding_tokens=int(tokens) if embeds else 0,
-    )
-
-
-def _counts(fields: Mapping[str, str], status: IngestionStatus, pages: Sequence[Page]) -> Counts:
-    # What has been embedded of pages in flight is nowhere but in their tasks.
-    known = {name: int(fields.get(name, 0)) for name in COUNTS}
-    if not status.terminal:
-        known["chunks_embedded"] += sum(page.embedded for page in pages)
-        known["tokens"] += sum(page.embedding_tokens for page in pages)
-    return Counts(**known)
 
 
 _OF_A_TRY = (
@@ -233,7 +77,7 @@ class Move:
     set: Mapping[str, str | int | float] = field(default_factory=dict)
     unset: Collection[str] = ()
     add: Mapping[str, int] = field(default_factory=dict)
-    put: Sequence[Page] = ()
+    put: Sequence[PageInFlight] = ()
     drop: Sequence[int] = ()
     wait: Sequence[WaitingPage] = ()
     close: Sequence[ClosedPage] = ()
@@ -250,10 +94,10 @@ class Move:
                 "set": [[name, str(value)] for name, value in self.set.items()],
                 "unset": list(self.unset),
                 "add": [[name, str(number)] for name, number in self.add.items() if number],
-                "put": [[str(page.number), page_text(page)] for page in self.put],
+                "put": [[str(page.number), page.to_json()] for page in self.put],
                 "drop": [str(page) for page in self.drop],
                 "wait": [page.to_text() for page in self.wait],
-                "close": [[str(page.number), closed_text(page)] for page in self.close],
+                "close": [[str(page.number), page.to_json()] for page in self.close],
             }
         )
 
@@ -300,7 +144,7 @@ def create_ingestion(
 
 def read_ingestion(ingestion_id: str) -> Operation[Ingestion | None]:
     """One ingestion; None when the ledger does not hold it."""
-    return Operation("ingestion_read", "", (ingestion_id,), lambda rows: ingestion(ingestion_id, rows[0]))
+    return Operation("ingestion_read", "", (ingestion_id,), lambda rows: ingestion_from_reply(ingestion_id, rows[0]))
 
 
 def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
@@ -308,8 +152,8 @@ def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
     ids = tuple(ingestion_ids)
 
     def read(rows: list[list[object]]) -> list[Ingestion]:
-        found = [ingestion(i, row) for i, row in zip(ids, rows, strict=True)]
-        return [ingestion for ingestion in found if ingestion is not None]
+        read = [ingestion_from_reply(i, row) for i, row in zip(ids, rows, strict=True)]
+        return [ingestion for ingestion in read if ingestion is not None]
 
     return Operation("ingestion_read", "", ids, read)
 
@@ -383,7 +227,7 @@ def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[Clo
     """Those of the pages `first` to `first + count` that are done, in order; its pages are numbered from 0."""
 
     def read(reply: list[bytes]) -> list[ClosedPage]:
-        return [closed(first + at, text) for at, text in enumerate(reply) if text]
+        return [ClosedPage.from_json(first + at, text) for at, text in enumerate(reply) if text]
 
     return Operation("ingestion_closed", "", (ingestion_id, first, count), read)
 
@@ -391,3 +235,70 @@ def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[Clo
 def close_ingestion(ingestion_id: str) -> Operation[None]:
     """Nothing is left to do for an ingestion that has ended."""
     return Operation("ingestion_close", "", (ingestion_id,), lambda _: None)
+
+
+# From the replies of scripts.
+
+
+def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
+    """From one row of the reading script; None for one that is not there."""
+    flat, now_ms, pttl, waiting, begin, list_state, load_state, finish_state, *pages = row
+    if not flat:
+        return None
+    f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
+    status = IngestionStatus(f["status"])
+    setbacks = {job: Setback.from_text(f[setback_field(job)]) for job in JOBS if setback_field(job) in f}
+    in_flight = sorted(map(PageInFlight.from_reply, pages), key=lambda page: page.number)
+    return Ingestion(
+        id=ingestion_id,
+        owner=f["owner"],
+        status=status,
+        spec=orjson.loads(f["spec"]),
+        created_ms=int(f["created"]),
+        now_ms=int(now_ms),
+        counts=_counts(f, status, in_flight),
+        listing_complete=f.get("listing_complete") == "1",
+        dimension=int(f["dimension"]) if "dimension" in f else None,
+        cursor=orjson.loads(f["cursor"]) if "cursor" in f else None,
+        list_number=int(f.get("list_number", 0)),
+        next_page=int(f.get("next_page", 0)),
+        load_number=int(f.get("load_number", 0)),
+        waiting=int(waiting),
+        begin_next=tuple(WaitingPage.from_text(entry.decode()) for entry in begin),
+        pages={page.number: page for page in in_flight},
+        cleanup_pages=tuple(int(page) for page in f.get("litter", "").split()),
+        loaded_ms=int(f["loaded_ms"]) if "loaded_ms" in f else None,
+        samples=tuple(Sample.from_text(f[name]) for name in ("s0", "s1") if name in f),
+        base=Sample.from_text(f["base"]) if "base" in f else None,
+        times={s: int(f[f"t_{s}"]) for s in IngestionStatus if f"t_{s}" in f},
+        error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,
+        waiting_for=f.get("waiting_for") or _waiting_for(status, setbacks),
+        setbacks=setbacks,
+        losses={job: int(f[losses_field(job)]) for job in JOBS if losses_field(job) in f},
+        estimate_s=float(f["estimate_s"]) if "estimate_s" in f else None,
+        list_state=_state(list_state),
+        load_state=_state(load_state),
+        finish_state=_state(finish_state),
+        expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
+        resumable=f.get("resumable") == "1",
+        ids=f.get("ids", ""),
+        order=int(f["order"]),
+        **{name: f.get(name) for name in ("revision", "fingerprint", "vectors")},
+    )
+
+
+def _waiting_for(status: IngestionStatus, setbacks: Mapping[str, Setback]) -> str | None:
+    return None if status.terminal else next((setback.what for setback in setbacks.values()), None)
+
+
+def _state(text: bytes) -> State | None:
+    return State(text.decode()) if text else None
+
+
+def _counts(fields: Mapping[str, str], status: IngestionStatus, pages: Sequence[PageInFlight]) -> Counts:
+    # What has been embedded of pages in flight is nowhere but in their tasks.
+    counts = {name: int(fields.get(name, 0)) for name in COUNTS}
+    if not status.terminal:
+        counts["chunks_embedded"] += sum(page.embedded for page in pages)
+        counts["tokens"] += sum(page.embedding_tokens for page in pages)
+    return Counts(**counts)

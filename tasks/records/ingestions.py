@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
+import orjson
 import uuid_utils
 
 from tasks.ledger.task import State
@@ -87,6 +88,16 @@ class Setback:
     what: str
     until_ms: int
 
+    def to_text(self) -> str:
+        """As a field of the hash."""
+        return f"{self.times} {self.until_ms} {self.what}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Inverse of `to_text`."""
+        times, until_ms, what = text.split(" ")
+        return cls(int(times), what, int(until_ms))
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -97,9 +108,18 @@ class Sample:
     chunks: int
     bytes: int
 
+    def to_text(self) -> str:
+        """As a field of the hash."""
+        return f"{self.at_ms} {self.documents} {self.chunks} {self.bytes}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Inverse of `to_text`."""
+        return cls(*(int(number) for number in text.split()))
+
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class IngestionRate:
     """Documents, chunks and source bytes in a second."""
 
     documents_per_s: float
@@ -163,7 +183,7 @@ class NewIngestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageInFlight:
     """A page in flight.
 
     Attributes:
@@ -197,6 +217,53 @@ class Page:
     embedded: int = 0
     embedding_tokens: int = 0
 
+    def to_json(self) -> str:
+        """As it stands in Redis, without what is read of its task. Scripts read `stage`."""
+        fields = {
+            "stage": self.stage,
+            "manifest": self.manifest,
+            "documents": self.documents,
+            "size": self.size_bytes,
+            "parsed": self.parsed,
+            "source": self.source,
+            "index": self.index,
+            "chunks": self.chunks,
+            "fault": self.fault,
+            "load": self.load,
+            "losses": self.losses or None,
+            "cut": self.cut if any(self.cut) else None,
+            "emptied": self.emptied or None,
+        }
+        stored = {name: value for name, value in fields.items() if value is not None and value != ""}
+        return orjson.dumps(stored).decode()
+
+    @classmethod
+    def from_reply(cls, row: Sequence[Any]) -> Self:
+        """From one page of `ingestion_read.lua`."""
+        number, text, state, done, tokens = row
+        fields = orjson.loads(text)
+        stage = PageStage(fields["stage"])
+        embeds = stage is PageStage.EMBED
+        return cls(
+            number=int(number),
+            stage=stage,
+            manifest=fields["manifest"],
+            documents=fields["documents"],
+            size_bytes=fields["size"],
+            parsed=fields.get("parsed", ""),
+            source=fields.get("source", ""),
+            index=fields.get("index", ""),
+            chunks=fields.get("chunks", 0),
+            fault=tuple(fields["fault"]) if "fault" in fields else None,
+            load=fields.get("load"),
+            losses=fields.get("losses", 0),
+            cut=tuple(fields.get("cut", (0, 0))),
+            emptied=fields.get("emptied", 0),
+            state=State(state.decode()) if state else None,
+            embedded=int(done) if embeds else 0,
+            embedding_tokens=int(tokens) if embeds else 0,
+        )
+
     @property
     def undone(self) -> dict[str, int]:
         """What is to be added to the counts when the page goes back to where it was listed."""
@@ -229,6 +296,15 @@ class ClosedPage:
     unchanged: int
     failed: int
 
+    def to_json(self) -> str:
+        """As it stands in Redis, beside its number."""
+        return orjson.dumps([self.stored, self.loaded, self.unchanged, self.failed]).decode()
+
+    @classmethod
+    def from_json(cls, number: int, text: bytes) -> Self:
+        """Inverse of `to_json`."""
+        return cls(number, *orjson.loads(text))
+
 
 @dataclass(frozen=True, slots=True)
 class IngestionFault:
@@ -250,7 +326,7 @@ class Ingestion:
         list_number, next_page, load_number: of the next listing, page and load.
         waiting: how many pages are listed and not begun; `begin_next` are the first of them.
         pages: those in flight, by number.
-        litter: numbers of the pages that the last load closed and whose stored objects are still there.
+        cleanup_pages: numbers of the pages that the last load closed and whose stored objects are still there.
         loaded_ms: when a load ended last.
         samples: two earlier moments, the older one first.
         base: the moment at which this try began.
@@ -282,8 +358,8 @@ class Ingestion:
     load_number: int = 0
     waiting: int = 0
     begin_next: Sequence[WaitingPage] = ()
-    pages: Mapping[int, Page] = field(default_factory=dict)
-    litter: Sequence[int] = ()
+    pages: Mapping[int, PageInFlight] = field(default_factory=dict)
+    cleanup_pages: Sequence[int] = ()
     loaded_ms: int | None = None
     samples: Sequence[Sample] = ()
     base: Sample | None = None
@@ -346,7 +422,7 @@ class Ingestion:
         return self.times.get(self.status) if self.status.terminal else None
 
     @property
-    def rate(self) -> Rate | None:
+    def rate(self) -> IngestionRate | None:
         """Of the last half minute or so, of all of it once it has ended; None before anything was done."""
         began = self.times.get(IngestionStatus.IN_PROGRESS)
         if began is None:
@@ -359,7 +435,7 @@ class Ingestion:
         seconds = (now.at_ms - then.at_ms) / 1000
         if seconds <= 0 or (now.documents <= 0 and now.bytes <= 0):
             return None
-        return Rate(
+        return IngestionRate(
             (now.documents - then.documents) / seconds,
             max(0, now.chunks - then.chunks) / seconds,  # a page that is lost is embedded anew
             (now.bytes - then.bytes) / seconds,
@@ -408,8 +484,8 @@ def is_too_deep(metadata: Any) -> bool:
     """
     level: list[Any] = [metadata]
     for _ in range(MAX_METADATA_DEPTH):
-        below = (one for each in level for one in (each.values() if isinstance(each, Mapping) else each))
-        level = [one for one in below if isinstance(one, Mapping | list | tuple)]
+        values = (value for node in level for value in (node.values() if isinstance(node, Mapping) else node))
+        level = [value for value in values if isinstance(value, Mapping | list | tuple)]
         if not level:
             return False
     return True

@@ -1,7 +1,7 @@
-"""Whose a storage is: the same random id in both, written together once. The sweep deletes only where they agree.
+"""Whose a storage is: the same random id in both, written together once. The cleanup deletes only where they agree.
 
-A Redis that has lost its data, or is the wrong one, knows nothing of what the storage holds: to its sweep all of it
-would be garbage.
+A Redis that has lost its data, or is the wrong one, knows nothing of what the storage holds: to its cleanup
+all of it would be named by nothing.
 """
 
 import secrets
@@ -18,7 +18,7 @@ from tasks.storage.storage import Storage
 T = TypeVar("T")
 
 OBJECT = "storage-id"
-"""The object with the storage's id. Its name is in no folder that is swept."""
+"""The object with the storage's id. Its name is in no folder that is cleaned up."""
 
 NOT_OURS = (
     "nothing is deleted from the storage (EMBEDQ_STORAGE_URL): it is not the one that this Redis (EMBEDQ_REDIS_URL) "
@@ -51,15 +51,15 @@ def give_id(storage: Storage, storage_id: str) -> None:
     storage.write(OBJECT, storage_id.encode())
 
 
-def give_first_id(storage: Storage, known: str) -> None:
-    """Gives a storage without an id one: `known`, that of Redis, if it is empty.
+def give_first_id(storage: Storage, id_in_redis: str) -> None:
+    """Gives a storage without an id one: `id_in_redis` if it is empty.
 
     Where it is not, some other Redis knew what is in it: perhaps that of a version without ids. It gets an id that no
     Redis has, and is nobody's until it is adopted. Raises like `Storage.write`.
     """
     empty = not any(True for folder in _FOLDERS for _ in storage.stored(folder))
-    if id_of(storage) is None:  # again: whoever wrote what was found has given it one before
-        give_id(storage, known if empty else new_id())
+    if id_of(storage) is None:  # asked again: whoever wrote those objects has given it one before
+        give_id(storage, id_in_redis if empty else new_id())
 
 
 def redis_id(given: str = "", *, replace: bool = False) -> Operation[str]:
@@ -76,9 +76,9 @@ def is_ours(storage: Storage, ledger: Ledger) -> bool:
     stored = id_of(storage)  # first: Redis has its id before any storage gets it
     if stored is not None:
         return ledger.run(redis_id()) == stored
-    known = ledger.run(redis_id(new_id()))
-    give_first_id(storage, known)
-    return id_of(storage) == known
+    id_in_redis = ledger.run(redis_id(new_id()))
+    give_first_id(storage, id_in_redis)
+    return id_of(storage) == id_in_redis
 
 
 def confirmed(storage: Storage, ledger: Ledger, doomed: Iterable[Sequence[T]]) -> Iterator[T]:
@@ -96,7 +96,7 @@ def adopt(storage: Storage, ledger: Ledger, storage_id: str) -> bool:
     """Makes the storage this Redis's, if it still has this id; whether they belong together now.
 
     Both get another id: whoever forgets to take the permission back has given it once, and another Redis that was using
-    the storage sweeps it no more. Several may adopt at the same time. Raises like `is_ours`.
+    the storage deletes nothing from it any more. Several may adopt at the same time. Raises like `is_ours`.
     """
     if id_of(storage) == storage_id:
         following = sha256(storage_id.encode()).hexdigest()[:_ID_CHARS]

@@ -1,6 +1,6 @@
 """What a model worker leaves in the storage for those who count tokens without a model: its tokenizer and its prompts.
 
-They lie under the model's revision, never change, and stay: their folder is not swept.
+They lie under the model's revision, never change, and stay: no cleanup looks into their folder.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ class Prompts:
 
     def text(self, name: str | None) -> str:
         """What is put before a text with this prompt name; raises `KeyError` for a name that the model has not."""
-        known = name if name is not None else self.default
-        return self.texts[known] if known is not None else ""
+        chosen = name if name is not None else self.default
+        return self.texts[chosen] if chosen is not None else ""
 
     def to_json(self) -> bytes:
         """As stored."""
@@ -39,8 +39,8 @@ class Prompts:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Inverse of `to_json`."""
-        known: dict[str, Any] = orjson.loads(data)
-        return cls(known["prompts"], known["default"])
+        fields: dict[str, Any] = orjson.loads(data)
+        return cls(fields["prompts"], fields["default"])
 
 
 def has_model_files(storage: Storage, revision: str) -> bool:

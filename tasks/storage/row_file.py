@@ -36,12 +36,12 @@ class UnitReference:
         return orjson.dumps(self)
 
     @classmethod
-    def of_payload(cls, payload: bytes) -> Self | None:
+    def from_payload(cls, payload: bytes) -> Self | None:
         """Inverse of `to_payload`; None for a payload that is a JSON array of texts."""
         if not payload.startswith(b"{"):
             return None
-        known = orjson.loads(payload)
-        return cls(source=known["source"], index=known["index"], first=known["first"])
+        fields = orjson.loads(payload)
+        return cls(source=fields["source"], index=fields["index"], first=fields["first"])
 
     @property
     def folder(self) -> str:

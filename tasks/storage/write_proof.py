@@ -18,7 +18,7 @@ PROBE_EVERY_S = 0.5
 """Behind the end of an attempt. Less than the pause behind a claim that could not be finished."""
 MAX_PROBE_BYTES = 16 * 2**20
 _PROVEN_AT_MOST = 1000
-_ASKED_AT_ONCE = 4
+_AT_ONCE = 4
 
 Attempt: TypeAlias = Callable[[], None]
 
@@ -43,7 +43,7 @@ class WriteProof:
         self._size = 0
         self._failed_in = ""
         self._proven: set[str] = set()
-        self._asked: set[str] = set()
+        self._under_way: set[str] = set()
         self._next_at: dict[str, float] = {}
 
     def missed(self, folder: str, size_bytes: int = 1) -> None:
@@ -63,9 +63,9 @@ class WriteProof:
             if not self._size or folder in self._proven:
                 return True
             early = self._clock() < self._next_at.get(folder, 0.0)
-            if early or folder in self._asked or len(self._asked) >= _ASKED_AT_ONCE:
+            if early or folder in self._under_way or len(self._under_way) >= _AT_ONCE:
                 return False
-            self._asked.add(folder)
+            self._under_way.add(folder)
             size_bytes = self._size
         self._aside(lambda: self._ask(folder, size_bytes))
         return False
@@ -79,7 +79,7 @@ class WriteProof:
             pass  # the stream that met the outage first has said so
         finally:
             with self._lock:
-                self._asked.discard(folder)
+                self._under_way.discard(folder)
                 # An attempt may take longer than the pause, so the pause begins here.
                 self._next_at[folder] = self._clock() + PROBE_EVERY_S
                 if held and size_bytes >= self._size:

@@ -14,7 +14,7 @@ from tasks.errors import SinkRefused
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, operations
 from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
-from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, Page, PageStage
+from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
 
 _OURS = {"worker_lost", "not_stored", "internal_error", SinkRefused.code}
 """Faults of the installation, not of the request: somebody mends them, and it goes on."""
@@ -85,7 +85,7 @@ def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None
         forget(context, ingestion, "finish", ingestion.list_number)
 
 
-def _dropping(move: Move, pages: Sequence[Page], *, resumable: bool) -> Move:
+def _dropping(move: Move, pages: Sequence[PageInFlight], *, resumable: bool) -> Move:
     add = Counter(move.add)
     for page in pages if resumable else ():
         add.update(page.undone)

@@ -13,7 +13,6 @@ from tasks.records.ingestion_operations import (
     move_ingestion,
     read_ingestion,
     setback_field,
-    setback_text,
 )
 from tasks.records.ingestions import Ingestion, IngestionStatus, Setback
 
@@ -72,4 +71,4 @@ def _put_off(context: JobContext, ingestion: Ingestion, name: str, error: Unavai
     if now is None:
         return
     setback = after(dataclasses.replace(ingestion, now_ms=now.now_ms), name, what)
-    context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, set={setback_field(name): setback_text(setback)})))
+    context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, set={setback_field(name): setback.to_text()})))

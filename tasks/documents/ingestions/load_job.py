@@ -24,7 +24,7 @@ from tasks.item import ItemError
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
-from tasks.records.ingestions import Ingestion, IngestionStatus, Page, PageStage
+from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, PageStage
 from tasks.storage.vector_part import PartReference, RowError, RowOutcome
 
 # The documents of pages with their vectors, one document in memory at a time.
@@ -40,7 +40,7 @@ class Loading:
             been taken.
     """
 
-    def __init__(self, context: JobContext, ingestion: Ingestion, pages: list[Page]) -> None:
+    def __init__(self, context: JobContext, ingestion: Ingestion, pages: list[PageInFlight]) -> None:
         self._context = context
         self._ingestion = ingestion
         self._pages = [page for page in pages if page.fault is None and (page.source or page.emptied)]
@@ -71,7 +71,7 @@ class Loading:
                 else:
                     yield loaded
 
-    def _embedded(self, page: Page) -> Committed:
+    def _embedded(self, page: PageInFlight) -> Committed:
         embedded = self._context.ledger.run(read_committed(self._ingestion.task_id("embed", page.number)))
         if embedded is None:
             raise NotStored("What came of the chunks is no longer there.")
@@ -82,14 +82,14 @@ class Loading:
                 require_revision(self._ingestion, revision)
         return embedded
 
-    def _rows(self, page: Page, embedded: Committed) -> EmbeddedRows:
+    def _rows(self, page: PageInFlight, embedded: Committed) -> EmbeddedRows:
         return EmbeddedRows(
             self._context.storage, page.source, page.index, page.chunks, embedded, _LEFT_OVER, self._context.progress
         )
 
 
 def _with_vectors(
-    page: Page, document: ParsedDocument, rows: Iterator[EmbeddedRow], dimension: int
+    page: PageInFlight, document: ParsedDocument, rows: Iterator[EmbeddedRow], dimension: int
 ) -> LoadDocument | DocumentError:
     chunks: list[Chunk] = []
     vectors = [np.empty((0, dimension), np.float32)]
@@ -145,10 +145,10 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
     return patiently(context, ingestion, "load", lambda: _load(context, ingestion, pages, tools))
 
 
-def _load(context: JobContext, ingestion: Ingestion, pages: list[Page], tools: Tools) -> bytes:
-    for litter in ingestion.litter:  # of the load before: nothing needs it any more, also when this runs again
+def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> bytes:
+    for number in ingestion.cleanup_pages:  # of the load before: nothing needs it any more, also when this runs again
         context.progress()
-        context.storage.delete(ingestion.page_folder(litter))
+        context.storage.delete(ingestion.page_folder(number))
     loading = Loading(context, ingestion, pages)
     outcomes = _loaded(context, ingestion, loading, tools)
     writer = OutcomeWriter(context, ingestion, outcomes, loading.failures)
@@ -181,7 +181,7 @@ class OutcomeWriter:
         self._failures = failures
         self._taken: dict[str, int] = defaultdict(int)
 
-    def write(self, page: Page) -> list[Any]:
+    def write(self, page: PageInFlight) -> list[Any]:
         """See `load_pages`."""
         name = self._ingestion.outcomes_name(page.number, self._context.fence)
         counts = dict.fromkeys(DocumentStatus, 0)
@@ -198,7 +198,7 @@ class OutcomeWriter:
         unchanged, failed = counts[DocumentStatus.UNCHANGED], counts[DocumentStatus.FAILED]
         return [page.number, name, loaded, unchanged, failed, chunks, replaced]
 
-    def _of(self, page: Page) -> Iterator[tuple[DocumentOutcome, bool]]:
+    def _of(self, page: PageInFlight) -> Iterator[tuple[DocumentOutcome, bool]]:
         """What became of each document, and whether it took the place of an earlier content, if it was loaded."""
         if page.fault is not None:
             error = DocumentError(*page.fault, "parsing")

@@ -20,7 +20,7 @@ from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
 from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, ModelOverview, operations
-from tasks.records.ingestions import Ingestion, Page, PageStage
+from tasks.records.ingestions import Ingestion, PageInFlight, PageStage
 
 ENOUGH_S = 30.0
 """After this time it hands the rest of its page back: other jobs wait, and each of 64 files may take a while."""
@@ -47,7 +47,7 @@ def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
     return patiently(context, ingestion, "parse", lambda: _parse(context, ingestion, page, tools))
 
 
-def _parse(context: JobContext, ingestion: Ingestion, page: Page, tools: Tools) -> bytes:
+def _parse(context: JobContext, ingestion: Ingestion, page: PageInFlight, tools: Tools) -> bytes:
     overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
     if overview is None or overview.entry is None:
         raise NotReady("No worker has loaded this model yet.")
@@ -67,7 +67,7 @@ class Documents:
 
     context: JobContext
     ingestion: Ingestion
-    page: Page
+    page: PageInFlight
     receipts: Mapping[str, Receipt]
     parser: Parses
     cuts: Cuts

@@ -16,7 +16,7 @@ from tasks.records.ingestions import (
     Ingestion,
     IngestionFault,
     IngestionStatus,
-    Page,
+    PageInFlight,
     PageStage,
     WaitingPage,
 )
@@ -99,7 +99,7 @@ def begin(context: StepContext, ingestion: Ingestion) -> None:
     if not begun:
         return
     pages = [
-        Page(w.number, PageStage.PARSE, ingestion.manifest_name(w.number, w.fence), w.documents, w.size_bytes)
+        PageInFlight(w.number, PageStage.PARSE, ingestion.manifest_name(w.number, w.fence), w.documents, w.size_bytes)
         for w in begun
     ]
     move = Move(_IN_PROGRESS, begin=begun, stages={page.number: None for page in pages}, put=pages)
@@ -109,7 +109,7 @@ def begin(context: StepContext, ingestion: Ingestion) -> None:
             submit_job(context, ingestion, "parse", page.number)
 
 
-def step_page(context: StepContext, ingestion: Ingestion, page: Page) -> None:
+def step_page(context: StepContext, ingestion: Ingestion, page: PageInFlight) -> None:
     """Does what is to be done for a page in its stage, if anything."""
     if page.stage is PageStage.PARSE:
         _parse(context, ingestion, page)
@@ -140,7 +140,7 @@ def _expected(ingestion: Ingestion, documents: int) -> int:
     return -(-counts.chunks // counts.pages_parsed) if counts.pages_parsed else documents
 
 
-def _parse(context: StepContext, ingestion: Ingestion, page: Page) -> None:
+def _parse(context: StepContext, ingestion: Ingestion, page: PageInFlight) -> None:
     if page.state is None:
         submit_job(context, ingestion, "parse", page.number)
     elif page.state.terminal:
@@ -153,7 +153,7 @@ def _parse(context: StepContext, ingestion: Ingestion, page: Page) -> None:
             _parsed(context, ingestion, page, found)
 
 
-def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[str, Any] | ItemError) -> None:
+def _parsed(context: StepContext, ingestion: Ingestion, page: PageInFlight, found: dict[str, Any] | ItemError) -> None:
     move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE})
     if isinstance(found, ItemError):
         after, add = dataclasses.replace(page, stage=PageStage.READY, fault=(found.code, found.message)), {}
@@ -177,7 +177,7 @@ def _parsed(context: StepContext, ingestion: Ingestion, page: Page, found: dict[
         submit_embedding(context, ingestion, after, found)
 
 
-def _divided(context: StepContext, ingestion: Ingestion, page: Page, found: dict[str, Any]) -> Move:
+def _divided(context: StepContext, ingestion: Ingestion, page: PageInFlight, found: dict[str, Any]) -> Move:
     """What PARSE had no time for becomes a page that waits behind the others; the move in which it does."""
     stored, documents, size_bytes = found["rest"]
     number, fence = ingestion.next_page, stored.rpartition(".")[2]
@@ -192,12 +192,12 @@ def _divided(context: StepContext, ingestion: Ingestion, page: Page, found: dict
     )
 
 
-def _first_half(page: Page, found: dict[str, Any]) -> Page:
+def _first_half(page: PageInFlight, found: dict[str, Any]) -> PageInFlight:
     manifest, documents, size_bytes = found["done"]
     return dataclasses.replace(page, manifest=manifest, documents=documents, size_bytes=size_bytes)
 
 
-def _embed(context: StepContext, ingestion: Ingestion, page: Page) -> None:
+def _embed(context: StepContext, ingestion: Ingestion, page: PageInFlight) -> None:
     if page.state is None:
         if context.postponed.waits(ingestion.task_id("embed", page.number)):
             return  # the submission names every chunk of the page: reading and building it is not for nothing
@@ -205,7 +205,7 @@ def _embed(context: StepContext, ingestion: Ingestion, page: Page) -> None:
         if isinstance(found, dict) and "gone" not in found:
             submit_embedding(context, ingestion, page, found)
         else:  # Redis has lost it, by whatever hand
-            again = Page(page.number, PageStage.PARSE, page.manifest, page.documents, page.size_bytes)
+            again = PageInFlight(page.number, PageStage.PARSE, page.manifest, page.documents, page.size_bytes)
             move = Move(_IN_PROGRESS, stages={page.number: PageStage.EMBED}, put=[again], add=page.undone)
             move_on(context, ingestion, move)
     elif page.state.terminal:
@@ -270,7 +270,7 @@ def loaded(context: StepContext, ingestion: Ingestion) -> None:
         _give_up(context, ingestion, ending.fault_of(found))
 
 
-def _ready(ingestion: Ingestion, credit: int) -> list[Page]:
+def _ready(ingestion: Ingestion, credit: int) -> list[PageInFlight]:
     ready = [page for page in ingestion.pages.values() if page.stage is PageStage.READY]
     chunks = sum(page.chunks for page in ready)
     since = max(ingestion.times.get(IngestionStatus.IN_PROGRESS, 0), ingestion.loaded_ms or 0)
@@ -283,7 +283,7 @@ def _ready(ingestion: Ingestion, credit: int) -> list[Page]:
     )
     if not (enough or nothing_else):
         return []
-    taken: list[Page] = []
+    taken: list[PageInFlight] = []
     for page in ready:
         if taken and sum(each.chunks for each in taken) + page.chunks > MAX_CHUNKS:
             break

@@ -15,7 +15,7 @@ from tasks.documents.rounds import Round
 from tasks.errors import EmbedqError, NotReady, Unavailable
 from tasks.item import ItemError
 from tasks.ledger import operations
-from tasks.records.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions, sample_text
+from tasks.records.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
 
 _AT_ONCE = 100
@@ -102,8 +102,8 @@ def _sample(context: StepContext, ingestion: Ingestion) -> None:
     last = ingestion.samples[-1] if ingestion.samples else None
     if last is not None and ingestion.now_ms - last.at_ms < _SAMPLE_EVERY_MS:
         return
-    now = sample_text(ingestion.sample)
-    older = {"s0": sample_text(last)} if last else {"base": now}
+    now = ingestion.sample.to_text()
+    older = {"s0": last.to_text()} if last else {"base": now}
     move = Move([IngestionStatus.IN_PROGRESS], set=older | {"s1": now})
     context.ledger.run(move_ingestion(ingestion.id, move))
 

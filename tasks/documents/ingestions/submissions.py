@@ -17,8 +17,8 @@ from tasks.documents.submitting import job_task, rows_task, submit
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, Lane, Submission, operations
 from tasks.ledger.operations import read_committed
-from tasks.records.ingestion_operations import Move, losses_field, move_ingestion, setback_field, setback_text
-from tasks.records.ingestions import Ingestion, IngestionStatus, Page, PageStage
+from tasks.records.ingestion_operations import Move, losses_field, move_ingestion, setback_field
+from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, PageStage
 
 # Moves that bring an ingestion further.
 
@@ -70,7 +70,7 @@ def submit_job(context: StepContext, ingestion: Ingestion, name: str, number: in
     )
 
 
-def submit_embedding(context: StepContext, ingestion: Ingestion, page: Page, found: Mapping[str, Any]) -> None:
+def submit_embedding(context: StepContext, ingestion: Ingestion, page: PageInFlight, found: Mapping[str, Any]) -> None:
     """Submits the chunks which PARSE `found`. Ask `context.postponed` before they are read."""
     task = rows_task(
         ingestion.task_id("embed", page.number),
@@ -109,14 +109,14 @@ def again(context: StepContext, ingestion: Ingestion, name: str, number: int, fo
     move = Move(
         _GOING_ON,
         equal={field: losses},
-        set={field: losses + 1, setback_field(name): setback_text(after(ingestion, name, "worker"))},
+        set={field: losses + 1, setback_field(name): after(ingestion, name, "worker").to_text()},
     )
     if context.ledger.run(move_ingestion(ingestion.id, move))[0]:
         forget(context, ingestion, name, number)
     return True
 
 
-def page_again(context: StepContext, ingestion: Ingestion, page: Page, found: object) -> bool:
+def page_again(context: StepContext, ingestion: Ingestion, page: PageInFlight, found: object) -> bool:
     """Whether a `parse` that ended with `found` is tried again, after a pause."""
     if not deaths.again(found, page.losses):
         return False
@@ -124,7 +124,7 @@ def page_again(context: StepContext, ingestion: Ingestion, page: Page, found: ob
         [IngestionStatus.IN_PROGRESS],
         stages={page.number: PageStage.PARSE},
         put=[dataclasses.replace(page, losses=page.losses + 1)],
-        set={setback_field("parse"): setback_text(after(ingestion, "parse", "worker"))},
+        set={setback_field("parse"): after(ingestion, "parse", "worker").to_text()},
     )
     if context.ledger.run(move_ingestion(ingestion.id, move))[0]:
         forget(context, ingestion, "parse", page.number)

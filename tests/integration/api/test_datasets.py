@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tasks.errors import StorageUnavailable
-from tasks.records.datasets import Catalog, Part, advance, dataset_folder, present
+from tasks.records.datasets import Catalog, DatasetPart, advance, dataset_folder, present
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem, served
 from tests.integration.api.served import ServedApp
@@ -53,7 +53,7 @@ def digest(key: str) -> str:
 
 def loaded(storage: Storage, owner: str, *names: str) -> None:
     for name in names:
-        part = Part(
+        part = DatasetPart(
             0, f"datasets/x/{name.lower()}.1", f"datasets/x/{name.lower()}.2", rows=7, documents=2, size_bytes=10
         )
         catalog = Catalog(owner, name, dimension=4, vectors="of a model", next_part=1, parts=(part,))

@@ -158,7 +158,7 @@ class Hands:
         registered = self.ledger.run(operations.overview(MODEL))[MODEL].entry
         assert registered is not None
         for unit in claim.units:
-            reference = UnitReference.of_payload(unit.payload)
+            reference = UnitReference.from_payload(unit.payload)
             assert reference is not None
             rows = read_rows(self.storage, reference, reference.first + unit.offset, unit.items)
             bodies = [None if row.startswith(b"[") else orjson.loads(row)["body"] for row in rows]

@@ -26,7 +26,7 @@ from tasks.records.ingestions import (
     Ingestion,
     IngestionStatus,
     NewIngestion,
-    Page,
+    PageInFlight,
     PageStage,
     WaitingPage,
     is_ingestion_id,
@@ -59,8 +59,8 @@ def move(driver: Driver, ingestion_id: str, **what: Any) -> bool:
     return driver.run(move_ingestion(ingestion_id, Move(**{"only_from": [S.QUEUED, S.IN_PROGRESS], **what})))[0]
 
 
-def page(number: int, stage: PageStage = PageStage.PARSE, **known: Any) -> Page:
-    return Page(number, stage, f"ingestions/x/work/{number:08d}/manifest.f", 3, 100, **known)
+def page(number: int, stage: PageStage = PageStage.PARSE, **known: Any) -> PageInFlight:
+    return PageInFlight(number, stage, f"ingestions/x/work/{number:08d}/manifest.f", 3, 100, **known)
 
 
 def test_a_new_ingestion(driver: Driver) -> None:
@@ -244,7 +244,7 @@ def test_what_a_resumable_one_has_still_to_do_is_kept_as_long_as_itself(
 
 def test_what_is_embedded_of_a_page_in_flight_counts_for_the_eta() -> None:
     def at(now_ms: int, embedded: int, stage: PageStage = PageStage.EMBED) -> Ingestion:
-        page = Page(0, stage, "m", documents=10, size_bytes=800, chunks=40, embedded=embedded)
+        page = PageInFlight(0, stage, "m", documents=10, size_bytes=800, chunks=40, embedded=embedded)
         counts = Counts(documents=10, bytes=800)
         return Ingestion(
             "ing_1", "me", S.IN_PROGRESS, {}, 0, now_ms, counts, listing_complete=True, pages={0: page},
@@ -261,7 +261,7 @@ def test_chunks_count_for_the_rate_when_they_are_embedded_not_when_they_are_load
     spec: dict[str, Any], chunks_per_s: int
 ) -> None:
     counts = Counts(documents=10, bytes=800, chunks=40, chunks_embedded=10)
-    page = Page(0, PageStage.EMBED, "m", documents=10, size_bytes=800, chunks=40, embedded=10)
+    page = PageInFlight(0, PageStage.EMBED, "m", documents=10, size_bytes=800, chunks=40, embedded=10)
     times = {S.IN_PROGRESS: 0}
     ingestion = Ingestion("ing_1", "me", S.IN_PROGRESS, spec, 0, 1000, counts, True, pages={0: page}, times=times)
     assert ingestion.rate is not None

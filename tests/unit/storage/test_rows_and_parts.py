@@ -45,8 +45,8 @@ def test_rows_that_are_not_there_are_not_stored(storage: Storage) -> None:
 
 
 def test_a_payload_tells_what_it_is() -> None:
-    assert UnitReference.of_payload(REFERENCE.to_payload()) == REFERENCE
-    assert UnitReference.of_payload(b'["a text"]') is None
+    assert UnitReference.from_payload(REFERENCE.to_payload()) == REFERENCE
+    assert UnitReference.from_payload(b'["a text"]') is None
     assert part_name(REFERENCE, "token").startswith("batches/batch_1/parts/")
 
 

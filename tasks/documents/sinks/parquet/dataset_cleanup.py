@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 
 from tasks.errors import NotStored, StorageUnavailable
 from tasks.ledger.executor import Ledger
-from tasks.records.datasets import CATALOGS, GRACE_S, PARTS, Catalog, Part, Version, catalog_version, delete_version
+from tasks.records.datasets import (
+    CATALOGS,
+    GRACE_S,
+    PARTS,
+    Catalog,
+    DatasetPart,
+    Version,
+    catalog_version,
+    delete_version,
+)
 from tasks.records.ingestion_operations import read_ingestion
 from tasks.records.storage_identity import confirmed, is_ours
 from tasks.storage.storage import Storage, Stored
@@ -122,7 +131,7 @@ def _deletable(objects: _DatasetObjects, catalog: Catalog | None, grace_s: float
         yield objects.catalogs[-1].name
 
 
-def _names(parts: Iterable[Part]) -> Iterator[str]:
+def _names(parts: Iterable[DatasetPart]) -> Iterator[str]:
     for part in parts:
         yield part.receipts
         if part.stored:

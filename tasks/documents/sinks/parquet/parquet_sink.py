@@ -22,7 +22,7 @@ from tasks.documents.sorted_runs import BUCKET, Runs, keys_of
 from tasks.errors import DatasetDeleted, NotStored, SinkDimensionMismatch, SinkModelMismatch, Unavailable
 from tasks.pieces import pieces
 from tasks.records import datasets
-from tasks.records.datasets import GRACE_S, Catalog, Part, Retired, Version
+from tasks.records.datasets import GRACE_S, Catalog, DatasetPart, Retired, Version
 from tasks.records.ingestions import FOLDER
 from tasks.storage.storage import Storage
 
@@ -94,7 +94,7 @@ class ParquetSink:
         while True:
             present = self._dataset.present()
             self._dataset.require_same(present.catalog)
-            parts: list[Part] = []
+            parts: list[DatasetPart] = []
             deleted = 0
             for part in present.catalog.parts:
                 doomed = listed.missing(self._parts.receipts(part), stamp.order)
@@ -130,7 +130,7 @@ class ParquetSink:
                     yield document
             progress()
 
-    def _moved(self, present: Version, new: Part, arrivals: Arrivals, copies: "_Copies") -> bool:
+    def _moved(self, present: Version, new: DatasetPart, arrivals: Arrivals, copies: "_Copies") -> bool:
         """Whether the dataset has a version with these documents; if not, somebody else has moved it."""
         receipts = self._index.find(present.catalog, list(arrivals.taken), copies.progress)
         late: dict[str, Verdict] = {}
@@ -179,9 +179,9 @@ class _Copies:
     def __init__(self, parts: Parts, progress: Callable[[], None]) -> None:
         self._parts = parts
         self.progress = progress
-        self._made: dict[tuple[str, frozenset[str]], Part | None] = {}
+        self._made: dict[tuple[str, frozenset[str]], DatasetPart | None] = {}
 
-    def without(self, part: Part, document_ids: Sequence[str]) -> list[Part]:
+    def without(self, part: DatasetPart, document_ids: Sequence[str]) -> list[DatasetPart]:
         """The part itself if there is nothing to leave out, else its copy; [] if nothing is left of it."""
         if not document_ids:
             return [part]
@@ -261,7 +261,7 @@ class Dataset:
                 param="sink.dataset",
             )
 
-    def move(self, present: Version, parts: list[Part], dimension: int, vectors: str) -> bool:
+    def move(self, present: Version, parts: list[DatasetPart], dimension: int, vectors: str) -> bool:
         """Makes these parts the next version; whether that succeeded: not if somebody else has moved the dataset.
 
         Parts with a number below zero are new and get their numbers here. Raises like `present`; nobody knows then
@@ -326,13 +326,13 @@ BESIDE = 4
 _ROW_BYTES = 8192
 
 
-def to_merge(parts: Sequence[Part]) -> list[Part]:
+def to_merge(parts: Sequence[DatasetPart]) -> list[DatasetPart]:
     """The parts that the next merge takes, together twice as large as a full one at most; [] if there are few enough.
 
     A row is written again about seven times until its part is full, and there are at most 28 parts besides full ones,
     once merges have caught up.
     """
-    classes: dict[int, list[Part]] = {}
+    classes: dict[int, list[DatasetPart]] = {}
     for part in parts:
         if _weight(part) < FULL:
             classes.setdefault(_weight(part).bit_length() // 2, []).append(part)
@@ -349,5 +349,5 @@ def to_merge(parts: Sequence[Part]) -> list[Part]:
     return taken
 
 
-def _weight(part: Part) -> int:
+def _weight(part: DatasetPart) -> int:
     return max(1, part.rows, part.documents, part.size_bytes // _ROW_BYTES)

@@ -15,7 +15,7 @@ from tasks.documents.sinks.parquet.parquet_files import Gathering, TableWriter, 
 from tasks.documents.sinks.parquet.receipts import read_receipts, receipts_table, without, write_receipts
 from tasks.documents.sinks.sink import LoadDocument, Receipt, Stamp, chunk_id
 from tasks.errors import EmbedqError
-from tasks.records.datasets import Part, new_fence
+from tasks.records.datasets import DatasetPart, new_fence
 from tasks.storage.storage import Storage
 
 NEW = -1
@@ -31,7 +31,7 @@ class Parts:
 
     def write(
         self, documents: Iterable[LoadDocument], taken: Callable[[], Collection[Receipt]], stamp: Stamp, hint: int
-    ) -> Part | None:
+    ) -> DatasetPart | None:
         """A part of these documents; None if there were none. `hint`: number to begin the object's name with.
 
         `taken` is asked for the receipts when the documents are through. Raises like `Storage.writing`, and leaves
@@ -48,15 +48,17 @@ class Parts:
 
     def _finished(
         self, stored: str, receipts: str, rows: int, size_bytes: int, taken: Collection[Receipt]
-    ) -> Part | None:
+    ) -> DatasetPart | None:
         if not rows:
             self._storage.delete(stored)
         if not taken:
             return None
         write_receipts(self._storage, receipts, receipts_table(taken))
-        return Part(NEW, stored if rows else "", receipts, rows, len(taken), size_bytes if rows else 0)
+        return DatasetPart(NEW, stored if rows else "", receipts, rows, len(taken), size_bytes if rows else 0)
 
-    def without(self, part: Part, document_ids: Collection[str], progress: Callable[[], None]) -> Part | None:
+    def without(
+        self, part: DatasetPart, document_ids: Collection[str], progress: Callable[[], None]
+    ) -> DatasetPart | None:
         """A copy of a part without some of its documents; None if nothing is left.
 
         Raises like `Storage.read` and `Storage.writing`.
@@ -64,23 +66,23 @@ class Parts:
         kept = without(read_receipts(self._storage, part.receipts), "doc_id", document_ids)
         return self._rewritten([part], kept, document_ids, progress) if kept.num_rows else None
 
-    def merged(self, parts: Sequence[Part], progress: Callable[[], None]) -> Part:
+    def merged(self, parts: Sequence[DatasetPart], progress: Callable[[], None]) -> DatasetPart:
         """One part of all that is in some; raises like `Storage.read` and `Storage.writing`."""
         receipts = pa.concat_tables([read_receipts(self._storage, part.receipts) for part in parts])
         return self._rewritten(parts, receipts, (), progress)
 
-    def receipts(self, part: Part) -> pa.Table:
+    def receipts(self, part: DatasetPart) -> pa.Table:
         """Of its documents; raises like `Storage.read`."""
         return read_receipts(self._storage, part.receipts)
 
     def _rewritten(
-        self, parts: Sequence[Part], kept: pa.Table, doomed: Collection[str], progress: Callable[[], None]
-    ) -> Part:
+        self, parts: Sequence[DatasetPart], kept: pa.Table, doomed: Collection[str], progress: Callable[[], None]
+    ) -> DatasetPart:
         stored, receipts = self._names(max(0, *(part.number for part in parts)))
         with self._all_or_nothing(stored, receipts):
             rows, size_bytes = self._copy([part.stored for part in parts if part.stored], stored, doomed, progress)
             write_receipts(self._storage, receipts, kept)
-        return Part(NEW, stored if rows else "", receipts, rows, kept.num_rows, size_bytes)
+        return DatasetPart(NEW, stored if rows else "", receipts, rows, kept.num_rows, size_bytes)
 
     def _copy(
         self, names: Sequence[str], stored: str, doomed: Collection[str], progress: Callable[[], None]

@@ -7,10 +7,10 @@ import pytest
 
 from tasks.errors import NotStored
 from tasks.ledger import Ledger
-from tasks.records.datasets import Catalog, Part, advance, present
+from tasks.records.datasets import Catalog, DatasetPart, advance, present
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
 from tasks.records.ingestion_operations import read_ingestion
-from tasks.records.ingestions import ClosedPage, Page, PageStage
+from tasks.records.ingestions import ClosedPage, PageInFlight, PageStage
 from tasks.storage.storage import Storage
 from tests.integration.api.ingestions.requests import create, move
 
@@ -27,7 +27,7 @@ def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list
         closed.append(ClosedPage(number, name, *of))
     manifest = found.manifest_name(len(pages), "f")
     storage.write(manifest, b'{"ref":{"id":"late","uri":"inline:late"}}\n')
-    flying = Page(len(pages), PageStage.EMBED, manifest, 1, 10)
+    flying = PageInFlight(len(pages), PageStage.EMBED, manifest, 1, 10)
     move(ledger, ingestion_id, close=closed, put=[flying], set={"next_page": len(pages) + 1})
 
 
@@ -118,7 +118,7 @@ def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: 
     }
 
     storage.write("datasets/x/part.1", b"PAR1 bytes")
-    part = Part(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
+    part = DatasetPart(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
     found = ledger.run(read_ingestion(made["id"]))
     assert found is not None
     before = present(storage, found.owner, "handbook")

@@ -42,7 +42,7 @@ def _check_unit(world: World, claim: Claim, unit: ClaimedUnit) -> None:
     assert task.deadline_ms is None or task.deadline_ms > world.now_ms, "nobody wanted this any more"
     assert task.lane is claim.lane
     assert not _of_another_model(world, task.id), "vectors of two models in one result"
-    reference = UnitReference.of_payload(unit.payload)
+    reference = UnitReference.from_payload(unit.payload)
     if reference is None:
         assert unit.texts() == [f"t{unit.first + i}" for i in range(unit.items)]
     else:

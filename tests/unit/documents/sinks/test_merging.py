@@ -5,20 +5,20 @@ import dataclasses
 import pytest
 
 from tasks.documents.sinks.parquet.parquet_sink import BESIDE, FULL, to_merge
-from tasks.records.datasets import Part
+from tasks.records.datasets import DatasetPart
 
 
-def part(number: int, rows: int, *, documents: int = 1, size_bytes: int = 0) -> Part:
-    return Part(number, f"p{number}", f"r{number}", rows, documents, size_bytes)
+def part(number: int, rows: int, *, documents: int = 1, size_bytes: int = 0) -> DatasetPart:
+    return DatasetPart(number, f"p{number}", f"r{number}", rows, documents, size_bytes)
 
 
-def one_of(parts: list[Part], number: int) -> Part:
+def one_of(parts: list[DatasetPart], number: int) -> DatasetPart:
     return part(number, sum(p.rows for p in parts), documents=sum(p.documents for p in parts))
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
 def test_a_dataset_of_many_small_loads_has_few_parts_and_rows_are_seldom_written_again(rows: int) -> None:
-    parts: list[Part] = []
+    parts: list[DatasetPart] = []
     loads, written = 20_000 // rows, 0
     for number in range(loads):
         parts.append(part(2 * number, rows))

@@ -14,7 +14,7 @@ import uvloop
 from redis.connection import Connection
 
 from tasks.ledger.connection import OutOfService, Refusals, watched_async
-from tasks.ledger.gather import Line, packed
+from tasks.ledger.gather import PipelinedConnection, packed
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing sends RST instead of FIN."""
@@ -31,7 +31,7 @@ def test_a_command_is_packed_as_the_library_does() -> None:
 
 
 @asynccontextmanager
-async def _line(answers: list[bytes], *, reset: bool) -> AsyncIterator[Line]:
+async def _line(answers: list[bytes], *, reset: bool) -> AsyncIterator[PipelinedConnection]:
     """A line to a server that answers one command on each connection, and resets it or leaves it open."""
     talks: list[asyncio.Task[None] | None] = []
 
@@ -52,7 +52,7 @@ async def _line(answers: list[bytes], *, reset: bool) -> AsyncIterator[Line]:
     port = server.sockets[0].getsockname()[1]
     pool = redis.asyncio.ConnectionPool(host="127.0.0.1", port=port, protocol=2, socket_connect_timeout=1)
     pool.connection_class = watched_async(pool.connection_class, Refusals())
-    line = Line(pool)
+    line = PipelinedConnection(pool)
     try:
         yield line
     finally:
