@@ -14,119 +14,6 @@ import uuid_utils
 
 from tasks.ledger.task import State
 
-# Pages of an ingestion that are listed and not begun.
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingPage:
-    """A page that was listed and not begun; `fence` is that of its manifest."""
-
-    number: int
-    fence: str
-    documents: int
-    size_bytes: int
-
-    def to_text(self) -> str:
-        """As it stands in the list of waiting pages."""
-        return f"{self.number} {self.fence} {self.documents} {self.size_bytes}"
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Inverse of `to_text`."""
-        number, fence, documents, size_bytes = text.split(" ")
-        return cls(int(number), fence, int(documents), int(size_bytes))
-
-
-# How far an ingestion is, and how fast it gets on.
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Of documents, chunks, bytes of the source and tokens.
-
-    Attributes:
-        documents: listed so far; `loaded`, `unchanged`, `failed` and `cancelled` of them have ended.
-        deleted: documents of earlier ingestions that `sync` took away.
-        replaced: of those loaded, in whose place an earlier ingestion had brought another content.
-        chunks: cut so far.
-        tokens: that the model has read.
-        chunk_tokens: of all chunks, counted before.
-    """
-
-    documents: int = 0
-    loaded: int = 0
-    unchanged: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    deleted: int = 0
-    chunks: int = 0
-    chunks_embedded: int = 0
-    chunks_loaded: int = 0
-    bytes: int = 0
-    bytes_done: int = 0
-    tokens: int = 0
-    chunk_tokens: int = 0
-    pages_parsed: int = 0
-    replaced: int = 0
-
-    @property
-    def done(self) -> int:
-        """Documents that have ended."""
-        return self.loaded + self.unchanged + self.failed + self.cancelled
-
-    @property
-    def in_progress(self) -> int:
-        """Documents that have not."""
-        return max(0, self.documents - self.done)
-
-
-@dataclass(frozen=True, slots=True)
-class Setback:
-    """How often in a row a kind of job found something away, what, and until when none need be tried again."""
-
-    times: int
-    what: str
-    until_ms: int
-
-    def to_text(self) -> str:
-        """As a field of the hash."""
-        return f"{self.times} {self.until_ms} {self.what}"
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Inverse of `to_text`."""
-        times, until_ms, what = text.split(" ")
-        return cls(int(times), what, int(until_ms))
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """How far an ingestion was at a moment: `chunks` that are embedded, in a dry run those that are cut."""
-
-    at_ms: int
-    documents: int
-    chunks: int
-    bytes: int
-
-    def to_text(self) -> str:
-        """As a field of the hash."""
-        return f"{self.at_ms} {self.documents} {self.chunks} {self.bytes}"
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Inverse of `to_text`."""
-        return cls(*(int(number) for number in text.split()))
-
-
-@dataclass(frozen=True, slots=True)
-class IngestionRate:
-    """Documents, chunks and source bytes in a second."""
-
-    documents_per_s: float
-    chunks_per_s: float
-    bytes_per_s: float
-
-
 FOLDER = "ingestions"
 """Where everything of theirs is in the storage."""
 
@@ -153,15 +40,6 @@ class IngestionStatus(StrEnum):
         return self in {IngestionStatus.COMPLETED, IngestionStatus.FAILED, IngestionStatus.CANCELLED}
 
 
-class PageStage(StrEnum):
-    """Where a page in flight is."""
-
-    PARSE = "parse"
-    EMBED = "embed"
-    READY = "ready"
-    LOADING = "loading"
-
-
 @dataclass(frozen=True, slots=True)
 class NewIngestion:
     """An ingestion as it is created.
@@ -180,6 +58,47 @@ class NewIngestion:
     spec: Mapping[str, Any]
     ttl_ms: int
     key: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionFault:
+    """Why an ingestion failed as a whole."""
+
+    code: str
+    message: str
+    param: str | None = None
+
+
+# Pages: listed and not begun, in flight, done.
+
+
+class PageStage(StrEnum):
+    """Where a page in flight is."""
+
+    PARSE = "parse"
+    EMBED = "embed"
+    READY = "ready"
+    LOADING = "loading"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPage:
+    """A page that was listed and not begun; `fence` is that of its manifest."""
+
+    number: int
+    fence: str
+    documents: int
+    size_bytes: int
+
+    def to_text(self) -> str:
+        """As it stands in the list of waiting pages."""
+        return f"{self.number} {self.fence} {self.documents} {self.size_bytes}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Inverse of `to_text`."""
+        number, fence, documents, size_bytes = text.split(" ")
+        return cls(int(number), fence, int(documents), int(size_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,13 +225,94 @@ class ClosedPage:
         return cls(number, *orjson.loads(text))
 
 
-@dataclass(frozen=True, slots=True)
-class IngestionFault:
-    """Why an ingestion failed as a whole."""
+# How far an ingestion is, and how fast it gets on.
 
-    code: str
-    message: str
-    param: str | None = None
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of documents, chunks, bytes of the source and tokens.
+
+    Attributes:
+        documents: listed so far; `loaded`, `unchanged`, `failed` and `cancelled` of them have ended.
+        deleted: documents of earlier ingestions that `sync` took away.
+        replaced: of those loaded, in whose place an earlier ingestion had brought another content.
+        chunks: cut so far.
+        tokens: that the model has read.
+        chunk_tokens: of all chunks, counted before.
+    """
+
+    documents: int = 0
+    loaded: int = 0
+    unchanged: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    deleted: int = 0
+    chunks: int = 0
+    chunks_embedded: int = 0
+    chunks_loaded: int = 0
+    bytes: int = 0
+    bytes_done: int = 0
+    tokens: int = 0
+    chunk_tokens: int = 0
+    pages_parsed: int = 0
+    replaced: int = 0
+
+    @property
+    def done(self) -> int:
+        """Documents that have ended."""
+        return self.loaded + self.unchanged + self.failed + self.cancelled
+
+    @property
+    def in_progress(self) -> int:
+        """Documents that have not."""
+        return max(0, self.documents - self.done)
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """How often in a row a kind of job found something away, what, and until when none need be tried again."""
+
+    times: int
+    what: str
+    until_ms: int
+
+    def to_text(self) -> str:
+        """As a field of the hash."""
+        return f"{self.times} {self.until_ms} {self.what}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Inverse of `to_text`."""
+        times, until_ms, what = text.split(" ")
+        return cls(int(times), what, int(until_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How far an ingestion was at a moment: `chunks` that are embedded, in a dry run those that are cut."""
+
+    at_ms: int
+    documents: int
+    chunks: int
+    bytes: int
+
+    def to_text(self) -> str:
+        """As a field of the hash."""
+        return f"{self.at_ms} {self.documents} {self.chunks} {self.bytes}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Inverse of `to_text`."""
+        return cls(*(int(number) for number in text.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionRate:
+    """Documents, chunks and source bytes in a second."""
+
+    documents_per_s: float
+    chunks_per_s: float
+    bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,6 +477,11 @@ def new_ingestion_id() -> str:
     return f"ing_{uuid_utils.uuid7().hex}"
 
 
+def is_ingestion_id(text: str) -> bool:
+    """Whether it has the form of our ids."""
+    return _FORM.fullmatch(text) is not None
+
+
 def is_too_deep(metadata: Any) -> bool:
     """Whether metadata has objects and lists within each other, itself counted, beyond `MAX_METADATA_DEPTH`.
 
@@ -489,8 +494,3 @@ def is_too_deep(metadata: Any) -> bool:
         if not level:
             return False
     return True
-
-
-def is_ingestion_id(text: str) -> bool:
-    """Whether it has the form of our ids."""
-    return _FORM.fullmatch(text) is not None
