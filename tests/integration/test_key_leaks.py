@@ -3,26 +3,18 @@
 import pytest
 import redis
 
-from tasks.item import Options
-from tasks.ledger import Admission, Lane, Ledger, NewUnit, Submission
+from tasks.ledger import Ledger, NewUnit, Submission
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.operations import ClaimRequest, claim, submit
 from tests.key_leaks import leaked_keys
+from tests.ledger_builders import submission
 
 MODEL = "org/model:v1"
 
 
-def submission(units: int = 1) -> Submission:
-    return Submission(
-        task_id=new_task_id(),
-        queue=MODEL,
-        lane=Lane.ONLINE,
-        owner="somebody",
-        units=[NewUnit(items=1, cost=10, payload=b'["a"]')] * units,
-        options=Options(),
-        ttl_ms=60_000,
-        admission=Admission(max_backlog_s=3600),
-    )
+def a_task(units: int = 1) -> Submission:
+    unit = NewUnit(items=1, cost=10, payload=b'["a"]')
+    return submission(task_id=new_task_id(), queue=MODEL, owner="somebody", units=[unit] * units)
 
 
 def claimed(token: str) -> ClaimRequest:
@@ -31,7 +23,7 @@ def claimed(token: str) -> ClaimRequest:
 
 def test_open_tasks_leases_and_lingering_workers_are_no_leaks(redis_client: "redis.Redis") -> None:
     ledger = Ledger(redis_client)
-    ledger.run(submit(submission(units=5)))
+    ledger.run(submit(a_task(units=5)))
     for number in range(7):  # five leases; the sixth claim finds nothing and registers as lingering
         ledger.run(claim(MODEL, claimed(f"w/{number}")))
     assert redis_client.zcard(f"eq:q:{MODEL}:leases") == 5

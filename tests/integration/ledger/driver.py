@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,14 +10,12 @@ import numpy as np
 import orjson
 import redis
 
-from tasks.item import ItemError, Options
+from tasks.item import ItemError
 from tasks.ledger import (
-    Admission,
     Claim,
     ClaimedUnit,
     CommitOutcome,
     Finished,
-    Lane,
     Ledger,
     NewUnit,
     Result,
@@ -30,15 +28,15 @@ from tasks.ledger import (
     operations,
 )
 from tasks.ledger.operations import ClaimRequest, Operation, list_tasks
+from tests import ledger_builders
 from tests.integration.ledger.scripts import SCRIPTS
 
 T = TypeVar("T")
 
 MODEL = "m"
 START_MS = 1_900_000_000_000
-TTL_MS = 3_600_000
+TTL_MS = ledger_builders.submission().ttl_ms
 LEASE_MS = 15_000
-UNLIMITED = Admission(max_backlog_s=1e9)
 DIMENSION = 2
 
 
@@ -101,14 +99,9 @@ class Driver:
         values: dict[str, Any] = {
             "task_id": task_id or f"task_{next(self._numbers):05d}",
             "queue": self.model,
-            "lane": Lane.ONLINE,
-            "owner": "anonymous",
             "units": new_units(*(sizes or ((1, 10),))),
-            "options": Options(),
-            "ttl_ms": TTL_MS,
-            "admission": UNLIMITED,
         }
-        return Submission(**(values | changed))
+        return ledger_builders.submission(**(values | changed))
 
     def submit(self, *sizes: tuple[int, int], **changed: Any) -> SubmitReply:
         return self.run(operations.submit(self.submission(*sizes, **changed)))
@@ -172,3 +165,12 @@ class Driver:
 def unchanging(task: Task) -> Task:
     """Without the one field that follows the server's own clock, so that two readings can be compared."""
     return dataclasses.replace(task, expires_ms=None)
+
+
+def commands(client: redis.Redis, call: Callable[[], Any]) -> dict[str, int]:
+    """How often Redis ran each command during `call`, those inside of scripts included."""
+    client.config_resetstat()
+    call()
+    stats = client.info("commandstats")
+    ours = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
+    return {name: calls for name, calls in ours.items() if not name.startswith(("config", "info"))}

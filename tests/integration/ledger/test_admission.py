@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from tasks.errors import BacklogFull, EmbedqError, StorageFull
-from tasks.ledger import Admission, AsyncLedger, Lane, SubmitReply, WorkerEntry, operations
+from tasks.ledger import Admission, AsyncLedger, Lane, SubmitReply, operations
 from tests.integration.ledger.driver import Driver, new_units
 from tests.integration.ledger.snapshot import Snapshot
+from tests.ledger_builders import worker_entry
 
 TEN_TASKS = Admission(max_backlog_s=1.0, default_rate=100.0)
 """Room for ten tasks that cost 10 each."""
@@ -34,21 +35,6 @@ def fill(driver: Driver, owner: str, lane: Lane) -> int:
         except BacklogFull:
             return number
     raise AssertionError
-
-
-def worker(worker_id: str, rate: float) -> WorkerEntry:
-    return WorkerEntry(
-        id=worker_id,
-        pid=1,
-        host="h",
-        started_at=0,
-        rate=rate,
-        rss_bytes=0,
-        forward_passes=0,
-        items=0,
-        tokens=0,
-        padded_tokens=0,
-    )
 
 
 async def test_concurrent_submits_do_not_overshoot(driver: Driver, redis_url: str) -> None:
@@ -127,7 +113,7 @@ def test_bytes_are_limited_over_both_lanes(driver: Driver) -> None:
 
 def test_the_measured_rate_counts_and_the_last_one_is_kept(driver: Driver) -> None:
     for name, rate in (("a", 100.0), ("b", 300.0)):
-        driver.run(operations.beat("m", worker(name, rate), ttl_ms=10_000))
+        driver.run(operations.beat("m", worker_entry(name, rate), ttl_ms=10_000))
     admission = Admission(max_backlog_s=1.0, default_rate=1.0)
     driver.submit((1, 200), admission=admission)
     driver.submit((1, 200), admission=admission)
@@ -236,7 +222,7 @@ SCENES: dict[str, list[tuple[str, int, int]]] = {
 @pytest.mark.parametrize(("scene", "cost"), [(s, c) for s in SCENES for c in (60, 200, 500)])
 def test_who_is_refused_is_let_in_about_when_it_was_told(driver: Driver, scene: str, cost: int) -> None:
     """The time told is within a factor of two of the time after which the same request is taken, at 100 tokens/s."""
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=10**6))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=10**6))
     admission = Admission(max_backlog_s=3.0)
     for owner, tasks, each in SCENES[scene]:
         for _ in range(tasks):

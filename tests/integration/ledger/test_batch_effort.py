@@ -19,8 +19,7 @@ from tasks.records.batches import (
     read_batch,
     read_batches,
 )
-from tests.integration.ledger.driver import Driver
-from tests.integration.ledger.test_effort import commands
+from tests.integration.ledger.driver import Driver, commands
 
 LIMITS = BatchAdmission(max_open=100_000, max_memory_percent=70)
 PAGE = 10

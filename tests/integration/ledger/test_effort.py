@@ -1,6 +1,5 @@
 """What calls cost: commands inside scripts do not grow with the backlog, one round trip each, little memory."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,20 +8,11 @@ from redis.client import Monitor
 
 from tasks.ledger import Lane, NewUnit, operations
 from tasks.ledger.executor import script_arguments, source
-from tests.integration.ledger.driver import Driver, finished
+from tests.integration.ledger.driver import Driver, commands, finished
 from tests.integration.ledger.listener import Listener
 from tests.integration.ledger.scripts import SCRIPTS
 
 BACKLOGS = (100, 4000)
-
-
-def commands(client: redis.Redis, call: Callable[[], Any]) -> dict[str, int]:
-    """How often Redis ran each command during `call`, those inside of scripts included."""
-    client.config_resetstat()
-    call()
-    stats = client.info("commandstats")
-    ours = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
-    return {name: calls for name, calls in ours.items() if not name.startswith(("config", "info"))}
 
 
 def queue_up(driver: Driver, tasks: int, tag: str, owners: int = 1) -> None:

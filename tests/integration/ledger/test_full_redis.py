@@ -6,10 +6,10 @@ import pytest
 import redis
 
 from tasks.errors import StorageFull
-from tasks.ledger import Admission, Alias, CommitOutcome, ModelEntry, State, operations
+from tasks.ledger import Admission, Alias, CommitOutcome, State, operations
 from tests.integration.ledger.driver import LEASE_MS, Driver, failed, finished, unchanging
 from tests.integration.ledger.snapshot import Snapshot
-from tests.integration.ledger.test_admission import worker
+from tests.ledger_builders import model_entry, worker_entry
 
 
 @pytest.fixture
@@ -109,13 +109,9 @@ def test_tasks_are_read(full: Driver) -> None:
 
 
 def test_workers_come_beat_and_go(full: Driver) -> None:
-    entry = ModelEntry(
-        id="m", model="m", revision="r", dimension=2, max_tokens=8, prompts=(), device="cpu", compute="fake",
-        precision="float32", created_at=1,
-    )  # fmt: skip
     full.run(operations.check_schema())
-    full.run(operations.register("m", entry))
-    full.run(operations.beat("m", worker("w", 100.0), ttl_ms=10_000))
+    full.run(operations.register("m", model_entry()))
+    full.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=10_000))
     assert [w.id for w in full.run(operations.overview())["m"].workers] == ["w"]
     full.run(operations.leave("m", "w", warm=True))
     full.run(operations.retire("m", "w"))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from stack.testing import wait_until
 from tasks.ledger import Alias, State, Task, TaskPage
 from tasks.ledger.operations import LOOK
-from tests.integration.ledger.driver import TTL_MS, Driver
-from tests.integration.ledger.test_effort import commands
+from tests.integration.ledger.driver import TTL_MS, Driver, commands
 
 TASKS = "eq:tasks:anonymous"
 OPEN = "eq:open:anonymous"

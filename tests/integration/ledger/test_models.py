@@ -8,9 +8,9 @@ import redis
 from tasks.errors import ModelChanged
 from tasks.ledger import CommitOutcome, Lane, ModelEntry, State, operations
 from tests.integration.ledger.driver import Driver
-from tests.integration.ledger.test_admission import worker
-from tests.integration.ledger.test_workers import ENTRY
+from tests.ledger_builders import model_entry, worker_entry
 
+ENTRY = model_entry()
 OTHER = dataclasses.replace(ENTRY, revision="def")
 TTL_MS = 9000
 
@@ -41,8 +41,8 @@ def test_a_model_is_exchanged_when_nobody_serves_the_one_before(driver: Driver) 
     register(driver, ENTRY, "a")
     driver.advance(TTL_MS)
     assert register(driver, OTHER, "b")
-    driver.run(operations.beat("m", worker("a", 10.0), TTL_MS, ENTRY))
-    driver.run(operations.beat("m", worker("b", 20.0), TTL_MS, OTHER))
+    driver.run(operations.beat("m", worker_entry("a", 10.0), TTL_MS, ENTRY))
+    driver.run(operations.beat("m", worker_entry("b", 20.0), TTL_MS, OTHER))
     seen = driver.run(operations.overview())["m"]
     assert (seen.entry, [w.id for w in seen.workers], seen.rate) == (OTHER, ["b"], 20.0)
     driver.submit()
@@ -111,7 +111,7 @@ def test_the_same_model_goes_on_where_it_was(driver: Driver) -> None:
 
 
 def test_a_redis_that_lost_its_data_learns_from_beats_what_is_served(driver: Driver) -> None:
-    driver.run(operations.beat("m", worker("a", 10.0), TTL_MS, ENTRY))
+    driver.run(operations.beat("m", worker_entry("a", 10.0), TTL_MS, ENTRY))
     with pytest.raises(ModelChanged):
         driver.claim("b", stamp=OTHER.stamp)
     assert not register(driver, OTHER, "b")

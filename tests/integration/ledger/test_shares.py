@@ -4,7 +4,7 @@ import pytest
 
 from tasks.ledger import Lane, operations
 from tests.integration.ledger.driver import Driver
-from tests.integration.ledger.test_admission import worker
+from tests.ledger_builders import worker_entry
 
 
 def taken(driver: Driver, *, rate: float, alone: bool = False) -> int:
@@ -14,7 +14,7 @@ def taken(driver: Driver, *, rate: float, alone: bool = False) -> int:
 @pytest.fixture
 def fast(driver: Driver) -> Driver:
     """A ledger whose workers do 100 tokens per second together."""
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=10_000))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=10_000))
     return driver
 
 
@@ -66,7 +66,7 @@ def test_who_is_alone_takes_everything(fast: Driver) -> None:
 
 def test_workers_of_one_stream_each_share_like_streams_of_one_worker(driver: Driver) -> None:
     for name in "vw":
-        driver.run(operations.beat("m", worker(name, 50.0), ttl_ms=10_000))
+        driver.run(operations.beat("m", worker_entry(name, 50.0), ttl_ms=10_000))
     for _ in range(10):
         driver.submit()
     claims = [driver.claim(f"{name}/0", rate=50, alone=True) for name in "vw"]
@@ -75,7 +75,7 @@ def test_workers_of_one_stream_each_share_like_streams_of_one_worker(driver: Dri
 
 def test_who_is_alone_in_its_process_stands_for_all_streams_of_it(driver: Driver) -> None:
     for name, rate in (("v", 20.0), ("w", 80.0)):  # w has two streams of 40 each
-        driver.run(operations.beat("m", worker(name, rate), ttl_ms=10_000))
+        driver.run(operations.beat("m", worker_entry(name, rate), ttl_ms=10_000))
     for _ in range(10):
         driver.submit()
     assert taken(driver, rate=40, alone=True) == 8
@@ -83,7 +83,7 @@ def test_who_is_alone_in_its_process_stands_for_all_streams_of_it(driver: Driver
 
 @pytest.mark.parametrize("reported", [1000.4, 1000.6])
 def test_the_only_worker_takes_everything_whatever_it_measured_since(driver: Driver, reported: float) -> None:
-    driver.run(operations.beat("m", worker("w", reported), ttl_ms=10_000))
+    driver.run(operations.beat("m", worker_entry("w", reported), ttl_ms=10_000))
     for _ in range(3):
         driver.submit((1, 10_000))
     assert len(driver.claim("w/0", rate=900, alone=True, budget=10**6).units) == 3

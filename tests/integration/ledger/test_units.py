@@ -9,7 +9,7 @@ import pytest
 from tasks.item import ItemError, Options
 from tasks.ledger import CommitOutcome, Finished, Lane, NewUnit, State, operations
 from tests.integration.ledger.driver import LEASE_MS, TTL_MS, Driver, failed, finished, rows, unchanging
-from tests.integration.ledger.test_admission import worker
+from tests.ledger_builders import worker_entry
 
 STILL_MS = 5000
 """Of what passes between two looks at the clock this much counts at most."""
@@ -205,7 +205,7 @@ def test_a_standstill_right_after_the_first_claim_counts_no_more(driver: Driver)
     assert not held(driver)
 
 
-@pytest.mark.parametrize("look", [operations.watch("m"), operations.beat("m", worker("w", 100.0), ttl_ms=10_000)])
+@pytest.mark.parametrize("look", [operations.watch("m"), operations.beat("m", worker_entry("w", 100.0), ttl_ms=10_000)])
 def test_workers_and_watchdogs_look_at_the_clock(driver: Driver, look: operations.Operation[Any]) -> None:
     driver.submit()
     driver.claim("w")
@@ -244,7 +244,7 @@ def test_a_lease_renewed_after_a_standstill_is_as_long_as_others(driver: Driver)
 def test_where_nobody_looked_work_of_the_dead_comes_back_a_lease_late(driver: Driver) -> None:
     driver.submit()
     driver.claim("w")
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=10_000))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=10_000))
     driver.stand_still(3_600_000)  # a service that was stopped
     assert held(driver)
     driver.advance(LEASE_MS)

@@ -4,22 +4,11 @@ import pytest
 import redis
 
 from tasks.errors import SchemaMismatch
-from tasks.ledger import Lane, ModelEntry, operations
+from tasks.ledger import Lane, operations
 from tests.integration.ledger.driver import Driver
-from tests.integration.ledger.test_admission import worker
+from tests.ledger_builders import model_entry, worker_entry
 
-ENTRY = ModelEntry(
-    id="m",
-    model="org/model",
-    revision="abc",
-    dimension=384,
-    max_tokens=256,
-    prompts=("query", "passage"),
-    device="cpu",
-    compute="torch",
-    precision="float32",
-    created_at=1,
-)
+ENTRY = model_entry()
 
 
 def test_nothing_is_known_of_an_empty_redis(driver: Driver) -> None:
@@ -30,7 +19,7 @@ def test_nothing_is_known_of_an_empty_redis(driver: Driver) -> None:
 
 def test_a_registered_model_outlives_its_workers(driver: Driver) -> None:
     driver.run(operations.register("m", ENTRY))
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=1000))
     driver.run(operations.retire("m", "w"))
     seen = driver.run(operations.overview())["m"]
     assert (seen.entry, seen.workers, seen.rate) == (ENTRY, (), 100.0)
@@ -40,12 +29,12 @@ def test_a_registered_model_outlives_its_workers(driver: Driver) -> None:
 def test_workers_live_as_long_as_they_beat(driver: Driver) -> None:
     driver.run(operations.register("m", ENTRY))
     for name, rate in (("a", 100.0), ("b", 50.5)):
-        driver.run(operations.beat("m", worker(name, rate), ttl_ms=10_000))
+        driver.run(operations.beat("m", worker_entry(name, rate), ttl_ms=10_000))
     seen = driver.run(operations.overview())["m"]
     assert sorted(w.id for w in seen.workers) == ["a", "b"]
     assert seen.rate == pytest.approx(150, abs=1)
     driver.advance(9_000)
-    driver.run(operations.beat("m", worker("a", 80.0), ttl_ms=10_000))
+    driver.run(operations.beat("m", worker_entry("a", 80.0), ttl_ms=10_000))
     driver.advance(1_000)
     seen = driver.run(operations.overview())["m"]
     assert [w.id for w in seen.workers] == ["a"]
@@ -54,14 +43,14 @@ def test_workers_live_as_long_as_they_beat(driver: Driver) -> None:
 
 
 def test_the_last_known_rate_is_kept(driver: Driver) -> None:
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=1000))
     driver.advance(1000)
     driver.watch()
     assert driver.run(operations.overview("m"))["m"].rate == 100.0
 
 
 def test_workers_that_vanished_leave_nothing(driver: Driver, redis_client: redis.Redis) -> None:
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=1000))
     driver.claim("w", linger_ms=500)
     driver.advance(1000)
     driver.watch()
@@ -108,19 +97,19 @@ def test_data_of_another_version_is_refused(driver: Driver, redis_client: redis.
 
 
 def test_a_redis_that_lost_its_data_learns_the_model_from_a_beat(driver: Driver) -> None:
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=10_000, entry=ENTRY))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=10_000, entry=ENTRY))
     assert driver.run(operations.overview("m"))["m"].entry == ENTRY
 
 
 def test_watch_sends_no_bell_while_every_worker_has_a_claim(driver: Driver) -> None:
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=60_000))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=60_000))
     driver.submit((1, 10), (1, 10))
     held = driver.claim(max_units=1)
     for _ in range(10):
         driver.advance(1500)
         driver.run(operations.renew("m", held.token, 60_000))
         assert not driver.run(operations.watch("m")).ring
-    driver.run(operations.beat("m", worker("v", 100.0), ttl_ms=60_000))
+    driver.run(operations.beat("m", worker_entry("v", 100.0), ttl_ms=60_000))
     assert driver.run(operations.watch("m")).ring
 
 
@@ -134,7 +123,7 @@ def test_a_worker_that_joins_is_not_silenced_by_bells_from_before(driver: Driver
 
 def test_watch_rings_while_one_worker_holds_several_claims_and_another_none(driver: Driver) -> None:
     for name in ("busy", "idle"):
-        driver.run(operations.beat("m", worker(name, 100.0), ttl_ms=60_000))
+        driver.run(operations.beat("m", worker_entry(name, 100.0), ttl_ms=60_000))
     for _ in range(3):
         driver.submit()
     for stream in ("busy/0", "busy/1"):
@@ -173,12 +162,12 @@ def test_a_model_that_nobody_serves_or_wants_is_forgotten_after_a_week(
 def test_a_model_is_known_while_somebody_serves_it(driver: Driver, redis_client: redis.Redis) -> None:
     driver.run(operations.register("m", ENTRY))
     driver.watch()
-    driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=1000))
     driver.watch()
     assert not redis_client.hexists("eq:q:m:state", "idle"), "a write with each beat"
     for _ in range(3):
         driver.advance(WEEK_MS)
-        driver.run(operations.beat("m", worker("w", 100.0), ttl_ms=1000))
+        driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=1000))
         driver.watch()
         driver.advance(1000)
         driver.watch()  # it has missed some beats
@@ -216,5 +205,5 @@ def test_a_worker_of_a_forgotten_model_makes_it_known_again(driver: Driver) -> N
     driver.watch()
     driver.advance(WEEK_MS)
     driver.watch()
-    driver.run(operations.beat("m", worker("w", 100.0), 1000, ENTRY))
+    driver.run(operations.beat("m", worker_entry("w", 100.0), 1000, ENTRY))
     assert known(driver)

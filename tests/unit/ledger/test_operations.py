@@ -1,30 +1,16 @@
 """How replies of scripts are read, and which errors they become."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, StorageFull
 from tasks.item import Options
-from tasks.ledger import SCHEMA_VERSION, Admission, Alias, Lane, NewUnit, Submission, operations
+from tasks.ledger import SCHEMA_VERSION, Lane, NewUnit, operations
 from tasks.ledger.operations import ClaimRequest
+from tests.ledger_builders import submission
 
 REQUEST = ClaimRequest(worker="w", token="w/1", budget=10, max_units=5, lease_ms=1000)
-
-
-def submission(units: Sequence[NewUnit] = (NewUnit(1, 10, b'["a"]'),), alias: Alias | None = None) -> Submission:
-    return Submission(
-        task_id="t",
-        queue="m",
-        lane=Lane.ONLINE,
-        owner="o",
-        units=units,
-        options=Options(),
-        ttl_ms=1000,
-        admission=Admission(max_backlog_s=30),
-        alias=alias,
-    )
 
 
 def read_submit(reply: list[Any]) -> object:
@@ -72,7 +58,7 @@ def test_a_task_without_units_is_a_mistake() -> None:
 
 def test_units_follow_the_other_arguments_of_a_submit() -> None:
     units = (NewUnit(2, 20, b"x"), NewUnit(1, 5, b"y"))
-    assert operations.submit(submission(units)).arguments[-6:] == (2, 20, b"x", 1, 5, b"y")
+    assert operations.submit(submission(units=units)).arguments[-6:] == (2, 20, b"x", 1, 5, b"y")
 
 
 def test_an_empty_claim() -> None:

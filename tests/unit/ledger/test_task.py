@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tasks.item import ItemError, Options
 from tasks.ledger import ClaimedUnit, Finished, ModelEntry, State, WorkerEntry
+from tests.ledger_builders import model_entry, worker_entry
 
 options = st.builds(
     Options,
@@ -14,30 +15,8 @@ options = st.builds(
     normalize=st.booleans(),
     truncate=st.booleans(),
 )
-ENTRY = ModelEntry(
-    id="m",
-    model="org/model",
-    revision="abc",
-    dimension=384,
-    max_tokens=256,
-    prompts=("query",),
-    device="cpu",
-    compute="torch",
-    precision="float32",
-    created_at=1,
-)
-WORKER = WorkerEntry(
-    id="w",
-    pid=1,
-    host="h",
-    started_at=1.5,
-    rate=100.25,
-    rss_bytes=1,
-    forward_passes=2,
-    items=3,
-    tokens=4,
-    padded_tokens=5,
-)
+ENTRY = model_entry()
+WORKER = worker_entry("w", 100.25, started_at=1.5, rss_bytes=1, forward_passes=2, items=3, tokens=4, padded_tokens=5)
 
 
 @given(options=options)

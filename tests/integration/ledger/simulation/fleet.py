@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.errors import ModelChanged
-from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, WorkerEntry, operations
+from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, operations
 from tasks.ledger.operations import ClaimRequest, Operation
 from tests.integration.ledger.driver import failed, finished
 from tests.integration.ledger.simulation.claims import check_claim
 from tests.integration.ledger.simulation.world import LEASE_MS, MODELS, WORKERS, Innocent, Worker, World
+from tests.ledger_builders import worker_entry
 
 Deed = Literal["commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt", "suspect", "lose"]
 DEEDS: tuple[Deed, ...] = (
@@ -104,7 +105,7 @@ def beat(world: World, number: int, rate: float) -> None:
     """A worker says that it lives and how fast it is."""
     worker = world.workers[number % WORKERS]
     worker.rate = rate
-    entry = WorkerEntry(worker.name, 1, "h", 0, rate, 0, 0, 0, 0, 0)
+    entry = worker_entry(worker.name, rate)
     world.driver.run(operations.beat(world.driver.model, entry, BEAT_MS, worker.model))
     counted = world.client.hget("eq:q:m:rates", worker.name) is not None
     assert counted or worker.model != world.serves

@@ -14,6 +14,7 @@ from tests.integration.ledger.driver import MODEL, Driver
 from tests.integration.ledger.scripts import SCRIPTS
 from tests.integration.ledger.simulation.turns import Turns
 from tests.integration.ledger.snapshot import Snapshot
+from tests.ledger_builders import model_entry
 
 WORKERS = 3
 LEASE_MS = 1000
@@ -24,9 +25,7 @@ TASK_BYTES = 1024
 TTLS_MS = (3_600_000, 200_000, 9_000_000)
 """Results outlive a run: only the accounts of what they fill see an end, rounded up to another moment for each."""
 
-MODELS = tuple(
-    ModelEntry("m", "org/model", revision, 2, 256, (), "cpu", "fake", "float32", 1) for revision in ("one", "two")
-)
+MODELS = tuple(model_entry(revision=revision, dimension=2) for revision in ("one", "two"))
 """What workers may have loaded, all under one name."""
 
 WorkerState = Literal["idle", "started", "again", "lingering", "busy"]

@@ -1,0 +1,57 @@
+"""Values of the ledger for tests: complete and plain, with what a test is about given by name."""
+
+from typing import Any
+
+from tasks.item import Options
+from tasks.ledger import Admission, Lane, ModelEntry, NewUnit, Submission, WorkerEntry
+
+UNLIMITED = Admission(max_backlog_s=1e9)
+
+
+def model_entry(**changed: Any) -> ModelEntry:
+    """A model served as `m`."""
+    values: dict[str, Any] = {
+        "id": "m",
+        "model": "org/model",
+        "revision": "abc",
+        "dimension": 384,
+        "max_tokens": 256,
+        "prompts": ("query", "passage"),
+        "device": "cpu",
+        "compute": "torch",
+        "precision": "float32",
+        "created_at": 1,
+    }
+    return ModelEntry(**(values | changed))
+
+
+def worker_entry(worker_id: str = "w", rate: float = 0, **changed: Any) -> WorkerEntry:
+    """A worker that has done nothing yet."""
+    values: dict[str, Any] = {
+        "id": worker_id,
+        "pid": 1,
+        "host": "h",
+        "started_at": 0,
+        "rate": rate,
+        "rss_bytes": 0,
+        "forward_passes": 0,
+        "items": 0,
+        "tokens": 0,
+        "padded_tokens": 0,
+    }
+    return WorkerEntry(**(values | changed))
+
+
+def submission(**changed: Any) -> Submission:
+    """A task `t` of queue `m` for the online lane: one unit of one text that costs 10."""
+    values: dict[str, Any] = {
+        "task_id": "t",
+        "queue": "m",
+        "lane": Lane.ONLINE,
+        "owner": "anonymous",
+        "units": (NewUnit(items=1, cost=10, payload=b'["a"]'),),
+        "options": Options(),
+        "ttl_ms": 3_600_000,
+        "admission": UNLIMITED,
+    }
+    return Submission(**(values | changed))
