@@ -34,8 +34,8 @@
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
     │   ├── FileUnknown         404
-    │   └── RangeNotSatisfiable 416
-    ├── EncodingFailed          422  the model could not turn this input into a vector
+    │   ├── RangeNotSatisfiable 416
+    │   └── EncodingFailed      422  the model could not turn this input into a vector
     ├── Unavailable             503  try again later
     │   ├── BacklogFull, Overloaded, StorageFull, RedisUnavailable, NotReady, WaitTimeout
     │   ├── StorageUnavailable, DiskFull, SinkUnavailable

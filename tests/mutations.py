@@ -126,8 +126,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "an alias dies with the task it had",
         "prelude.lua",
-        "if known and string.match(known, '^%S+') == id then",
-        "if known then",
+        "if entry and string.match(entry, '^%S+') == id then",
+        "if entry then",
     ),
     Mutation("joining does not prolong", "submit.lua", "NOW + deadline_in > tonumber(f[2]) then", "false then"),
     Mutation("joining shortens", "submit.lua", "NOW + deadline_in > tonumber(f[2]) then", "true then"),
@@ -348,7 +348,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a page of batches never says more",
         "owned_list.lua",
-        "local more = #found > limit or not ended",
+        "local more = #page > limit or not ended",
         "local more = false",
     ),
     Mutation("a page of batches looks at all", "owned_list.lua", "and left > 0", ""),

@@ -39,7 +39,8 @@ _REASONS = {
 }
 
 _LATE_S = 0.25
-"""Of an event loop: a call that failed in time then says nothing about Redis."""
+"""Of an event loop: a call that failed in time then says nothing about Redis. With some thousand requests in flight the
+loop was later than its own time limits, and every answer was `redis_unavailable` although Redis was well."""
 
 CALL_TIMEOUT_S = 1.2
 """For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read

@@ -1,7 +1,9 @@
 """The data model: the one place that names keys.
 
-`R` is the root (`eq`), `Q` is `R:q:{model}`, `{model}` the served name. Scripts build the same names in
-`lua/prelude.lua`; all keys live in one Redis instance (derived keys rule Redis Cluster out).
+`R` is the root (`eq`), `Q` is `R:q:{queue}`, `{queue}` the served name of a model or `DOCUMENTS`. Scripts build these
+names too: those of tasks, owners and accounts in `lua/prelude.lua`, those of a record in the scripts of its kind
+(`lua/file_*.lua`, `lua/batch_*.lua`, `lua/ingestion_*.lua`). All keys live in one Redis instance (derived keys rule
+Redis Cluster out).
 
 For ever, of bounded size:
 
@@ -91,7 +93,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  which of two ingestions is the newer one; model revision, dimension, fingerprint,
                                  vectors, cursor and number of the next listing, stored name of the `ids` listed so far,
                                  numbers of the next page and load; counts (documents,
-                                 loaded, chunks, bytes, …), samples base, s0, s1 for rates, `setback_{job}`:
+                                 loaded, chunks, bytes, …), `litter`: numbers of pages whose stored objects are to be
+                                 cleaned up, samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away,
                                  `losses_{job}`: how often in a row their workers died. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
@@ -116,15 +119,15 @@ ANONYMOUS = "anonymous"
 """Owner of tasks that came in without an API key."""
 
 DOCUMENTS = "@documents"
-"""The queue of work that needs no model, named like a model where the table says `{model}`. No served name begins with
-an "@" (settings), and only models are in R:models."""
+"""The queue of work that needs no model. No served name begins with an "@" (settings), and only models are in
+R:models."""
 
 CHANGED_CHANNEL = f"{ROOT}:changed"
 
 
-def queue_key(model: str, part: str, root: str = ROOT) -> str:
+def queue_key(queue: str, part: str, root: str = ROOT) -> str:
     """`Q:{part}` of the table above."""
-    return f"{root}:q:{model}:{part}"
+    return f"{root}:q:{queue}:{part}"
 
 
 def task_key(kind: str, task_id: str, root: str = ROOT) -> str:
@@ -132,6 +135,6 @@ def task_key(kind: str, task_id: str, root: str = ROOT) -> str:
     return f"{root}:{kind}:{task_id}"
 
 
-def wake_channel(model: str, stream: str, root: str = ROOT) -> str:
+def wake_channel(queue: str, stream: str, root: str = ROOT) -> str:
     """The channel on which a lingering stream is woken."""
-    return queue_key(model, f"wake:{stream}", root)
+    return queue_key(queue, f"wake:{stream}", root)

@@ -1,7 +1,8 @@
 -- Makes or removes the record of a file, and keeps its owner's account. verb:
 --   put: reply {'ok', the record} or {'quota', bytes, files} or {'ended'}: the batch that made it writes no more files.
 --     for_ms: of the file, 0: until it is deleted. batch: '' or the one that made it
---   reserve: an upload on its way counts as `size` bytes for `for_ms`. reply {'ok'} or {'quota', ...} as `put` would now
+--   reserve: an upload on its way counts as `size` bytes for `for_ms`. reply {'ok'} or {'quota', ...} as `put` would now.
+--     Without it twenty unfinished uploads held sixteen times the quota
 --   release: an upload has come to nothing. reply {'ok'}
 --   delete: reply {'ok', what the record was, or false}
 -- Arguments that a verb does not need are empty. max_bytes, max_files: -1: no limit.

@@ -1,6 +1,6 @@
 -- Cancels tasks that are open and removes every trace of them.   own: id...   reply: how many there were
 allowed_when_full()
-local found = 0
+local forgotten = 0
 for i = FIRST + 1, #ARGV do
   local id = ARGV[i]
   if state_of(id) then
@@ -12,8 +12,8 @@ for i = FIRST + 1, #ARGV do
     call('ZREM', tasks_key(f[1]), id)
     call('UNLINK', task_key(id), result_key(id), meta_key(id))
     if alias then call('UNLINK', alias) end
-    found = found + 1
+    forgotten = forgotten + 1
   end
 end
 announce()
-return found
+return forgotten

@@ -1,17 +1,17 @@
 -- All models.   own: names to include although no worker registered them
 -- reply: {memory percent, {name, entry or '', state, leases, worker...}...}
 local entries = call('HGETALL', R .. ':models')
-local known = {}
-for i = 1, #entries, 2 do known[entries[i]] = entries[i + 1] end
-for i = FIRST + 1, #ARGV do known[ARGV[i]] = known[ARGV[i]] or '' end
+local models = {}
+for i = 1, #entries, 2 do models[entries[i]] = entries[i + 1] end
+for i = FIRST + 1, #ARGV do models[ARGV[i]] = models[ARGV[i]] or '' end
 local used, limit = string.match(call('GET', MEMORY) or '', '^(%d+) (%d+)$')
 local out = {used and tonumber(limit) > 0 and math.floor(100 * used / limit) or 0}
-for name, entry in pairs(known) do
+for name, entry in pairs(models) do
   local q = R .. ':q:' .. name
   local row = {name, entry, call('HGETALL', q .. ':state'), call('ZCARD', q .. ':leases')}
   for _, worker in ipairs(call('ZRANGEBYSCORE', q .. ':workers', '(' .. int(NOW), '+inf')) do
-    local said = call('GET', q .. ':worker:' .. worker)
-    if said then row[#row + 1] = said end
+    local worker_entry = call('GET', q .. ':worker:' .. worker)
+    if worker_entry then row[#row + 1] = worker_entry end
   end
   out[#out + 1] = row
 end

@@ -6,16 +6,16 @@
 local LOOK = 250
 local list, limit = R .. ':' .. arg(5) .. ':' .. arg(1), tonumber(arg(3))
 local left = math.max(LOOK, limit + 1)
-local max, found, ended = arg(2) == '' and '+' or '(' .. arg(2), {}, false
-while #found <= limit and left > 0 and not ended do
+local max, page, ended = arg(2) == '' and '+' or '(' .. arg(2), {}, false
+while #page <= limit and left > 0 and not ended do
   local some = math.min(limit + 1, left)
   local ids = call('ZREVRANGEBYLEX', list, max, '-', 'LIMIT', 0, some)
   for _, id in ipairs(ids) do
     if call('EXISTS', R .. ':' .. arg(4) .. ':' .. id) == 0 then call('ZREM', list, id) -- its life is over
-    elseif #found <= limit then found[#found + 1] = id end
+    elseif #page <= limit then page[#page + 1] = id end
   end
   left, ended, max = left - #ids, #ids < some, '(' .. (ids[#ids] or '')
 end
-local more = #found > limit or not ended
-if #found > limit then found[#found] = nil end
-return {more and 1 or 0, found}
+local more = #page > limit or not ended
+if #page > limit then page[#page] = nil end
+return {more and 1 or 0, page}

@@ -51,8 +51,8 @@ local function state_of(id)             -- false: unknown, also when it is a tas
 end
 local function alias_of(id, owner, name) -- its key; nil when a later task has taken the name over
   local key = alias_key(owner, name)
-  local known = call('GET', key)
-  if known and string.match(known, '^%S+') == id then return key end
+  local entry = call('GET', key)
+  if entry and string.match(entry, '^%S+') == id then return key end
 end
 
 -- The stamp of the model that the queue's workers serve; false where nobody has said it. All claims are of such workers:
@@ -91,8 +91,9 @@ end
 -- Self-clocked fair queueing: a task's tag is the virtual time plus the cost of its next unit, an owner's pass is the
 -- cost it has been served. The lowest goes first; virtual time is the tag (pass) of the last one served. An owner's
 -- pass is remembered, so that many short tasks cannot overtake one long task for ever.
--- Texts whose worker died are in no lane: they run alone, and whoever could not take one would stop at the first. They
--- wait in a line of their own, 'suspects', in which owners and tasks take turns in the same way.
+-- Texts whose worker died are in no lane: they run alone, and whoever could not take one would stop at the first (40 of
+-- them blocked the online lane for half a minute). They wait in a line of their own, 'suspects', in which owners and
+-- tasks take turns in the same way.
 
 local function enter_lane(id, lane, owner, cost)
   local v = call('HMGET', S, 'tvt_' .. lane .. ':' .. owner, 'pass_' .. lane .. ':' .. owner, 'vt_' .. lane)
@@ -410,7 +411,8 @@ local function judged(account, refuses)
   end
   return refused, gone
 end
--- Or nil: whoever has more than that makes nothing new; -1: no limit. beside: bytes that are in no file.
+-- The reply for an owner who has stored more than this, and so makes nothing new; nil: there is room. -1: no limit.
+-- beside: bytes that are in no file.
 local function over_quota(owner, max_bytes, max_files, beside)
   local refused = judged(account_of(owner), function(bytes, files)
     bytes = bytes + (beside or 0)

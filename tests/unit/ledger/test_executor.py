@@ -1,5 +1,7 @@
 """Redis's own failures in the words of this project. What a real Redis does is in tests/integration/ledger."""
 
+import re
+
 import pytest
 import redis
 from redis.exceptions import (
@@ -13,7 +15,8 @@ from redis.exceptions import (
 )
 
 from tasks.errors import RedisUnavailable, StorageFull
-from tasks.ledger.executor import SCRIPTS, source, translate
+from tasks.ledger.executor import SCRIPTS, argument_names, script_arguments, source, translate
+from tasks.ledger.operations import ClaimRequest, Operation, claim
 
 IN_SCRIPT = "Error running script (call to f_0): @user_script:226: @user_script: 226: "
 
@@ -75,3 +78,28 @@ def test_every_script_says_what_it_does_and_has_the_prelude(name: str) -> None:
     assert text.endswith(own)
     assert text.startswith((SCRIPTS / "prelude.lua").read_text())
     assert own.startswith("-- ")
+
+
+def test_arguments_by_name_travel_in_the_order_of_the_script() -> None:
+    request = ClaimRequest(worker="w", token="w/1", budget=10, max_units=5, lease_ms=1000, stamp="s")
+    names = argument_names("claim")
+    sent = script_arguments("eq", 0, claim("m", request))
+    assert sent[:3] == ["eq", 0, "m"]
+    assert len(sent) == 3 + len(names) == 16
+    values = dict(zip(names, sent[3:], strict=True))
+    assert (values["worker"], values["token"], values["budget"], values["stamp"]) == ("w", "w/1", 10, "s")
+
+
+@pytest.mark.parametrize("named", [{}, {"worker": "w"}, dict.fromkeys([*argument_names("claim")[1:], "speed"], 1)])
+def test_a_script_gets_all_of_its_names_and_no_others(named: dict[str, str | int]) -> None:
+    with pytest.raises(ValueError, match=r"claim\.lua takes"):
+        script_arguments("eq", 0, Operation("claim", "m", (), bool, named))
+
+
+@pytest.mark.parametrize("script", sorted(path.stem for path in SCRIPTS.glob("*.lua") if path.stem != "prelude"))
+def test_a_script_takes_few_arguments_or_names_them(script: str) -> None:
+    text = (SCRIPTS / f"{script}.lua").read_text()
+    numbers = [int(number) for number in re.findall(r"\barg\((\d+)\)", text)]
+    assert max(numbers, default=0) <= 6 or script == "submit"
+    if "named(" in text:
+        assert f"named({len(argument_names(script))})" in text
