@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,9 @@ from tests.mutations import MUTATIONS, Mutation
 
 SEEDS = 32
 STEPS = 150
-DIRECTED = [Path(__file__).parent / "integration" / room for room in ("ledger", "records")]
+LEDGER, RECORDS = (Path(__file__).parent / "integration" / room for room in ("ledger", "records"))
+OF_RECORDS = ("batch_", "file_", "ingestion_", "open_list", "owned_list", "storage_id")
+"""Scripts that the simulation never calls, and of which the tests of records soon say whether they are broken."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,10 @@ def noticed_by_simulation(client: redis.Redis, scripts: Path, seeds: int = SEEDS
     return None
 
 
-def noticed_by_directed_tests(scripts: Path) -> str | None:
-    """The first directed test that fails on these scripts."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", *map(str, DIRECTED)]
-    ignored = ["--deselect", str(DIRECTED[0] / "test_machine.py"), "--ignore", str(DIRECTED[0] / "test_outage.py")]
+def noticed_by_directed_tests(scripts: Path, folders: Sequence[Path]) -> str | None:
+    """The first directed test in these folders that fails on these scripts."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", *map(str, folders)]
+    ignored = ["--deselect", str(LEDGER / "test_machine.py"), "--ignore", str(LEDGER / "test_outage.py")]
     shown = subprocess.run(
         [*command, *ignored],
         env={**os.environ, "LEDGER_SCRIPTS": str(scripts)},
@@ -91,10 +93,14 @@ def quick_redis() -> Iterator[redis.Redis]:
 
 
 def judge(client: redis.Redis, mutation: Mutation) -> Verdict:
-    """Runs the tests on one mutant, the simulation first."""
+    """Runs the tests on one mutant, those first that are likely to notice it soon."""
     with tempfile.TemporaryDirectory() as folder:
         scripts = broken_copy(mutation, Path(folder))
-        return Verdict(mutation, noticed_by_simulation(client, scripts) or noticed_by_directed_tests(scripts))
+        if mutation.file.startswith(OF_RECORDS):
+            killer = noticed_by_directed_tests(scripts, (RECORDS, LEDGER))
+        else:
+            killer = noticed_by_simulation(client, scripts) or noticed_by_directed_tests(scripts, (LEDGER, RECORDS))
+        return Verdict(mutation, killer)
 
 
 def soak(client: redis.Redis, seeds: int) -> None:
