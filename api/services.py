@@ -12,7 +12,7 @@ from api.async_storage import AsyncStorage
 from api.queue.bell import Bell
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import Registry
-from api.queue.submission import Drafter
+from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
 from api.request.body import Bodies
 from api.request.callers import KeyRing
@@ -46,7 +46,7 @@ class Services:
     stall: StallProbe
     door: Door
     keys: KeyRing
-    drafter: Drafter
+    requests: EmbeddingRequests
     rate_limits: RateLimits
     storage: AsyncStorage
     bodies: Bodies
@@ -75,7 +75,7 @@ class Services:
             stall=stall,
             door=Door(lambda: stall.recent_s),
             keys=KeyRing(settings.api_keys),
-            drafter=Drafter(settings, registry, _vocabulary(settings)),
+            requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
             storage=AsyncStorage(settings.storage_url, ledger),
             bodies=Bodies(

@@ -1,12 +1,17 @@
 """One text of a task and what is asked of it: options, estimated cost, and why it may have no vector."""
 
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import orjson
 
 BYTES_PER_TOKEN = 4
+FLOAT32_BYTES = 4
+"""Of one component of a vector, everywhere: in Redis, in storage and in answers."""
+DEFAULT_RATE = 4000.0
+"""Estimated tokens per second to assume of a model for which no worker has ever reported a speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,18 @@ class Options:
 
     def to_text(self) -> str:
         """Compact form for the task hash: only what differs from the default; '' for the defaults."""
+        if self == _DEFAULTS:
+            return ""
         changed = {
             f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default
         }
-        return orjson.dumps(changed).decode() if changed else ""
+        return orjson.dumps(changed).decode()
+
+    def unfit(self, dimension: int, prompts: Collection[str]) -> Literal["dimensions", "prompt_name"] | None:
+        """Which of these a model cannot serve that has such vectors and prompts; None: it serves all of them."""
+        if self.dimensions is not None and not 1 <= self.dimensions <= dimension:
+            return "dimensions"
+        return "prompt_name" if self.prompt_name is not None and self.prompt_name not in prompts else None
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Self:
@@ -39,6 +52,9 @@ class Options:
             return cls()
         names = {f.name for f in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in orjson.loads(text).items() if name in names})
+
+
+_DEFAULTS = Options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,11 @@ class ItemError:
         return self.code in {"input_too_long", "invalid_dimensions"}
 
 
-def cost(size_bytes: int, max_tokens: int) -> int:
-    """Estimated tokens of a text of `size_bytes` UTF-8 bytes: a quarter of them, at most what the model reads."""
-    return max(1, min(-(-size_bytes // BYTES_PER_TOKEN), max_tokens))
+def size_bytes(text: str) -> int:
+    """Bytes of the text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def cost(text: str, max_tokens: int) -> int:
+    """Estimated tokens of a text: a quarter of its bytes in UTF-8, at least 1, at most what the model reads."""
+    return max(1, min(-(-size_bytes(text) // BYTES_PER_TOKEN), max_tokens))

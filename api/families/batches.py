@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -13,12 +12,12 @@ from starlette.responses import Response
 from api.document.answers import Batch, BatchList
 from api.document.openapi import json_body, paging
 from api.request.body import parse_object
+from api.request.idempotency import MAX_KEY_CHARS, checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Kind, list_body, own, own_ids
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
 from api.request.quota import quota
-from api.request.schemas import MAX_METADATA_PAIRS, MetadataKey, MetadataValue
-from api.request.validation import checked
+from api.request.schemas import MetadataKey, MetadataValue
 from api.server.direct import direct_router
 from api.services import Services
 from tasks.errors import BatchEnded, BatchUnknown, InvalidValue
@@ -36,6 +35,7 @@ from tasks.records.batches import (
     read_batch,
     read_batches_later,
 )
+from tasks.wire.validation import MAX_METADATA_PAIRS, validated
 from worker_config.settings import Settings
 
 # The body of `POST /v1/batches`, and what of it pydantic cannot say.
@@ -43,7 +43,6 @@ from worker_config.settings import Settings
 MAX_WINDOW_H = 31 * 24
 _WINDOW = re.compile(r"([1-9]\d{0,3})h")
 _MS_PER_HOUR = 3_600_000
-_MAX_KEY_CHARS = 255
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
@@ -80,7 +79,7 @@ class BatchBody(BaseModel):
         None, max_length=MAX_METADATA_PAIRS, description="Kept with the batch."
     )
     output_expires_after: OutputLife | None = None
-    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=_MAX_KEY_CHARS)] | None = Field(
+    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
         None, description="As the header `Idempotency-Key`, which wins over it."
     )
 
@@ -103,8 +102,6 @@ class BatchBody(BaseModel):
 # Batches for routes: made from a body, rendered.
 
 BATCHES = Kind("batch", is_batch_id, read_batch, list_batches, BatchUnknown, "POST /v1/batches")
-_BATCHES_MAX_KEY_CHARS = 255
-_DIGEST_CHARS = 32
 
 
 def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings) -> NewBatch:
@@ -113,13 +110,9 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
     Raises:
         RequestError: the subclass that says what is wrong with the body or the key.
     """
-    parsed = checked(BatchBody, parse_object(body), max_inputs=settings.max_inputs)
+    parsed = validated(BatchBody, parse_object(body))
     parsed.require_endpoint()
-    if idempotency_key is not None and not (1 <= len(idempotency_key) <= _BATCHES_MAX_KEY_CHARS):
-        raise InvalidValue(
-            f"Idempotency-Key must have 1 to {_BATCHES_MAX_KEY_CHARS} characters.", param="Idempotency-Key"
-        )
-    name = idempotency_key or parsed.idempotency_key
+    key = checked_key(idempotency_key) or checked_key(parsed.idempotency_key, "idempotency_key")
     return NewBatch(
         id=new_batch_id(),
         owner=owner,
@@ -129,7 +122,7 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
         ttl_ms=round(settings.batch_ttl_s * 1000),
         metadata=parsed.metadata,
         output_expires_s=parsed.output_expires_after.seconds if parsed.output_expires_after else None,
-        key=(_digest(name.encode()), _request_digest(parsed)) if name else None,
+        key=key_digests(key, _same_request(parsed)),
     )
 
 
@@ -178,12 +171,9 @@ def _seconds(milliseconds: int | None) -> int | None:
     return None if milliseconds is None else milliseconds // 1000
 
 
-def _request_digest(body: BatchBody) -> str:
-    return _digest(orjson.dumps(body.model_dump(exclude={"idempotency_key"}), option=orjson.OPT_SORT_KEYS))
-
-
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()[:_DIGEST_CHARS]
+def _same_request(body: BatchBody) -> bytes:
+    """Equal for bodies that ask for the same batch."""
+    return orjson.dumps(body.model_dump(exclude={"idempotency_key"}), option=orjson.OPT_SORT_KEYS)
 
 
 router = direct_router(tag="batches")

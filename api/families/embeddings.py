@@ -14,20 +14,18 @@ from api.document.openapi import json_body
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import Preference, applied, patience_s, preference
-from api.request.schemas import EmbeddingsBody
 from api.request.token_input import VocabularyNotLoaded
 from api.server.direct import direct_router
 from api.services import Services
 from api.waiting.synchronous import encode_now, task_or_result
 from tasks import ledger
-
-# From a request's body to what a drafter makes of it; waits for the vocabulary where token numbers need it.
+from tasks.wire.embeddings_body import EmbeddingsBody
 
 R = TypeVar("R")
 
 
-async def draft(services: Services, size_bytes: int, patience_s: float, make: Callable[[], R]) -> R:
-    """What `make` returns, which calls `services.drafter`; in a thread if the body is large.
+async def read_with_vocabulary(services: Services, size_bytes: int, patience_s: float, make: Callable[[], R]) -> R:
+    """What `make` returns, which calls `services.requests`; in a thread if the body is large.
 
     Raises:
         RequestError: what `make` raises, or that token numbers cannot be decoded here.
@@ -36,8 +34,8 @@ async def draft(services: Services, size_bytes: int, patience_s: float, make: Ca
     try:
         return await offload_in_turn(size_bytes, make)
     except VocabularyNotLoaded:
-        assert services.drafter.vocabulary is not None  # noqa: S101 - it raised
-        await services.drafter.vocabulary.load(patience_s)
+        assert services.requests.vocabulary is not None  # noqa: S101 - it raised
+        await services.requests.vocabulary.load(patience_s)
     return await offload_in_turn(size_bytes, make)
 
 
@@ -64,14 +62,14 @@ async def create_embeddings(request: Request) -> Response:
     end_s = time.monotonic() + wait_s
     if wishes.respond_async:
         key = request.headers.get("idempotency-key")
-        make = partial(services.drafter.openai_task, body, owner=owner, idempotency_key=key)
-        submission, base64 = await draft(services, len(body), wait_s, make)
+        make = partial(services.requests.openai_task, body, owner=owner, idempotency_key=key)
+        submission, base64 = await read_with_vocabulary(services, len(body), wait_s, make)
         outcome = await task_or_result(services, request, submission, end_s if wishes.wait_s else None)
         if isinstance(outcome, ledger.Task):
             return _accepted(services, outcome, applied(wishes, wait_s))
     else:
-        make = partial(services.drafter.synchronous, body, owner=owner, wait_s=wait_s)
-        submission, base64 = await draft(services, len(body), wait_s, make)
+        make = partial(services.requests.synchronous, body, owner=owner, wait_s=wait_s)
+        submission, base64 = await read_with_vocabulary(services, len(body), wait_s, make)
         outcome = await encode_now(services, request, submission, end_s - time.monotonic())
     services.take_answer(request, vectors.size_bytes(outcome))
     content = await offload(vectors.size_bytes(outcome), vectors.embedding_list, outcome, base64=base64)

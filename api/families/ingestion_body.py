@@ -6,10 +6,11 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from api.request.schemas import MAX_METADATA_PAIRS, MetadataKey, MetadataValue, ModelName, PromptName
-from api.request.validation import require_known
+from api.request.schemas import MetadataKey, MetadataValue
 from tasks.errors import InvalidValue, MissingParameter, SourceFailed
 from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
+from tasks.wire.embeddings_body import ModelName, PromptName
+from tasks.wire.validation import MAX_METADATA_PAIRS, require_known
 from worker_config.settings import Settings
 
 MAX_ID_CHARS = 1024

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, Literal
 
 import orjson
@@ -17,14 +16,15 @@ from api.families.ingestion_body import IngestionBody, Source, check_body, requi
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
 from api.queue.served_models import Registry
 from api.request.body import parse_object
+from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Kind, list_body, own, own_ids
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
 from api.request.quota import quota
-from api.request.validation import check_options, checked
 from api.server.direct import direct_router
 from api.services import Services
-from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, InvalidValue, NotStored, RequestError
+from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, NotStored, RequestError
+from tasks.item import Options
 from tasks.records import datasets, ingestions
 from tasks.records.files import read_files
 from tasks.records.ingestion_operations import (
@@ -37,6 +37,8 @@ from tasks.records.ingestion_operations import (
     retry_ingestion,
 )
 from tasks.records.ingestions import FOLDER, IngestionStatus, NewIngestion, is_ingestion_id, new_ingestion_id
+from tasks.wire.embeddings_body import check_options
+from tasks.wire.validation import validated
 from worker_config.settings import Settings
 
 # Ingestions for routes: made from a body, rendered.
@@ -44,8 +46,6 @@ from worker_config.settings import Settings
 INGESTIONS = Kind(
     "ingestion", is_ingestion_id, read_ingestion, list_ingestions, IngestionUnknown, "POST /v1/ingestions"
 )
-_MAX_KEY_CHARS = 255
-_DIGEST_CHARS = 32
 _KINDS = ("files", "urls", "documents")
 _URLS_SHOWN = 10
 _OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
@@ -75,11 +75,10 @@ def asked_for(body: bytes, *, owner: str, idempotency_key: str | None, settings:
     """
     fields = parse_object(body)
     require_known_fields(fields)
-    parsed = checked(IngestionBody, fields, max_inputs=settings.max_inputs)
-    model = registry.resolve(parsed.model)
-    entry = registry.entry(model)
-    check_body(parsed, settings, entry.max_tokens if entry else None)
-    check_options(parsed, model, registry)
+    parsed = validated(IngestionBody, fields)
+    served = registry.served(parsed.model)
+    check_body(parsed, settings, served.entry.max_tokens if served.entry else None)
+    check_options(Options(parsed.prompt_name, parsed.dimensions), served.name, served.entry)
     ingestion_id = new_ingestion_id()
     place = "inline" if parsed.source.documents is not None else "listed"
     stored = f"{FOLDER}/{ingestion_id}/{place}.json"
@@ -87,9 +86,9 @@ def asked_for(body: bytes, *, owner: str, idempotency_key: str | None, settings:
         NewIngestion(
             id=ingestion_id,
             owner=owner,
-            spec=_spec(parsed, model) | {place: stored},
+            spec=_spec(parsed, served.name) | {place: stored},
             ttl_ms=round(settings.batch_ttl_s * 1000),
-            key=_key(idempotency_key, body),
+            key=key_digests(checked_key(idempotency_key), body),
         ),
         [file.id for file in parsed.source.files or ()],
         stored,
@@ -182,18 +181,6 @@ def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
 
 def _seconds(milliseconds: int | None) -> int | None:
     return None if milliseconds is None else milliseconds // 1000
-
-
-def _key(key: str | None, body: bytes) -> tuple[str, str] | None:
-    if key is None:
-        return None
-    if not 1 <= len(key) <= _MAX_KEY_CHARS:
-        raise InvalidValue(f"Idempotency-Key must have 1 to {_MAX_KEY_CHARS} characters.", param="Idempotency-Key")
-    return _digest(key.encode()), _digest(body)
-
-
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()[:_DIGEST_CHARS]
 
 
 # Answers about ingestions as pydantic models. They document, as those of `api.document.answers`.

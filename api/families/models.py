@@ -39,21 +39,21 @@ async def read_model(request: Request, model_id: str) -> Response:
     services = Services.of(request)
     services.owner(request)
     name = model_id.removesuffix("/")
-    services.registry.resolve(name)
+    services.registry.served(name)
     return Response(orjson.dumps(_model(services.registry, name)), media_type=_JSON)
 
 
 def _model(registry: Registry, name: str) -> dict[str, Any]:
-    served = registry.resolve(name)
-    entry = registry.entry(served)
-    workers = registry.live_workers().get(served, 0)
+    served = registry.served(name)
+    entry = served.entry
+    workers = registry.live_workers().get(served.name, 0)
     facts = {fact: getattr(entry, fact, None) for fact in _FACTS}
     return {
         "id": name,
         "object": "model",
         "created": entry.created_at if entry else _STARTED_AT,
         "owned_by": "embedq",
-        "alias_of": None if name == served else served,
+        "alias_of": None if name == served.name else served.name,
         **facts,
         "prompts": list(entry.prompts) if entry else None,
         "workers": workers,

@@ -48,7 +48,7 @@ async def create_task(request: Request) -> Response:
     await services.door.check()
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
-    task = services.drafter.task
+    task = services.requests.task
     return await accept(services, await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key))
 
 

@@ -40,7 +40,7 @@ async def embed(request: Request) -> Response:
     body = await services.bodies.read(request)
     wished_s = preference(request.headers).wait_s
     wait_s = patience_s(request.headers, wished_s, services.settings.max_wait_s)
-    submission = await offload_in_turn(len(body), services.drafter.embed, body, owner=owner, wait_s=wait_s)
+    submission = await offload_in_turn(len(body), services.requests.embed, body, owner=owner, wait_s=wait_s)
     result = await encode_now(services, request, submission, wait_s)
     services.take_answer(request, size_bytes(result))
     return LargeResponse(await offload(size_bytes(result), errors.matrix, result), media_type=_JSON)
@@ -82,7 +82,7 @@ def _info(services: Services, entry: ModelEntry, version: str) -> dict[str, obje
         "max_batch_requests": None,
         "max_client_batch_size": settings.max_inputs,
         "auto_truncate": True,
-        "tokenization_workers": services.registry.streams(entry.id),
+        "tokenization_workers": services.registry.served(None).streams,
         "version": version,
         "sha": None,
         "docker_label": None,

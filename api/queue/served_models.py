@@ -2,22 +2,19 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tasks.errors import ModelNotFound, RedisUnavailable
+from tasks.item import FLOAT32_BYTES
 from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview, Task
 from tasks.ledger.executor import spread
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
-from tasks.ledger.overview import served_name
+from tasks.ledger.overview import Served, find_served
 from worker_config.settings import Settings
 
-_DEFAULT_RATE = Admission(max_backlog_s=0).default_rate
-"""What SUBMIT assumes while no worker has ever reported a speed."""
 UNKNOWN_MODEL_DIMENSION = 1024
 """Assumed of a model that no worker has loaded yet, to reserve room for its vectors."""
-_FLOAT32_BYTES, _ITEM_BYTES = 4, 64
-UNKNOWN_MODEL_MAX_TOKENS = 512
-"""Assumed likewise; it only prices items."""
+_ITEM_BYTES = 64
 _UNAWAITED_PART = 0.5
 """Of what may wait in the online lane, for tasks that nobody waits for: queries find the other half free."""
 _LONG_LIVED_PART = 0.9
@@ -27,10 +24,16 @@ _OWNER_SHARE = 4.0
 
 
 class Registry:
-    """Models by served name. Outlives workers: a model that was ever served is known, and so is the configured one."""
+    """Models by served name. Outlives workers: a model that was ever served is known, and so is the configured one.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: with the configured model and the limits.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
+        self._clock = clock
         self.own_model = settings.served_model_name
         self._own_names = settings.served_names
         self.overviews: Mapping[str, ModelOverview] = {}
@@ -38,6 +41,8 @@ class Registry:
         """The queue of work that needs no model. No model is found under its name."""
         self.redis_up = False
         self._seen = False
+        self._served: dict[str | None, Served] = {}
+        """Those named since the last overview, by the name that a caller used."""
         self._absent_since: dict[str, float] = {}
         """Models without a worker that beats, and when that was first seen since Redis answers."""
 
@@ -46,9 +51,10 @@ class Registry:
         self.overviews = {name: overview for name, overview in overviews.items() if name != DOCUMENTS}
         before = self._absent_since if self.redis_up else {}  # while Redis was away, no worker could beat
         absent = self.overviews.keys() - self.live_workers().keys()
-        now = time.monotonic()
+        now = self._clock()
         self._absent_since = {name: before.get(name, now) for name in absent}
         self.documents = overviews.get(DOCUMENTS, self.documents)
+        self._served = {}
         self.redis_up = self._seen = True
 
     def lost(self) -> None:
@@ -64,16 +70,20 @@ class Registry:
         aliases = (alias for name in self.queues() if (entry := self.entry(name)) for alias in entry.aliases)
         return list(dict.fromkeys((*self._own_names, *self.queues(), *aliases)))
 
-    def resolve(self, name: str | None) -> str:
-        """The canonical name of what a request calls its model; without a name the configured one.
+    def served(self, name: str | None) -> Served:
+        """The model that a request names; without a name the configured one.
 
         Raises:
             ModelNotFound: nobody has ever served it here.
             RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
         """
-        found = self.own_model if name is None else served_name(name, self._own_names, self.overviews)
-        if found is not None:
-            return found
+        served = self._served.get(name)
+        if served is not None:
+            return served
+        served = find_served(self.own_model if name is None else name, self._own_names, self.overviews)
+        if served is not None:
+            self._served[name] = served
+            return served
         if not self._seen:
             raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=spread(3))
         raise ModelNotFound(f"There is no model {name!r} here. GET /v1/models lists those there are.", param="model")
@@ -90,37 +100,21 @@ class Registry:
     def absent_s(self, model: str) -> float:
         """For how long the model has had no worker that beats, as far as this process has seen; 0 if it has one."""
         since = self._absent_since.get(model)
-        return 0 if since is None else time.monotonic() - since
+        return 0 if since is None else self._clock() - since
 
-    def max_tokens(self, model: str) -> int:
-        """The most tokens the model reads of one text."""
-        entry = self.entry(model)
-        return entry.max_tokens if entry else UNKNOWN_MODEL_MAX_TOKENS
-
-    def streams(self, model: str) -> int:
-        """How many claims its live workers work on at a time."""
-        overview = self.overviews.get(model)
-        return sum(worker.streams for worker in overview.workers) if overview else 0
-
-    def unit_cost(self, model: str) -> int:
-        """Estimated tokens that one unit may hold: what one stream does in `unit_s`, within the configured limit."""
-        fits = int(self._settings.unit_s * self._rate(model) / max(1, self.streams(model)))
-        return max(1, min(self._settings.unit_max_tokens, fits))
-
-    def admission(self, model: str, lane: Lane, dimensions: int | None, *, listed: bool) -> Admission:
+    def admission(self, served: Served, lane: Lane, dimensions: int | None, *, listed: bool) -> Admission:
         """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`.
 
         `listed`: nobody waits for it on an open connection, and its result lives long.
         """
         s = self._settings
-        entry = self.entry(model)
-        dimension = dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
+        dimension = dimensions or (served.entry.dimension if served.entry else UNKNOWN_MODEL_DIMENSION)
         online_s = s.max_backlog_s * (_UNAWAITED_PART if listed else 1)
         return Admission(
             max_backlog_s=online_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
             max_backlog_bytes=s.max_backlog_bytes,
             max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
-            vector_bytes=_FLOAT32_BYTES * dimension + _ITEM_BYTES,
+            vector_bytes=FLOAT32_BYTES * dimension + _ITEM_BYTES,
             owner_share=_OWNER_SHARE if len(s.api_keys) > 1 else 0,
         )
 
@@ -162,5 +156,4 @@ class Registry:
         return mine, max(0, overview.backlog_cost[lane] - mine), len(by_owner.keys() - {owner})
 
     def _rate(self, model: str) -> float:
-        overview = self.overviews.get(model)
-        return (overview.rate if overview else None) or _DEFAULT_RATE
+        return Served.from_overview(model, self.overviews.get(model)).rate

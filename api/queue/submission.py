@@ -1,35 +1,33 @@
 """From the bytes of a request to one `Submission`, ready for the ledger. No I/O, so it can run in a thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import orjson
 
 from api.queue.served_models import Registry
 from api.request.body import parse_object
-from api.request.schemas import EmbedBody, EmbeddingFields, EmbeddingsBody, TaskBody
+from api.request.idempotency import DIGEST_CHARS, checked_key
+from api.request.schemas import EmbedBody, TaskBody
 from api.request.token_input import Vocabulary
-from api.request.validation import check_options, check_sizes, checked
 from tasks.errors import InvalidValue, NotReady
 from tasks.item import Options
-from tasks.ledger import Alias, Lane, NewUnit, Submission
+from tasks.ledger import Alias, Lane, Submission
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.task import cut_texts
-from tasks.wire import foreign_fields
-from tasks.wire.foreign_fields import prompt_for
+from tasks.ledger.overview import Served
+from tasks.ledger.units import cut_texts
+from tasks.wire.embeddings_body import EmbeddingFields, EmbeddingsBody, check_options, check_sizes, read_texts
+from tasks.wire.foreign_fields import in_own_words
 from worker_config.settings import Settings
 
 LINGERING_INTEREST_S = 10.0
 """A synchronous task is still wanted this long after its waiter: a client that repeats the call joins it."""
-_MAX_KEY_CHARS = 255
-_DIGEST_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Drafter:
-    """Makes submissions under the server's limits and what is known of its models.
+class EmbeddingRequests:
+    """Makes submissions of requests, under the server's limits and with what is known of its models.
 
     Attributes:
         vocabulary: decodes token numbers in OpenAI's calls; None: they are refused.
@@ -45,16 +43,16 @@ class Drafter:
         Raises:
             RequestError: the subclass that says what is wrong with the body or the key.
         """
-        parsed = checked(TaskBody, parse_object(body), max_inputs=self.settings.max_inputs)
+        parsed = read_texts(TaskBody, parse_object(body), max_inputs=self.settings.max_inputs)
+        alias = _idempotency(idempotency_key, body)
         return self._submission(
-            parsed,
-            len(body),
+            self._work(parsed, len(body)),
             owner=owner,
             lane=Lane(parsed.lane),
             ttl_s=self.settings.result_ttl_s,
             deadline_s=parsed.deadline_s,
             metadata=orjson.dumps(parsed.metadata) if parsed.metadata else b"",
-            alias=_idempotency(idempotency_key, body),
+            alias=alias,
             listed=True,
         )
 
@@ -66,7 +64,12 @@ class Drafter:
         parsed = self._openai(body)
         alias = _idempotency(idempotency_key, body)
         submission = self._submission(
-            parsed, len(body), owner=owner, lane=Lane.ONLINE, ttl_s=self.settings.result_ttl_s, alias=alias, listed=True
+            self._work(parsed, len(body)),
+            owner=owner,
+            lane=Lane.ONLINE,
+            ttl_s=self.settings.result_ttl_s,
+            alias=alias,
+            listed=True,
         )
         return submission, parsed.encoding_format == "base64"
 
@@ -79,59 +82,53 @@ class Drafter:
             NotReady: no worker has told yet which prompt `input_type` means.
         """
         parsed = self._openai(body)
-        return self._waiting(parsed, len(body), owner=owner, wait_s=wait_s), parsed.encoding_format == "base64"
+        submission = self._awaited(self._work(parsed, len(body)), owner=owner, wait_s=wait_s)
+        return submission, parsed.encoding_format == "base64"
 
     def embed(self, body: bytes, *, owner: str, wait_s: float) -> Submission:
         """The task behind a `POST /embed`, for the server's own model. Raises like `task`."""
-        fields = _in_own_words(parse_object(body))
+        fields = dict(in_own_words(parse_object(body)))
         fields["input"] = fields.get("inputs")
         fields["model"] = None
-        parsed = checked(EmbedBody, fields, max_inputs=self.settings.max_inputs)
+        parsed = read_texts(EmbedBody, fields, max_inputs=self.settings.max_inputs)
         if parsed.truncation_direction.lower() != "right":
             raise InvalidValue("truncation_direction must be 'right'.", param="truncation_direction")
-        return self._waiting(parsed, len(body), owner=owner, wait_s=wait_s)
+        return self._awaited(self._work(parsed, len(body)), owner=owner, wait_s=wait_s)
 
     def _openai(self, body: bytes) -> EmbeddingsBody:
         decode = self.vocabulary.texts if self.vocabulary else None
-        fields = _in_own_words(parse_object(body))
-        parsed = checked(EmbeddingsBody, fields, max_inputs=self.settings.max_inputs, decode=decode)
-        if parsed.input_type is None or parsed.prompt_name is not None:
-            return parsed
-        model = self.registry.resolve(parsed.model)
-        entry = self.registry.entry(model)
-        if entry is None:  # to leave the prompt out would give vectors that do not fit those of later calls
+        return EmbeddingsBody.from_fields(parse_object(body), max_inputs=self.settings.max_inputs, decode=decode)
+
+    def _work(self, body: EmbeddingFields, size_bytes: int) -> "_Work":
+        """What a body asks of a model. The only place where its name is looked up."""
+        served = self.registry.served(body.model)
+        if served.entry is None and body.needs_prompts:
+            # To leave the prompt out would give vectors that do not fit those of later calls.
             raise NotReady(
-                f"No worker has loaded {model} yet, so the prompt for input_type is not known; try again shortly.",
+                f"No worker has loaded {served.name} yet, so the prompt for input_type is not known; "
+                "try again shortly.",
                 param="input_type",
                 retry_after_s=5,
             )
-        return parsed.model_copy(update={"prompt_name": prompt_for(parsed.input_type, entry.prompts)})
+        options = body.options(served.entry.prompts if served.entry else ())
+        check_options(options, served.name, served.entry)
+        if size_bytes > self.settings.max_input_bytes:  # JSON is never shorter than the text in it
+            check_sizes(body.input, self.settings.max_input_bytes)
+        return _Work(served, options, body.input)
 
-    def _waiting(self, parsed: EmbeddingFields, size_bytes: int, *, owner: str, wait_s: float) -> Submission:
-        # The same work again joins the task, so that a client's retries cost one round of it.
+    def _awaited(self, work: "_Work", *, owner: str, wait_s: float) -> Submission:
         return self._submission(
-            parsed,
-            size_bytes,
+            work,
             owner=owner,
             lane=Lane.ONLINE,
             ttl_s=self.settings.sync_result_ttl_s,
             deadline_s=wait_s + LINGERING_INTEREST_S,
-            alias=self._same_work(parsed),
+            alias=work.alias(),  # so that a client's retries join the task and cost one round of work
         )
-
-    def _same_work(self, body: EmbeddingFields) -> Alias:
-        """Of everything that changes a vector, so that only the same question joins."""
-        model = self.registry.resolve(body.model)
-        entry = self.registry.entry(model)
-        made_by = f"{entry.revision} {entry.compute} {entry.precision}" if entry else ""
-        options = _options(body).to_text()
-        digest = _digest(b"work", model.encode(), made_by.encode(), options.encode(), orjson.dumps(body.input))
-        return Alias(digest, digest, join=True)
 
     def _submission(
         self,
-        body: EmbeddingFields,
-        size_bytes: int,
+        work: "_Work",
         *,
         owner: str,
         lane: Lane,
@@ -141,54 +138,50 @@ class Drafter:
         alias: Alias | None = None,
         listed: bool = False,
     ) -> Submission:
-        model = self.registry.resolve(body.model)
-        check_options(body, model, self.registry)
-        if size_bytes > self.settings.max_input_bytes:  # JSON is never shorter than the text in it
-            check_sizes(body.input, self.settings.max_input_bytes)
+        served, options, settings = work.served, work.options, self.settings
         return Submission(
             task_id=new_task_id(),
-            queue=model,
+            queue=served.name,
             lane=lane,
             owner=owner,
-            units=self._units(body.input, model),
-            options=_options(body),
+            units=cut_texts(
+                work.texts,
+                max_tokens=served.max_tokens,
+                max_items=settings.unit_max_items,
+                max_cost=served.unit_cost(settings.unit_max_tokens, settings.unit_s),
+            ),
+            options=options,
             ttl_ms=round(ttl_s * 1000),
-            admission=self.registry.admission(model, lane, body.dimensions, listed=listed),
+            admission=self.registry.admission(served, lane, options.dimensions, listed=listed),
             deadline_in_ms=None if deadline_s is None else max(1, round(deadline_s * 1000)),
             metadata=metadata,
             alias=alias,
             listed=listed,
         )
 
-    def _units(self, texts: Sequence[str], model: str) -> list[NewUnit]:
-        return cut_texts(
-            texts,
-            max_tokens=self.registry.max_tokens(model),
-            max_items=self.settings.unit_max_items,
-            max_cost=self.registry.unit_cost(model),
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Texts, and what is asked of a model for each."""
+
+    served: Served
+    options: Options
+    texts: Sequence[str]
+
+    def alias(self) -> Alias:
+        """Of everything that changes a vector, so that only the same question joins."""
+        entry = self.served.entry
+        made_by = f"{entry.revision} {entry.compute} {entry.precision}" if entry else ""
+        options = self.options.to_text()
+        digest = _digest(
+            b"work", self.served.name.encode(), made_by.encode(), options.encode(), orjson.dumps(self.texts)
         )
-
-
-def _in_own_words(fields: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return dict(foreign_fields.in_own_words(fields))
-    except foreign_fields.ForeignFieldRefused as refused:
-        raise InvalidValue(str(refused), param=refused.field) from None
-
-
-def _options(body: EmbeddingFields) -> Options:
-    return Options(
-        prompt_name=body.prompt_name, dimensions=body.dimensions, normalize=body.normalize, truncate=body.truncate
-    )
+        return Alias(digest, digest, join=True)
 
 
 def _idempotency(key: str | None, body: bytes) -> Alias | None:
-    if key is None:
+    if (key := checked_key(key)) is None:
         return None
-    if not 1 <= len(key) <= _MAX_KEY_CHARS or not key.isprintable():
-        raise InvalidValue(
-            f"Idempotency-Key must have 1 to {_MAX_KEY_CHARS} printable characters.", param="Idempotency-Key"
-        )
     # The bytes, not what they mean: orjson reads deeper nesting than it writes, and a client repeats the same bytes.
     return Alias(_digest(b"key", key.encode()), _digest(body), join=False)
 
@@ -199,4 +192,4 @@ def _digest(*parts: bytes) -> str:
         # The length first, so that no two lists of parts look the same. It also keeps the kinds of alias apart.
         whole.update(len(part).to_bytes(8))
         whole.update(part)
-    return whole.hexdigest()[:_DIGEST_CHARS]
+    return whole.hexdigest()[:DIGEST_CHARS]

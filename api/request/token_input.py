@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from api.request.validation import size_bytes
 from tasks.errors import EmptyInput, InputTooLarge, InvalidType, InvalidValue, NotReady
+from tasks.item import size_bytes
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from tasks.embedding.half_done import HalfDone, TurnOver
 from tasks.embedding.rows import RowStore, Written
 from tasks.embedding.units import RowUnit, TextUnit
 from tasks.gate import ALONE, Gate
-from tasks.item import cost
+from tasks.item import FLOAT32_BYTES, cost
 from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
 from tasks.model.batching import PassBudget
 from tasks.model.cache import VectorCache
@@ -34,7 +34,6 @@ hundreds of megabytes of texts that it cuts. On two cores a claim of usual texts
 STORAGE_PAUSE_S = 1.0
 """After the storage was away for a claim; units that need none wait as long, online ones do not."""
 _LOOK_EVERY_S = 0.1
-_FLOAT32_BYTES = 4
 
 
 @dataclass(slots=True)
@@ -156,7 +155,7 @@ class Work:
         """Of its texts in memory, at most, and of their vectors."""
         texts = (item.text for item in unit.items)
         of_texts = sum(len(text) if text.isascii() else 4 * len(text) for text in texts)
-        return of_texts + len(unit.items) * _FLOAT32_BYTES * self._encoder.info.dimension
+        return of_texts + len(unit.items) * FLOAT32_BYTES * self._encoder.info.dimension
 
     def _read(self, run: "_Run") -> Iterator[TextUnit | RowUnit]:
         """What the units ask; without those whose rows cannot be read now."""
@@ -258,7 +257,7 @@ class Work:
         return sum(map(self._cost_of, went_through.values()))
 
     def _cost_of(self, item: TextItem) -> int:
-        return cost(len(item.text.encode("utf-8", "surrogatepass")), self._encoder.info.max_tokens)
+        return cost(item.text, self._encoder.info.max_tokens)
 
     def _pause(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
         """Waits for the storage. Whoever waits for online work does not."""

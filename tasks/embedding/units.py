@@ -1,20 +1,18 @@
 """Units that carry their texts: what they ask of the model, and what is committed for them. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import orjson
 
 from tasks.errors import EncodingFailed, NotStored, RequestError
-from tasks.item import ItemError, Options
+from tasks.item import ItemError
 from tasks.ledger import ClaimedUnit, Finished
 from tasks.model.encoder import ItemVector, TextItem
 from tasks.storage.row_file import UnitReference
 from tasks.storage.vector_part import RowError, RowOutcome
-from tasks.wire import foreign_fields
-from tasks.wire.foreign_fields import prompt_for
+from tasks.wire.embeddings_body import EmbeddingsBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,6 @@ def _rows(vectors: Sequence[ItemVector]) -> bytes:
             row[:] = item.vector
     return rows.tobytes()
 
-
-# Units by reference: rows of a batch, what they ask of the model, and what becomes of each. Pure.
 
 _UNUSABLE = RowError("invalid_request", "This line is no request for embeddings.", RequestError.status)
 _GONE = RowError(
@@ -98,26 +94,11 @@ def gone(unit: ClaimedUnit, reference: UnitReference) -> RowUnit:
 
 def _texts(row: bytes, prompts: Collection[str]) -> Sequence[TextItem] | RowError:
     try:
-        body = foreign_fields.in_own_words(orjson.loads(row)["body"])
-        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-        options = _options(body, prompts)
-    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, foreign_fields.ForeignFieldRefused):
+        body = EmbeddingsBody.from_fields(orjson.loads(row)["body"])
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
         return _UNUSABLE
-    if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
-        return _UNUSABLE
-    return [TextItem(text, options) for text in texts]
-
-
-def _options(body: Mapping[str, Any], prompts: Collection[str]) -> Options:
-    prompt_name, input_type = body.get("prompt_name"), foreign_fields.input_type(body.get("input_type"))
-    if prompt_name is None and input_type is not None:
-        prompt_name = prompt_for(input_type, prompts)
-    return Options(
-        prompt_name=prompt_name,
-        dimensions=body.get("dimensions"),
-        normalize=body.get("normalize") is not False,
-        truncate=foreign_fields.truncate(body.get("truncate")) is not False,
-    )
+    options = body.options(prompts)
+    return [TextItem(text, options) for text in body.input]
 
 
 def _outcome(vectors: Sequence[ItemVector]) -> RowOutcome:

@@ -8,10 +8,13 @@ from typing import Any, Self
 
 import orjson
 
+from tasks.item import DEFAULT_RATE
 from tasks.ledger.replies import fields_from_reply
 from tasks.ledger.task import Lane
 
 _STAMP_DIGITS = 12
+UNKNOWN_MODEL_MAX_TOKENS = 512
+"""Assumed of a model that no worker has loaded yet. It only prices items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +139,42 @@ class ModelOverview:
         )
 
 
-def served_name(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> str | None:
-    """The canonical name of the model that a caller names, which is that of its queue; None: nobody serves it.
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that callers may name, and all that is known of it when one of them does.
+
+    Attributes:
+        name: the canonical one, which is that of its queue.
+        entry: what a worker said of it; None when none has loaded it yet.
+        rate: estimated tokens per second of all its workers, or what is assumed of it.
+        streams: claims that its workers work on at the same time.
+    """
+
+    name: str
+    entry: ModelEntry | None
+    rate: float
+    streams: int
+
+    @classmethod
+    def from_overview(cls, name: str, overview: ModelOverview | None) -> Self:
+        """From what the ledger knows of its queue; None: nothing yet."""
+        if overview is None:
+            return cls(name, None, DEFAULT_RATE, 0)
+        streams = sum(worker.streams for worker in overview.workers)
+        return cls(name, overview.entry, overview.rate or DEFAULT_RATE, streams)
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that it reads of one text."""
+        return self.entry.max_tokens if self.entry else UNKNOWN_MODEL_MAX_TOKENS
+
+    def unit_cost(self, max_tokens: int, unit_s: float) -> int:
+        """Estimated tokens that one unit may hold: what one stream does in `unit_s`, at most `max_tokens`."""
+        return max(1, min(max_tokens, int(unit_s * self.rate / max(1, self.streams))))
+
+
+def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> Served | None:
+    """The model that a caller names; None: nobody serves it.
 
     Args:
         name: canonical, or an alias.
@@ -145,10 +182,12 @@ def served_name(name: str, own: Sequence[str], overviews: Mapping[str, ModelOver
         overviews: what the ledger knows, by canonical name.
     """
     if name in own:
-        return own[0]
-    if name in overviews:
-        return name
-    return next((o.queue for o in overviews.values() if o.entry and name in o.entry.aliases), None)
+        queue: str | None = own[0]
+    elif name in overviews:
+        queue = name
+    else:
+        queue = next((queue for queue, seen in overviews.items() if seen.entry and name in seen.entry.aliases), None)
+    return None if queue is None else Served.from_overview(queue, overviews.get(queue))
 
 
 def _known_fields(cls: type[ModelEntry | WorkerEntry], data: bytes) -> dict[str, Any]:

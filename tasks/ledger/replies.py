@@ -7,10 +7,9 @@ import numpy as np
 import orjson
 
 from tasks.errors import ModelChanged
-from tasks.item import ItemError, Options
+from tasks.item import FLOAT32_BYTES, ItemError, Options
 from tasks.ledger.task import ClaimedUnit, Committed, CommittedUnit, Lane, Result, State, Task, TaskPage
 
-_FLOAT32_BYTES = 4
 _END_ERRORS = {
     State.CANCELLED: ItemError("cancelled", "The task was cancelled before this item was encoded."),
     State.EXPIRED: ItemError("expired", "The task's deadline passed before this item was encoded."),
@@ -64,7 +63,7 @@ def result_from_reply(task_id: str, reply: list[Any]) -> Result | None:
     if task is None:
         return None
     parts, errors, truncated = _split(fields_from_reply(reply[4]))
-    dimension = next((len(data) // (_FLOAT32_BYTES * items) for _, items, data in parts), 0)
+    dimension = next((len(data) // (FLOAT32_BYTES * items) for _, items, data in parts), 0)
     vectors = np.full((task.total, dimension), np.nan, dtype=np.float32)
     done = np.zeros(task.total, dtype=bool)
     for first, items, data in parts:

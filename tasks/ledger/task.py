@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from tasks.item import ItemError, Options, cost
+from tasks.item import DEFAULT_RATE, ItemError, Options
 
 
 class State(StrEnum):
@@ -51,28 +51,6 @@ class NewUnit:
     payload: bytes
 
 
-def cut_texts(texts: Sequence[str], *, max_tokens: int, max_items: int, max_cost: int) -> list[NewUnit]:
-    """Units of consecutive texts, each of at most `max_items` texts and `max_cost` estimated tokens.
-
-    A single text is a unit whatever it costs. `max_tokens` is the most the model reads of one text.
-    """
-    units: list[NewUnit] = []
-    start = spent = 0
-    for index, text in enumerate(texts):
-        price = cost(len(text) if text.isascii() else len(text.encode()), max_tokens)
-        if index > start and (index - start >= max_items or spent + price > max_cost):
-            units.append(_unit(texts[start:index], spent))
-            start, spent = index, 0
-        spent += price
-    if start < len(texts):
-        units.append(_unit(texts[start:], spent))
-    return units
-
-
-def _unit(texts: Sequence[str], spent: int) -> NewUnit:
-    return NewUnit(items=len(texts), cost=spent, payload=orjson.dumps(list(texts)))
-
-
 @dataclass(frozen=True, slots=True)
 class Alias:
     """A second name for a task, scoped to its owner, so that a repetition finds it.
@@ -106,7 +84,7 @@ class Admission:
     """
 
     max_backlog_s: float
-    default_rate: float = 4000.0
+    default_rate: float = DEFAULT_RATE
     max_backlog_bytes: int = 2**63
     max_memory_percent: float = 100
     vector_bytes: int = 0

@@ -25,13 +25,14 @@ _SMALLEST_NORM = 1e-12
 
 def check_options(options: Options, info: ModelInfo) -> ItemError | None:
     """Why the model cannot serve these options; None when it can."""
-    if options.dimensions is not None and not 1 <= options.dimensions <= info.dimension:
+    unfit = options.unfit(info.dimension, info.prompts)
+    if unfit == "dimensions":
         return ItemError(
             "invalid_dimensions",
             f"dimensions is {options.dimensions}; this model's vectors have {info.dimension}. "
             f"Use 1 to {info.dimension}, or leave it out.",
         )
-    if options.prompt_name is not None and options.prompt_name not in info.prompts:
+    if unfit == "prompt_name":
         known = ", ".join(info.prompts) or "none"
         return ItemError("unknown_prompt", f"The model has no prompt of this name. Known prompts: {known}.")
     return None

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import orjson
 
 from tasks.errors import NotStored
+from tasks.item import FLOAT32_BYTES
 from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
 
@@ -33,7 +34,6 @@ def fence(token: str) -> str:
 
 
 _LENGTH = struct.Struct("<I")
-_FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,4 +154,4 @@ def _row(data: bytes, at: int) -> tuple[RowOutcome, int]:
     row = RowOutcome(
         vectors, header["tokens"], tuple(header["truncated"]), None if error is None else RowError(**error)
     )
-    return row, end + n * d * _FLOAT32_BYTES
+    return row, end + n * d * FLOAT32_BYTES

@@ -8,6 +8,8 @@ bytes of float32 as int8, or cuts vectors that were not cut, sees no error and g
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tasks.errors import InvalidValue
+
 _CUTS = {"none": False, "end": True}
 TRUNCATE_RULE = "be true, false, 'END' (true) or 'NONE' (false); texts can only be cut at their end"
 
@@ -39,25 +41,11 @@ _ONLY: Mapping[str, tuple[tuple[object, ...], str]] = {
 _FOREIGN = frozenset({*_SYNONYMS, *_ONLY})
 
 
-class ForeignFieldRefused(ValueError):
-    """A field of another vendor asks for what is not done here.
-
-    Attributes:
-        field: its name.
-        rule: what it must do, to be put behind "must".
-    """
-
-    def __init__(self, field: str, rule: str) -> None:
-        super().__init__(f"{field} must {rule}.")
-        self.field = field
-        self.rule = rule
-
-
 def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """The body with our names in the place of others' names for the same field; `null` counts as absent.
 
     Raises:
-        ForeignFieldRefused: a field cannot be honoured, or contradicts ours.
+        InvalidValue: a field cannot be honoured, or contradicts ours.
     """
     if _FOREIGN.isdisjoint(body):
         return body
@@ -65,8 +53,8 @@ def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, (values, rule) in _ONLY.items():
         value = own.pop(name, None)
         # The type too: in Python 0 is False and 1 is True.
-        if value is not None and not any(type(value) is type(each) and value == each for each in values):
-            raise ForeignFieldRefused(name, rule)
+        if value is not None and not any(type(value) is type(allowed) and value == allowed for allowed in values):
+            raise InvalidValue(f"{name} must {rule}.", param=name)
     if body.get("embedding_type") == "base64" and not own.get("encoding_format"):
         own["encoding_format"] = "base64"
     for name, ours in _SYNONYMS.items():
@@ -74,7 +62,7 @@ def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
         if value is None or (ours == "input_type" and (input_type(own.get(ours)) or input_type(value) is None)):
             continue
         if own.get(ours, value) not in (None, value):
-            raise ForeignFieldRefused(name, f"say the same as {ours}, or be left out")
+            raise InvalidValue(f"{name} must say the same as {ours}, or be left out.", param=name)
         own[ours] = value
     return own
 
@@ -111,10 +99,13 @@ _PROMPTS = {
 }
 
 
-def prompt_for(input_type: str, prompts: Collection[str]) -> str | None:
+def prompt_for(input_type: str | None, prompts: Collection[str], *, named: str | None = None) -> str | None:
     """The prompt for texts of this type, one of the same name first; None when the model has none for them.
 
-    That is no error: clients send the field whatever the model is, and most models need no prompt.
+    That is no error: clients send the field whatever the model is, and most models need no prompt. A prompt that was
+    `named` comes before the type, whether the model has it or not.
     """
+    if named is not None or input_type is None:
+        return named
     names = (input_type, *_PROMPTS.get(input_type.lower(), ()))
     return next((name for name in names if name in prompts), None)

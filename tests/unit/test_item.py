@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.item import cost
-from tasks.ledger.task import cut_texts
+from tasks.ledger.units import cut_texts
 
 MAX_TOKENS = 256
 texts = st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=60)
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "tokens"), [(0, 1), (1, 1), (4, 1), (5, 2), (8, 2), (1023, 256), (1024, 256), (10**9, 256)]
+    ("size_bytes", "tokens"), [(0, 1), (1, 1), (4, 1), (5, 2), (8, 2), (1023, 256), (1024, 256), (10**6, 256)]
 )
 def test_cost_is_a_quarter_of_the_bytes_up_to_what_the_model_reads(size_bytes: int, tokens: int) -> None:
-    assert cost(size_bytes, MAX_TOKENS) == tokens
+    assert cost("x" * size_bytes, MAX_TOKENS) == tokens
 
 
 def test_cost_counts_bytes_not_characters() -> None:
@@ -38,12 +38,12 @@ def test_units_keep_to_the_limits_and_leave_no_room(texts: list[str], max_items:
     units = cut_texts(texts, max_tokens=MAX_TOKENS, max_items=max_items, max_cost=max_cost)
     for unit in units:
         held = orjson.loads(unit.payload)
-        assert unit.cost == sum(cost(len(text.encode()), MAX_TOKENS) for text in held)
+        assert unit.cost == sum(cost(text, MAX_TOKENS) for text in held)
         assert 1 <= unit.items <= max_items
         assert unit.cost <= max_cost or unit.items == 1
     for unit, following in pairwise(units):
         first = orjson.loads(following.payload)[0]
-        fits = unit.cost + cost(len(first.encode()), MAX_TOKENS) <= max_cost
+        fits = unit.cost + cost(first, MAX_TOKENS) <= max_cost
         assert unit.items == max_items or not fits, "a text was left for the next unit although it fits"
 
 

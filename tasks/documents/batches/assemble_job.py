@@ -19,10 +19,8 @@ from tasks.records.batches import KINDS, Batch, BatchStatus, FileKind, Stage, re
 from tasks.records.files import stored_name
 from tasks.storage.storage import Writer
 from tasks.storage.vector_part import RowError, RowOutcome
-from tasks.wire import foreign_fields
 from tasks.wire.embedding_list import embedding_list, items
-
-# One line of an output or error file, as OpenAI's readers expect it. Pure.
+from tasks.wire.embeddings_body import wants_base64
 
 _ID_CHARS = 24
 
@@ -39,11 +37,10 @@ class Row:
     base64: bool
 
     @classmethod
-    def of_line(cls, number: int, line: bytes) -> Self:
+    def from_line(cls, number: int, line: bytes) -> Self:
         """From a line that has been checked."""
         request = orjson.loads(line)
-        body = foreign_fields.in_own_words(request["body"])
-        return cls(number, request["custom_id"], body.get("encoding_format") == "base64")
+        return cls(number, request["custom_id"], wants_base64(request["body"]))
 
 
 def render_line(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:
@@ -112,9 +109,9 @@ class Assembly:
             lost=_PART_LOST,
         )
         for number, line, outcome in rows:
-            refusal = Refusal.of_line(line)
+            refusal = Refusal.from_line(line)
             if refusal is None:
-                yield Row.of_line(number, line), outcome
+                yield Row.from_line(number, line), outcome
             else:  # whatever became of the others
                 yield Row(number, refusal.custom_id, base64=False), refusal.error
 
@@ -133,8 +130,8 @@ def assemble_batch(context: JobContext, batch_id: str) -> bytes:
     embedded = context.ledger.run(read_committed(batch.task_id(Stage.EMBED)))
     if validated is None or not validated.units or embedded is None:
         raise NotStored("What came of the requests is no longer there.")
-    found = orjson.loads(validated.units[0].data)
-    plan = Plan(found["source"], found["index"], found["model"], found["lines"])
+    rows = orjson.loads(validated.units[0].data)
+    plan = Plan(rows["source"], rows["index"], rows["model"], rows["lines"])
     leftover = _CANCELLED if batch.status is BatchStatus.CANCELLING else _EXPIRED
     return _write(batch, Assembly(context, plan, embedded, leftover))
 

@@ -1,21 +1,23 @@
-"""Checking a batch's lines, one after the other: what is wrong with each, and how they are cut into units. Pure."""
+"""What is wrong with each line of a batch's file, and how good lines are cut into units. Pure."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
 import orjson
 
 from tasks import lines
-from tasks.documents.batches.body import body_fault, inputs_of
-from tasks.documents.batches.facts import Limits, Models
+from tasks.errors import RequestError
 from tasks.item import cost
+from tasks.ledger import ModelOverview
+from tasks.ledger.overview import Served, find_served
+from tasks.ledger.units import UnitCutter
 from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.storage.vector_part import RowError
+from tasks.wire.embeddings_body import EmbeddingsBody, check_options, check_sizes
 from tasks.wire.json_limits import has_more_parts
-
-# Lines of a file that comes in pieces: where each lies and what is in it, in bounded memory. Pure.
+from worker_config.settings import Settings
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -52,12 +54,12 @@ def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[Line]:
             yield Line(number, start, data if len(data) <= max_line_bytes else None)
 
 
-# A line whose body the endpoint would refuse, and what stands in its place in the batch's copy of the file. Pure.
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One line that is answered without work: the caller's own id, and what the endpoint would have answered."""
+    """A line that is answered without work: the caller's own id, and what the endpoint would have answered.
+
+    It stands in place of the line in the batch's copy of the file.
+    """
 
     custom_id: str
     error: RowError
@@ -67,7 +69,7 @@ class Refusal:
         return orjson.dumps([self.custom_id, *astuple(self.error)])
 
     @classmethod
-    def of_line(cls, line: bytes) -> Self | None:
+    def from_line(cls, line: bytes) -> Self | None:
         """Inverse of `to_line`; None for a request."""
         if not line.startswith(b"["):
             return None
@@ -76,8 +78,52 @@ class Refusal:
 
 
 MAX_FAULTS = 1000
+_STREAM = RowError("streaming_unsupported", "Streaming is not supported in a batch.", RequestError.status, "stream")
 _REQUIRED = ("custom_id", "method", "url", "body")
 _SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one file, and of the units it is cut into."""
+
+    max_lines: int
+    max_inputs: int
+    max_line_bytes: int
+    max_line_inputs: int
+    max_input_bytes: int
+    unit_max_items: int
+    unit_max_tokens: int
+    unit_s: float
+    max_line_lists: int
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """A line may have what a body of the API may have."""
+        return cls(
+            max_lines=settings.max_batch_lines,
+            max_inputs=settings.max_batch_inputs,
+            max_line_bytes=settings.max_body_bytes,
+            max_line_inputs=settings.max_inputs,
+            max_input_bytes=settings.max_input_bytes,
+            unit_max_items=settings.unit_max_items,
+            unit_max_tokens=settings.unit_max_tokens,
+            unit_s=settings.unit_s,
+            max_line_lists=settings.max_body_lists,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModels:
+    """The models that a line may name.
+
+    Attributes:
+        own: names of the configured one, the canonical one first: known before any worker has loaded it.
+        overviews: what the ledger says, by served name.
+    """
+
+    own: Sequence[str]
+    overviews: Mapping[str, ModelOverview]
 
 
 @dataclass(slots=True)
@@ -86,23 +132,29 @@ class FileCheck:
 
     Attributes:
         faults: what is wrong, at most `MAX_FAULTS`.
-        model: of the first line that names one.
         rows: lines taken so far.
-        units: `[first row, rows, cost]` of each unit, once finished.
     """
 
-    models: Models
+    models: KnownModels
     limits: Limits
     faults: list[BatchFault] = field(default_factory=list)
-    model: str | None = None
     rows: int = 0
-    units: list[tuple[int, int, int]] = field(default_factory=list)
     _inputs: int = 0
     _ids: dict[bytes, int] = field(default_factory=dict)
-    _first: int = 0
-    _spent: int = 0
-    _unit_cost: int = 0
-    _max_tokens: int = 0
+    _names: dict[str, Served] = field(default_factory=dict)
+    """By what lines call their model: it is looked up once."""
+    _served: Served | None = None
+    _cutter: UnitCutter | None = None
+
+    @property
+    def model(self) -> str | None:
+        """Canonical name of the model that the first line names which names one."""
+        return self._served.name if self._served else None
+
+    @property
+    def units(self) -> list[tuple[int, int, int]]:
+        """Number of the first row, number of rows and cost of each unit of a file without faults."""
+        return self._cutter.units if self._cutter else []
 
     @property
     def full(self) -> bool:
@@ -130,10 +182,10 @@ class FileCheck:
         except orjson.JSONDecodeError:
             self._fault(BatchFault("invalid_json_line", "This line is not parseable as valid JSON."), line)
             return b""
-        found = list(self._line_faults(request, line))
-        for fault in found:
+        faults = list(self._line_faults(request, line))
+        for fault in faults:
             self._fault(fault, line)
-        return b"" if found else self._taken(request["custom_id"], request["body"], line.data)
+        return b"" if faults else self._taken(request["custom_id"], request["body"], line.data)
 
     def finish(self) -> None:
         """The last line has been taken."""
@@ -143,18 +195,31 @@ class FileCheck:
             self._whole("too_many_inputs", f"A batch takes {self.limits.max_inputs:,} texts; this file has more.")
         if self.rows == 0:
             self._whole("empty_file", "The file has no requests.")
-        if self.rows > self._first:
-            self.units.append((self._first, self.rows - self._first, self._spent))
 
     def _taken(self, custom_id: str, body: dict[str, Any], data: bytes) -> bytes:
-        error = body_fault(body, self.model or self.models.own[0], self.models, self.limits)
-        if error is not None:
-            self._cut(1)
-            return Refusal(custom_id, error).to_line()
-        texts = inputs_of(body)
+        served, cutter = self._served, self._cutter
+        assert served is not None  # noqa: S101 - a line without a model that is served is at fault
+        assert cutter is not None  # noqa: S101 - it came with the model
+        try:
+            texts = self._texts(body, len(data), served)
+        except RequestError as error:
+            cutter.add(1)
+            return Refusal(custom_id, RowError(error.code, error.detail, error.status, error.param)).to_line()
+        if body.get("stream") not in (None, False):  # the endpoint ignores the field; OpenAI's batches do not
+            cutter.add(1)
+            return Refusal(custom_id, _STREAM).to_line()
         self._inputs += len(texts)
-        self._cut(sum(cost(len(text) if text.isascii() else len(text.encode()), self._max_tokens) for text in texts))
+        cutter.add(sum(cost(text, served.max_tokens) for text in texts))
         return data
+
+    def _texts(self, body: dict[str, Any], size_bytes: int, served: Served) -> Sequence[str]:
+        """The texts of a body; raises the `RequestError` that the endpoint would answer."""
+        limits = self.limits
+        parsed = EmbeddingsBody.from_fields(body, max_inputs=limits.max_line_inputs)
+        if size_bytes > limits.max_input_bytes:  # JSON is never shorter than the text in it
+            check_sizes(parsed.input, limits.max_input_bytes)
+        check_options(parsed.options(served.entry.prompts if served.entry else ()), served.name, served.entry)
+        return parsed.input
 
     def _fault(self, fault: BatchFault, line: Line) -> None:
         if len(self.faults) < MAX_FAULTS:
@@ -201,24 +266,26 @@ class FileCheck:
             yield BatchFault("invalid_request", "Missing required parameter: 'body.model'.", "body.model")
         elif not isinstance(model, str):
             yield BatchFault("invalid_request", "body.model must be a string.", "body.model")
-        elif (served := self.models.served(model)) is None:
+        elif (served := self._find_served(model)) is None:
             message = f"The provided model '{model[:_SHOWN_CHARS]}' is not supported by the Batch API."
             yield BatchFault("model_not_found", message, "body.model")
         elif self._other_model(served):
             message = "All requests of a batch must name the same model; an earlier line names another one."
             yield BatchFault("mismatched_model", message, "body.model")
 
-    def _other_model(self, model: str) -> bool:
-        if self.model is None:
-            self.model = model
-            self._unit_cost = self.models.unit_cost(model, self.limits)
-            self._max_tokens = self.models.max_tokens(model)
-        return self.model != model
+    def _find_served(self, model: str) -> Served | None:
+        served = self._names.get(model)
+        if served is None:
+            served = find_served(model, self.models.own, self.models.overviews)
+            if served is not None:
+                self._names[model] = served
+        return served
 
-    def _cut(self, price: int) -> None:
-        row = self.rows - 1
-        full = row - self._first >= self.limits.unit_max_items or self._spent + price > self._unit_cost
-        if row > self._first and full:
-            self.units.append((self._first, row - self._first, self._spent))
-            self._first, self._spent = row, 0
-        self._spent += price
+    def _other_model(self, served: Served) -> bool:
+        if self._served is None:
+            limits = self.limits
+            self._served = served
+            self._cutter = UnitCutter(
+                max_items=limits.unit_max_items, max_cost=served.unit_cost(limits.unit_max_tokens, limits.unit_s)
+            )
+        return self._served.name != served.name

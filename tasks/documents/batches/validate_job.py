@@ -5,8 +5,7 @@ from dataclasses import asdict
 
 import orjson
 
-from tasks.documents.batches.check import FileCheck, split_lines
-from tasks.documents.batches.facts import Limits, Models
+from tasks.documents.batches.check import FileCheck, KnownModels, Limits, split_lines
 from tasks.documents.context import JobContext
 from tasks.ledger import operations
 from tasks.records.batches import Batch, BatchFault, read_batch
@@ -31,7 +30,7 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     # A copy, because the caller may delete the file, or it may expire, long before the last line is answered; and it
     # says of each line that the endpoint would refuse why, so that this is decided once.
     source, index = (f"{batch.folder}{name}.{context.fence}" for name in ("source", "index"))
-    check = FileCheck(_models(context), _limits(context.settings))
+    check = FileCheck(_models(context), Limits.from_settings(context.settings))
     with context.storage.writing(source) as copy, context.storage.writing(index) as file:
         rows = RowIndexWriter(file.write)
         for line in _checked(_read(context, record), check):
@@ -74,23 +73,9 @@ def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> 
     return None
 
 
-def _models(context: JobContext) -> Models:
+def _models(context: JobContext) -> KnownModels:
     own = context.settings.served_names
-    return Models(own, context.ledger.run(operations.overview(own[0])))
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        max_lines=settings.max_batch_lines,
-        max_inputs=settings.max_batch_inputs,
-        max_line_bytes=settings.max_body_bytes,
-        max_line_inputs=settings.max_inputs,
-        max_input_bytes=settings.max_input_bytes,
-        unit_max_items=settings.unit_max_items,
-        unit_max_tokens=settings.unit_max_tokens,
-        unit_s=settings.unit_s,
-        max_line_lists=settings.max_body_lists,
-    )
+    return KnownModels(own, context.ledger.run(operations.overview(own[0])))
 
 
 def _failed(faults: list[BatchFault]) -> bytes:

@@ -10,6 +10,7 @@ from tasks.documents.chunking.chunk import CHUNKER_VERSION, ChunkSettings
 from tasks.documents.document_error import DocumentError
 from tasks.documents.sinks.sink import Stamp
 from tasks.errors import InvalidValue, ModelChanged
+from tasks.item import Options
 from tasks.ledger import ModelEntry
 from tasks.records.ingestions import Ingestion
 from tasks.wire.foreign_fields import prompt_for
@@ -28,10 +29,8 @@ def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
     Raises:
         InvalidValue: the model has no prompt of this name.
     """
-    name: str | None = spec.get("prompt_name")
-    if name is None and spec.get("input_type") is not None:
-        return prompt_for(spec["input_type"], entry.prompts)
-    if name is not None and name not in entry.prompts:
+    name = prompt_for(spec.get("input_type"), entry.prompts, named=spec.get("prompt_name"))
+    if Options(name).unfit(entry.dimension, entry.prompts):
         known = ", ".join(entry.prompts) or "none"
         raise InvalidValue(f"The model has no prompt of this name; it has: {known}.", param="prompt_name")
     return name
@@ -43,10 +42,10 @@ def dimension(spec: Mapping[str, Any], entry: ModelEntry) -> int:
     Raises:
         InvalidValue: the model's vectors have fewer.
     """
-    asked: int = spec.get("dimensions") or entry.dimension
-    if asked > entry.dimension:
+    dimensions: int = spec.get("dimensions") or entry.dimension
+    if Options(dimensions=dimensions).unfit(entry.dimension, entry.prompts):
         raise InvalidValue(f"The model's vectors have {entry.dimension} dimensions.", param="dimensions")
-    return asked
+    return dimensions
 
 
 def fingerprint(spec: Mapping[str, Any], entry: ModelEntry, parser_version: str) -> str:

@@ -9,6 +9,7 @@ import orjson
 from tasks.documents.chunking.chunk import Chunk
 from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.source import DocumentRef, ListedFault
+from tasks.ledger.units import UnitCutter
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_lines
 from tasks.storage.row_file import RowIndexWriter
 from tasks.storage.storage import Storage, Writer
@@ -117,7 +118,7 @@ class ChunkRows:
     Attributes:
         rows: how many there are.
         tokens: of all of them.
-        units: number of the first row, number of rows and cost of each unit.
+        units: number of the first row, number of rows and cost of each unit. Cost is in tokens counted.
     """
 
     def __init__(
@@ -126,29 +127,26 @@ class ChunkRows:
         self._source = source
         self._index = RowIndexWriter(index.write)
         self._options = options
-        self._max_items = max_items
-        self._max_cost = max_cost
+        self._cutter = UnitCutter(max_items=max_items, max_cost=max_cost)
         self.tokens = 0
-        self.units: list[list[int]] = []
 
     @property
     def rows(self) -> int:
         """Written so far."""
         return self._index.rows
 
+    @property
+    def units(self) -> list[tuple[int, int, int]]:
+        """So far."""
+        return self._cutter.units
+
     def add(self, chunk: Chunk) -> None:
         """Writes a chunk; raises like `Writer.write`."""
         line = row_line(chunk, self._options)
         self._index.add(self._source.size_bytes, len(line))
         self._source.write(line + b"\n")
-        cost = max(1, chunk.token_count)
         self.tokens += chunk.token_count
-        last = self.units[-1] if self.units else None
-        if last is None or last[1] >= self._max_items or last[2] + cost > self._max_cost:
-            self.units.append([self.rows - 1, 1, cost])
-        else:
-            last[1] += 1
-            last[2] += cost
+        self._cutter.add(max(1, chunk.token_count))
 
 
 def row_line(chunk: Chunk, options: Mapping[str, Any]) -> bytes:

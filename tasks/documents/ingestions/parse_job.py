@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.batches.facts import unit_cost
 from tasks.documents.context import JobContext
 from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.ingestions.fingerprint import conflict, require_revision, row_options, stamp
@@ -19,7 +18,8 @@ from tasks.documents.sinks.sink import Receipt, Stamp, Verdict, judge, replaces
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
 from tasks.errors import NotReady, SourceFailed
-from tasks.ledger import ModelEntry, ModelOverview, operations
+from tasks.ledger import ModelEntry, operations
+from tasks.ledger.overview import Served
 from tasks.records.ingestions import Ingestion, PageInFlight, PageStage
 
 ENOUGH_S = 30.0
@@ -58,7 +58,7 @@ def _parse(context: JobContext, ingestion: Ingestion, page: PageInFlight, tools:
     receipts = _receipts(context, ingestion, entries, tools)
     with tools.parser(context) as parser:
         documents = Documents(context, ingestion, page, receipts, parser, cuts, stamp(ingestion))
-        return _write(documents, entries, tools, overview.entry, overview)
+        return _write(documents, entries, tools, overview.entry, Served.from_overview(ingestion.model, overview))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _write(
     entries: list[DocumentRef | ListedFault],
     tools: Tools,
     entry: ModelEntry,
-    overview: ModelOverview,
+    served: Served,
 ) -> bytes:
     context, ingestion, settings = documents.context, documents.ingestion, documents.context.settings
     folder = ingestion.page_folder(documents.page.number)
@@ -165,7 +165,7 @@ def _write(
             places,
             row_options(ingestion.spec, entry),
             max_items=settings.unit_max_items,
-            max_cost=unit_cost(overview, settings.unit_max_tokens, settings.unit_s),
+            max_cost=served.unit_cost(settings.unit_max_tokens, settings.unit_s),
         )
         chunks = tokens = emptied = number = 0
         began = time.monotonic()

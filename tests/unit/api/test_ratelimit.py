@@ -3,7 +3,7 @@
 import pytest
 
 from api.answer.rate_limit_headers import RateLimits, go_duration
-from tests.unit.api.test_submission import MODEL, drafter, overview
+from tests.unit.api.embedding_requests import MODEL, overview, requests
 
 
 def headers(limits: RateLimits) -> dict[str, str]:
@@ -19,7 +19,7 @@ def test_durations_as_go_reads_them(seconds: float, expected: str) -> None:
 
 
 def test_what_may_wait_and_what_is_left_of_it() -> None:
-    limits = RateLimits(drafter(overview(rate=100, online=1234), max_backlog_s=30).registry)
+    limits = RateLimits(requests(overview(rate=100, online=1234), max_backlog_s=30).registry)
 
     assert headers(limits) == {
         "x-ratelimit-limit-requests": "3000",
@@ -32,7 +32,7 @@ def test_what_may_wait_and_what_is_left_of_it() -> None:
 
 
 def test_what_others_have_queued_counts_as_far_as_it_goes_first() -> None:
-    registry = drafter(overview(rate=100, online=500, others={"a": 9000}), max_backlog_s=30).registry
+    registry = requests(overview(rate=100, online=500, others={"a": 9000}), max_backlog_s=30).registry
     limits = RateLimits(registry)
 
     assert headers(limits)["x-ratelimit-remaining-tokens"] == "1000"  # half of the limit, less its own
@@ -42,14 +42,14 @@ def test_what_others_have_queued_counts_as_far_as_it_goes_first() -> None:
 
 
 def test_more_may_be_queued_than_the_limit_because_an_empty_queue_takes_any_task() -> None:
-    limits = RateLimits(drafter(overview(rate=100, online=9000), max_backlog_s=30).registry)
+    limits = RateLimits(requests(overview(rate=100, online=9000), max_backlog_s=30).registry)
 
     assert headers(limits)["x-ratelimit-remaining-tokens"] == "0"
     assert headers(limits)["x-ratelimit-reset-tokens"] == "1m30s"
 
 
 def test_they_are_made_once_for_each_look_at_the_ledger() -> None:
-    registry = drafter(overview(rate=100, online=0)).registry
+    registry = requests(overview(rate=100, online=0)).registry
     limits = RateLimits(registry)
     first = limits.headers(MODEL, "me")
 
@@ -59,6 +59,6 @@ def test_they_are_made_once_for_each_look_at_the_ledger() -> None:
 
 
 def test_before_anything_is_known_the_rate_is_admissions_own_guess() -> None:
-    limits = RateLimits(drafter(max_backlog_s=30).registry)
+    limits = RateLimits(requests(max_backlog_s=30).registry)
 
     assert headers(limits)["x-ratelimit-limit-tokens"] == "120000"

@@ -2,15 +2,15 @@
 
 from types import SimpleNamespace
 
-import pytest
+from api.queue.served_models import Registry
+from tests.unit.api.embedding_requests import MODEL, overview
+from worker_config.settings import load_settings
 
-from tests.unit.api.test_submission import MODEL, drafter, overview
 
-
-def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone() -> None:
     clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr("api.queue.served_models.time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    registry = drafter(overview(workers=0)).registry  # a process that has just started knows of no time before
+    registry = Registry(load_settings(served_name=MODEL), clock=lambda: clock.now_s)
+    registry.update({MODEL: overview(workers=0)})  # a process that has just started knows of no time before
     assert registry.absent_s(MODEL) == 0
 
     clock.now_s = 130

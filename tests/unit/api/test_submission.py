@@ -7,91 +7,30 @@ import orjson
 import pytest
 
 from api.answer.task_json import accepted
-from api.queue.served_models import Registry
-from api.queue.submission import Drafter
+from api.queue.submission import EmbeddingRequests
 from tasks.errors import InvalidValue, ModelNotFound, NotReady, RedisUnavailable, RequestError
 from tasks.item import Options
-from tasks.ledger import Alias, Lane, ModelEntry, ModelOverview, Submission, WorkerEntry
-from worker_config.settings import load_settings
-
-MODEL = "test/model"
-ENTRY = ModelEntry(
-    id=MODEL,
-    model=MODEL,
-    revision="r",
-    dimension=8,
-    max_tokens=100,
-    prompts=("query",),
-    device="cpu",
-    compute="fake",
-    precision="float32",
-    created_at=0,
-)
-WORKER = WorkerEntry(
-    id="w",
-    pid=1,
-    host="h",
-    started_at=0,
-    rate=2000,
-    rss_bytes=0,
-    forward_passes=0,
-    items=0,
-    tokens=0,
-    padded_tokens=0,
-)
+from tasks.ledger import Alias, Lane, Submission
+from tests.unit.api.embedding_requests import MODEL, overview, requests
 
 
-def overview(
-    *,
-    workers: int = 2,
-    rate: float | None = 4000,
-    online: int = 0,
-    tasks: int = 1,
-    others: dict[str, int] | None = None,
-) -> ModelOverview:
-    """`online`: what "me" has queued in the online lane, in so many `tasks`."""
-    owners = {"me": online} | (others or {})
-    return ModelOverview(
-        queue=MODEL,
-        entry=ENTRY,
-        workers=(WORKER,) * workers,
-        rate=rate,
-        backlog_cost={Lane.ONLINE: sum(owners.values()), Lane.BULK: 0},
-        backlog_tasks={Lane.ONLINE: 0, Lane.BULK: 0},
-        backlog_bytes=0,
-        leases=0,
-        counters={},
-        memory_percent=0,
-        owner_cost={Lane.ONLINE: {owner: cost for owner, cost in owners.items() if cost}, Lane.BULK: {}},
-        owner_tasks={Lane.ONLINE: {"me": tasks}, Lane.BULK: {}},
-    )
+def task(made_by: EmbeddingRequests, **fields: Any) -> Submission:
+    return made_by.task(orjson.dumps(fields), owner="me", idempotency_key=None)
 
 
-def drafter(seen: ModelOverview | None = None, **settings: Any) -> Drafter:
-    loaded = load_settings(served_name=MODEL, **settings)
-    registry = Registry(loaded)
-    if seen is not None:
-        registry.update({MODEL: seen})
-    return Drafter(loaded, registry)
-
-
-def task(drafts: Drafter, **fields: Any) -> Submission:
-    return drafts.task(orjson.dumps(fields), owner="me", idempotency_key=None)
-
-
-def keyed(drafts: Drafter, key: str, body: bytes) -> Alias:
-    alias = drafts.task(body, owner="me", idempotency_key=key).alias
+def keyed(made_by: EmbeddingRequests, key: str, body: bytes) -> Alias:
+    alias = made_by.task(body, owner="me", idempotency_key=key).alias
     assert alias is not None
     return alias
 
 
-def synchronous(drafts: Drafter, **fields: Any) -> Submission:
-    return drafts.synchronous(orjson.dumps(fields), owner="me", wait_s=20)[0]
+def synchronous(made_by: EmbeddingRequests, **fields: Any) -> Submission:
+    return made_by.synchronous(orjson.dumps(fields), owner="me", wait_s=20)[0]
 
 
 def test_all_fields_reach_the_submission() -> None:
     stored = task(
-        drafter(overview(), result_ttl_s=60),
+        requests(overview(), result_ttl_s=60),
         input=["a", "b"],
         model=MODEL,
         dimensions=4,
@@ -115,7 +54,7 @@ def test_all_fields_reach_the_submission() -> None:
 
 
 def test_defaults() -> None:
-    stored = task(drafter(), input="a")
+    stored = task(requests(), input="a")
 
     assert (stored.queue, stored.lane, stored.options) == (MODEL, Lane.ONLINE, Options())
     assert stored.deadline_in_ms is None
@@ -125,9 +64,9 @@ def test_defaults() -> None:
 def test_a_unit_is_a_quarter_second_of_one_worker() -> None:
     texts = ["x" * 400] * 20  # 100 tokens each
 
-    two_workers = task(drafter(overview(workers=2, rate=4000)), input=texts)  # 2,000 tokens/s each
-    one_worker = task(drafter(overview(workers=1, rate=4000)), input=texts)
-    fast = task(drafter(overview(workers=1, rate=1e9)), input=texts)
+    two_workers = task(requests(overview(workers=2, rate=4000)), input=texts)  # 2,000 tokens/s each
+    one_worker = task(requests(overview(workers=1, rate=4000)), input=texts)
+    fast = task(requests(overview(workers=1, rate=1e9)), input=texts)
 
     assert [unit.items for unit in two_workers.units] == [5] * 4
     assert [unit.items for unit in one_worker.units] == [10] * 2
@@ -135,7 +74,7 @@ def test_a_unit_is_a_quarter_second_of_one_worker() -> None:
 
 
 def test_a_synchronous_task_lives_a_little_longer_than_its_waiter() -> None:
-    stored = synchronous(drafter(sync_result_ttl_s=60), input="a")
+    stored = synchronous(requests(sync_result_ttl_s=60), input="a")
 
     assert stored.deadline_in_ms == 30_000
     assert stored.ttl_ms == 60_000
@@ -144,26 +83,26 @@ def test_a_synchronous_task_lives_a_little_longer_than_its_waiter() -> None:
 
 
 def test_equal_work_has_one_alias_whatever_the_form() -> None:
-    drafts = drafter(overview())
-    alias = synchronous(drafts, input="a").alias
+    made_by = requests(overview())
+    alias = synchronous(made_by, input="a").alias
 
-    assert synchronous(drafts, input=["a"], model=MODEL, encoding_format="base64", user="u").alias == alias
+    assert synchronous(made_by, input=["a"], model=MODEL, encoding_format="base64", user="u").alias == alias
     for other in (
         {"input": "b"},
         {"input": ["a", "a"]},
         {"input": "a", "dimensions": 2},
         {"input": "a", "normalize": False},
     ):
-        assert synchronous(drafts, **other).alias != alias
+        assert synchronous(made_by, **other).alias != alias
 
 
 def test_an_idempotency_key_names_the_key_and_the_bytes_of_the_body() -> None:
-    drafts = drafter()
-    first = keyed(drafts, "key", b'{"input": "a", "lane": "bulk"}')
-    again = keyed(drafts, "key", b'{"input": "a", "lane": "bulk"}')
-    changed = keyed(drafts, "key", b'{"input": "b", "lane": "bulk"}')
-    rewritten = keyed(drafts, "key", b'{"lane": "bulk", "input": "a"}')
-    other_key = keyed(drafts, "yek", b'{"input": "a", "lane": "bulk"}')
+    made_by = requests()
+    first = keyed(made_by, "key", b'{"input": "a", "lane": "bulk"}')
+    again = keyed(made_by, "key", b'{"input": "a", "lane": "bulk"}')
+    changed = keyed(made_by, "key", b'{"input": "b", "lane": "bulk"}')
+    rewritten = keyed(made_by, "key", b'{"lane": "bulk", "input": "a"}')
+    other_key = keyed(made_by, "yek", b'{"input": "a", "lane": "bulk"}')
 
     assert not first.join
     assert first == again
@@ -173,21 +112,21 @@ def test_an_idempotency_key_names_the_key_and_the_bytes_of_the_body() -> None:
 
 
 def test_options_are_checked_against_what_a_worker_said() -> None:
-    known = drafter(overview())
+    known = requests(overview())
     for field, value in (("dimensions", 9), ("prompt_name", "passage")):
         with pytest.raises(InvalidValue) as caught:
             task(known, **{"input": "a", field: value})
         assert caught.value.param == field
-        task(drafter(), **{"input": "a", field: value})  # nobody knows yet, so it is accepted
+        task(requests(), **{"input": "a", field: value})  # nobody knows yet, so it is accepted
 
 
-def openai_prompt(drafts: Drafter, **fields: Any) -> str | None:
+def openai_prompt(made_by: EmbeddingRequests, **fields: Any) -> str | None:
     body = orjson.dumps({"input": "a"} | fields)
-    return drafts.openai_task(body, owner="me", idempotency_key=None)[0].options.prompt_name
+    return made_by.openai_task(body, owner="me", idempotency_key=None)[0].options.prompt_name
 
 
 def test_input_type_chooses_a_prompt_where_the_model_has_one() -> None:
-    known = drafter(overview())
+    known = requests(overview())
 
     assert openai_prompt(known) is None
     assert openai_prompt(known, input_type="search_query") == "query"
@@ -201,22 +140,22 @@ def test_input_type_chooses_a_prompt_where_the_model_has_one() -> None:
 
 def test_input_type_waits_for_a_worker_that_knows_the_prompts() -> None:
     with pytest.raises(NotReady):
-        openai_prompt(drafter(), input_type="query")
-    assert openai_prompt(drafter(), input_type="query", prompt_name="query") == "query"
+        openai_prompt(requests(), input_type="query")
+    assert openai_prompt(requests(), input_type="query", prompt_name="query") == "query"
 
 
-def embed(drafts: Drafter, **fields: Any) -> Submission:
-    return drafts.embed(orjson.dumps(fields), owner="me", wait_s=20)
+def embed(made_by: EmbeddingRequests, **fields: Any) -> Submission:
+    return made_by.embed(orjson.dumps(fields), owner="me", wait_s=20)
 
 
 def test_a_tei_body_is_the_same_work_for_the_servers_own_model() -> None:
-    drafts = drafter(overview())
-    same = synchronous(drafts, input=["a"]).alias
+    made_by = requests(overview())
+    same = synchronous(made_by, input=["a"]).alias
 
-    assert embed(drafts, inputs="a").alias == same
-    assert embed(drafts, inputs=["a"], truncate=None, normalize=None, model="other", input=7, x={}).alias == same
-    assert embed(drafts, inputs="a", truncate=False, truncation_direction="Right").options.truncate is False
-    assert embed(drafts, inputs="a", prompt_name="query", dimensions=2).options == Options("query", 2)
+    assert embed(made_by, inputs="a").alias == same
+    assert embed(made_by, inputs=["a"], truncate=None, normalize=None, model="other", input=7, x={}).alias == same
+    assert embed(made_by, inputs="a", truncate=False, truncation_direction="Right").options.truncate is False
+    assert embed(made_by, inputs="a", prompt_name="query", dimensions=2).options == Options("query", 2)
 
 
 @pytest.mark.parametrize(
@@ -231,32 +170,32 @@ def test_a_tei_body_is_the_same_work_for_the_servers_own_model() -> None:
 )
 def test_a_tei_body_is_checked(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(RequestError) as caught:
-        embed(drafter(overview()), **fields)
+        embed(requests(overview()), **fields)
     assert caught.value.param == param
 
 
 def test_models() -> None:
-    assert task(drafter(overview()), input="a", model=MODEL).queue == MODEL
+    assert task(requests(overview()), input="a", model=MODEL).queue == MODEL
     with pytest.raises(ModelNotFound):
-        task(drafter(overview()), input="a", model="other")
+        task(requests(overview()), input="a", model="other")
     with pytest.raises(RedisUnavailable):  # Redis was never reachable, so nothing is known
-        task(drafter(), input="a", model="other")
+        task(requests(), input="a", model="other")
 
 
 @pytest.mark.parametrize("text", ["x" * 101, "é" * 51, "😀" * 26])
 def test_the_size_of_a_text_is_counted_in_bytes(text: str) -> None:
-    drafts = drafter(max_input_bytes=100)
+    made_by = requests(max_input_bytes=100)
 
     with pytest.raises(RequestError, match=r"input\[1\]") as caught:
-        task(drafts, input=["fine", text])
+        task(made_by, input=["fine", text])
     assert caught.value.code == "input_too_large"
-    assert len(task(drafts, input=["x" * 100, "é" * 50, "😀" * 25]).units) == 1
+    assert len(task(made_by, input=["x" * 100, "é" * 50, "😀" * 25]).units) == 1
 
 
 def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> None:
-    drafts = drafter(overview(rate=100, online=1234))
-    registry = drafts.registry
-    stored = accepted(task(drafts, input="a"))
+    made_by = requests(overview(rate=100, online=1234))
+    registry = made_by.registry
+    stored = accepted(task(made_by, input="a"))
 
     def told(cost: int, lane: Lane = Lane.ONLINE, *, new: bool = False, owner: str = "me") -> int:
         return registry.retry_after_s(replace(stored, cost=cost, lane=lane, owner=owner), new=new)
@@ -274,16 +213,18 @@ def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> Non
 
 
 def test_queries_find_room_that_other_tasks_leave() -> None:
-    drafts = drafter(overview(), max_backlog_s=30, max_redis_memory_percent=70)
-    query, listed = synchronous(drafts, input="a").admission, task(drafts, input="a", lane="online").admission
+    made_by = requests(overview(), max_backlog_s=30, max_redis_memory_percent=70)
+    query, listed = synchronous(made_by, input="a").admission, task(made_by, input="a", lane="online").admission
 
     assert (query.max_backlog_s, listed.max_backlog_s) == (30, 15)
     assert (query.max_memory_percent, listed.max_memory_percent) == (70, 63)
-    assert task(drafts, input="a", lane="bulk").admission.max_backlog_s == 86_400
+    assert task(made_by, input="a", lane="bulk").admission.max_backlog_s == 86_400
 
 
 def test_memory_is_shared_where_there_are_several_callers() -> None:
     one, two = f"a:{'0' * 64}", f"b:{'1' * 64}"
-    shares = [task(drafter(overview(), api_keys=k), input="a").admission.owner_share for k in ("", one, f"{one},{two}")]
+    shares = [
+        task(requests(overview(), api_keys=k), input="a").admission.owner_share for k in ("", one, f"{one},{two}")
+    ]
 
     assert [share > 0 for share in shares] == [False, False, True]

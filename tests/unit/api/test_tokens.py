@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from api.queue.submission import Drafter
+from api.queue.submission import EmbeddingRequests
 from api.request.token_input import Encoding, Vocabulary, VocabularyNotLoaded
 from tasks.errors import InputTooLarge, InvalidType, NotReady, RequestError
 from tasks.ledger import Submission
-from tests.unit.api.test_submission import drafter, overview
+from tests.unit.api.embedding_requests import overview, requests
 
 SPACES = 300
 """The one number that stands for more than a byte, and for more than it takes as JSON."""
@@ -45,8 +45,8 @@ async def loaded() -> Vocabulary:
 async def decoded(input_: Any) -> list[str]:
     made = vocabulary()
     await made.load(LONG_S)
-    drafts = drafter(overview())
-    stored, _ = Drafter(drafts.settings, drafts.registry, made).openai_task(
+    made_by = requests(overview())
+    stored, _ = EmbeddingRequests(made_by.settings, made_by.registry, made).openai_task(
         orjson.dumps({"input": input_}), owner="me", idempotency_key=None
     )
     return texts(stored)
@@ -78,12 +78,12 @@ async def test_one_array_is_one_text(input_: Any, expected: list[str]) -> None:
 
 
 async def test_an_array_may_be_longer_than_a_request_has_texts() -> None:
-    drafts = drafter(overview(), max_inputs=2)
+    made_by = requests(overview(), max_inputs=2)
     made = vocabulary()
     await made.load(LONG_S)
     body = orjson.dumps({"input": numbers("longer")})
 
-    stored, _ = Drafter(drafts.settings, drafts.registry, made).synchronous(body, owner="me", wait_s=1)
+    stored, _ = EmbeddingRequests(made_by.settings, made_by.registry, made).synchronous(body, owner="me", wait_s=1)
 
     assert texts(stored) == ["longer"]
 
@@ -123,11 +123,11 @@ async def test_what_is_wrong_is_named(input_: Any, code: str, param: str) -> Non
 
 
 async def test_numbers_and_their_text_are_the_same_work(loaded: Vocabulary) -> None:
-    drafts = drafter(overview())
-    drafts = Drafter(drafts.settings, drafts.registry, loaded)
+    made_by = requests(overview())
+    made_by = EmbeddingRequests(made_by.settings, made_by.registry, loaded)
 
     stored = [
-        drafts.synchronous(orjson.dumps({"input": input_}), owner="me", wait_s=1)[0]
+        made_by.synchronous(orjson.dumps({"input": input_}), owner="me", wait_s=1)[0]
         for input_ in (["one"], [numbers("one")])
     ]
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from api.request.schemas import EmbedBody, EmbeddingsBody, TaskBody
-from api.request.validation import checked
+from api.request.schemas import EmbedBody, TaskBody
 from tasks.errors import InvalidType, InvalidValue, RequestError, UnknownParameter
+from tasks.wire.embeddings_body import EmbeddingsBody, read_texts
 
 MANY = 200_000
 
 
 def refusal(fields: dict[str, Any]) -> RequestError:
     with pytest.raises(RequestError) as caught:
-        checked(TaskBody, fields, max_inputs=2048)
+        read_texts(TaskBody, fields, max_inputs=2048)
     return caught.value
 
 
@@ -37,7 +37,7 @@ def test_an_openai_body_may_have_any_fields_besides() -> None:
         "metadata": [],
     }
 
-    assert checked(EmbeddingsBody, fields, max_inputs=1) == EmbeddingsBody(input=["a"])
+    assert read_texts(EmbeddingsBody, fields, max_inputs=1) == EmbeddingsBody(input=["a"])
 
 
 @pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody])
@@ -45,24 +45,24 @@ def test_an_openai_body_may_have_any_fields_besides() -> None:
     ("word", "cut"), [("NONE", False), ("none", False), ("END", True), (None, True), (False, False)]
 )
 def test_other_servers_words_for_truncation_are_understood(kind: type[EmbeddingsBody], word: object, cut: bool) -> None:
-    assert checked(kind, {"input": "a", "truncate": word}, max_inputs=1).truncate is cut
+    assert read_texts(kind, {"input": "a", "truncate": word}, max_inputs=1).truncate is cut
 
 
 @pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody])
 @pytest.mark.parametrize("word", ["START", "yes", ""])
 def test_a_truncation_that_would_give_another_vector_is_refused(kind: type[EmbeddingsBody], word: str) -> None:
     with pytest.raises(InvalidValue, match=r"'END'.*'NONE'") as caught:
-        checked(kind, {"input": "a", "truncate": word}, max_inputs=1)
+        read_texts(kind, {"input": "a", "truncate": word}, max_inputs=1)
     assert caught.value.param == "truncate"
 
 
 @pytest.mark.parametrize("value", ["", 7, ["query"], {"type": "query"}])
 def test_an_input_type_in_a_form_that_nobody_knows_is_ignored(value: object) -> None:
-    assert checked(EmbeddingsBody, {"input": "a", "input_type": value}, max_inputs=1).input_type is None
+    assert read_texts(EmbeddingsBody, {"input": "a", "input_type": value}, max_inputs=1).input_type is None
 
 
 def test_an_empty_format_is_the_usual_one() -> None:
-    assert checked(EmbeddingsBody, {"input": "a", "encoding_format": ""}, max_inputs=1).encoding_format == "float"
+    assert read_texts(EmbeddingsBody, {"input": "a", "encoding_format": ""}, max_inputs=1).encoding_format == "float"
 
 
 def test_native_bodies_take_no_foreign_words() -> None:
@@ -85,7 +85,7 @@ def test_sixteen_pairs_of_metadata_are_taken_and_one_more_is_not() -> None:
     assert "17" in error.detail
     assert "16" in error.detail
     del pairs["0"]
-    assert checked(TaskBody, {"input": "a", "metadata": pairs}, max_inputs=1).metadata == pairs
+    assert read_texts(TaskBody, {"input": "a", "metadata": pairs}, max_inputs=1).metadata == pairs
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from tasks.documents.batches.check import MAX_FAULTS, FileCheck, Line, Refusal, split_lines
-from tasks.documents.batches.facts import Limits, Models
-from tasks.ledger import ModelEntry, ModelOverview
+from api.queue.served_models import Registry
+from api.queue.submission import EmbeddingRequests
+from tasks.documents.batches.check import MAX_FAULTS, FileCheck, KnownModels, Limits, Line, Refusal, split_lines
+from tasks.errors import RequestError
+from tasks.ledger import Lane, ModelEntry, ModelOverview
+from tasks.storage.vector_part import RowError
+from worker_config.settings import load_settings
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
 DROP: Any = object()
@@ -25,10 +29,10 @@ LIMITS = Limits(
 )
 
 
-def models() -> Models:
+def models() -> KnownModels:
     entry = ModelEntry(MODEL, MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", 1)
-    overview = ModelOverview(MODEL, entry, (), 10_000.0, {}, {}, 0, 0, {}, 0)
-    return Models((MODEL, ALIAS), {MODEL: overview, OTHER: overview})
+    overview = ModelOverview(MODEL, entry, (), 10_000.0, dict.fromkeys(Lane, 0), dict.fromkeys(Lane, 0), 0, 0, {}, 0)
+    return KnownModels((MODEL, ALIAS), {MODEL: overview, OTHER: overview})
 
 
 def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:
@@ -139,13 +143,32 @@ def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text
     found = FileCheck(models(), LIMITS)
     good, bad = (Line(n, 0, data.encode()) for n, data in enumerate((line("first"), text)))
     assert found.add(good) == good.data
-    refusal = Refusal.of_line(found.add(bad))
+    refusal = Refusal.from_line(found.add(bad))
     found.finish()
     assert refusal is not None
     assert (refusal.custom_id, refusal.error.code, refusal.error.param) == ("a", code, param)
     assert refusal.error.status == 400
     assert param in refusal.error.message or code == "streaming_unsupported"
     assert (found.faults, found.rows, found.units) == ([], 2, [(0, 2, found.units[0][2])])
+
+
+ENDPOINTS = [case for case in REFUSED if case[2] != "streaming_unsupported"]
+
+
+@pytest.mark.parametrize("text", [case[1] for case in ENDPOINTS], ids=[case[0] for case in ENDPOINTS])
+def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
+    checked = FileCheck(models(), LIMITS)
+    refusal = Refusal.from_line(checked.add(Line(1, 0, text.encode())))
+    settings = load_settings(served_name=MODEL, max_inputs=LIMITS.max_line_inputs, max_input_bytes=100)
+    registry = Registry(settings)
+    registry.update(models().overviews)
+    with pytest.raises(RequestError) as caught:
+        EmbeddingRequests(settings, registry).synchronous(
+            json.dumps(json.loads(text)["body"]).encode(), owner="me", wait_s=1
+        )
+    assert refusal is not None
+    error = caught.value
+    assert refusal.error == RowError(error.code, error.detail, error.status, error.param)
 
 
 def test_refused_texts_count_for_nothing() -> None:
@@ -189,7 +212,7 @@ def test_no_message_repeats_what_was_sent() -> None:
     lines = [line(secret, body=body, url=secret, method=secret) for body in bodies]
     assert not any(secret in fault.message for fault in check(*lines, f"{{{secret}").faults)
     checked = FileCheck(models(), LIMITS)
-    refusals = [Refusal.of_line(checked.add(Line(n, 0, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)]
+    refusals = [Refusal.from_line(checked.add(Line(n, 0, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)]
     assert [refusal is not None and secret not in refusal.error.message for refusal in refusals] == [True] * 3
 
 
