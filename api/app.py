@@ -11,15 +11,20 @@ from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
 from api.server.origins import Visitors, admit
 from api.services import Services
+from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
 
 
-def create_app(settings: Settings, process: int | None = None) -> App:
+def create_app(
+    settings: Settings,
+    process: int | None = None,
+    times: WaitingTimes = WaitingTimes(),  # noqa: B008 - frozen
+) -> App:
     """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too.
 
     `process`: which of several behind one port this is.
     """
-    services = Services.build(settings, process)
+    services = Services.build(settings, process, times)
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:

@@ -19,7 +19,7 @@ from api.request.callers import KeyRing
 from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
 from api.server.overload import Door, StallProbe
-from api.waiting.hub import Hub
+from api.waiting.hub import Hub, WaitingTimes
 from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
 
@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 
 _TEXT_PER_VECTOR = 3
 """Bytes of JSON for each byte of a vector."""
-_CANCEL_AGAIN_S = 0.5
 _CANCELLATIONS = 10
 _FIRST_SUBSCRIPTION_S = 1.0
 
@@ -53,7 +52,12 @@ class Services:
     answers: Budget
 
     @classmethod
-    def build(cls, settings: Settings, process: int | None = None) -> Self:
+    def build(
+        cls,
+        settings: Settings,
+        process: int | None = None,
+        times: WaitingTimes = WaitingTimes(),  # noqa: B008 - frozen
+    ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
         metrics = Metrics(process)
         shared = len(settings.api_keys) > 1
@@ -61,7 +65,7 @@ class Services:
         ledger = AsyncLedger.connect(settings.redis_url, lag_s=lambda: stall.recent_s)
         registry = Registry(settings)
         bell = Bell(settings, metrics.rang)
-        hub = Hub(ledger)
+        hub = Hub(ledger, times)
         metrics.add(ProcessMetrics(registry, hub, stall))
         metrics.add_shared(QueueMetrics(registry))
         return cls(
@@ -112,8 +116,8 @@ class Services:
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [listening, asyncio.create_task(self.watchdog.run(), name="watchdog")]
 
-    async def stop(self, background: list["asyncio.Task[None]"]) -> None:
-        """Stops what `start` started and closes all connections."""
+    async def stop(self, background: list["asyncio.Task[None]"], *, cancel_again_s: float = 0.5) -> None:
+        """Stops what `start` started and closes all connections. What does not stop is cancelled again, ten times."""
         pending = set(background)
         for _ in range(_CANCELLATIONS):
             if not pending:
@@ -121,7 +125,7 @@ class Services:
             # More than once: a cancellation that meets a time limit inside redis-py in the same moment can get lost.
             for task in pending:
                 task.cancel()
-            _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
+            _, pending = await asyncio.wait(pending, timeout=cancel_again_s)
         for task in pending:
             _log.error("%s does not stop; going without it", task.get_name())
         await asyncio.gather(*set(background) - pending, return_exceptions=True)

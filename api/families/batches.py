@@ -14,8 +14,8 @@ from api.document.openapi import json_body, paging
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS, checked_key, key_digests
 from api.request.offload import offload_in_turn
-from api.request.ownership import Kind, list_body, own, own_ids
-from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
+from api.request.ownership import Resource, read_own, read_own_ids
+from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT, list_json
 from api.request.quota import quota
 from api.request.schemas import MetadataKey, MetadataValue
 from api.server.direct import direct_router
@@ -101,7 +101,7 @@ class BatchBody(BaseModel):
 
 # Batches for routes: made from a body, rendered.
 
-BATCHES = Kind("batch", is_batch_id, read_batch, list_batches, BatchUnknown, "POST /v1/batches")
+BATCHES = Resource("batch", is_batch_id, read_batch, BatchUnknown, "POST /v1/batches")
 
 
 def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings) -> NewBatch:
@@ -209,7 +209,7 @@ async def create(request: Request) -> Response:
         len(body), new_batch, body, owner=owner, idempotency_key=key, settings=services.settings
     )
     batch_id = await services.ledger.run(create_batch(asked, admission(services.settings)))
-    return _answer(await own(services, request, BATCHES, batch_id))
+    return _answer(await read_own(services, request, BATCHES, batch_id))
 
 
 @router.get("/v1/batches", responses={200: {"model": BatchList}}, openapi_extra=_PAGE)
@@ -219,11 +219,15 @@ async def create(request: Request) -> Response:
 async def list_own(request: Request) -> Response:
     """The caller's batches, the newest first."""
     services = Services.of(request)
-    ids, more = await own_ids(services, request, BATCHES)
-    if not ids:
-        return _json(list_body([], more=more))
-    later = await services.ledger.run(read_batches_later(ids), timeout_s=_LIST_TIMEOUT_S)
-    return _json(await asyncio.to_thread(lambda: list_body([batch_json(batch) for batch in later()], more=more)))
+    page = await read_own_ids(services, request, BATCHES, list_batches)
+    if not page.items:
+        return _json(orjson.dumps(list_json([], more=page.more)))
+    later = await services.ledger.run(read_batches_later(page.items), timeout_s=_LIST_TIMEOUT_S)
+
+    def render() -> bytes:
+        return orjson.dumps(list_json([batch_json(batch) for batch in later()], more=page.more))
+
+    return _json(await asyncio.to_thread(render))
 
 
 @router.get("/v1/batches/{batch_id}", responses={200: {"model": Batch}})
@@ -232,7 +236,7 @@ async def list_own(request: Request) -> Response:
 @router.get("/batches/{batch_id}/", include_in_schema=False)
 async def read(request: Request, batch_id: str) -> Response:
     """A batch as it is now."""
-    return _answer(await own(Services.of(request), request, BATCHES, batch_id))
+    return _answer(await read_own(Services.of(request), request, BATCHES, batch_id))
 
 
 @router.post("/v1/batches/{batch_id}/cancel", responses={200: {"model": Batch}})
@@ -242,12 +246,12 @@ async def read(request: Request, batch_id: str) -> Response:
 async def cancel(request: Request, batch_id: str) -> Response:
     """Asks for the end of a batch; what was finished will be in its files. Cancelling twice is fine."""
     services = Services.of(request)
-    await own(services, request, BATCHES, batch_id)
+    await read_own(services, request, BATCHES, batch_id)
     move = move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)
     _, status = await services.ledger.run(move)
     if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
         raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
-    return _answer(await own(services, request, BATCHES, batch_id))
+    return _answer(await read_own(services, request, BATCHES, batch_id))
 
 
 def _answer(batch: batches.Batch) -> Response:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from api.document.answers import Dataset, DatasetList, DeletedDataset
 from api.document.openapi import paging
-from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT, page_limit
+from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT, list_json, read_limit
 from api.server.direct import direct_router
 from api.services import Services
 from tasks.errors import DatasetUnknown, InvalidValue
@@ -41,12 +41,11 @@ async def list_own(request: Request) -> Response:
     after = request.query_params.get("after") or None
     if after is not None and not datasets.is_dataset_name(after):
         raise InvalidValue("after must be the last_id of a page before.", param="after")
-    limit = page_limit(request.query_params.get("limit", ""))
+    limit = read_limit(request.query_params)
     storage = await services.storage.open()
     found = await services.storage.run(_some, storage, owner, after, limit + 1)
     page = [_dataset(catalog) for catalog in found[:limit]]
-    names = {"first_id": page[0]["name"] if page else None, "last_id": page[-1]["name"] if page else None}
-    return _answer({"object": "list", "data": page, **names, "has_more": len(found) > limit})
+    return _answer(list_json(page, more=len(found) > limit, key="name"))
 
 
 @router.get("/{name}", responses={200: {"model": Dataset}})

@@ -1,7 +1,6 @@
 """Files: OpenAI's calls. The bytes are in the storage, the records in the ledger."""
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -16,6 +15,8 @@ from api.document.answers import DeletedFile, File, FileList
 from api.document.openapi import FILE_FORM, FILE_PAGE
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload
+from api.request.ownership import Resource, read_own
+from api.request.paging import ListPage, list_json, read_limit, read_page
 from api.request.quota import quota, room
 from api.request.upload import Received, announced_bytes, receive
 from api.server.direct import direct_router
@@ -38,11 +39,10 @@ from tasks.records.files import (
 
 MAX_LIMIT = 10_000
 _AT_ONCE = 250
-_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class PageWish:
+class FileQuery:
     """What is asked for. `purpose`: None for any; of one that does not exist there are no files."""
 
     purpose: str | None
@@ -57,31 +57,29 @@ class PageWish:
         Raises:
             InvalidValue: a value that cannot be, with its name.
         """
-        limit, order, after = query.get("limit") or str(MAX_LIMIT), query.get("order") or "desc", query.get("after")
-        if not _NUMBER.fullmatch(limit) or not 1 <= int(limit) <= MAX_LIMIT:
-            raise InvalidValue(f"limit must be 1 to {MAX_LIMIT:,}.", param="limit")
+        limit = read_limit(query, default=MAX_LIMIT, most=MAX_LIMIT)
+        order, after = query.get("order") or "desc", query.get("after")
         if order not in tuple(Order):
             raise InvalidValue("order must be 'asc' or 'desc'.", param="order")
         if after and created_ms(after) is None:
             raise InvalidValue("after must be the id of a file.", param="after")
-        return cls(query.get("purpose") or None, after or None, int(limit), Order(order))
+        return cls(query.get("purpose") or None, after or None, limit, Order(order))
 
 
-async def read_page(ledger: AsyncLedger, owner: str, wish: PageWish) -> tuple[list[FileRecord], bool]:
+async def read_files(ledger: AsyncLedger, owner: str, query: FileQuery) -> tuple[Sequence[FileRecord], bool]:
     """The files of a page, and whether there are more behind it."""
-    found: list[FileRecord] = []
-    after = wish.after
-    while len(found) <= wish.limit:
-        # One more than asked for says whether there is more. Of many only some at once: reading a reply holds the loop.
-        missing = min(wish.limit + 1 - len(found), _AT_ONCE)
+
+    async def read(after: str | None, limit: int) -> ListPage[FileRecord]:
+        # Of many only some at once: reading a reply holds the loop.
+        most = min(limit, _AT_ONCE)
         page = await ledger.run(
-            files.list_files(owner, purpose=wish.purpose, after=after, limit=missing, order=wish.order)
+            files.list_files(owner, purpose=query.purpose, after=after, limit=most, order=query.order)
         )
-        found += page.files
-        after = page.next
-        if after is None:
-            break
-    return found[: wish.limit], len(found) > wish.limit
+        return ListPage(page.files, page.next, page.next is not None)
+
+    # One more than asked for says whether there is more.
+    found = (await read_page(read, after=query.after, limit=query.limit + 1)).items
+    return found[: query.limit], len(found) > query.limit
 
 
 router = direct_router(tag="files")
@@ -138,7 +136,7 @@ async def list_files(request: Request) -> Response:
     """The caller's files, newest first unless asked otherwise."""
     services = Services.of(request)
     owner = services.owner(request)
-    files, more = await read_page(services.ledger, owner, PageWish.from_query(request.query_params))
+    files, more = await read_files(services.ledger, owner, FileQuery.from_query(request.query_params))
     size_bytes = len(files) * _BYTES_OF_FILE
     services.answers.take_large(request.scope, size_bytes)
     return LargeResponse(await offload(size_bytes, _page, files, more=more), media_type=_JSON)
@@ -147,7 +145,7 @@ async def list_files(request: Request) -> Response:
 @_answers("GET", "/files/{file_id}", responses={200: {"model": File}})
 async def retrieve_file(request: Request, file_id: str) -> Response:
     """What is known of a file."""
-    return _json(_file(await _own_file(Services.of(request), request, file_id)))
+    return _json(_file(await read_own(Services.of(request), request, FILES, file_id)))
 
 
 @_answers(
@@ -159,7 +157,7 @@ async def retrieve_file(request: Request, file_id: str) -> Response:
 async def retrieve_content(request: Request, file_id: str) -> Response:
     """A file's bytes as they were uploaded; with `Range`, some of them."""
     services = Services.of(request)
-    file = await _own_file(services, request, file_id)
+    file = await read_own(services, request, FILES, file_id)
     try:
         return await content(
             # An id never gets another content, so it does as a tag.
@@ -178,7 +176,7 @@ async def retrieve_content(request: Request, file_id: str) -> Response:
 async def remove_file(request: Request, file_id: str) -> Response:
     """Deletes a file for good."""
     services = Services.of(request)
-    file = await _own_file(services, request, file_id)
+    file = await read_own(services, request, FILES, file_id)
     # The bytes first: where the storage refuses, the caller hears it, and the record still leads to them.
     await services.storage.delete(file.stored)
     await services.ledger.run(delete_file(file_id))
@@ -186,8 +184,7 @@ async def remove_file(request: Request, file_id: str) -> Response:
 
 
 def _page(files: Sequence[FileRecord], *, more: bool) -> bytes:
-    ends = {"first_id": files[0].id if files else None, "last_id": files[-1].id if files else None}
-    return orjson.dumps({"object": "list", "data": [_file(file) for file in files], **ends, "has_more": more})
+    return orjson.dumps(list_json([_file(file) for file in files], more=more))
 
 
 async def _record(services: Services, record: FileRecord) -> FileRecord:
@@ -206,18 +203,20 @@ async def _discard(services: Services, stored: str) -> None:
         _log.warning("%s could not be deleted; the sweep will", stored)
 
 
-async def _own_file(services: Services, request: Request, file_id: str) -> FileRecord:
-    owner = services.owner(request)
-    file = await services.ledger.run(read_file(file_id)) if created_ms(file_id) is not None else None
-    if file is None or file.owner != owner:
-        raise _unknown(file_id)
-    return file
-
-
 def _unknown(file_id: str) -> FileUnknown:
     if created_ms(file_id) is None:
         return FileUnknown("No such File object: ids of files are file- and 32 hexadecimal digits.", param="id")
     return FileUnknown(f"No such File object: {file_id}.", param="id")
+
+
+FILES = Resource(
+    "file",
+    lambda file_id: created_ms(file_id) is not None,
+    read_file,
+    FileUnknown,
+    "POST /v1/files",
+    lambda file_id, _settings: _unknown(file_id),
+)
 
 
 def _file(file: FileRecord) -> dict[str, Any]:

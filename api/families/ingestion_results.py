@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from starlette.datastructures import QueryParams
 
-from api.request.paging import page_limit
+from api.request.paging import read_limit
 from api.services import Services
 from tasks.errors import InvalidValue, NotStored
 from tasks.records.datasets import Catalog, DatasetPart, present
@@ -58,7 +58,7 @@ class DocumentQuery:
         if after and found is None:
             raise InvalidValue("after must be the last_id of the page before.", param="after")
         page, line = (int(found[1]), int(found[2]) + 1) if found else (0, 0)
-        return cls(status, page, line, page_limit(parameters.get("limit", "")))
+        return cls(status, page, line, read_limit(parameters))
 
 
 @dataclass(frozen=True, slots=True)

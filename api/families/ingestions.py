@@ -18,8 +18,8 @@ from api.queue.served_models import Registry
 from api.request.body import parse_object
 from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
-from api.request.ownership import Kind, list_body, own, own_ids
-from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
+from api.request.ownership import Resource, read_own, read_own_ids
+from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT, list_json
 from api.request.quota import quota
 from api.server.direct import direct_router
 from api.services import Services
@@ -43,9 +43,7 @@ from worker_config.settings import Settings
 
 # Ingestions for routes: made from a body, rendered.
 
-INGESTIONS = Kind(
-    "ingestion", is_ingestion_id, read_ingestion, list_ingestions, IngestionUnknown, "POST /v1/ingestions"
-)
+INGESTIONS = Resource("ingestion", is_ingestion_id, read_ingestion, IngestionUnknown, "POST /v1/ingestions")
 _KINDS = ("files", "urls", "documents")
 _URLS_SHOWN = 10
 _OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
@@ -350,7 +348,7 @@ async def create(request: Request) -> Response:
     )
     await _require_files(services, owner, asked.files)
     ingestion_id = await _create(services, asked)
-    found = await own(services, request, INGESTIONS, ingestion_id)
+    found = await read_own(services, request, INGESTIONS, ingestion_id)
     headers = {"location": f"/v1/ingestions/{found.id}", "retry-after": "1"}
     return Response(orjson.dumps(ingestion_json(found)), 202, headers | _NO_STORE, _JSON)
 
@@ -360,23 +358,23 @@ async def create(request: Request) -> Response:
 async def list_own(request: Request) -> Response:
     """The caller's ingestions, the newest first."""
     services = Services.of(request)
-    ids, more = await own_ids(services, request, INGESTIONS)
-    found = await services.ledger.run(read_ingestions(ids), timeout_s=_LIST_TIMEOUT_S) if ids else []
-    page = list_body([ingestion_json(one) for one in found], more=more)
-    return Response(page, headers=_NO_STORE, media_type=_JSON)
+    page = await read_own_ids(services, request, INGESTIONS, list_ingestions)
+    found = await services.ledger.run(read_ingestions(page.items), timeout_s=_LIST_TIMEOUT_S) if page.items else []
+    body = list_json([ingestion_json(one) for one in found], more=page.more)
+    return Response(orjson.dumps(body), headers=_NO_STORE, media_type=_JSON)
 
 
 @router.get("/{ingestion_id}", responses={200: {"model": Ingestion}})
 async def read(request: Request, ingestion_id: str) -> Response:
     """An ingestion as it is now."""
-    return _answer(await own(Services.of(request), request, INGESTIONS, ingestion_id))
+    return _answer(await read_own(Services.of(request), request, INGESTIONS, ingestion_id))
 
 
 @router.get("/{ingestion_id}/documents", responses={200: {"model": IngestionDocumentList}}, openapi_extra=_DOCUMENTS)
 async def documents(request: Request, ingestion_id: str) -> Response:
     """Its documents and what became of them, in the order of the source."""
     services = Services.of(request)
-    found = await own(services, request, INGESTIONS, ingestion_id)
+    found = await read_own(services, request, INGESTIONS, ingestion_id)
     page = await read_documents(services, found, DocumentQuery.of(request.query_params))
     answer = {"object": "list", "data": page.documents, "last_id": page.until, "has_more": page.more}
     return Response(orjson.dumps(answer), headers=_NO_STORE, media_type=_JSON)
@@ -386,7 +384,7 @@ async def documents(request: Request, ingestion_id: str) -> Response:
 async def output(request: Request, ingestion_id: str) -> Response:
     """The Parquet files of its dataset, as the dataset is now."""
     services = Services.of(request)
-    found = await own(services, request, INGESTIONS, ingestion_id)
+    found = await read_own(services, request, INGESTIONS, ingestion_id)
     listed = output_json(found, await read_output(services, found))
     return Response(orjson.dumps(listed), headers=_NO_STORE, media_type=_JSON)
 
@@ -399,7 +397,7 @@ async def output(request: Request, ingestion_id: str) -> Response:
 async def part(request: Request, ingestion_id: str, name: str) -> Response:
     """One Parquet file; with `Range`, some of its bytes."""
     services = Services.of(request)
-    found = await own(services, request, INGESTIONS, ingestion_id)
+    found = await read_own(services, request, INGESTIONS, ingestion_id)
     wanted = (await read_output(services, found)).find(name)
     gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
     if wanted is None:
@@ -422,11 +420,11 @@ async def part(request: Request, ingestion_id: str, name: str) -> Response:
 async def cancel(request: Request, ingestion_id: str) -> Response:
     """Asks for its end; what is loaded stays. Cancelling twice is fine."""
     services = Services.of(request)
-    await own(services, request, INGESTIONS, ingestion_id)
+    await read_own(services, request, INGESTIONS, ingestion_id)
     _, status = await services.ledger.run(cancel_ingestion(ingestion_id))
     if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
         raise IngestionEnded(f"Cannot cancel an ingestion with status '{status}'.")
-    return _answer(await own(services, request, INGESTIONS, ingestion_id))
+    return _answer(await read_own(services, request, INGESTIONS, ingestion_id))
 
 
 @router.post("/{ingestion_id}/retry", responses={200: {"model": Ingestion}})
@@ -434,7 +432,7 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
 async def retry(request: Request, ingestion_id: str) -> Response:
     """Tries the failed documents of one that has ended again, under the same id; or goes on with one that could not."""
     services = Services.of(request)
-    found = await own(services, request, INGESTIONS, ingestion_id)
+    found = await read_own(services, request, INGESTIONS, ingestion_id)
     if found.status.terminal and not found.counts.failed and not found.resumable:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
     again = resume_ingestion if found.resumable else retry_ingestion
@@ -445,7 +443,7 @@ async def retry(request: Request, ingestion_id: str) -> Response:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
         advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
         raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.{advice}")
-    return _answer(await own(services, request, INGESTIONS, ingestion_id))
+    return _answer(await read_own(services, request, INGESTIONS, ingestion_id))
 
 
 async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Tasks: submit, list, poll, follow, fetch, cancel, forget."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ from api.queue.accept import accept
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
-from api.request.paging import MAX_LIMIT, page_json, page_query, read_page
+from api.request.paging import MAX_LIMIT, ListPage, list_json, read_limit, read_page
 from api.request.prefer import preference, query_wait_s
 from api.request.schemas import TaskBody
 from api.server.direct import direct_router
@@ -37,6 +38,9 @@ _PAGE: dict[str, Any] = {
     ]
 }
 _JSON = "application/json"
+_MAX_CALLS = 20
+"""For one page. Where few tasks are in the states asked for, it is shorter than that; nobody waits for the search of a
+million."""
 
 
 @router.post("", status_code=202, responses={202: {"model": Task}}, openapi_extra=json_body(TaskBody))
@@ -58,9 +62,11 @@ async def list_tasks(request: Request) -> Response:
     """The caller's tasks, newest first. Those behind synchronous calls are not listed."""
     services = Services.of(request)
     owner = services.owner(request)
-    asked = page_query(request.query_params)
-    page = await read_page(services, owner, asked)
-    return Response(orjson.dumps(page_json(page)), media_type=_JSON, headers={"cache-control": "no-store"})
+    query = request.query_params
+    states, after, limit = _states(query.getlist("status")), _after(query.get("after", "")), read_limit(query)
+    page = await read_tasks(services.ledger, owner, states, after=after, limit=limit)
+    body = list_json([task_json.task_json(task) for task in page.items], more=page.more, until=page.until)
+    return Response(orjson.dumps(body), media_type=_JSON, headers={"cache-control": "no-store"})
 
 
 @router.get("/{task_id}", responses={200: {"model": Task}, 304: {}}, openapi_extra=_WAIT)
@@ -148,6 +154,45 @@ async def delete_task(request: Request, task_id: str) -> Response:
 
 def _state(services: Services, task: ledger.Task) -> Response:
     return task_json.task_response(task, retry_after_s=services.registry.retry_after_s(task))
+
+
+async def read_tasks(
+    tasks_ledger: ledger.AsyncLedger,
+    owner: str,
+    states: Sequence[ledger.State],
+    *,
+    after: str | None,
+    limit: int,
+    max_calls: int = _MAX_CALLS,
+    look: int = operations.LOOK,
+) -> ListPage[ledger.Task]:
+    """Tasks in one of `states`, or all, the newest first; maybe fewer than there are, and then it says so.
+
+    `look`: tasks that one call looks at.
+
+    Raises:
+        RedisUnavailable: no answer.
+    """
+
+    async def read(behind: str | None, most: int) -> ListPage[ledger.Task]:
+        list_some = operations.list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
+        part = await tasks_ledger.run(list_some)
+        return ListPage(part.tasks, part.until, part.more)
+
+    return await read_page(read, after=after, limit=limit, max_calls=max_calls)
+
+
+def _states(named: Sequence[str]) -> Sequence[ledger.State]:
+    names = [name.strip() for part in named for name in part.split(",") if name.strip()]
+    if set(names) - set(ledger.State):
+        raise InvalidValue(f"status must be some of {', '.join(ledger.State)}.", param="status")
+    return [state for state in ledger.State if state in names]
+
+
+def _after(task_id: str) -> str | None:
+    if task_id and not ownership.TASKS.is_id(task_id):
+        raise InvalidValue("after must be the id of a task, such as last_id of the page before.", param="after")
+    return task_id or None
 
 
 def _dimension(services: Services, task: ledger.Task) -> int:

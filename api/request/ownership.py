@@ -1,19 +1,19 @@
-"""What a caller owns and finds by an id: one of it, or a page of it."""
+"""What a caller owns and finds by an id. Callers learn no more of what others own than that there is no such thing."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-import orjson
 from starlette.requests import Request
 
-from api.request.paging import page_limit
+from api.request.paging import ListPage, read_limit, read_page
 from api.services import Services
-from tasks.errors import EmbedqError
+from tasks.errors import EmbedqError, TaskNotFound
 from tasks.ledger import Result, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import created_ms, missing
 from tasks.ledger.operations import Operation
+from worker_config.settings import Settings
 
 
 class Owned(Protocol):
@@ -28,73 +28,87 @@ T = TypeVar("T", bound=Owned)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
-    """A kind of things.
+class Resource(Generic[T]):
+    """A kind of things that callers own.
 
     Attributes:
         name: in messages.
         is_id: whether a text has the form of their ids: Redis need not be asked for another.
         read: by id.
-        list: ids of an owner's, the newest first, and whether there may be more, also where they are fewer than
-            `limit`: `(owner, after=…, limit=…)`.
-        unknown: the error of one that there is not.
+        unknown: the class of the error of one that there is not.
         made_by: the call whose answer has ids.
+        missing: the error for an id that there is not, where it says more than the usual one.
     """
 
     name: str
     is_id: Callable[[str], bool]
     read: Callable[[str], Operation[T | None]]
-    list: Callable[..., Operation[tuple[list[str], bool]]]
     unknown: type[EmbedqError]
     made_by: str
+    missing: Callable[[str, Settings], EmbedqError] | None = None
+
+    def missing_error(self, thing_id: str, settings: Settings) -> EmbedqError:
+        """For an id that there is not, or that is somebody else's."""
+        if self.missing is not None:
+            return self.missing(thing_id, settings)
+        message = f"No {self.name} found with this id. Use the id from the answer to {self.made_by}."
+        return self.unknown(message, param="id")
 
 
-async def own(services: Services, request: Request, kind: Kind[T], thing_id: str) -> T:
-    """The one with this id, if it belongs to the caller.
+async def read_own(
+    services: Services,
+    request: Request,
+    resource: Resource[T],
+    thing_id: str,
+    *,
+    read: Callable[[str], Awaitable[T | None]] | None = None,
+) -> T:
+    """The one with this id, if it belongs to the caller. `read`: another way to read it than a call of its own.
 
     Raises:
-        EmbedqError: the kind's `unknown`: there is none, or it is somebody else's.
+        EmbedqError: the resource's error: there is none, or it is somebody else's.
         Unauthenticated: nobody known calls.
     """
     owner = services.owner(request)
-    found = await services.ledger.run(kind.read(thing_id)) if kind.is_id(thing_id) else None
-    if found is None or found.owner != owner:
-        message = f"No {kind.name} found with this id. Use the id from the answer to {kind.made_by}."
-        raise kind.unknown(message, param="id")
-    return found
+    thing = None
+    if resource.is_id(thing_id):
+        thing = await (read(thing_id) if read else services.ledger.run(resource.read(thing_id)))
+    if thing is None or thing.owner != owner:  # one answer for both, or it would say which ids others have
+        raise resource.missing_error(thing_id, services.settings)
+    return thing
 
 
-async def own_ids(services: Services, request: Request, kind: Kind[T]) -> tuple[list[str], bool]:
-    """Ids of the page that the query asks for, and whether there are more. Raises like `own` and `page_limit`."""
+async def read_own_ids(
+    services: Services,
+    request: Request,
+    resource: Resource[T],
+    list_ids: Callable[..., Operation[tuple[list[str], bool]]],
+) -> ListPage[str]:
+    """Ids of the page that the query asks for, the newest first. Raises like `read_own` and `read_limit`.
+
+    `list_ids`: ids of an owner's, `(owner, after=…, limit=…)`, and whether there may be more, also where they are fewer
+    than `limit`.
+    """
     owner = services.owner(request)
-    after = request.query_params.get("after") or None
-    if after is not None and not kind.is_id(after):
-        raise kind.unknown(f"No {kind.name} found with the id in `after`.", param="after")
-    limit = page_limit(request.query_params.get("limit", ""))
-    ids: list[str] = []
-    more = True
-    while more and len(ids) < limit:
-        some, more = await services.ledger.run(
-            kind.list(owner, after=ids[-1] if ids else after, limit=limit - len(ids))
-        )
-        ids += some
-    return ids, more
+    first_after = request.query_params.get("after") or None
+    if first_after is not None and not resource.is_id(first_after):
+        raise resource.unknown(f"No {resource.name} found with the id in `after`.", param="after")
+
+    async def read(after: str | None, limit: int) -> ListPage[str]:
+        ids, more = await services.ledger.run(list_ids(owner, after=after, limit=limit))
+        return ListPage(ids, ids[-1] if ids else None, more)
+
+    return await read_page(read, after=first_after, limit=read_limit(request.query_params))
 
 
-def list_body(rendered: list[dict[str, Any]], *, more: bool) -> bytes:
-    """The answer, in the form of OpenAI's lists."""
-    page = {
-        "object": "list",
-        "data": rendered,
-        "first_id": rendered[0]["id"] if rendered else None,
-        "last_id": rendered[-1]["id"] if rendered else None,
-        "has_more": more,
-    }
-    return orjson.dumps(page)
-
-
-# Finding a task for its owner. Whoever else asks learns no more than that there is no such task.
-
+TASKS = Resource(
+    "task",
+    lambda task_id: created_ms(task_id) is not None,
+    operations.read_task,
+    TaskNotFound,
+    "POST /v1/tasks",
+    lambda task_id, settings: missing(task_id, settings.result_ttl_s),
+)
 _SMALL_ITEMS = 64
 _RESULT_TIMEOUT_S = 30.0
 """A result may be hundreds of megabytes. Whoever reads one has just heard from Redis, so a long limit blocks nobody."""
@@ -107,14 +121,7 @@ async def own_task(services: Services, request: Request, task_id: str, *, shared
         TaskNotFound, TaskGone: the ledger does not hold it, or holds it for somebody else.
         Unauthenticated: nobody known calls.
     """
-    owner = services.owner(request)
-    task = None
-    if created_ms(task_id) is not None:  # otherwise it cannot be an id of ours, and Redis need not be asked
-        read = services.hub.readings.task(task_id) if shared else services.ledger.run(operations.read_task(task_id))
-        task = await read
-    if task is None or task.owner != owner:  # one answer for both, or it would say which ids others have
-        raise missing(task_id, services.settings.result_ttl_s)
-    return task
+    return await read_own(services, request, TASKS, task_id, read=services.hub.readings.task if shared else None)
 
 
 async def read_result(services: Services, task_id: str, items: int) -> Result | None:

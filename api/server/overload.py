@@ -26,10 +26,12 @@ class StallProbe:
 
     Args:
         observe: called with the seconds each tick came late.
+        clock: seconds that only grow.
     """
 
-    def __init__(self, observe: Callable[[float], None]) -> None:
+    def __init__(self, observe: Callable[[float], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._observe = observe
+        self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._since_taken_s = 0.0
@@ -40,7 +42,7 @@ class StallProbe:
 
     def start(self) -> None:
         """Begins to tick on the running loop."""
-        self._due = time.monotonic() + TICK_S
+        self._due = self._clock() + TICK_S
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def stop(self) -> None:
@@ -54,7 +56,7 @@ class StallProbe:
         return taken
 
     def _tick(self) -> None:
-        late_s = max(0.0, time.monotonic() - self._due)
+        late_s = max(0.0, self._clock() - self._due)
         self.longest_s = max(self.longest_s, late_s)
         self.recent_s = max(late_s, self.recent_s * _KEPT)
         self._since_taken_s = max(self._since_taken_s, late_s)

@@ -14,12 +14,9 @@ from api.server.edge import ENDLESS
 from api.services import Services
 from api.waiting.departure import watched
 from api.waiting.long_poll import UNSEEN, matches
-from api.waiting.shared_reads import INTERVAL_S
 from tasks.errors import Unavailable
 from tasks.ledger import Task
 
-KEEP_ALIVE_S = 15.0
-"""Below the idle limits of proxies, which are 30 s and more."""
 _RETRY_S = 1.0
 """While Redis is away; and what clients are told to wait before they connect again."""
 _COMMENT = b": still here\n\n"
@@ -45,8 +42,8 @@ class EventStream(StreamingResponse):
 async def events(services: Services, request: Request, task_id: str, known: str | None) -> AsyncGenerator[bytes]:
     """The events of a task that exists, as they are sent; comments between them while nothing happens.
 
-    Changes that follow each other within `INTERVAL_S` become one event, with the last state. When the task
-    is deleted, or the server stops, they end without a terminal state.
+    Changes that follow each other within `WaitingTimes.events_interval_s` become one event, with the last state.
+    When the task is deleted, or the server stops, they end without a terminal state.
 
     Args:
         services: of this process.
@@ -54,6 +51,7 @@ async def events(services: Services, request: Request, task_id: str, known: str 
         task_id: whose.
         known: the `Last-Event-ID`: an entity tag; a state that it names is left out.
     """
+    times = services.hub.times
     yield b"retry: %d\n\n" % (_RETRY_S * 1000)
     with services.hub.waiting(task_id, version=UNSEEN) as waiter, watched(request, waiter):
         read_s = 0.0
@@ -61,7 +59,7 @@ async def events(services: Services, request: Request, task_id: str, known: str 
             try:
                 # The end is told at once, other changes with time for more of them.
                 task = await services.hub.readings.task(
-                    task_id, not_before_s=0.0 if waiter.ended else read_s + INTERVAL_S
+                    task_id, not_before_s=0.0 if waiter.ended else read_s + times.events_interval_s
                 )
             except Unavailable:
                 if waiter.dismissed:
@@ -77,7 +75,7 @@ async def events(services: Services, request: Request, task_id: str, known: str 
             if task.state.terminal or waiter.dismissed:
                 return
             known, waiter.version = etag(task), task.version
-            while not await waiter.changed(KEEP_ALIVE_S):
+            while not await waiter.changed(times.keep_alive_s):
                 yield _COMMENT
 
 

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from redis.asyncio.client import PubSub
 
@@ -17,11 +18,27 @@ from tasks.errors import EmbedqError
 from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Task, operations
 from tasks.ledger.connection import Refusals
 
-# One request that waits for one task.
+
+@dataclass(frozen=True, slots=True)
+class WaitingTimes:
+    """How long requests that wait go without a sign.
+
+    Attributes:
+        keep_alive_s: between comments in a stream of events; below the idle limits of proxies, 30 s and more.
+        events_interval_s: between two events of a stream, unless the task has ended.
+        restart_s: a model without a worker for so long is served by none; before that, its worker may be about to start
+            again.
+    """
+
+    keep_alive_s: float = 15.0
+    events_interval_s: float = 0.2
+    restart_s: float = 60.0
 
 
 class Waiter:
-    """Woken by the hub when its task ends or changes, and by the connection when the client leaves.
+    """One request that waits for one task.
+
+    The hub wakes it when its task ends or changes, the connection when the client leaves.
 
     Attributes:
         task_id: whose news it waits for.
@@ -92,7 +109,8 @@ _BACKOFF_S, _BACKOFF_DOUBLINGS = 0.05, 4
 class Hub:
     """The waiting requests of this process, by task."""
 
-    def __init__(self, ledger: AsyncLedger) -> None:
+    def __init__(self, ledger: AsyncLedger, times: WaitingTimes = WaitingTimes()) -> None:
+        self.times = times
         self._ledger = ledger
         self._waiters: dict[str, set[Waiter]] = {}
         self._closing = False

@@ -10,9 +10,6 @@ import time
 
 from tasks.ledger import AsyncLedger, Task, operations
 
-INTERVAL_S = 0.2
-"""Between two readings for the same follower, unless the task has ended."""
-
 
 class Readings:
     """The readings of this process that have yet to begin, by task."""

@@ -21,8 +21,6 @@ _SOON_S = 0.25
 """Most answers come before this. A client that leaves is noticed later only: watching for it costs a task."""
 _MAX_RETRY_AFTER_S = 5
 """Well within `LINGERING_INTEREST_S`, or the retry would find nothing to join and pay for the work again."""
-_RESTART_S = 60.0
-"""A model without a worker for so long is served by none; before that, its worker may be about to start again."""
 _WITH_OUTCOME = {State.COMPLETED, State.FAILED}
 _RENEW_S = 5.0
 """Every so often a waiter says that it is still there: another one of the same task may have left and said so."""
@@ -77,7 +75,7 @@ async def task_or_result(
 
 def _check_served(services: Services, model: str) -> None:
     registry = services.registry
-    if model != registry.own_model and registry.redis_up and registry.absent_s(model) > _RESTART_S:
+    if model != registry.own_model and registry.redis_up and registry.absent_s(model) > services.hub.times.restart_s:
         raise NotReady(
             f"No worker serves {model} now. GET /v1/models tells which models are ready; a task (POST /v1/tasks) waits "
             "for a worker to come.",

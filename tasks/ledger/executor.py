@@ -19,7 +19,7 @@ from redis.retry import Retry
 
 from tasks.errors import EmbedqError, Overloaded, RedisUnavailable, StorageFull
 from tasks.ledger.connection import Refusals, refusal, watched, watched_async
-from tasks.ledger.gather import Gatherer
+from tasks.ledger.gather import ROUND_TRIP_S, Gatherer
 from tasks.ledger.keys import ROOT
 from tasks.ledger.operations import Operation
 
@@ -164,6 +164,7 @@ class AsyncLedger:
 
     `large`: a client for calls that move megabytes. Without one they go over `client`, whose limits then count.
     `lag_s`: by how much the event loop was late of late. An answer that a late loop did not read in time is no outage.
+    `round_trip_s`: that calls which travel together may take.
     """
 
     def __init__(
@@ -175,6 +176,7 @@ class AsyncLedger:
         clock_offset_ms: int = 0,
         lag_s: Callable[[], float] = lambda: 0.0,
         refusals: Refusals | None = None,
+        round_trip_s: float = ROUND_TRIP_S,
     ) -> None:
         self.refusals = refusals or Refusals()
         self._lag_s = lag_s
@@ -182,11 +184,17 @@ class AsyncLedger:
         self.root = root
         self.clock_offset_ms = clock_offset_ms
         self._large = large or client
-        self._gatherer = Gatherer(client)
+        self._gatherer = Gatherer(client, round_trip_s)
 
     @classmethod
     def connect(
-        cls, url: str, *, root: str = ROOT, max_connections: int = 64, lag_s: Callable[[], float] = lambda: 0.0
+        cls,
+        url: str,
+        *,
+        root: str = ROOT,
+        max_connections: int = 64,
+        lag_s: Callable[[], float] = lambda: 0.0,
+        round_trip_s: float = ROUND_TRIP_S,
     ) -> "AsyncLedger":
         """An executor whose calls fail within about a second, unless they ask for more time."""
         refusals = Refusals()
@@ -196,7 +204,7 @@ class AsyncLedger:
         # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
         # Nor may they be refused for waiting on each other for a connection, while they have time.
         large = _client(url, refusals, max_connections=max_connections, socket_timeout=None, pool_timeout=None)
-        return cls(usual, large=large, root=root, lag_s=lag_s, refusals=refusals)
+        return cls(usual, large=large, root=root, lag_s=lag_s, refusals=refusals, round_trip_s=round_trip_s)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
         """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.

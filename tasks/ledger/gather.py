@@ -33,7 +33,8 @@ def packed(command: str, arguments: Sequence[object]) -> bytes:
 class PipelinedConnection:
     """A connection of the class and with the parameters of a pool. Opened by its first use; one user at a time."""
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionPool, round_trip_s: float = ROUND_TRIP_S) -> None:
+        self._round_trip_s = round_trip_s
         # No limit per read: on Python 3.11 each would cost a task, and the round trip has one.
         self._connection = pool.connection_class(**{**pool.connection_kwargs, "socket_timeout": None})
 
@@ -45,10 +46,10 @@ class PipelinedConnection:
         repeated after a time limit, so nothing takes longer than that.
 
         Raises:
-            redis.RedisError: no connection, or no answer within `ROUND_TRIP_S`.
+            redis.RedisError: no connection, or no answer within `round_trip_s`.
         """
         try:
-            async with asyncio.timeout(ROUND_TRIP_S):
+            async with asyncio.timeout(self._round_trip_s):
                 try:
                     replies = await self._once(commands)
                 except RedisConnectionError:
@@ -104,9 +105,9 @@ _Call = tuple[bytes, "asyncio.Future[Any]"]
 class Gatherer:
     """Sends EVALSHA calls over lines of its own, with the parameters of a client's connections."""
 
-    def __init__(self, client: redis.asyncio.Redis) -> None:
+    def __init__(self, client: redis.asyncio.Redis, round_trip_s: float = ROUND_TRIP_S) -> None:
         self._waiting: deque[_Call] = deque()
-        self._lines = tuple(PipelinedConnection(client.connection_pool) for _ in range(MAX_UNDER_WAY))
+        self._lines = tuple(PipelinedConnection(client.connection_pool, round_trip_s) for _ in range(MAX_UNDER_WAY))
         self._idle = list(self._lines)
         self._senders: set[asyncio.Task[None]] = set()
 

@@ -181,14 +181,15 @@ def read_committed(task_id: str) -> Operation[Committed | None]:
     return Operation("read", "", (1, task_id), lambda reply: replies.committed_from_reply(task_id, reply[0]))
 
 
-def list_tasks(owner: str, *, limit: int, after: str = "", states: Sequence[State] = ()) -> Operation[TaskPage]:
+def list_tasks(
+    owner: str, *, limit: int, after: str = "", states: Sequence[State] = (), look: int = LOOK
+) -> Operation[TaskPage]:
     """Up to `limit` of an owner's listed tasks in one of `states` (none: all), older than the one with id `after`.
 
-    It reads one task more than `limit` and looks at `LOOK` entries at most, so a part may hold fewer although there are
+    It reads one task more than `limit` and looks at `look` entries at most, so a part may hold fewer although there are
     more. Running it again is harmless: all that it changes is that ids of tasks which are gone leave the list.
     """
-    look = max(LOOK, limit + 1)
-    return Operation("list", "", (owner, after, limit, look, " ".join(states)), replies.task_page_from_reply)
+    return Operation("list", "", (owner, after, limit, max(look, limit + 1), " ".join(states)), replies.task_page_from_reply)
 
 
 def cancel(queue: str, task_id: str) -> Operation[CancelOutcome]:

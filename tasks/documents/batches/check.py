@@ -23,7 +23,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FileLine:
     """One line that is not blank.
 
     Attributes:
@@ -37,7 +37,7 @@ class Line:
     data: bytes | None
 
 
-def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[Line]:
+def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[FileLine]:
     """The lines of a file that are not blank. Of a line above `max_line_bytes` no more than that is ever kept."""
     offset = 0
     # Room for what does not count: a mark at the beginning, and the "\r" of a line break.
@@ -45,13 +45,13 @@ def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[Line]:
         start, data = offset, line.data
         offset += line.size_bytes
         if data is None:
-            yield Line(number, start, None)
+            yield FileLine(number, start, None)
             continue
         if start == 0 and data.startswith(_BOM):
             start, data = len(_BOM), data[len(_BOM) :]
         data = data.removesuffix(b"\r")
         if data.strip():
-            yield Line(number, start, data if len(data) <= max_line_bytes else None)
+            yield FileLine(number, start, data if len(data) <= max_line_bytes else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class FileCheck:
         too_many = self.rows > self.limits.max_lines or self._inputs > self.limits.max_inputs
         return too_many or len(self.faults) >= MAX_FAULTS
 
-    def add(self, line: Line) -> bytes:
+    def add(self, line: FileLine) -> bytes:
         """Takes the next line; what stands for it in the batch's copy of the file, without its line break.
 
         Nothing where it is at fault. A line that the endpoint would refuse is none of the file's faults: its refusal.
@@ -221,7 +221,7 @@ class FileCheck:
         check_options(parsed.options(served.entry.prompts if served.entry else ()), served.name, served.entry)
         return parsed.input
 
-    def _fault(self, fault: BatchFault, line: Line) -> None:
+    def _fault(self, fault: BatchFault, line: FileLine) -> None:
         if len(self.faults) < MAX_FAULTS:
             self.faults.append(BatchFault(fault.code, fault.message, fault.param, line.number))
 
@@ -229,7 +229,7 @@ class FileCheck:
         self.faults.insert(0, BatchFault(code, message))
         del self.faults[MAX_FAULTS:]
 
-    def _line_faults(self, request: Any, line: Line) -> Iterator[BatchFault]:
+    def _line_faults(self, request: Any, line: FileLine) -> Iterator[BatchFault]:
         if not isinstance(request, dict):
             yield BatchFault("invalid_request", "Each line must be a JSON object.")
             return
@@ -248,7 +248,7 @@ class FileCheck:
         elif body is not None:
             yield BatchFault("invalid_request", "body must be a JSON object.", "body")
 
-    def _custom_id(self, custom_id: object, line: Line) -> Iterator[BatchFault]:
+    def _custom_id(self, custom_id: object, line: FileLine) -> Iterator[BatchFault]:
         if custom_id is None:
             return
         if not isinstance(custom_id, str):

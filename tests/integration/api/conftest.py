@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from api.waiting.hub import WaitingTimes
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -31,9 +32,15 @@ def worker(redis_url: str) -> Iterator[LedgerWorker]:
 
 
 @pytest.fixture
-def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> ServedApp:
+def times() -> WaitingTimes:
+    """How long requests of `app` wait. A test that needs others has itself parametrized with them."""
+    return WaitingTimes()
+
+
+@pytest.fixture
+def app(worker: LedgerWorker, serve: Callable[..., ServedApp], times: WaitingTimes) -> ServedApp:
     """A served app with default limits; the worker is known to it."""
-    return serve()
+    return serve(times=times)
 
 
 @pytest.fixture

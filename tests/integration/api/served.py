@@ -15,6 +15,7 @@ from api.app import create_app
 from api.server.connections import Connections
 from api.server.http_protocol import Limits
 from api.services import Services
+from api.waiting.hub import WaitingTimes
 from stack.testing import wait_until
 from worker_config.settings import load_settings
 
@@ -25,10 +26,12 @@ ANN, BOB = ({"authorization": f"Bearer key of {name}"} for name in ("ann", "bob"
 
 
 class ServedApp:
-    """One app; a context manager. `client` talks to it over a socket. `limits`: of its connections."""
+    """One app; a context manager. `client` talks to it over a socket. `limits`: of its connections. `times`: of
+    requests that wait."""
 
     def __init__(self, redis_url: str, **settings: Any) -> None:
         self._connections = Connections(settings.pop("limits", Limits()))
+        times = settings.pop("times", WaitingTimes())
         merged = {
             "redis_url": redis_url,
             "compute": "fake",
@@ -36,7 +39,7 @@ class ServedApp:
             "max_wait_s": 20,
             "token_inputs": "reject",  # the vocabulary would come from the network
         } | settings
-        self.app = create_app(load_settings(**merged))
+        self.app = create_app(load_settings(**merged), times=times)
         self.services: Services = self.app.state.services
         self.services.metrics.fresh_s = 0  # a test reads them right after what it counts
         config = uvicorn.Config(

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
+from api.waiting.hub import WaitingTimes
 from stack.testing import wait_until
 from tasks.item import ItemError
 from tasks.ledger import Lane, Task, operations
@@ -109,7 +110,7 @@ def test_a_timeout_says_try_again_and_the_retry_joins(client: httpx.Client, work
 
 
 def test_a_model_that_no_worker_serves_is_said_at_once(
-    client: httpx.Client, worker: LedgerWorker, redis_url: str, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, worker: LedgerWorker, redis_url: str, serve: Callable[..., ServedApp]
 ) -> None:
     """Unless it is the server's own, or its worker may only start again: the timeout says that there is none."""
     with LedgerWorker(redis_url, "other/model") as other:
@@ -122,8 +123,8 @@ def test_a_model_that_no_worker_serves_is_said_at_once(
     wait = {"prefer": "wait=0.05"}
     restarting = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"}, headers=wait)
     waited = client.post("/v1/embeddings", json={"input": "x"}, headers=wait)
-    monkeypatch.setattr("api.waiting.synchronous._RESTART_S", 0)
-    refused = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"})
+    impatient = serve(times=WaitingTimes(restart_s=0)).client
+    refused = impatient.post("/v1/embeddings", json={"input": "x", "model": "other/model"})
 
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
     assert "No worker serves other/model" in refused.json()["error"]["message"]

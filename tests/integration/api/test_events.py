@@ -10,7 +10,7 @@ import httpx
 import pytest
 import redis
 
-from api.waiting import events
+from api.waiting.hub import WaitingTimes
 from stack.testing import Roles, wait_until
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import LedgerWorker
@@ -151,8 +151,8 @@ def test_who_has_the_last_state_is_told_not_to_come_back(client: httpx.Client, w
     assert answer.content == b""
 
 
-def test_while_nothing_happens_there_are_comments(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.01)
+@pytest.mark.parametrize("times", [WaitingTimes(keep_alive_s=0.01)])
+def test_while_nothing_happens_there_are_comments(client: httpx.Client) -> None:
     with follow(client, submit(client)) as stream:
         stream.event()
 
@@ -189,10 +189,10 @@ def evaluations(redis_client: redis.Redis) -> int:
     return int(redis_client.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 
+@pytest.mark.parametrize("times", [WaitingTimes(events_interval_s=60)])  # one reading at the start, one at the end
 def test_fifty_followers_cost_one_reading_for_each_change(
-    client: httpx.Client, worker: LedgerWorker, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, worker: LedgerWorker, redis_client: redis.Redis
 ) -> None:
-    monkeypatch.setattr(events, "INTERVAL_S", 60.0)  # one reading at the start, one at the end
     task = submit(client, [f"text {number}" for number in range(64 * 20)])
     with ExitStack() as stack:
         many = stack.enter_context(httpx.Client(base_url=client.base_url, timeout=30, limits=httpx.Limits()))
@@ -211,10 +211,8 @@ def test_fifty_followers_cost_one_reading_for_each_change(
     assert spent < 2 * (commits + 1) + 50
 
 
-def test_a_follower_is_told_five_states_a_second_and_the_last(
-    client: httpx.Client, worker: LedgerWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "INTERVAL_S", 60.0)  # so that only the end is told at once
+@pytest.mark.parametrize("times", [WaitingTimes(events_interval_s=60)])  # so that only the end is told at once
+def test_a_follower_is_told_five_states_a_second_and_the_last(client: httpx.Client, worker: LedgerWorker) -> None:
     task = submit(client, TEXTS)
     with follow(client, task) as stream:
         stream.event()

@@ -5,7 +5,6 @@ import contextlib
 
 import pytest
 
-import api.services
 from api.services import Services
 from tests.integration.api.served import MODEL
 from worker_config.settings import load_settings
@@ -32,10 +31,7 @@ async def test_a_cancellation_that_gets_lost_is_repeated(redis_url: str) -> None
     assert background.cancelled()
 
 
-async def test_one_that_never_stops_holds_nobody_up(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(api.services, "_CANCEL_AGAIN_S", 0.01)
+async def test_one_that_never_stops_holds_nobody_up(redis_url: str, caplog: pytest.LogCaptureFixture) -> None:
     services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
     end = asyncio.Event()
 
@@ -48,7 +44,7 @@ async def test_one_that_never_stops_holds_nobody_up(
     await asyncio.sleep(0)
 
     async with asyncio.timeout(30):
-        await services.stop([background])
+        await services.stop([background], cancel_again_s=0.01)
 
     assert "the one does not stop" in caplog.text
     end.set()

@@ -1,5 +1,6 @@
 """`GET /v1/tasks`: pages of the caller's own tasks."""
 
+import asyncio
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from api.request import paging
-from tasks.ledger import State, operations
+from api.families.tasks import read_tasks
+from api.request.paging import ListPage, list_json
+from tasks.ledger import ANONYMOUS, AsyncLedger, State, Task
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
@@ -79,30 +81,38 @@ def test_states_are_chosen_by_name(client: httpx.Client, worker: LedgerWorker) -
     assert listed(client, status="failed")["data"] == []
 
 
-def test_a_rare_state_is_found_behind_many_others(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "LOOK", 3)
+async def cancelled(redis_url: str, after: str | None = None, **limits: int) -> ListPage[Task]:
+    """A page of one cancelled task, read three entries at a time."""
+    ledger = AsyncLedger.connect(redis_url)
+    try:
+        return await read_tasks(ledger, ANONYMOUS, [State.CANCELLED], after=after, limit=1, look=3, **limits)
+    finally:
+        await ledger.close()
+
+
+def test_a_rare_state_is_found_behind_many_others(client: httpx.Client, redis_url: str) -> None:
     [oldest] = submit(client)
     client.post(f"/v1/tasks/{oldest}/cancel")
     submit(client, 10)
 
+    assert [task.id for task in asyncio.run(cancelled(redis_url)).items] == [oldest]
     assert ids(listed(client, status="cancelled", limit=1)) == [oldest]
 
 
-def test_a_search_that_takes_too_long_says_where_to_go_on(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(operations, "LOOK", 3)
-    monkeypatch.setattr(paging, "MAX_PARTS", 2)
+def test_a_search_that_takes_too_long_says_where_to_go_on(client: httpx.Client, redis_url: str) -> None:
     [oldest] = submit(client)
     client.post(f"/v1/tasks/{oldest}/cancel")
     newer = submit(client, 6)
 
-    first = listed(client, status="cancelled", limit=1)
-    second = listed(client, status="cancelled", limit=1, after=first["last_id"])
+    first = asyncio.run(cancelled(redis_url, max_calls=2))
+    second = asyncio.run(cancelled(redis_url, first.until, max_calls=2))
 
-    assert first == {"object": "list", "data": [], "first_id": None, "last_id": newer[-1], "has_more": True}
-    assert ids(second) == [oldest]
-    assert not second["has_more"]
+    assert first == ListPage([], newer[-1], more=True)
+    assert list_json([], more=first.more, until=first.until) == {
+        "object": "list", "data": [], "first_id": None, "last_id": newer[-1], "has_more": True
+    }  # fmt: skip
+    assert [task.id for task in second.items] == [oldest]
+    assert not second.more
 
 
 def test_synchronous_calls_are_not_listed_and_those_that_do_not_wait_are(

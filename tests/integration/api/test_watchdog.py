@@ -13,7 +13,7 @@ from api.queue.watchdog import Watchdog
 from api.services import Services
 from stack.testing import RedisServer, wait_until
 from tasks.item import Options
-from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewUnit, State, Submission, gather, operations
+from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewUnit, State, Submission, operations
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.served import MODEL
 from worker_config.settings import load_settings
@@ -49,17 +49,13 @@ def now_ms(connection: redis.Redis) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(
-    private_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private_redis: RedisServer) -> None:
     settings = load_settings(redis_url=private_redis.url, served_name=MODEL)
-    lag_s = 0.0
-    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: lag_s)
+    patient = AsyncLedger.connect(private_redis.url)
+    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0, round_trip_s=0.05)
     registry, bell = Registry(settings), Bell(settings, lambda _model, _sent: None)
+    await Watchdog(patient, registry, bell).look()
     watchdog = Watchdog(ledger, registry, bell)
-    await watchdog.look()
-    lag_s = 1.0
-    monkeypatch.setattr(gather, "ROUND_TRIP_S", 0.05)
     os.kill(private_redis.pid, signal.SIGSTOP)
     try:
         known = []
@@ -70,6 +66,7 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(
         os.kill(private_redis.pid, signal.SIGCONT)
     bell.close()
     await ledger.close()
+    await patient.close()
     assert known == [True, True, True, True, False]
 
 

@@ -52,9 +52,8 @@ async def test_leaving_and_dismissal_wake() -> None:
     assert (dismissed.gone, dismissed.dismissed, await dismissed.changed(LONG_S)) == (False, True, True)
 
 
-async def test_the_probe_sees_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_probe_sees_a_blocked_loop() -> None:
     clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr("api.server.overload.time", SimpleNamespace(monotonic=lambda: clock.now_s))
     ticked = asyncio.Event()
     lates: list[float] = []
 
@@ -62,7 +61,7 @@ async def test_the_probe_sees_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) ->
         lates.append(late_s)
         ticked.set()
 
-    probe = StallProbe(observe)
+    probe = StallProbe(observe, clock=lambda: clock.now_s)
     probe.start()
     clock.now_s += TICK_S + 0.25  # until then the loop had no turn
     await ticked.wait()
