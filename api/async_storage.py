@@ -50,12 +50,12 @@ class AsyncStorage:
         """
         storage = await self.open()
         if not self._identified:
-            known = await self._ledger.run(redis_id(new_id()))
+            own_id = await self._ledger.run(redis_id(new_id()))
             if await self.run(id_of, storage) is None:
-                await self.run(give_first_id, storage, known)
-            stored = await self.run(id_of, storage)
-            if stored != known:
-                _log.warning(NOT_OURS, stored)
+                await self.run(give_first_id, storage, own_id)
+            stored_id = await self.run(id_of, storage)
+            if stored_id != own_id:
+                _log.warning(NOT_OURS, stored_id)
             self._identified = True
         return storage
 

@@ -64,7 +64,7 @@ class Services:
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, lag_s=lambda: stall.recent_s)
         registry = Registry(settings)
-        bell = Bell(settings, metrics.rang)
+        bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
         metrics.add(ProcessMetrics(registry, hub, stall))
         metrics.add_shared(QueueMetrics(registry))
@@ -112,7 +112,7 @@ class Services:
                 await self.hub.subscribed.wait()
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
-        await self.watchdog.look()
+        await self.watchdog.tick()
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [listening, asyncio.create_task(self.watchdog.run(), name="watchdog")]
 

@@ -51,7 +51,7 @@ def task_json(task: Task) -> dict[str, Any]:
     }
 
 
-def accepted(submission: Submission) -> Task:
+def task_from_submission(submission: Submission) -> Task:
     """The task that the ledger has just stored, without asking it again. The time is this machine's."""
     created = created_ms(submission.task_id) or 0
     deadline_in_ms = submission.deadline_in_ms

@@ -205,10 +205,10 @@ async def create(request: Request) -> Response:
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
-    asked = await offload_in_turn(
+    wanted = await offload_in_turn(
         len(body), new_batch, body, owner=owner, idempotency_key=key, settings=services.settings
     )
-    batch_id = await services.ledger.run(create_batch(asked, admission(services.settings)))
+    batch_id = await services.ledger.run(create_batch(wanted, admission(services.settings)))
     return _answer(await read_own(services, request, BATCHES, batch_id))
 
 

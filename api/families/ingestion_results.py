@@ -45,7 +45,7 @@ class DocumentQuery:
     limit: int
 
     @classmethod
-    def of(cls, parameters: QueryParams) -> Self:
+    def from_query(cls, parameters: QueryParams) -> Self:
         """From the query string; empty values count as absent.
 
         Raises:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import orjson
 from pydantic import BaseModel, Field
@@ -50,7 +50,7 @@ _OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class IngestionRequest:
     """What a `POST /v1/ingestions` asks for.
 
     Attributes:
@@ -63,35 +63,34 @@ class Asked:
     stored: str
     listed: bytes
 
+    @classmethod
+    def from_body(
+        cls, body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings, registry: Registry
+    ) -> Self:
+        """The ingestion that a body describes.
 
-def asked_for(body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings, registry: Registry) -> Asked:
-    """The ingestion that a body describes.
-
-    Raises:
-        RequestError: the subclass that says what is wrong with the body or the key.
-        RedisUnavailable: which models there are is not known yet.
-    """
-    fields = parse_object(body)
-    require_known_fields(fields)
-    parsed = validated(IngestionBody, fields)
-    served = registry.served(parsed.model)
-    check_body(parsed, settings, served.entry.max_tokens if served.entry else None)
-    check_options(Options(parsed.prompt_name, parsed.dimensions), served.name, served.entry)
-    ingestion_id = new_ingestion_id()
-    place = "inline" if parsed.source.documents is not None else "listed"
-    stored = f"{FOLDER}/{ingestion_id}/{place}.json"
-    return Asked(
-        NewIngestion(
+        Raises:
+            RequestError: the subclass that says what is wrong with the body or the key.
+            RedisUnavailable: which models there are is not known yet.
+        """
+        fields = parse_object(body)
+        require_known_fields(fields)
+        parsed = validated(IngestionBody, fields)
+        served = registry.served(parsed.model)
+        check_body(parsed, settings, served.entry.max_tokens if served.entry else None)
+        check_options(Options(parsed.prompt_name, parsed.dimensions), served.name, served.entry)
+        ingestion_id = new_ingestion_id()
+        place = "inline" if parsed.source.documents is not None else "listed"
+        stored = f"{FOLDER}/{ingestion_id}/{place}.json"
+        ingestion = NewIngestion(
             id=ingestion_id,
             owner=owner,
             spec=_spec(parsed, served.name) | {place: stored},
             ttl_ms=round(settings.batch_ttl_s * 1000),
             key=key_digests(checked_key(idempotency_key), body),
-        ),
-        [file.id for file in parsed.source.files or ()],
-        stored,
-        orjson.dumps(_listed(parsed.source)[1]),
-    )
+        )
+        files = [file.id for file in parsed.source.files or ()]
+        return cls(ingestion, files, stored, orjson.dumps(_listed(parsed.source)[1]))
 
 
 def ingestion_json(found: ingestions.Ingestion) -> dict[str, Any]:
@@ -337,17 +336,17 @@ async def create(request: Request) -> Response:
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
-    asked = await offload_in_turn(
+    wanted = await offload_in_turn(
         len(body),
-        asked_for,
+        IngestionRequest.from_body,
         body,
         owner=owner,
         idempotency_key=key,
         settings=services.settings,
         registry=services.registry,
     )
-    await _require_files(services, owner, asked.files)
-    ingestion_id = await _create(services, asked)
+    await _require_files(services, owner, wanted.files)
+    ingestion_id = await _create(services, wanted)
     found = await read_own(services, request, INGESTIONS, ingestion_id)
     headers = {"location": f"/v1/ingestions/{found.id}", "retry-after": "1"}
     return Response(orjson.dumps(ingestion_json(found)), 202, headers | _NO_STORE, _JSON)
@@ -375,7 +374,7 @@ async def documents(request: Request, ingestion_id: str) -> Response:
     """Its documents and what became of them, in the order of the source."""
     services = Services.of(request)
     found = await read_own(services, request, INGESTIONS, ingestion_id)
-    page = await read_documents(services, found, DocumentQuery.of(request.query_params))
+    page = await read_documents(services, found, DocumentQuery.from_query(request.query_params))
     answer = {"object": "list", "data": page.documents, "last_id": page.until, "has_more": page.more}
     return Response(orjson.dumps(answer), headers=_NO_STORE, media_type=_JSON)
 
@@ -455,22 +454,22 @@ async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> 
                 raise FileUnknown(f"source.files[{index}] is no file of yours.", param=f"source.files[{index}]")
 
 
-async def _create(services: Services, asked: Asked) -> str:
+async def _create(services: Services, wanted: IngestionRequest) -> str:
     """Stores what was asked for; the id of the ingestion, which may be that of an earlier request with the same key."""
     # Before the record: whoever works on it finds the list there.
     storage = await services.storage.open_to_write()
-    await services.storage.run(storage.write, asked.stored, asked.listed)
+    await services.storage.run(storage.write, wanted.stored, wanted.listed)
     try:
         max_open = services.settings.max_open_ingestions
-        held = await services.storage.run(datasets.held_bytes, storage, asked.ingestion.owner)
+        held = await services.storage.run(datasets.held_bytes, storage, wanted.ingestion.owner)
         allowed = quota(services.settings)
-        create = create_ingestion(asked.ingestion, max_open=max_open, quota=allowed, dataset_bytes=held)
+        create = create_ingestion(wanted.ingestion, max_open=max_open, quota=allowed, dataset_bytes=held)
         ingestion_id = await services.ledger.run(create)
     except RequestError:
-        await services.storage.delete(asked.stored)
+        await services.storage.delete(wanted.stored)
         raise
-    if ingestion_id != asked.ingestion.id:
-        await services.storage.delete(asked.stored)
+    if ingestion_id != wanted.ingestion.id:
+        await services.storage.delete(wanted.stored)
     return ingestion_id
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from api.answer import task_json, vectors
 from api.document.answers import Deleted, EmbeddingList, Task, TaskList
 from api.document.openapi import json_body, paging, query
-from api.queue.accept import accept
+from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
@@ -53,7 +53,8 @@ async def create_task(request: Request) -> Response:
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
     task = services.requests.task
-    return await accept(services, await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key))
+    submission = await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key)
+    return await accepted_response(services, submission)
 
 
 @router.get("", responses={200: {"model": TaskList}}, openapi_extra=_PAGE)

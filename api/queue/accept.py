@@ -31,24 +31,24 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
         await services.door.pace()  # whoever is refused may ask again at once
         raise
     if reply.ring:
-        services.bell.ring(submission.queue)
+        services.bell.send_bell(submission.queue)
     services.metrics.submitted(submission, joined=reply.joined)
     return reply
 
 
-async def stored(services: Services, submission: Submission) -> Task:
+async def accept(services: Services, submission: Submission) -> Task:
     """The new task, or the earlier one that the same `Idempotency-Key` names. Raises like `submit`."""
     reply = await submit(services, submission)
     if not reply.joined:
-        return task_json.accepted(submission)
-    found = await services.ledger.run(operations.read_task(reply.task_id))
-    if found is None:
+        return task_json.task_from_submission(submission)
+    task = await services.ledger.run(operations.read_task(reply.task_id))
+    if task is None:
         raise missing(reply.task_id, services.settings.result_ttl_s)
-    return found
+    return task
 
 
-async def accept(services: Services, submission: Submission) -> Response:
-    """The 202 for the task of `stored`. Raises like `submit`."""
-    task = await stored(services, submission)
+async def accepted_response(services: Services, submission: Submission) -> Response:
+    """The 202 for the task of `accept`. Raises like `submit`."""
+    task = await accept(services, submission)
     retry_after_s = services.registry.retry_after_s(task, new=task.id == submission.task_id)
     return task_json.task_response(task, retry_after_s=retry_after_s, status=202, location=True)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from worker_config.celery_app import make_celery, send_bell
+from worker_config import celery_app
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -19,13 +19,13 @@ class Bell:
     """
 
     def __init__(self, settings: Settings, count: Callable[[str, bool], None]) -> None:
-        self._celery = make_celery(settings)
+        self._celery = celery_app.make_celery(settings)
         self._count = count
         # One thread: the ledger allows about one bell per second and model, and an outage is logged once.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="bell")
         self._failing = False
 
-    def ring(self, model: str) -> None:
+    def send_bell(self, model: str) -> None:
         """Sends one bell to the workers of `model`, later and elsewhere; returns at once and never raises."""
         self._pool.submit(self._send, model)
 
@@ -46,7 +46,7 @@ class Bell:
 
     def _send(self, model: str) -> None:
         try:
-            send_bell(self._celery, model)
+            celery_app.send_bell(self._celery, model)
         except Exception as error:  # noqa: BLE001 - kombu raises whatever its transport raises; nobody reads this future
             self._count(model, False)
             if not self._failing:

@@ -1,4 +1,4 @@
-"""Metrics of this process. Those about queues and workers are in `api.queue.metrics`."""
+"""Metrics for Prometheus: of one process, of its event loop, and of queues and workers."""
 
 import time
 from collections.abc import Iterator
@@ -91,7 +91,7 @@ class Metrics:
         tasks.inc()
         items.inc(sum(unit.items for unit in submission.units))
 
-    def rang(self, model: str, sent: bool) -> None:
+    def count_bell(self, model: str, sent: bool) -> None:
         """Counts one bell."""
         (self._bells if sent else self._lost_bells).labels(model).inc()
 
@@ -120,11 +120,8 @@ class Metrics:
             yield metric
 
 
-# Metrics of queues, workers and the event loop, computed when they are read from what the watchdog saw last.
-
-
 class ProcessMetrics(Collector):
-    """The state of one web tier process."""
+    """The state of one web tier process, computed when it is read."""
 
     def __init__(self, registry: Registry, hub: Hub, stall: StallProbe) -> None:
         self._registry = registry
@@ -145,7 +142,7 @@ class ProcessMetrics(Collector):
 
 
 class QueueMetrics(Collector):
-    """Queues and workers, the same whichever process is asked.
+    """Queues and workers as the watchdog saw them last, the same whichever process is asked.
 
     Without state of their own, so that a model or worker that has gone leaves no series behind.
     """

@@ -13,7 +13,7 @@ from tasks.ledger import DOCUMENTS, AsyncLedger, operations
 _log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
-_MAX_LOOKS = 50
+_MAX_WATCHES = 50
 """Per queue and round, so that one cannot keep the others and the overview waiting."""
 _TOO_BUSY_ROUNDS = 5
 """In a row."""
@@ -36,12 +36,12 @@ class Watchdog:
         self.mismatch: SchemaMismatch | None = None
 
     async def run(self) -> None:
-        """Looks once a second, for ever."""
+        """Ticks once a second, for ever."""
         while True:
             await asyncio.sleep(INTERVAL_S)
-            await self.look()
+            await self.tick()
 
-    async def look(self) -> None:
+    async def tick(self) -> None:
         """One round. Logs the first of several failures; never raises them."""
         try:
             await self._round()
@@ -72,12 +72,12 @@ class Watchdog:
             self._schema_checked = True
         self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model, DOCUMENTS)))
         for queue in (*self._registry.queues(), DOCUMENTS):
-            await self._look_after(queue)
+            await self._watch(queue)
 
-    async def _look_after(self, queue: str) -> None:
-        for _ in range(_MAX_LOOKS):
-            seen = await self._ledger.run(operations.watch(queue))
-            if seen.ring:
-                self._bell.ring(queue)
-            if not seen.more:
+    async def _watch(self, queue: str) -> None:
+        for _ in range(_MAX_WATCHES):
+            watched = await self._ledger.run(operations.watch(queue))
+            if watched.ring:
+                self._bell.send_bell(queue)
+            if not watched.more:
                 return

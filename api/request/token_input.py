@@ -108,12 +108,12 @@ class Vocabulary:
         if type(value[0]) is int:
             return [self._text(self._encoding, value, "input", self._max_input_bytes)]
         left = self._max_total_bytes
-        found = []
+        texts = []
         for index, array in enumerate(value):
             text = self._text(self._encoding, array, f"input[{index}]", min(self._max_input_bytes, left))
             left -= size_bytes(text)
-            found.append(text)
-        return found
+            texts.append(text)
+        return texts
 
     def _text(self, encoding: Encoding, array: object, param: str, max_bytes: int) -> str:
         if not isinstance(array, Sequence) or isinstance(array, str):

@@ -21,15 +21,13 @@ from tasks.storage.storage import Writer
 from tasks.wire.json_limits import has_more_parts
 from worker_config.settings import Settings
 
-# A look at what should be JSON Lines, while it comes in.
-
-LOOK_LINES = 50_000
+PROBED_LINES = 50_000
 """The most requests that a batch may have: a file without one among so many lines is of no use."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class LineProbe:
-    """Finds out whether at least one line of a file is a JSON object.
+    """Finds out whether at least one line of a file is a JSON object, while the file comes in.
 
     Args:
         max_line_bytes: a longer line counts as none, so that memory is bounded.
@@ -37,32 +35,32 @@ class LineProbe:
     """
 
     def __init__(self, max_line_bytes: int, max_lists: int) -> None:
-        self.found = False
+        self.has_object = False
         self._max_lists = max_lists
         self._splitter = LineSplitter(b"\n", max_line_bytes)
         self._lines = 0
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes of the file."""
-        if self._looks:
-            self._look(self._splitter.feed(data))
+        if self._goes_on:
+            self._probe(self._splitter.feed(data))
 
     def finish(self) -> bool:
         """The file is over: whether there is such a line."""
-        if self._looks:
-            self._look(self._splitter.finish())
-        return self.found
+        if self._goes_on:
+            self._probe(self._splitter.finish())
+        return self.has_object
 
     @property
-    def _looks(self) -> bool:
-        return not self.found and self._lines < LOOK_LINES
+    def _goes_on(self) -> bool:
+        return not self.has_object and self._lines < PROBED_LINES
 
-    def _look(self, lines: Iterator[RawLine[bytes]]) -> None:
+    def _probe(self, lines: Iterator[RawLine[bytes]]) -> None:
         for line in lines:
             data = line.data or b""
-            self.found = _is_object(data if self._lines else data.removeprefix(_BOM), self._max_lists)
+            self.has_object = _is_object(data if self._lines else data.removeprefix(_BOM), self._max_lists)
             self._lines += 1
-            if not self._looks:
+            if not self._goes_on:
                 return
 
 
@@ -76,8 +74,6 @@ def _is_object(line: bytes, max_lists: int) -> bool:
     return True
 
 
-# multipart/form-data, read as it comes: a file's bytes go on at once, so memory holds one piece of them only.
-
 MAX_FIELD_BYTES = 65_536
 MAX_PARTS = 64
 _NAME_CHARS = 64
@@ -85,7 +81,7 @@ _FILE = "file"
 
 
 class Form(Protocol):
-    """Who takes what is read, in the order of the body. Its exceptions end the reading."""
+    """Takes what is read, in the order of the body. Its exceptions end the reading."""
 
     def field(self, name: str, value: str) -> None:
         """A field, whole."""
@@ -97,8 +93,10 @@ class Form(Protocol):
         """The next bytes of the file that began last."""
 
 
+# Not streaming-form-data: it does not tell when a body ends before its last boundary, keeps a header of any length
+# (20 MB of header: 40 MB of memory), and counts no parts that nobody has registered.
 class FormReader:
-    """Reads one body into a `Form`.
+    """Reads one body of multipart/form-data into a `Form`, as it comes: of a file it holds one piece at a time.
 
     Raises:
         UnsupportedMediaType: the content type is another one.
@@ -329,14 +327,14 @@ def _expiry_s(fields: dict[str, str], purpose: Purpose) -> int | None:
     return int(seconds)
 
 
-# The body of an upload on its way into the storage: as fast as the storage takes it, a piece at a time.
-
 _FORM_BYTES = 2**20
 """Room for what a form has besides the file."""
 
 
 async def receive(request: Request, storage: AsyncStorage, name: str, settings: Settings, taken: Room) -> Received:
     """Stores the file of a multipart/form-data body under `name`. After any error there is nothing under it.
+
+    The body is read as fast as the storage takes it, a piece at a time.
 
     `taken`: the room that it takes, and is told of what comes.
 

@@ -53,7 +53,7 @@ class Connections:
                 return _Full()
         if self._state is None:
             self._state = server_state
-            asyncio.get_running_loop().call_later(self._limits.tick_s, self._look)
+            asyncio.get_running_loop().call_later(self._limits.tick_s, self._tick)
         return Protocol(
             config, server_state, app_state, _loop, limits=self._limits, ended=self._endings.add, idle=self.idle
         )
@@ -67,16 +67,16 @@ class Connections:
             self.idle[connection] = None
         return False
 
-    def _look(self) -> None:
+    def _tick(self) -> None:
         state, self._state = self._state, None
         if state is None or not state.connections:
             return  # the next connection starts it again
         self._state = state
-        # First, so that a defect met below costs one look and not all of them.
-        asyncio.get_running_loop().call_later(self._limits.tick_s, self._look)
+        # First, so that a defect met below costs one tick and not all of them.
+        asyncio.get_running_loop().call_later(self._limits.tick_s, self._tick)
         for connection in list(state.connections):
             if isinstance(connection, Protocol):
-                connection.look()
+                connection.tick()
 
 
 class _Full(asyncio.Protocol):

@@ -32,7 +32,7 @@ class Limits:
         head_s: for a whole head, from the start of the connection or from its first byte.
         body_s: without a byte of a body that is due; also for all that comes of a body after its answer.
         write_s: without a byte of an answer that the peer's system took.
-        tick_s: between two looks at the connections. Times are counted in looks, so that a process that stood still
+        tick_s: between two checks of the connections. Times are counted in ticks, so that a process that stood still
             does not blame its peers.
     """
 
@@ -130,10 +130,10 @@ class Protocol(HttpToolsProtocol):
         self._idle_bytes = 0
         """Of a body, since its last byte of data: the framing of chunks, and trailers."""
         self._upgrading = False
-        self._quiet_looks = 0
-        self._stuck_looks = 0
+        self._quiet_ticks = 0
+        self._stuck_ticks = 0
         self._sent_bytes: int | None = None
-        """At the last look, if something waited to be sent then."""
+        """At the last tick, if something waited to be sent then."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
@@ -154,7 +154,7 @@ class Protocol(HttpToolsProtocol):
         else:
             self._idle_bytes += len(data)
             if not self.cycle.response_complete:
-                self._quiet_looks = 0
+                self._quiet_ticks = 0
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:
@@ -184,7 +184,7 @@ class Protocol(HttpToolsProtocol):
         if len(self.pipeline) >= limits.pipelined:
             raise InvalidHTTP(f"More than {limits.pipelined} requests came before the answer to an earlier one.")
         super().on_headers_complete()
-        self._head_due, self._idle_bytes, self._quiet_looks = False, 0, 0
+        self._head_due, self._idle_bytes, self._quiet_ticks = False, 0, 0
         self.headers = []  # trailers come as fields, too; they are no part of the head that the app sees
 
     def on_body(self, body: bytes) -> None:
@@ -197,7 +197,7 @@ class Protocol(HttpToolsProtocol):
         if self._upgrading:
             return
         self._head_due, self._head_begun = True, False
-        self._head_bytes, self._idle_bytes, self._quiet_looks = 0, 0, 0
+        self._head_bytes, self._idle_bytes, self._quiet_ticks = 0, 0, 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -213,10 +213,10 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
         return True
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """Ends the connection if its peer has kept it waiting too long. To be called once every `tick_s`."""
         limits = self._limits
-        if self._stands_still() and self._stuck_looks * limits.tick_s > limits.write_s:
+        if self._stands_still() and self._stuck_ticks * limits.tick_s > limits.write_s:
             self._ended("answer_not_read")
             self.transport.abort()
             return
@@ -225,9 +225,9 @@ class Protocol(HttpToolsProtocol):
         ours = self.flow.read_paused or (self._head_due and self._is_answering())
         if idle or ours or self.transport.is_closing():
             return
-        self._quiet_looks += 1
+        self._quiet_ticks += 1
         allowed_s = limits.head_s if self._head_due else limits.body_s
-        if self._quiet_looks * limits.tick_s > allowed_s:
+        if self._quiet_ticks * limits.tick_s > allowed_s:
             part = "head" if self._head_due else "body"
             self._refuse(RequestTimeout(f"The {part} of the request did not come within {allowed_s:g} s."))
 
@@ -264,7 +264,7 @@ class Protocol(HttpToolsProtocol):
     def _stands_still(self) -> bool:
         sent = self.transport.sent_bytes if self.transport.get_write_buffer_size() else None
         waits = sent is not None and sent == self._sent_bytes
-        self._stuck_looks = self._stuck_looks + 1 if waits else 0
+        self._stuck_ticks = self._stuck_ticks + 1 if waits else 0
         self._sent_bytes = sent
         return waits
 

@@ -18,8 +18,6 @@ from typing import NoReturn
 
 from worker_config.settings import PREFIX, SettingsError
 
-# Whether this machine has the address to serve on, found out before anything is started.
-
 _BACKLOG = 2048
 """As uvicorn's own."""
 
@@ -31,8 +29,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
         OSError: the address is in use.
     """
     bound: list[socket.socket] = []
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    for family, kind, protocol, _, address in dict.fromkeys(found):  # a hosts file may name an address twice
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, kind, protocol, _, address in dict.fromkeys(addresses):  # a hosts file may name an address twice
         opened = socket.socket(family, kind, protocol)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -50,8 +48,8 @@ def require_bindable(host: str, port: int) -> None:
         SettingsError: no interface has the address, the name is unknown, or the port needs more rights.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in found:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in addresses:
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)

@@ -23,6 +23,6 @@ class Tally:
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self._next_s = now_s + self._interval_s
-            told = ", ".join(f"{count} x {kind}" for kind, count in sorted(self._counts.items()))
+            counts = ", ".join(f"{count} x {kind}" for kind, count in sorted(self._counts.items()))
             self._counts.clear()
-            self._log.warning("%s: %s", self._what, told)
+            self._log.warning("%s: %s", self._what, counts)

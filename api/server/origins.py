@@ -92,8 +92,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-# Web pages of other origins: which may call, and what of an answer they may read (CORS).
-
 EXPOSED = (
     "x-request-id", "retry-after", "location", "etag", "preference-applied", "x-should-retry", "openai-processing-ms",
     "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
@@ -104,7 +102,7 @@ EXPOSED = (
 
 
 def admit(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """`app` for pages of these origins too; `app` itself where there are none.
+    """`app` for web pages of these origins too (CORS); `app` itself where there are none.
 
     Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's client
     in a browser sends a dozen of its own.

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from tasks.errors import Overloaded
 from tasks.ledger.executor import spread
 
-# The stall probe: how long the event loop was kept from running. More than 50 ms is a defect.
-
 TICK_S = 0.025
 """A hundred ticks a second took 1 % of a core from the model on the same machine."""
 _KEPT = 0.9
@@ -22,7 +20,7 @@ _KEPT = 0.9
 
 
 class StallProbe:
-    """A ticker that measures by how much each tick comes late.
+    """Measures how long the event loop was kept from running: by how much each tick comes late. 50 ms are a defect.
 
     Args:
         observe: called with the seconds each tick came late.

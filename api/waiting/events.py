@@ -39,7 +39,7 @@ class EventStream(StreamingResponse):
             await self.stream_response(send)
 
 
-async def events(services: Services, request: Request, task_id: str, known: str | None) -> AsyncGenerator[bytes]:
+async def events(services: Services, request: Request, task_id: str, seen_tag: str | None) -> AsyncGenerator[bytes]:
     """The events of a task that exists, as they are sent; comments between them while nothing happens.
 
     Changes that follow each other within `WaitingTimes.events_interval_s` become one event, with the last state.
@@ -49,7 +49,7 @@ async def events(services: Services, request: Request, task_id: str, known: str 
         services: of this process.
         request: while it is connected.
         task_id: whose.
-        known: the `Last-Event-ID`: an entity tag; a state that it names is left out.
+        seen_tag: the `Last-Event-ID`: an entity tag; a state that it names is left out.
     """
     times = services.hub.times
     yield b"retry: %d\n\n" % (_RETRY_S * 1000)
@@ -70,11 +70,11 @@ async def events(services: Services, request: Request, task_id: str, known: str 
             read_s = time.monotonic()
             if task is None:
                 return
-            if not matches(known, task):
+            if not matches(seen_tag, task):
                 yield _event(task)
             if task.state.terminal or waiter.dismissed:
                 return
-            known, waiter.version = etag(task), task.version
+            seen_tag, waiter.version = etag(task), task.version
             while not await waiter.changed(times.keep_alive_s):
                 yield _COMMENT
 

@@ -16,25 +16,25 @@ UNSEEN = 0
 """A version no task has: news that comes while the task is being read is not lost."""
 
 
-def matches(known: str | None, task: Task) -> bool:
+def matches(seen_tag: str | None, task: Task) -> bool:
     """Whether an `If-None-Match` header names the present version of the task."""
-    if known is None:
+    if seen_tag is None:
         return False
-    return any(tag.strip().removeprefix("W/") in {etag(task), "*"} for tag in known.split(","))
+    return any(tag.strip().removeprefix("W/") in {etag(task), "*"} for tag in seen_tag.split(","))
 
 
 async def next_state(
-    services: Services, request: Request, task_id: str, wait_s: float, known: str | None = None
+    services: Services, request: Request, task_id: str, wait_s: float, seen_tag: str | None = None
 ) -> Task:
-    """The task at its end, or after `wait_s`; with `known`, an `If-None-Match`, at the first change since that version.
+    """The task at its end, or after `wait_s`; with `seen_tag`, an `If-None-Match`, at the first change since.
 
     Raises:
         CallerGone: the client left first.
         RequestError, RedisUnavailable: as `own_task` does.
     """
-    with services.hub.waiting(task_id, version=None if known is None else UNSEEN) as waiter:
+    with services.hub.waiting(task_id, version=None if seen_tag is None else UNSEEN) as waiter:
         task = await own_task(services, request, task_id)
-        if task.state.terminal or wait_s <= 0 or (known is not None and not matches(known, task)):
+        if task.state.terminal or wait_s <= 0 or (seen_tag is not None and not matches(seen_tag, task)):
             return task
         with watched(request, waiter):
             return await _changed(services, request, task, waiter, time.monotonic() + wait_s)

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from api.answer import task_json
 from api.answer.errors import CallerGone, item_failed
-from api.queue.accept import stored, submit
+from api.queue.accept import accept, submit
 from api.queue.submission import LINGERING_INTEREST_S
 from api.request.ownership import read_result
 from api.services import Services
@@ -63,7 +63,7 @@ async def task_or_result(
     Raises:
         ItemFailed, NotReady, CallerGone, Unavailable: as `encode_now` does.
     """
-    task = await stored(services, submission)
+    task = await accept(services, submission)
     if end_s is None:
         return task
     task = await next_state(services, request, task.id, end_s - time.monotonic())
@@ -130,7 +130,7 @@ def _whole(result: Result) -> Result:
 
 
 def _timeout(services: Services, submission: Submission) -> WaitTimeout:
-    retry_after_s = services.registry.retry_after_s(task_json.accepted(submission))
+    retry_after_s = services.registry.retry_after_s(task_json.task_from_submission(submission))
     why = "The vectors are not ready yet"
     if services.registry.redis_up and not services.registry.live_workers().get(submission.queue):
         why = f"No worker serves {submission.queue} now (GET /v1/models), so the vectors are not ready"

@@ -41,10 +41,10 @@ class TextUnit:
 
 def _rows(vectors: Sequence[ItemVector]) -> bytes:
     """Little-endian float32 rows of one unit; a failed item is a row of NaN; empty when all failed."""
-    found = next((item.vector for item in vectors if item.vector is not None), None)
-    if found is None:
+    first = next((item.vector for item in vectors if item.vector is not None), None)
+    if first is None:
         return b""
-    rows = np.full((len(vectors), len(found)), np.nan, dtype="<f4")
+    rows = np.full((len(vectors), len(first)), np.nan, dtype="<f4")
     for row, item in zip(rows, vectors, strict=True):
         if item.vector is not None:
             row[:] = item.vector

@@ -82,8 +82,6 @@ def input_type(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-# What texts are for, in the words of other vendors' clients, as the name of one of a model's prompts.
-
 _QUERY = ("query",)
 _DOCUMENT = ("document", "passage")
 _PROMPTS = {
@@ -97,6 +95,7 @@ _PROMPTS = {
     "retrieval_query": _QUERY,
     "retrieval_document": _DOCUMENT,
 }
+"""What texts are for, in the words of other vendors' clients: names that a model's prompt for it may have."""
 
 
 def prompt_for(input_type: str | None, prompts: Collection[str], *, named: str | None = None) -> str | None:

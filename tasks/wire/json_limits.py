@@ -18,12 +18,12 @@ def has_more_parts(data: bytes, limit: int) -> bool:
 
 def _outside_of_strings(data: bytes) -> int:
     bare = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    found, inside = 0, 0
+    count, inside = 0, 0
     for start in range(0, len(bare), _BLOCK_BYTES):
         block = np.frombuffer(bare, np.uint8, min(_BLOCK_BYTES, len(bare) - start), start)
         # Its lowest bit tells whether a byte is in a string; that the sum runs over does no harm.
         quotes = np.cumsum(block == _QUOTE, dtype=np.uint8) + np.uint8(inside)
         parts = (block == _LIST) | (block == _OBJECT) | (block == _FIELD)
-        found += int(np.count_nonzero(parts & (quotes & 1 == 0)))
+        count += int(np.count_nonzero(parts & (quotes & 1 == 0)))
         inside = int(quotes[-1]) & 1
-    return found
+    return count

@@ -67,10 +67,10 @@ class ServedApp:
         """How many connections wait for a request."""
         return len(self._connections.idle)
 
-    def look(self) -> int:
-        """Has every connection looked at once, as its clock does; how many there are then."""
+    def tick(self) -> int:
+        """Has every connection checked once, as its clock does; how many there are then."""
         state = self._server.server_state
-        self.call_in_loop(lambda: [connection.look() for connection in list(state.connections)])  # type: ignore[union-attr]
+        self.call_in_loop(lambda: [connection.tick() for connection in list(state.connections)])  # type: ignore[union-attr]
         return len(state.connections)
 
     def call_in_loop(self, function: Callable[[], object]) -> None:

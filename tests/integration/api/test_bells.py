@@ -68,8 +68,8 @@ async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker
     registry = Registry(settings)
     watchdog = Watchdog(ledger, registry, bell)
 
-    await watchdog.look()
-    await watchdog.look()
+    await watchdog.tick()
+    await watchdog.tick()
     bell.close()
     await ledger.close()
 
@@ -83,7 +83,7 @@ def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixtu
     bell = Bell(settings, lambda model, sent: counted.append((model, sent)))
 
     for _ in range(3):
-        bell.ring("m")
+        bell.send_bell("m")
     wait_until(lambda: len(counted) == 3)
     bell.close()
 

@@ -267,7 +267,7 @@ def test_who_reads_slowly_and_steadily_is_not_given_up(
         piece, read = 2**16, b""
         for _ in range(20):
             read += connection.recv(piece, socket.MSG_WAITALL) if read else connection.recv(piece)
-            app.look()
+            app.tick()
         assert len(read) > 10 * piece
         assert len(answers(connection, read)) == 100
     assert caplog.records == []

@@ -54,13 +54,13 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
     patient = AsyncLedger.connect(private_redis.url)
     ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0, round_trip_s=0.05)
     registry, bell = Registry(settings), Bell(settings, lambda _model, _sent: None)
-    await Watchdog(patient, registry, bell).look()
+    await Watchdog(patient, registry, bell).tick()
     watchdog = Watchdog(ledger, registry, bell)
     os.kill(private_redis.pid, signal.SIGSTOP)
     try:
         known = []
         for _ in range(5):
-            await watchdog.look()
+            await watchdog.tick()
             known.append(registry.redis_up)
     finally:
         os.kill(private_redis.pid, signal.SIGCONT)
@@ -76,7 +76,7 @@ async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: 
     wait_until(lambda: now_ms(redis_client) > submitted_ms + 1)
     services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
 
-    await services.watchdog.look()
+    await services.watchdog.tick()
     await services.stop([])
 
     states = [task.state for task in ledger.run(operations.read_tasks(ids)) if task]

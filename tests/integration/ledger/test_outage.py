@@ -248,11 +248,11 @@ def test_bells_find_the_new_master_though_one_waits_at_the_former(failover: tupl
     link, fail_over = failover
     counted: list[bool] = []
     bell = Bell(load_settings(redis_url=link.url), lambda _, sent: counted.append(sent))
-    bell.ring("m")
+    bell.send_bell("m")
     wait_until(lambda: counted, message="no bell")
     fail_over()
     for _ in range(2):
-        bell.ring("m")
+        bell.send_bell("m")
     wait_until(lambda: len(counted) == 3, message="no bell")
     bell.close()
     assert counted == [True, False, True]

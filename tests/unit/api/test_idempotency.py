@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from api.families.batches import new_batch
-from api.families.ingestions import asked_for
+from api.families.ingestions import IngestionRequest
 from api.request.idempotency import checked_key
 from tasks.errors import InvalidValue
 from tests.unit.api.embedding_requests import requests
@@ -28,8 +28,10 @@ def take(key: str | None, *, field: str | None = None) -> list[bool]:
     if field is not None:
         return [batch.key is not None]
     task = made_by.task(TASK, owner="me", idempotency_key=key)
-    asked = asked_for(INGESTION, owner="me", idempotency_key=key, settings=made_by.settings, registry=made_by.registry)
-    return [task.alias is not None, batch.key is not None, asked.ingestion.key is not None]
+    ingestion = IngestionRequest.from_body(
+        INGESTION, owner="me", idempotency_key=key, settings=made_by.settings, registry=made_by.registry
+    ).ingestion
+    return [task.alias is not None, batch.key is not None, ingestion.key is not None]
 
 
 @pytest.mark.parametrize("key", GOOD)
@@ -52,7 +54,7 @@ def test_any_other_key_is_refused_everywhere_in_the_same_words(key: str) -> None
         lambda: made_by.task(TASK, owner="me", idempotency_key=key),
         lambda: made_by.openai_task(TASK, owner="me", idempotency_key=key),
         lambda: new_batch(orjson.dumps(BATCH), owner="me", idempotency_key=key, settings=made_by.settings),
-        lambda: asked_for(
+        lambda: IngestionRequest.from_body(
             INGESTION, owner="me", idempotency_key=key, settings=made_by.settings, registry=made_by.registry
         ),
     ):

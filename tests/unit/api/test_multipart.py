@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.request.upload import LOOK_LINES, MAX_FIELD_BYTES, MAX_PARTS, FormReader, LineProbe, Received, Upload
+from api.request.upload import MAX_FIELD_BYTES, MAX_PARTS, PROBED_LINES, FormReader, LineProbe, Received, Upload
 from tasks.errors import (
     EmbedqError,
     FileTooLarge,
@@ -216,6 +216,6 @@ def test_a_line_that_is_an_object(content: bytes, piece: int, *, found: bool) ->
 
 def test_lines_behind_those_that_a_batch_may_have_are_not_looked_at() -> None:
     probe = LineProbe(max_line_bytes=100, max_lists=5)
-    probe.feed(b"\n" * LOOK_LINES)
+    probe.feed(b"\n" * PROBED_LINES)
     probe.feed(b"{}\n")
     assert probe.finish() is False

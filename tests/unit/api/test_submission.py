@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from api.answer.task_json import accepted
+from api.answer.task_json import task_from_submission
 from api.queue.submission import EmbeddingRequests
 from tasks.errors import InvalidValue, ModelNotFound, NotReady, RedisUnavailable, RequestError
 from tasks.item import Options
@@ -195,7 +195,7 @@ def test_the_size_of_a_text_is_counted_in_bytes(text: str) -> None:
 def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> None:
     made_by = requests(overview(rate=100, online=1234))
     registry = made_by.registry
-    stored = accepted(task(made_by, input="a"))
+    stored = task_from_submission(task(made_by, input="a"))
 
     def told(cost: int, lane: Lane = Lane.ONLINE, *, new: bool = False, owner: str = "me") -> int:
         return registry.retry_after_s(replace(stored, cost=cost, lane=lane, owner=owner), new=new)
