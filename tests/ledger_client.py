@@ -6,7 +6,7 @@ from stack.testing import wait_until
 from tasks.item import Options
 from tasks.ledger import Admission, Lane, Ledger, ModelOverview, Result, State, Submission, Task, operations
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.units import cut_texts
+from tasks.ledger.unit_cutting import cut_texts
 from worker_config.settings import DEFAULT_MODEL
 
 

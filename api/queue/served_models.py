@@ -9,7 +9,7 @@ from tasks.item import FLOAT32_BYTES
 from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview, Task
 from tasks.ledger.executor import spread
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
-from tasks.ledger.overview import Served, find_served
+from tasks.ledger.overview import ServedModel, find_served
 from worker_config.settings import Settings
 
 UNKNOWN_MODEL_DIMENSION = 1024
@@ -41,7 +41,7 @@ class Registry:
         """The queue of work that needs no model. No model is found under its name."""
         self.redis_up = False
         self._seen = False
-        self._served: dict[str | None, Served] = {}
+        self._served: dict[str | None, ServedModel] = {}
         """Those named since the last overview, by the name that a caller used."""
         self._absent_since: dict[str, float] = {}
         """Models without a worker that beats, and when that was first seen since Redis answers."""
@@ -70,7 +70,7 @@ class Registry:
         aliases = (alias for name in self.queues() if (entry := self.entry(name)) for alias in entry.aliases)
         return list(dict.fromkeys((*self._own_names, *self.queues(), *aliases)))
 
-    def served(self, name: str | None) -> Served:
+    def served(self, name: str | None) -> ServedModel:
         """The model that a request names; without a name the configured one.
 
         Raises:
@@ -102,7 +102,7 @@ class Registry:
         since = self._absent_since.get(model)
         return 0 if since is None else self._clock() - since
 
-    def admission(self, served: Served, lane: Lane, dimensions: int | None, *, listed: bool) -> Admission:
+    def admission(self, served: ServedModel, lane: Lane, dimensions: int | None, *, listed: bool) -> Admission:
         """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`.
 
         `listed`: nobody waits for it on an open connection, and its result lives long.
@@ -156,4 +156,4 @@ class Registry:
         return mine, max(0, overview.backlog_cost[lane] - mine), len(by_owner.keys() - {owner})
 
     def _rate(self, model: str) -> float:
-        return Served.from_overview(model, self.overviews.get(model)).rate
+        return ServedModel.from_overview(model, self.overviews.get(model)).rate

@@ -15,8 +15,8 @@ from tasks.errors import InvalidValue, NotReady
 from tasks.item import Options
 from tasks.ledger import Alias, Lane, Submission
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.overview import Served
-from tasks.ledger.units import cut_texts
+from tasks.ledger.overview import ServedModel
+from tasks.ledger.unit_cutting import cut_texts
 from tasks.wire.embeddings_body import EmbeddingFields, EmbeddingsBody, check_options, check_sizes, read_texts
 from tasks.wire.foreign_fields import in_own_words
 from worker_config.settings import Settings
@@ -164,7 +164,7 @@ class EmbeddingRequests:
 class _Work:
     """Texts, and what is asked of a model for each."""
 
-    served: Served
+    served: ServedModel
     options: Options
     texts: Sequence[str]
 

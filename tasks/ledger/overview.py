@@ -140,7 +140,7 @@ class ModelOverview:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedModel:
     """A model that callers may name, and all that is known of it when one of them does.
 
     Attributes:
@@ -173,7 +173,7 @@ class Served:
         return max(1, min(max_tokens, int(unit_s * self.rate / max(1, self.streams))))
 
 
-def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> Served | None:
+def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> ServedModel | None:
     """The model that a caller names; None: nobody serves it.
 
     Args:
@@ -187,7 +187,7 @@ def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOver
         queue = name
     else:
         queue = next((queue for queue, seen in overviews.items() if seen.entry and name in seen.entry.aliases), None)
-    return None if queue is None else Served.from_overview(queue, overviews.get(queue))
+    return None if queue is None else ServedModel.from_overview(queue, overviews.get(queue))
 
 
 def _known_fields(cls: type[ModelEntry | WorkerEntry], data: bytes) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from tasks import lines
 from tasks.errors import RequestError
 from tasks.item import cost
 from tasks.ledger import ModelOverview
-from tasks.ledger.overview import Served, find_served
-from tasks.ledger.units import UnitCutter
+from tasks.ledger.overview import ServedModel, find_served
+from tasks.ledger.unit_cutting import UnitCutter
 from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.storage.vector_part import RowError
 from tasks.wire.embeddings_body import EmbeddingsBody, check_options, check_sizes
@@ -141,9 +141,9 @@ class FileCheck:
     rows: int = 0
     _inputs: int = 0
     _ids: dict[bytes, int] = field(default_factory=dict)
-    _names: dict[str, Served] = field(default_factory=dict)
+    _names: dict[str, ServedModel] = field(default_factory=dict)
     """By what lines call their model: it is looked up once."""
-    _served: Served | None = None
+    _served: ServedModel | None = None
     _cutter: UnitCutter | None = None
 
     @property
@@ -212,7 +212,7 @@ class FileCheck:
         cutter.add(sum(cost(text, served.max_tokens) for text in texts))
         return data
 
-    def _texts(self, body: dict[str, Any], size_bytes: int, served: Served) -> Sequence[str]:
+    def _texts(self, body: dict[str, Any], size_bytes: int, served: ServedModel) -> Sequence[str]:
         """The texts of a body; raises the `RequestError` that the endpoint would answer."""
         limits = self.limits
         parsed = EmbeddingsBody.from_fields(body, max_inputs=limits.max_line_inputs)
@@ -273,7 +273,7 @@ class FileCheck:
             message = "All requests of a batch must name the same model; an earlier line names another one."
             yield BatchFault("mismatched_model", message, "body.model")
 
-    def _find_served(self, model: str) -> Served | None:
+    def _find_served(self, model: str) -> ServedModel | None:
         served = self._names.get(model)
         if served is None:
             served = find_served(model, self.models.own, self.models.overviews)
@@ -281,7 +281,7 @@ class FileCheck:
                 self._names[model] = served
         return served
 
-    def _other_model(self, served: Served) -> bool:
+    def _other_model(self, served: ServedModel) -> bool:
         if self._served is None:
             limits = self.limits
             self._served = served

@@ -12,7 +12,7 @@ from tasks.documents.ingestions.submissions import forget, move_on
 from tasks.errors import SinkRefused
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, operations
-from tasks.ledger.overview import Served
+from tasks.ledger.overview import ServedModel
 from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
 
@@ -41,7 +41,7 @@ def completed(context: StepContext, ingestion: Ingestion, deleted: int) -> None:
     fields: dict[str, str | int | float] = {}
     if ingestion.dry_run:
         overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
-        fields["estimate_s"] = counts.chunk_tokens / Served.from_overview(ingestion.model, overview).rate
+        fields["estimate_s"] = counts.chunk_tokens / ServedModel.from_overview(ingestion.model, overview).rate
     move = Move(
         [IngestionStatus.FINALIZING],
         to=to,

@@ -9,7 +9,7 @@ import orjson
 from tasks.documents.chunking.chunk import Chunk
 from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.source import DocumentRef, ListedFault
-from tasks.ledger.units import UnitCutter
+from tasks.ledger.unit_cutting import UnitCutter
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_lines
 from tasks.storage.row_file import RowIndexWriter
 from tasks.storage.storage import Storage, Writer

@@ -19,7 +19,7 @@ from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
 from tasks.errors import NotReady, SourceFailed
 from tasks.ledger import ModelEntry, operations
-from tasks.ledger.overview import Served
+from tasks.ledger.overview import ServedModel
 from tasks.records.ingestions import Ingestion, PageInFlight, PageStage
 
 ENOUGH_S = 30.0
@@ -58,7 +58,7 @@ def _parse(context: JobContext, ingestion: Ingestion, page: PageInFlight, tools:
     receipts = _receipts(context, ingestion, entries, tools)
     with tools.parser(context) as parser:
         documents = Documents(context, ingestion, page, receipts, parser, cuts, stamp(ingestion))
-        return _write(documents, entries, tools, overview.entry, Served.from_overview(ingestion.model, overview))
+        return _write(documents, entries, tools, overview.entry, ServedModel.from_overview(ingestion.model, overview))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _write(
     entries: list[DocumentRef | ListedFault],
     tools: Tools,
     entry: ModelEntry,
-    served: Served,
+    served: ServedModel,
 ) -> bytes:
     context, ingestion, settings = documents.context, documents.ingestion, documents.context.settings
     folder = ingestion.page_folder(documents.page.number)

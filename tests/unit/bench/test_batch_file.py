@@ -3,7 +3,7 @@
 from bench import texts
 from bench.scenarios.batch import requests_file
 from tasks.documents.batches.check import FileCheck, split_lines
-from tests.unit.documents.batches.test_check import LIMITS, MODEL, models
+from tests.unit.documents.batches.batch_lines import LIMITS, MODEL, models
 
 
 def test_a_batch_would_take_every_line_of_it() -> None:

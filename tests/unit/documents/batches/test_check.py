@@ -2,48 +2,16 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from api.queue.served_models import Registry
 from api.queue.submission import EmbeddingRequests
-from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLine, KnownModels, Limits, Refusal, split_lines
+from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLine, Limits, Refusal, split_lines
 from tasks.errors import RequestError
-from tasks.ledger import Lane, ModelEntry, ModelOverview
 from tasks.storage.vector_part import RowError
+from tests.unit.documents.batches.batch_lines import ALIAS, DROP, LIMITS, MODEL, OTHER, good_body, line, models
 from worker_config.settings import load_settings
-
-MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
-DROP: Any = object()
-LIMITS = Limits(
-    max_lines=50,
-    max_inputs=100,
-    max_line_bytes=5000,
-    max_line_inputs=8,
-    max_input_bytes=100,
-    unit_max_items=4,
-    unit_max_tokens=40,
-    unit_s=0.25,
-    max_line_lists=2100,
-)
-
-
-def models() -> KnownModels:
-    entry = ModelEntry(MODEL, MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", 1)
-    overview = ModelOverview(MODEL, entry, (), 10_000.0, dict.fromkeys(Lane, 0), dict.fromkeys(Lane, 0), 0, 0, {}, 0)
-    return KnownModels((MODEL, ALIAS), {MODEL: overview, OTHER: overview})
-
-
-def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:
-    """A good line, with some of it changed or dropped."""
-    fields = {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": body or good_body()}
-    return json.dumps({name: value for name, value in (fields | changed).items() if value is not DROP})
-
-
-def good_body(**changed: Any) -> dict[str, Any]:
-    fields = {"model": MODEL, "input": "some text"} | changed
-    return {name: value for name, value in fields.items() if value is not DROP}
 
 
 def check(*lines: str | bytes, limits: Limits = LIMITS) -> FileCheck:

@@ -1,0 +1,38 @@
+"""Lines of a batch's file, the limits under which they are checked, and the models that they may name."""
+
+import json
+from typing import Any
+
+from tasks.documents.batches.check import KnownModels, Limits
+from tasks.ledger import Lane, ModelEntry, ModelOverview
+
+MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
+DROP: Any = object()
+LIMITS = Limits(
+    max_lines=50,
+    max_inputs=100,
+    max_line_bytes=5000,
+    max_line_inputs=8,
+    max_input_bytes=100,
+    unit_max_items=4,
+    unit_max_tokens=40,
+    unit_s=0.25,
+    max_line_lists=2100,
+)
+
+
+def models() -> KnownModels:
+    entry = ModelEntry(MODEL, MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", 1)
+    overview = ModelOverview(MODEL, entry, (), 10_000.0, dict.fromkeys(Lane, 0), dict.fromkeys(Lane, 0), 0, 0, {}, 0)
+    return KnownModels((MODEL, ALIAS), {MODEL: overview, OTHER: overview})
+
+
+def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:
+    """A good line, with some of it changed or dropped."""
+    fields = {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": body or good_body()}
+    return json.dumps({name: value for name, value in (fields | changed).items() if value is not DROP})
+
+
+def good_body(**changed: Any) -> dict[str, Any]:
+    fields = {"model": MODEL, "input": "some text"} | changed
+    return {name: value for name, value in fields.items() if value is not DROP}
