@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -40,7 +41,7 @@ def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Ca
     # that. Whatever a body can have thousands of is checked here and ends at the first fault.
     if kind.model_config.get("extra") == "forbid":
         require_known(fields, kind)
-    present = {name: fields[name] for name in kind.model_fields if fields.get(name) is not None}
+    present = {name: value for name in _names(kind) if (value := fields.get(name)) is not None}
     for name, prepared in prepare.items():
         if name in present:
             present[name] = prepared(present[name])
@@ -50,6 +51,11 @@ def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Ca
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=True)
         raise _translated(problems[0]) from None
+
+
+@cache  # pydantic makes a new mapping at each look at `model_fields`
+def _names(kind: type[BaseModel]) -> Sequence[str]:
+    return tuple(kind.model_fields)
 
 
 def bad_input(kind: str, param: str, value: object) -> RequestError:

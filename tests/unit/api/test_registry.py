@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from api.queue.served_models import Registry
-from tests.unit.api.embedding_requests import MODEL, overview
+from tests.unit.api.embedding_requests import ENTRY, MODEL, overview, requests
 from worker_config.settings import load_settings
 
 
@@ -28,3 +28,15 @@ def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone() -> No
     registry.lost()  # while Redis was away, no worker could say that it is there
     registry.update({MODEL: overview(workers=0)})
     assert registry.absent_s(MODEL) == 0
+
+
+def test_a_model_is_looked_up_anew_after_each_overview() -> None:
+    registry = requests().registry
+    assert registry.served(MODEL) == registry.served(None)
+    assert registry.served(None).entry is None
+
+    registry.update({MODEL: overview(workers=2, rate=100)})
+    assert (registry.served(None).entry, registry.served(MODEL).rate, registry.served(MODEL).streams) == (ENTRY, 100, 2)
+
+    registry.update({MODEL: overview(workers=1, rate=50)})
+    assert (registry.served(MODEL).rate, registry.served(MODEL).streams) == (50, 1)
