@@ -96,7 +96,7 @@ class Services:
         return cast("Self", request.app.state.services)
 
     def owner(self, request: Request) -> str:
-        """Who calls; raises `Unauthenticated`."""
+        """The name of the caller's key; raises `Unauthenticated`."""
         owner = request.scope[OWNER] = self.keys.owner(request.headers)
         return owner
 

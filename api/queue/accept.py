@@ -11,11 +11,11 @@ from tasks.ledger.ids import missing
 
 _SMALL_BYTES = 64 * 2**10
 _SLOWEST_BYTES_PER_S = 4 * 2**20
-"""A submission that is not small gets this much longer to reach Redis and its disk."""
+"""A submission that is not small gets more time to reach Redis and its disk: as if it moved at this speed."""
 
 
 async def submit(services: Services, submission: Submission) -> SubmitReply:
-    """Stores the task, and rings if it falls to this caller.
+    """Stores the task, and sends a bell if the ledger says so.
 
     Raises:
         BacklogFull, StorageFull, IdempotencyConflict: nothing was stored.
@@ -28,7 +28,7 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
         with services.door.submitting():
             reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
     except Unavailable:
-        await services.door.pace()  # whoever is refused may ask again at once
+        await services.door.pace()  # a caller that is refused may ask again at once
         raise
     if reply.ring:
         services.bell.send_bell(submission.queue)

@@ -16,11 +16,11 @@ UNKNOWN_MODEL_DIMENSION = 1024
 """Assumed of a model that no worker has loaded yet, to reserve room for its vectors."""
 _ITEM_BYTES = 64
 _UNAWAITED_PART = 0.5
-"""Of what may wait in the online lane, for tasks that nobody waits for: queries find the other half free."""
+"""Share of the online lane for tasks without a waiting caller. The other half is for queries."""
 _LONG_LIVED_PART = 0.9
-"""Of the memory, for tasks whose results live long. The rest is for queries, whose results live a minute."""
+"""Share of the memory for tasks whose results live long. The rest is for queries, whose results live a minute."""
 _OWNER_SHARE = 4.0
-"""One of several callers may fill as many times what it leaves free: 4/5 if nobody else has anything, two 4/9 each."""
+"""One of several callers may fill as many times what it leaves free: alone 4/5, two callers 4/9 each."""
 
 
 class Registry:
@@ -42,12 +42,12 @@ class Registry:
         self.redis_up = False
         self._seen = False
         self._served: dict[str | None, ServedModel] = {}
-        """Those named since the last overview, by the name that a caller used."""
+        """Models that callers have named since the last overview, by the name that they used."""
         self._absent_since: dict[str, float] = {}
         """Models without a worker that beats, and when that was first seen since Redis answers."""
 
     def update(self, overviews: Mapping[str, ModelOverview]) -> None:
-        """Takes in what the ledger said just now."""
+        """Takes in a new overview of the ledger."""
         self.overviews = {name: overview for name, overview in overviews.items() if name != DOCUMENTS}
         before = self._absent_since if self.redis_up else {}  # while Redis was away, no worker could beat
         absent = self.overviews.keys() - self.live_workers().keys()

@@ -27,7 +27,7 @@ LINGERING_INTEREST_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRequests:
-    """Makes submissions of requests, under the server's limits and with what is known of its models.
+    """Turns requests for embeddings into submissions, within the server's limits.
 
     Attributes:
         vocabulary: decodes token numbers in OpenAI's calls; None: they are refused.
@@ -100,7 +100,7 @@ class EmbeddingRequests:
         return EmbeddingsBody.from_fields(parse_object(body), max_inputs=self.settings.max_inputs, decode=decode)
 
     def _work(self, body: EmbeddingFields, size_bytes: int) -> "_Work":
-        """What a body asks of a model. The only place where its name is looked up."""
+        """What a body asks of a model. The model is looked up here and nowhere else."""
         served = self.registry.served(body.model)
         if served.entry is None and body.needs_prompts:
             # To leave the prompt out would give vectors that do not fit those of later calls.
@@ -169,7 +169,7 @@ class _Work:
     texts: Sequence[str]
 
     def alias(self) -> Alias:
-        """Of everything that changes a vector, so that only the same question joins."""
+        """A digest of everything that changes a vector, so that only an equal request joins."""
         entry = self.served.entry
         made_by = f"{entry.revision} {entry.compute} {entry.precision}" if entry else ""
         options = self.options.to_text()

@@ -1,4 +1,4 @@
-"""The watchdog: once a second it looks after every queue and refreshes what the web tier knows."""
+"""The watchdog: once a second it runs WATCH on each queue, and reads the overview for the web tier."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _TOO_BUSY_ROUNDS = 5
 
 
 class Watchdog:
-    """Rings for work that nobody fetches, ends what is overdue, and survives every outage of Redis.
+    """Sends bells for work that no worker fetches, ends overdue tasks, and survives every outage of Redis.
 
     Attributes:
         mismatch: set when Redis came back with another version's data; the process has been told to stop.

@@ -1,4 +1,4 @@
-"""Who calls: static keys, known by their SHA-256 only. The name of a key is the owner of its tasks."""
+"""API keys: static, known by their SHA-256 only. The name of a key is the owner of its tasks."""
 
 import hmac
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class KeyRing:
 
 
 def _presented(headers: Headers) -> list[str]:
-    # All of them: many clients insist on a Bearer key, and get a placeholder where the real key goes into x-api-key.
+    # All of them: many clients insist on a Bearer key. They get a placeholder there, and the real key in x-api-key.
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     keys = [bearer.strip() if scheme.lower() == _BEARER else None]
     keys += [headers.get("api-key"), headers.get("x-api-key")]  # Azure's name, and everybody else's

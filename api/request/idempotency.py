@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: one rule for the keys of all routes that have it, and what is stored of them."""
+"""`Idempotency-Key`: one rule for the keys of all routes, and the digests that are stored of them."""
 
 import re
 from hashlib import sha256
@@ -12,7 +12,7 @@ _KEY = re.compile(rf"[ -~]{{1,{MAX_KEY_CHARS}}}")
 
 
 def checked_key(key: str | None, param: str = HEADER) -> str | None:
-    """The key, if there is one. `param`: what it came in.
+    """The key, if there is one. `param`: the header or field that it came in.
 
     Raises:
         InvalidValue: it is empty, too long, or not of printable ASCII. Servers and proxies read other bytes of a header

@@ -15,12 +15,12 @@ _PIECE_BYTES = 256 * 1024
 _RETRY_AFTER_S = 5
 """At most."""
 OWNER = "embedq.owner"
-"""In the scope of a request: whose it is, once that is known."""
+"""Key in the scope of a request: the name of its owner, once that is known."""
 _HELD = "embedq.held"
 
 
 class Budget:
-    """So many bytes may be held at the same time by all requests of this process, half of them by those of one owner.
+    """Limits the bytes that all requests of this process hold at a time. One owner may hold half of them.
 
     Args:
         what: is held, for the message.
@@ -35,7 +35,7 @@ class Budget:
         self.held_bytes = 0
 
     def take(self, scope: Scope, size_bytes: int) -> None:
-        """Counts bytes for the request of `scope`, until `release`. What nobody else hinders is never refused.
+        """Counts bytes for the request of `scope`, until `release`. A request that is alone is never refused.
 
         Raises:
             Overloaded: the budget, or the owner's share of it, is used up by other requests.
@@ -56,7 +56,7 @@ class Budget:
         self._count(owner, size_bytes)
 
     def take_large(self, scope: Scope, size_bytes: int) -> None:
-        """Like `take`, if it is so much that it counts."""
+        """Like `take`, if there are more than `SMALL_BYTES`."""
         if size_bytes > SMALL_BYTES:
             self.take(scope, size_bytes)
 
@@ -78,7 +78,7 @@ def release(scope: Scope) -> None:
 
 
 class LargeResponse(Response):
-    """Sent in pieces, as fast as the client takes them: so long lasts the request, and what it holds of a budget."""
+    """Is sent in pieces, as fast as the client takes them. The request, and what it holds of a budget, last as long."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""

@@ -14,7 +14,7 @@ LARGE_BYTES = 128 * 1024
 
 
 async def offload(size_bytes: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """What `function` returns, run in a thread when it has `size_bytes` or more of `LARGE_BYTES` to chew on.
+    """What `function` returns, run in a thread when it works on `LARGE_BYTES` or more.
 
     Threads share the interpreter lock, so the function should do its work in many short calls, not in one long one.
     """
@@ -27,7 +27,7 @@ _ONE_BY_ONE = ThreadPoolExecutor(1, "bodies")
 
 
 async def offload_in_turn(size_bytes: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Like `offload`, for what is made of a body: large ones wait for each other.
+    """Like `offload`, for parsing a body: large bodies wait for each other.
 
     A body becomes up to twenty times its size while it is parsed, and parsing holds the interpreter lock: two at once
     would take twice the memory and no less time.

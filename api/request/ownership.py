@@ -1,4 +1,4 @@
-"""What a caller owns and finds by an id. Callers learn no more of what others own than that there is no such thing."""
+"""Finding by an id what a caller owns. What others own looks to a caller as if it did not exist."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -63,11 +63,11 @@ async def read_own(
     *,
     read: Callable[[str], Awaitable[T | None]] | None = None,
 ) -> T:
-    """The one with this id, if it belongs to the caller. `read`: another way to read it than a call of its own.
+    """The thing with this id, if it belongs to the caller. `read`: reads it in another way than by a call of its own.
 
     Raises:
         EmbedqError: the resource's error: there is none, or it is somebody else's.
-        Unauthenticated: nobody known calls.
+        Unauthenticated: the request has no known key.
     """
     owner = services.owner(request)
     thing = None
@@ -111,21 +111,21 @@ TASKS = Resource(
 )
 _SMALL_ITEMS = 64
 _RESULT_TIMEOUT_S = 30.0
-"""A result may be hundreds of megabytes. Whoever reads one has just heard from Redis, so a long limit blocks nobody."""
+"""A result may be hundreds of megabytes. Its reader has just heard from Redis, so a long limit blocks nobody."""
 
 
 async def own_task(services: Services, request: Request, task_id: str, *, shared: bool = False) -> Task:
-    """The task, if it belongs to the caller. `shared`: the reading may be one for others too who were woken with it.
+    """The task, if it belongs to the caller. `shared`: other requests may get the same reading.
 
     Raises:
         TaskNotFound, TaskGone: the ledger does not hold it, or holds it for somebody else.
-        Unauthenticated: nobody known calls.
+        Unauthenticated: the request has no known key.
     """
     return await read_own(services, request, TASKS, task_id, read=services.hub.readings.task if shared else None)
 
 
 async def read_result(services: Services, task_id: str, items: int) -> Result | None:
-    """Everything committed of a task of so many items; None when the ledger no longer holds it.
+    """The result of a task with so many items; None when the ledger no longer holds it.
 
     Raises:
         RedisUnavailable: no answer.

@@ -1,4 +1,4 @@
-"""Pages of lists: the limit that a query names, a page read in as many calls as it takes, and how it looks."""
+"""Pages of lists: the limit in a query, reading a page in several calls, and its form as JSON."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -51,10 +51,10 @@ async def read_page(
     limit: int,
     max_calls: int | None = None,
 ) -> ListPage[T]:
-    """A page, which may be shorter than `limit` and say that there is more only where `max_calls` ended it.
+    """A page. Only one that `max_calls` has ended may be shorter than `limit` and say that there is more.
 
     Args:
-        read: up to so many items behind a place, maybe fewer although there are more.
+        read: reads up to so many items behind a place. It may return fewer although there are more.
         after: the place behind which the page begins; None: the beginning.
         limit: of items.
         max_calls: of `read`; None: as many as it takes.

@@ -1,4 +1,4 @@
-"""What the caller prefers: the `Prefer` header of RFC 7240, and how long it is going to wait."""
+"""The `Prefer` header of RFC 7240, and how long a caller is going to wait."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Preference:
 
 
 def preference(headers: Headers) -> Preference:
-    """What the `Prefer` headers ask for. Preferences are hints: what makes no sense is ignored."""
+    """What the `Prefer` headers ask for. Preferences are hints: invalid ones are ignored."""
     lines = headers.getlist("prefer")
     if not lines:
         return Preference()

@@ -1,4 +1,4 @@
-"""What one caller may store, and the room that an upload takes while it is on its way."""
+"""The quota of a caller, and the room that an upload reserves while it comes in."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -10,9 +10,9 @@ from tasks.records.files import Quota, release_file, reserve_file
 from worker_config.settings import Settings
 
 RENEW_BYTES = 2**20
-"""Whenever so much more has come, the upload counts anew: it may exceed the quota by as much."""
+"""The upload is counted anew after each such piece, so it may exceed the quota by as much."""
 RESERVED_MS = 600_000
-"""So long it counts after bytes came the last time, when the process that received them has died."""
+"""An upload whose process died counts for so long after its last bytes."""
 
 
 def quota(settings: Settings) -> Quota:
@@ -32,7 +32,7 @@ class Room:
         self._again_at = RENEW_BYTES
 
     async def reserve(self, received_bytes: int = 0) -> None:
-        """Counts as what was announced or has come, whichever is more.
+        """Reserves what was announced or what has come, whichever is more.
 
         Raises:
             QuotaExceeded: there is no such room.
@@ -42,7 +42,7 @@ class Room:
         await self._ledger.run(reserve_file(self._owner, self._file_id, size_bytes, self._quota, RESERVED_MS))
 
     async def received(self, received_bytes: int) -> None:
-        """So many bytes have come. A Redis that is away is not asked: it will be, when all have come.
+        """So many bytes have come. While Redis is away nothing is checked: the record is, when all have come.
 
         Raises:
             QuotaExceeded: that is more than there is room for.

@@ -1,4 +1,4 @@
-"""Bodies with texts beside that of `/v1/embeddings`, which batches read too (`tasks.wire.embeddings_body`)."""
+"""Bodies of the API's other calls with texts. That of `/v1/embeddings` is in `tasks.wire`: batches read it too."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Token numbers as input: turned back into texts with the vocabulary that OpenAI's clients made them with.
+"""Token numbers as input: they become texts again, with the vocabulary of OpenAI's clients.
 
 LangChain's `OpenAIEmbeddings` sends such numbers unless it is told not to. They are cl100k_base's, never the model's
 own, so taking them for the model's would give wrong vectors without any error. The vocabulary is not part of tiktoken:
@@ -24,9 +24,9 @@ LOAD_WAIT_S = 10.0
 """A request waits so long for the vocabulary; the download goes on, so a later one may find it."""
 _LOADING_RETRY_AFTER_S = 5
 _RETRY_S = 300.0
-"""After a failure nobody tries again for so long."""
+"""Between a failed attempt and the next one."""
 GIVE_UP_S = 120.0
-"""A download that takes longer, such as one through a proxy that is silent, is no longer promised to anybody."""
+"""After so long no caller is told to come back, as when a proxy is silent."""
 _TOKENS_AT_ONCE = 8192
 """A token may stand for 128 bytes, so a long array is decoded in pieces until it is too large."""
 
@@ -199,11 +199,11 @@ class _Loading:
         threading.Thread(target=self._run, name="vocabulary", daemon=True).start()
 
     def may_be_repeated(self) -> bool:
-        """It failed, long enough ago."""
+        """Whether it failed long enough ago."""
         return self._failed_at_s is not None and self._clock() - self._failed_at_s >= _RETRY_S
 
     def hopeless(self) -> bool:
-        """It failed, or takes so long that nobody should be told to come back. It may end well all the same."""
+        """It failed, or takes so long that no caller should be told to come back. It may still succeed."""
         if self.future.done():
             return self.future.exception() is not None
         return self._clock() - self._began_s >= GIVE_UP_S

@@ -1,4 +1,4 @@
-"""One upload: the rules for a file and the fields that come with it, checked as early as they can be."""
+"""Uploads: the rules for a file and the fields that come with it, each checked as early as possible."""
 
 import re
 import unicodedata
@@ -22,7 +22,7 @@ from tasks.wire.json_limits import has_more_parts
 from worker_config.settings import Settings
 
 PROBED_LINES = 50_000
-"""The most requests that a batch may have: a file without one among so many lines is of no use."""
+"""As many requests as a batch may have. A file that has none in so many lines cannot be a batch."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -46,7 +46,7 @@ class LineProbe:
             self._probe(self._splitter.feed(data))
 
     def finish(self) -> bool:
-        """The file is over: whether there is such a line."""
+        """The file is over. Returns whether there is such a line."""
         if self._goes_on:
             self._probe(self._splitter.finish())
         return self.has_object
@@ -221,7 +221,7 @@ class Received:
 
 
 class Upload:
-    """Takes an upload's parts as a `Form` and writes the file. Raises what its methods name, in any of them."""
+    """Takes an upload's parts as a `Form` and writes the file. Any of its methods may raise what the others name."""
 
     def __init__(self, writer: Writer, settings: Settings) -> None:
         self._writer = writer
@@ -328,7 +328,7 @@ def _expiry_s(fields: dict[str, str], purpose: Purpose) -> int | None:
 
 
 _FORM_BYTES = 2**20
-"""Room for what a form has besides the file."""
+"""Room for the other parts of a form, and for what stands between them."""
 
 
 async def receive(request: Request, storage: AsyncStorage, name: str, settings: Settings, taken: Room) -> Received:
@@ -364,7 +364,7 @@ async def receive(request: Request, storage: AsyncStorage, name: str, settings: 
 
 
 def announced_bytes(request: Request, max_file_bytes: int) -> int | None:
-    """What the file has at least, by its Content-Length; None where there is none. Nothing of the body has been read.
+    """The smallest size that the file can have by its Content-Length; None without one. The body has not been read.
 
     Raises:
         FileTooLarge: more than a file may have.

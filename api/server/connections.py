@@ -59,7 +59,7 @@ class Connections:
         )
 
     def _make_room(self) -> bool:
-        # Who keeps connections without using them must not lock out the others.
+        # A peer that keeps connections without using them must not lock out others.
         for _ in range(min(_IDLE_TRIED, len(self.idle))):
             connection, _none = self.idle.popitem(last=False)
             if connection.make_room():

@@ -1,7 +1,7 @@
 """Several web tier processes behind one port: forked from one parent, which does nothing but start and stop them.
 
-When one of them ends, all end. Whoever started the parent restarts it (Compose, Kubernetes, `embedq up`) and decides
-how often; a second one who restarts, with rules of its own, would hide from the first that something is wrong.
+When one of them ends, all end. The supervisor of the parent (Compose, Kubernetes, `embedq up`) restarts it and decides
+how often. A second supervisor with rules of its own would hide from the first that something is wrong.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def require_bindable(host: str, port: int) -> None:
-    """Returns when `host` can be bound. A port that somebody else has is not found fault with: it may become free.
+    """Returns when `host` can be bound. A port that another process has is no error: it may become free.
 
     Raises:
         SettingsError: no interface has the address, the name is unknown, or the port needs more rights.

@@ -1,4 +1,4 @@
-"""What happens often, in the log now and then: anybody could make a line per request otherwise."""
+"""Counts frequent events and logs them now and then. Otherwise anybody could cause a line per request."""
 
 import logging
 import time

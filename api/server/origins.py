@@ -1,4 +1,4 @@
-"""Whether a request may be looked at: one Host, and where no key is asked for, no web page of a stranger behind it.
+"""Which requests are served at all: those with one Host and, on a server without keys, from no foreign web page.
 
 A page whose name resolves to 127.0.0.1 is of the same origin for the browser (DNS rebinding), but its name is in
 `Host`. Other pages may send forms unasked; browsers say so in `Sec-Fetch-Site` and `Origin`, programs send neither.
@@ -23,7 +23,7 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Visitors:
-    """Knows who may come."""
+    """The rules for hosts and origins of one server."""
 
     def __init__(self, settings: Settings) -> None:
         keyless = not settings.api_keys
@@ -34,7 +34,7 @@ class Visitors:
         self._without_key = Tally(_log, "requests without a known API key")
 
     def check(self, scope: Scope) -> EmbedqError | None:
-        """Why the request is not looked at."""
+        """Why the request is refused; None: it is served."""
         host = origin = site = None
         for name, value in scope["headers"]:
             if name == b"host":
@@ -60,7 +60,7 @@ class Visitors:
         return None
 
     def answered(self, scope: Scope, status: int) -> None:
-        """Says in the log, now and then, that somebody tries keys."""
+        """Logs, at most once a minute, that requests came without a known key."""
         if status == Unauthenticated.status:
             client = scope.get("client")
             self._without_key.add(f"from {client[0]}" if client else "from an unknown address")

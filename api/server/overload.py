@@ -16,7 +16,7 @@ from tasks.ledger.executor import spread
 TICK_S = 0.025
 """A hundred ticks a second took 1 % of a core from the model on the same machine."""
 _KEPT = 0.9
-"""Of a stall per tick: it is a third after a quarter of a second."""
+"""Share of a stall that is kept per tick: a third is left after a quarter of a second."""
 
 
 class StallProbe:
@@ -65,7 +65,7 @@ class StallProbe:
 MAX_UNDER_WAY = 256
 """Submissions on their way to Redis and back: four round trips of what travels together (tasks.ledger.gather)."""
 BUSY_UNDER_WAY = 32
-"""With fewer, a late event loop had one slow thing to do, and to turn callers away would not help it."""
+"""With fewer, a late event loop had one slow thing to do. Refusing callers would not help it."""
 MAX_LAG_S = 0.25
 REFUSALS_PER_S = 200
 REFUSALS_AT_ONCE = 100
@@ -126,7 +126,7 @@ class Door:
 
 
 def overloaded() -> Overloaded:
-    """The error, with a time of its own."""
+    """The error, with a random time to come back."""
     wait_s = spread(_RETRY_AFTER_S)
     return Overloaded(
         f"More requests came than this server can take in; try again in {wait_s} s. Nothing was stored.",

@@ -1,4 +1,4 @@
-"""Who waits for which task. One subscription per process carries the news of all tasks to the requests that wait.
+"""Requests that wait for tasks. One subscription per process carries the news of all tasks to them.
 
 Publishing is at-most-once, so every few seconds, and after a reconnect, all awaited tasks are read in one call.
 Register, then submit or read, then wait: in that order no answer can slip through.
@@ -21,7 +21,7 @@ from tasks.ledger.connection import Refusals
 
 @dataclass(frozen=True, slots=True)
 class WaitingTimes:
-    """How long requests that wait go without a sign.
+    """Times of requests that wait.
 
     Attributes:
         keep_alive_s: between comments in a stream of events; below the idle limits of proxies, 30 s and more.

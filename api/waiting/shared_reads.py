@@ -1,7 +1,7 @@
-"""Readings of tasks, shared: whoever asks for the same task before it is read gets the same reading.
+"""Readings of tasks, shared: all requests that ask for a task before it is read get the same reading.
 
-A change wakes everybody of this process who follows the task, and each of them wants to know the new state. A reading
-that has begun may miss a change that follows, so only one that has yet to begin is shared.
+A change wakes all requests of this process that follow the task, and each of them needs the new state. A reading that
+has begun may miss a later change, so only a reading that has yet to begin is shared.
 """
 
 import asyncio

@@ -18,12 +18,12 @@ from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import Result, State, Submission, Task, operations
 
 _SOON_S = 0.25
-"""Most answers come before this. A client that leaves is noticed later only: watching for it costs a task."""
+"""Most answers come before this. Only then the connection is watched, because that costs an asyncio task."""
 _MAX_RETRY_AFTER_S = 5
 """Well within `LINGERING_INTEREST_S`, or the retry would find nothing to join and pay for the work again."""
 _WITH_OUTCOME = {State.COMPLETED, State.FAILED}
 _RENEW_S = 5.0
-"""Every so often a waiter says that it is still there: another one of the same task may have left and said so."""
+"""How often a waiter renews its interest: another waiter of the same task may have left and shortened it."""
 
 
 async def encode_now(services: Services, request: Request, submission: Submission, wait_s: float) -> Result:

@@ -98,7 +98,7 @@ class EmbeddingsBody(EmbeddingFields):
     input_type: Annotated[str | None, BeforeValidator(foreign_fields.input_type), WithJsonSchema({})] = Field(
         None,
         description="What the texts are for, such as query or document: chooses the model's prompt for that, if it has "
-        "one. What is no string, or empty, is ignored. prompt_name comes before it.",
+        "one. Values that are not strings, and empty strings, are ignored. prompt_name takes precedence.",
     )
 
     @classmethod

@@ -68,17 +68,17 @@ def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def truncate(value: object) -> object:
-    """NVIDIA's and Cohere's words as true or false; whatever else as it is, `START` too: that cuts the other side."""
+    """NVIDIA's and Cohere's words as true or false; any other value as it is. `START` would cut the other side."""
     return _CUTS.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def encoding_format(value: object) -> object:
-    """None for an empty string; whatever else as it is."""
+    """None for an empty string; any other value as it is."""
     return None if value == "" else value
 
 
 def input_type(value: object) -> str | None:
-    """The purpose of the texts; None where it is said in a form that nobody here knows."""
+    """The purpose of the texts; None for a value that is no string, or empty."""
     return value if isinstance(value, str) and value else None
 
 

@@ -59,7 +59,7 @@ def _names(kind: type[BaseModel]) -> Sequence[str]:
 
 
 def bad_input(kind: str, param: str, value: object) -> RequestError:
-    """The error of what stands where a text should. `kind` is pydantic's word for the fault."""
+    """The error for a value that should be a text. `kind` is pydantic's word for the fault."""
     if kind == "too_short":
         return EmptyInput("input is an empty list; send at least one text.", param=param)
     if kind == "string_too_short":
@@ -79,7 +79,7 @@ def _token_like(value: object) -> bool:
 
 
 def require_known(fields: Iterable[str], kind: type[BaseModel], where: str = "") -> None:
-    """Raises `UnknownParameter` for a field that a `kind` does not have. `where`: that of the object, as `source.`."""
+    """Raises `UnknownParameter` for a field that a `kind` does not have. `where`: the path to it, as `source.`."""
     unknown = next((name for name in fields if name not in kind.model_fields), None)
     if unknown is None:
         return
