@@ -189,7 +189,9 @@ def list_tasks(
     It reads one task more than `limit` and looks at `look` entries at most, so a part may hold fewer although there are
     more. Running it again is harmless: all that it changes is that ids of tasks which are gone leave the list.
     """
-    return Operation("list", "", (owner, after, limit, max(look, limit + 1), " ".join(states)), replies.task_page_from_reply)
+    return Operation(
+        "list", "", (owner, after, limit, max(look, limit + 1), " ".join(states)), replies.task_page_from_reply
+    )
 
 
 def cancel(queue: str, task_id: str) -> Operation[CancelOutcome]:

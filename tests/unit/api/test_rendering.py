@@ -11,38 +11,9 @@ from api.answer.errors import item_failed, problem
 from api.answer.task_json import task_json, task_response
 from api.answer.vectors import embedding_list, npy_file
 from tasks import errors
-from tasks.item import ItemError, Options
-from tasks.ledger import Lane, Result, State, Task
-
-
-def a_task(state: State = State.COMPLETED, total: int = 3) -> Task:
-    return Task(
-        id="task_1",
-        queue="m",
-        lane=Lane.ONLINE,
-        owner="me",
-        state=state,
-        total=total,
-        completed=total,
-        failed=0,
-        prompt_tokens=7,
-        created_ms=1_999,
-        started_ms=2_000,
-        finished_ms=None,
-        deadline_ms=None,
-        expires_ms=9_999,
-        version=4,
-        options=Options(),
-        metadata={"k": "v"},
-    )
-
-
-def a_result(total: int = 3, *, failed: int | None = None) -> Result:
-    vectors = np.arange(total * 2, dtype=np.float32).reshape(total, 2) / np.float32(3)
-    failures = {} if failed is None else {failed: ItemError("encoding_failed", "no")}
-    if failed is not None:
-        vectors[failed] = np.nan
-    return Result(task=a_task(total=total), vectors=vectors, errors=failures, truncated=frozenset({0}))
+from tasks.item import ItemError
+from tasks.ledger import Result, State
+from tests.unit.api.tasks_and_results import a_result, a_task
 
 
 def test_times_are_whole_seconds() -> None:

@@ -7,7 +7,7 @@ import pytest
 from api.answer.errors import failure, item_failed, matrix
 from tasks import errors
 from tasks.item import ItemError
-from tests.unit.api.test_rendering import a_result
+from tests.unit.api.tasks_and_results import a_result
 
 
 @pytest.mark.parametrize(
