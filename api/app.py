@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from api.answer import errors
-from api.document import pages
-from api.document.openapi import describe
+from api.document import openapi
 from api.families import batches, datasets, embeddings, files, health, ingestions, models, tasks, tei
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
@@ -28,7 +27,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
-        app.state.reference = pages.Reference.of(app.openapi())
+        app.state.reference = openapi.Reference.from_document(app.openapi())
         background = await services.start()
         yield
         await services.stop(background)
@@ -36,7 +35,7 @@ def create_app(
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
     app = App(lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
-    families = (embeddings, tasks, files, batches, ingestions, datasets, models, tei, health, pages)
+    families = (embeddings, tasks, files, batches, ingestions, datasets, models, tei, health, openapi)
     routers = [family.router for family in families]
     for router in routers:
         app.include_router(router)
@@ -46,5 +45,5 @@ def create_app(
     visitors = Visitors(settings)
     app.add_middleware(Edge, metrics=services.metrics, visitors=visitors)  # the last one added is the outermost
     app.shortcuts = make_shortcuts(app, routes, services.metrics, visitors, settings.cors_origins)
-    describe(app)
+    openapi.describe(app)
     return app

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from api.answer.description import Answer, ResponseHeader, header
 from api.answer.errors import problem
 from api.async_storage import AsyncStorage
 from tasks.errors import RangeNotSatisfiable
@@ -37,7 +38,22 @@ def byte_range(header: str | None, size: int) -> range | None:
     return range(first, last + 1)
 
 
-BYTES = "application/octet-stream"
+_BYTES = "application/octet-stream"
+_OF_BOTH = (
+    ResponseHeader("ETag", "Never the same for other bytes.", required=True),
+    ResponseHeader("Accept-Ranges", "`bytes`.", required=True),
+    ResponseHeader("Content-Disposition", "The name of the file.", required=True),
+)
+_PIECE = ResponseHeader("Content-Range", "Which bytes, of how many.", required=True)
+CONTENT_ANSWERS = (
+    Answer(200, media_types=(_BYTES,), headers=_OF_BOTH),
+    Answer(206, media_types=(_BYTES,), headers=(*_OF_BOTH, _PIECE)),
+)
+RANGE = (
+    header("Range", "One range of bytes.", example="bytes=0-0"),
+    header("If-Range", "The `ETag` that is known: `Range` counts only while it is still so."),
+)
+"""What `content` reads."""
 
 
 async def content(
@@ -69,4 +85,4 @@ async def content(
     }
     if part is not None:
         headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{size_bytes}"
-    return StreamingResponse(chunks, 200 if part is None else 206, headers, BYTES)
+    return StreamingResponse(chunks, 200 if part is None else 206, headers, _BYTES)

@@ -1,18 +1,20 @@
 """The one place that turns an exception into a response. Routes raise and never format."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, Literal, cast
 
 import orjson
 from fastapi import FastAPI
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
+from api.answer.description import SCHEMAS, SECONDS, ResponseHeader, header_objects
 from tasks.errors import (
     BacklogFull,
     EmbedqError,
@@ -69,6 +71,26 @@ def item_failed(index: int, error: ItemError) -> ItemFailed:
 MEDIA_TYPE = "application/problem+json"
 
 
+class OpenAIError(BaseModel):
+    """The error as OpenAI's clients read it."""
+
+    message: str
+    type: str
+    param: str | None = Field(examples=["input[3]"])
+    code: str = Field(examples=["empty_input"])
+
+
+class Problem(BaseModel):
+    """Every error: a problem document of RFC 9457 with OpenAI's member in it."""
+
+    type: str = Field(examples=["urn:embedq:error:empty_input"])
+    title: str
+    status: int
+    detail: str
+    instance: str
+    error: OpenAIError
+
+
 def problem(error: EmbedqError, *, instance: str) -> Response:
     """The response to a request for the path `instance` that ended in `error`."""
     code = error.item_code if isinstance(error, ItemFailed) else error.code
@@ -101,6 +123,20 @@ def headers(error: EmbedqError) -> dict[str, str]:
     return found
 
 
+_RETRY_AFTER = ResponseHeader("Retry-After", "Seconds.", SECONDS)
+_HEADERS: Mapping[int, Sequence[ResponseHeader]] = {
+    401: (ResponseHeader("WWW-Authenticate", None, required=True),),
+    409: (
+        ResponseHeader("Retry-After", "Seconds, where a repetition can succeed.", SECONDS),
+        ResponseHeader("x-should-retry", "What the status does not tell.", {"enum": ["true", "false"]}),
+    ),
+    416: (ResponseHeader("Content-Range", "`bytes */` and the size.", required=True),),
+    429: (_RETRY_AFTER,),
+    503: (_RETRY_AFTER,),
+}
+"""What `headers` and the routes of content write, by status."""
+
+
 # The forms of text-embeddings-inference (TEI) that its clients expect on its routes: its errors, its bare vectors.
 
 PATHS = frozenset({"/", "/embed", "/embed/", "/info", "/info/", "/health", "/health/"})
@@ -123,6 +159,13 @@ _KINDS: tuple[tuple[type[EmbedqError], int | None, str], ...] = (
 """Class of the error, status (None: its own), TEI's word; the first that fits counts. TEI knows no 503 for overload."""
 _ROWS_AT_ONCE = 32
 """As in `api.answer.vectors`."""
+
+
+class TEIError(BaseModel):
+    """Every error on the routes of text-embeddings-inference."""
+
+    error: str
+    error_type: Literal["Validation", "Empty", "Overloaded", "Backend", "Unhealthy"]
 
 
 def failure(error: EmbedqError) -> Response:
@@ -155,6 +198,23 @@ def _in_their_words(error: EmbedqError) -> str:
     if error.param is None or not error.param.startswith("input") or error.param.startswith(("inputs", "input_")):
         return error.detail
     return error.detail.replace(error.param, f"inputs{error.param.removeprefix('input')}", 1)
+
+
+def error_answers(kinds: Sequence[type[EmbedqError]], path: str) -> dict[int, dict[str, Any]]:
+    """The entries of FastAPI's `responses` that describe errors of these classes on a route with this path."""
+    theirs = path in PATHS
+    schema = {"$ref": SCHEMAS.format(model=(TEIError if theirs else Problem).__name__)}
+    titles: dict[int, dict[str, None]] = {}
+    for kind in kinds:
+        titles.setdefault(status(kind) if theirs else kind.status, {})[kind.title] = None
+    return {
+        number: {
+            "description": ", or: ".join(titles[number]),
+            "content": {"application/json" if theirs else MEDIA_TYPE: {"schema": schema}},
+            **header_objects(_HEADERS.get(number, ())),
+        }
+        for number in sorted(titles)
+    }
 
 
 CLIENT_CLOSED_REQUEST = 499

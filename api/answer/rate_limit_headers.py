@@ -9,10 +9,16 @@ of work, so as many requests are left as tokens.
 import math
 from collections.abc import Mapping
 
+from api.answer.description import ResponseHeader
 from api.queue.served_models import Registry
 from tasks.ledger import ModelOverview
 
 Headers = list[tuple[bytes, bytes]]
+RATE_LIMITS = tuple(
+    ResponseHeader(f"x-ratelimit-{what}-{unit}", f"As OpenAI's, in {unit}.")
+    for what in ("limit", "remaining", "reset")
+    for unit in ("requests", "tokens")
+)
 
 
 class RateLimits:

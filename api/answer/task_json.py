@@ -1,20 +1,76 @@
 """A task as clients see it: its JSON, its headers, and the JSON of a task that was stored just now."""
 
-from typing import Any
+from typing import Any, Literal
 
 import orjson
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from api.answer.description import SECONDS, ResponseHeader
+from tasks import ledger
 from tasks.item import ItemError
-from tasks.ledger import Lane, State, Submission, Task
+from tasks.ledger import Lane, State, Submission
 from tasks.ledger.ids import created_ms
 
 FIRST_VERSION = 1
 """What SUBMIT gives a new task."""
 JSON = "application/json"
+ETAG = ResponseHeader("ETag", "Version of the task.", required=True)
+RETRY_AFTER = ResponseHeader("Retry-After", "Seconds, while open.", SECONDS)
+LOCATION = ResponseHeader("Location", "Path of what was begun.", required=True)
 
 
-def task_response(task: Task, *, retry_after_s: int, status: int = 200, location: bool = False) -> Response:
+class Counts(BaseModel):
+    """How many texts a task has, and how many have ended in which way."""
+
+    total: int
+    completed: int
+    failed: int
+
+
+class Usage(BaseModel):
+    """Tokens that the model read, special tokens included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Reason(BaseModel):
+    """Why something failed; `code` is stable."""
+
+    code: str
+    message: str
+
+
+class Links(BaseModel):
+    """Paths of what can be done with a task."""
+
+    self: str
+    result: str
+    cancel: str
+
+
+class Task(BaseModel):
+    """A task. Times are Unix seconds."""
+
+    id: str = Field(examples=["task_019a8f6e-3c5b-7d1e-9f00-2b7c4d5e6f70"])
+    object: Literal["embedding.task"]
+    status: Literal["queued", "in_progress", "completed", "failed", "cancelled", "expired"]
+    lane: Literal["online", "bulk"]
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    expires_at: int | None = Field(description="When the result is deleted; null while the task is open.")
+    deadline: int | None = Field(description="When the task expires if it has not ended.")
+    model: str
+    counts: Counts
+    usage: Usage
+    error: Reason | None
+    metadata: dict[str, str]
+    links: Links
+
+
+def task_response(task: ledger.Task, *, retry_after_s: int, status: int = 200, location: bool = False) -> Response:
     """The task with its `ETag`, and `Retry-After` while it is open."""
     headers = {"etag": etag(task), "cache-control": "no-store", "vary": "Prefer"}
     if not task.state.terminal:
@@ -24,12 +80,12 @@ def task_response(task: Task, *, retry_after_s: int, status: int = 200, location
     return Response(orjson.dumps(task_json(task)), status, headers, JSON)
 
 
-def etag(task: Task) -> str:
+def etag(task: ledger.Task) -> str:
     """The version of the task as an entity tag."""
     return f'"{task.version}"'
 
 
-def task_json(task: Task) -> dict[str, Any]:
+def task_json(task: ledger.Task) -> dict[str, Any]:
     """The task resource of the native interface. Times are Unix seconds."""
     error = _error(task)
     return {
@@ -51,11 +107,11 @@ def task_json(task: Task) -> dict[str, Any]:
     }
 
 
-def task_from_submission(submission: Submission) -> Task:
+def task_from_submission(submission: Submission) -> ledger.Task:
     """The task that the ledger has just stored, without asking it again. The time is this machine's."""
     created = created_ms(submission.task_id) or 0
     deadline_in_ms = submission.deadline_in_ms
-    return Task(
+    return ledger.Task(
         id=submission.task_id,
         queue=submission.queue,
         lane=Lane(submission.lane),
@@ -82,7 +138,7 @@ def _links(task_id: str) -> dict[str, str]:
     return {"self": here, "result": f"{here}/result", "cancel": f"{here}/cancel"}
 
 
-def _error(task: Task) -> ItemError | None:
+def _error(task: ledger.Task) -> ItemError | None:
     if task.state is State.FAILED:
         message = "None of the inputs could be encoded; the result says why for each of them."
         return ItemError("all_items_failed", message)

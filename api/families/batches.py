@@ -9,17 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.document.answers import Batch, BatchList
-from api.document.openapi import json_body, paging
+from api.answer.description import Answer, json_body
+from api.answer.task_json import Counts
+from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, after, limit
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS, checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
-from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT, list_json
+from api.request.paging import list_json
 from api.request.quota import quota
 from api.request.schemas import MetadataKey, MetadataValue
-from api.server.direct import direct_router
 from api.services import Services
+from tasks import errors
 from tasks.errors import BatchEnded, BatchUnknown, InvalidValue
 from tasks.records import batches
 from tasks.records.batches import (
@@ -176,29 +177,112 @@ def _same_request(body: BatchBody) -> bytes:
     return orjson.dumps(body.model_dump(exclude={"idempotency_key"}), option=orjson.OPT_SORT_KEYS)
 
 
-router = direct_router(tag="batches")
+# The answers as pydantic models. They document; `batch_json` renders, which is several times faster.
+
+
+class BatchError(BaseModel):
+    """One reason why a batch failed; `line` counts from 1."""
+
+    code: str
+    message: str
+    param: str | None
+    line: int | None
+
+
+class BatchErrors(BaseModel):
+    """All of them, at most 1,000."""
+
+    object: Literal["list"]
+    data: list[BatchError]
+
+
+class CachedTokens(BaseModel):
+    """Always 0 here."""
+
+    cached_tokens: int
+
+
+class ReasoningTokens(BaseModel):
+    """Always 0 here."""
+
+    reasoning_tokens: int
+
+
+class BatchUsage(BaseModel):
+    """Tokens that the model read for a batch."""
+
+    input_tokens: int
+    input_tokens_details: CachedTokens
+    output_tokens: int
+    output_tokens_details: ReasoningTokens
+    total_tokens: int
+
+
+class Batch(BaseModel):
+    """A batch. Times are Unix seconds; those of states that it has not reached are null."""
+
+    id: str = Field(examples=["batch_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
+    object: Literal["batch"]
+    endpoint: Literal["/v1/embeddings"]
+    model: str = Field("", description="The model that its lines name; absent until they have been read.")
+    errors: BatchErrors | None
+    input_file_id: str
+    completion_window: str
+    status: Literal[
+        "validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"
+    ]
+    output_file_id: str | None
+    error_file_id: str | None
+    created_at: int
+    expires_at: int
+    failed_at: int | None
+    in_progress_at: int | None
+    finalizing_at: int | None
+    completed_at: int | None
+    expired_at: int | None
+    cancelling_at: int | None
+    cancelled_at: int | None
+    request_counts: Counts = Field(description="Requests, by what became of them.")
+    usage: BatchUsage | None
+    metadata: dict[str, str] | None
+
+
+class BatchList(BaseModel):
+    """A page of batches, the newest first."""
+
+    object: Literal["list"]
+    data: list[Batch]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+router = Family("batches", bare=True)
+
+_BATCH: Errors = (*CALLER, errors.BatchUnknown)
 
 _JSON = "application/json"
 _NO_STORE = {"cache-control": "no-store"}
 _LIST_TIMEOUT_S = 5.0
 """A page may hold thousands of error messages."""
 _CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
-_PAGE = {
-    "parameters": [
-        paging("after", {"type": "string"}, "Last id of the page before."),
-        paging(
-            "limit",
-            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
-            "Batches in one page.",
-        ),
-    ]
-}
 
 
-@router.post("/v1/batches", responses={200: {"model": Batch}}, openapi_extra=json_body(BatchBody))
-@router.post("/v1/batches/", include_in_schema=False)
-@router.post("/batches", include_in_schema=False)
-@router.post("/batches/", include_in_schema=False)
+@router.describe(
+    "POST",
+    "/v1/batches",
+    Answer(200, Batch),
+    errors=(
+        *JSON_BODY,
+        errors.IdempotencyConflict,
+        errors.BatchUnknown,
+        errors.TooManyBatches,
+        errors.StorageFull,
+    ),
+    reads=(IDEMPOTENCY_KEY,),
+    body=json_body(BatchBody),
+    slash=True,
+)
 async def create(request: Request) -> Response:
     """Starts a batch over an uploaded file. What is wrong with the file shows later: the batch then fails."""
     services = Services.of(request)
@@ -212,10 +296,14 @@ async def create(request: Request) -> Response:
     return _answer(await read_own(services, request, BATCHES, batch_id))
 
 
-@router.get("/v1/batches", responses={200: {"model": BatchList}}, openapi_extra=_PAGE)
-@router.get("/v1/batches/", include_in_schema=False)
-@router.get("/batches", include_in_schema=False)
-@router.get("/batches/", include_in_schema=False)
+@router.describe(
+    "GET",
+    "/v1/batches",
+    Answer(200, BatchList),
+    errors=(*_BATCH, errors.RequestError),
+    reads=(after("Last id of the page before."), limit("Batches in one page.")),
+    slash=True,
+)
 async def list_own(request: Request) -> Response:
     """The caller's batches, the newest first."""
     services = Services.of(request)
@@ -230,19 +318,15 @@ async def list_own(request: Request) -> Response:
     return _json(await asyncio.to_thread(render))
 
 
-@router.get("/v1/batches/{batch_id}", responses={200: {"model": Batch}})
-@router.get("/v1/batches/{batch_id}/", include_in_schema=False)
-@router.get("/batches/{batch_id}", include_in_schema=False)
-@router.get("/batches/{batch_id}/", include_in_schema=False)
+@router.describe("GET", "/v1/batches/{batch_id}", Answer(200, Batch), errors=_BATCH, slash=True)
 async def read(request: Request, batch_id: str) -> Response:
     """A batch as it is now."""
     return _answer(await read_own(Services.of(request), request, BATCHES, batch_id))
 
 
-@router.post("/v1/batches/{batch_id}/cancel", responses={200: {"model": Batch}})
-@router.post("/v1/batches/{batch_id}/cancel/", include_in_schema=False)
-@router.post("/batches/{batch_id}/cancel", include_in_schema=False)
-@router.post("/batches/{batch_id}/cancel/", include_in_schema=False)
+@router.describe(
+    "POST", "/v1/batches/{batch_id}/cancel", Answer(200, Batch), errors=(*_BATCH, errors.BatchEnded), slash=True
+)
 async def cancel(request: Request, batch_id: str) -> Response:
     """Asks for the end of a batch; what was finished will be in its files. Cancelling twice is fine."""
     services = Services.of(request)

@@ -2,38 +2,74 @@
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import orjson
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.document.answers import Dataset, DatasetList, DeletedDataset
-from api.document.openapi import paging
-from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT, list_json, read_limit
-from api.server.direct import direct_router
+from api.answer.description import Answer
+from api.families.route import Errors, Family, after, limit
+from api.request.paging import list_json, read_limit
 from api.services import Services
+from tasks import errors
 from tasks.errors import DatasetUnknown, InvalidValue
 from tasks.records import datasets
 from tasks.records.datasets import Catalog
 from tasks.storage.storage import Storage
 
-router = direct_router(tag="datasets", prefix="/v1/datasets")
+
+class Dataset(BaseModel):
+    """What ingestions have loaded into Parquet files under one name."""
+
+    id: str = Field(description="Of this dataset: one made later under the same name has another.")
+    object: Literal["dataset"]
+    name: str = Field(examples=["handbook"])
+    version: int
+    created_at: int
+    updated_at: int
+    vectors: str | None = Field(description="The model, its revision and what else makes vectors comparable.")
+    dimension: int | None
+    rows: int
+    documents: int
+    bytes: int
+    of_one_ingestion: bool = Field(description="It has no name of its own and goes with its ingestion's record.")
+
+
+class DatasetList(BaseModel):
+    """A page of datasets."""
+
+    object: Literal["list"]
+    data: list[Dataset]
+    first_id: str | None
+    last_id: str | None = Field(description="Value of `after` for the next page: a name.")
+    has_more: bool
+
+
+class DeletedDataset(BaseModel):
+    """Confirms that a dataset is deleted."""
+
+    name: str
+    object: Literal["dataset"]
+    deleted: Literal[True]
+
+
+router = Family("datasets")
 
 _JSON = "application/json"
 _NO_STORE = {"cache-control": "no-store"}
-_PAGE = {
-    "parameters": [
-        paging("after", {"type": "string"}, "last_id of the page before."),
-        paging(
-            "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}, "Of one page."
-        ),
-    ]
-}
+_DATASET: Errors = (errors.Unauthenticated, errors.DatasetUnknown, errors.StorageUnavailable)
 
 
-@router.get("", responses={200: {"model": DatasetList}}, openapi_extra=_PAGE)
-@router.get("/", include_in_schema=False)
+@router.describe(
+    "GET",
+    "/v1/datasets",
+    Answer(200, DatasetList),
+    errors=(errors.Unauthenticated, errors.RequestError, errors.StorageUnavailable),
+    reads=(after("last_id of the page before."), limit("Of one page.")),
+    slash=True,
+)
 async def list_own(request: Request) -> Response:
     """The caller's datasets."""
     services = Services.of(request)
@@ -48,7 +84,7 @@ async def list_own(request: Request) -> Response:
     return _answer(list_json(page, more=len(found) > limit, key="name"))
 
 
-@router.get("/{name}", responses={200: {"model": Dataset}})
+@router.describe("GET", "/v1/datasets/{name}", Answer(200, Dataset), errors=_DATASET)
 async def read(request: Request, name: str) -> Response:
     """A dataset as it is now."""
     services = Services.of(request)
@@ -62,7 +98,7 @@ async def read(request: Request, name: str) -> Response:
     return _answer(_dataset(catalog))
 
 
-@router.delete("/{name}", responses={200: {"model": DeletedDataset}})
+@router.describe("DELETE", "/v1/datasets/{name}", Answer(200, DeletedDataset), errors=(*_DATASET, errors.DiskFull))
 async def delete(request: Request, name: str) -> Response:
     """Deletes a dataset for good, with all its vectors."""
     services = Services.of(request)

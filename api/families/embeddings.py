@@ -9,16 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer import task_json, vectors
-from api.document.answers import EmbeddingList, Task
-from api.document.openapi import json_body
+from api.answer.description import Answer, ResponseHeader, header, json_body
+from api.answer.rate_limit_headers import RATE_LIMITS
+from api.families.route import CLIENT_TIMEOUTS, KEY_EFFECT, TEXTS, Family
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import Preference, applied, patience_s, preference
 from api.request.token_input import VocabularyNotLoaded
-from api.server.direct import direct_router
 from api.services import Services
 from api.waiting.synchronous import encode_now, task_or_result
-from tasks import ledger
+from tasks import errors, ledger
 from tasks.wire.embeddings_body import EmbeddingsBody
 
 R = TypeVar("R")
@@ -39,17 +39,35 @@ async def read_with_vocabulary(services: Services, size_bytes: int, patience_s: 
     return await offload_in_turn(size_bytes, make)
 
 
-router = direct_router(tag="embeddings")
+router = Family("embeddings", bare=True)
+
+_TOOK = ResponseHeader("openai-processing-ms", "In the server.", {"type": "integer"})
+_APPLIED = ResponseHeader("Preference-Applied", "What of `Prefer` was done.")
 
 
-@router.post(
+@router.describe(
+    "POST",
     "/v1/embeddings",
-    responses={200: {"model": EmbeddingList}, 202: {"model": Task, "description": "With `Prefer: respond-async`."}},
-    openapi_extra=json_body(EmbeddingsBody),
+    Answer(200, vectors.EmbeddingList, headers=(_TOOK, *RATE_LIMITS, _APPLIED)),
+    Answer(
+        202,
+        task_json.Task,
+        description="With `Prefer: respond-async`.",
+        headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG, _APPLIED),
+    ),
+    errors=(*TEXTS, errors.TaskGone, errors.EncodingFailed, errors.NotReady, errors.WaitTimeout),
+    reads=(
+        header(
+            "Prefer",
+            "`wait=<seconds>`, `respond-async`, or both: a task if the vectors are not there in time (RFC 7240).",
+            example="respond-async",
+        ),
+        header("Idempotency-Key", f"{KEY_EFFECT} Read with `respond-async` only.", example="run-42"),
+        *CLIENT_TIMEOUTS,
+    ),
+    body=json_body(EmbeddingsBody),
+    slash=True,
 )
-@router.post("/v1/embeddings/", include_in_schema=False)
-@router.post("/embeddings", include_in_schema=False)
-@router.post("/embeddings/", include_in_schema=False)
 async def create_embeddings(request: Request) -> Response:
     """Vectors for one text or several, in input order. One failed text fails the request."""
     started_s = time.perf_counter()

@@ -1,26 +1,27 @@
 """Files: OpenAI's calls. The bytes are in the storage, the records in the ledger."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self
 
 import orjson
+from pydantic import BaseModel, Field
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from api.answer.content import BYTES, content
-from api.document.answers import DeletedFile, File, FileList
-from api.document.openapi import FILE_FORM, FILE_PAGE
+from api.answer.content import CONTENT_ANSWERS, RANGE, content
+from api.answer.description import TEXT, Answer, query
+from api.families.route import CALLER, Errors, Family, after
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload
 from api.request.ownership import Resource, read_own
 from api.request.paging import ListPage, list_json, read_limit, read_page
 from api.request.quota import quota, room
-from api.request.upload import Received, announced_bytes, receive
-from api.server.direct import direct_router
+from api.request.upload import MAX_EXPIRY_S, MIN_EXPIRY_S, Received, announced_bytes, receive
 from api.services import Services
+from tasks import errors
 from tasks.errors import FileUnknown, InvalidValue, NotStored, QuotaExceeded, StorageFull, StorageUnavailable
 from tasks.ledger import AsyncLedger
 from tasks.records import files
@@ -82,29 +83,73 @@ async def read_files(ledger: AsyncLedger, owner: str, query: FileQuery) -> tuple
     return found[: query.limit], len(found) > query.limit
 
 
-router = direct_router(tag="files")
+class File(BaseModel):
+    """A file, as OpenAI's clients know it. Times are Unix seconds."""
+
+    id: str = Field(examples=["file-019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    expires_at: int | None = Field(description="When it is deleted; null: when you delete it.")
+    filename: str
+    purpose: Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision", "batch_output"]
+    status: Literal["processed"]
+
+
+class FileList(BaseModel):
+    """A page of files."""
+
+    object: Literal["list"]
+    data: list[File]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class DeletedFile(BaseModel):
+    """Confirms that a file is deleted."""
+
+    id: str
+    object: Literal["file"]
+    deleted: Literal[True]
+
+
+router = Family("files", bare=True)
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
 _BYTES_OF_FILE = 400
 """About as much has a file in a list."""
-F = TypeVar("F", bound=Callable[..., Any])
+_FILE: Errors = (*CALLER, errors.FileUnknown)
+_FORM = {
+    "type": "object",
+    "required": ["file", "purpose"],
+    "properties": {
+        "file": {"type": "string", "format": "binary", "minLength": 1},
+        "purpose": {"enum": ["assistants", "batch", "evals", "fine-tune", "user_data", "vision"]},
+        "expires_after[anchor]": {"enum": ["created_at"]},
+        "expires_after[seconds]": {"type": "integer", "minimum": MIN_EXPIRY_S, "maximum": MAX_EXPIRY_S},
+    },
+}
 
 
-def _answers(method: str, path: str, **described: Any) -> Callable[[F], F]:
-    """Registers a function at `/v1` and the path, and silently at its aliases: without `/v1`, with a slash."""
-
-    def register(function: F) -> F:
-        for prefix in ("/v1", ""):
-            for slash in ("", "/"):
-                shown = described if prefix and not slash else {"include_in_schema": False}
-                router.add_api_route(prefix + path + slash, function, methods=[method], **shown)
-        return function
-
-    return register
-
-
-@_answers("POST", "/files", responses={200: {"model": File}}, openapi_extra=FILE_FORM)
+@router.describe(
+    "POST",
+    "/v1/files",
+    Answer(200, File),
+    errors=(
+        *CALLER,
+        errors.InvalidFile,
+        errors.FileTooLarge,
+        errors.UnsupportedMediaType,
+        errors.QuotaExceeded,
+        errors.StorageFull,
+        errors.StorageUnavailable,
+        errors.DiskFull,
+    ),
+    body={"multipart/form-data": _FORM},
+    slash=True,
+)
 async def create_file(request: Request) -> Response:
     """Stores a file. It is there when the answer comes, whole, and not at all after an error."""
     services = Services.of(request)
@@ -131,7 +176,24 @@ def _made(file_id: str, owner: str, received: Received) -> FileRecord:
     )
 
 
-@_answers("GET", "/files", responses={200: {"model": FileList}}, openapi_extra=FILE_PAGE)
+@router.describe(
+    "GET",
+    "/v1/files",
+    Answer(200, FileList),
+    errors=(*CALLER, errors.RequestError, errors.Overloaded),
+    reads=(
+        query("purpose", TEXT, "Files of this purpose only.", empty_is_absent=True),
+        query(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": MAX_LIMIT},
+            "Files per page.",
+            empty_is_absent=True,
+        ),
+        query("order", {"enum": ["asc", "desc"], "default": "desc"}, "By time of creation.", empty_is_absent=True),
+        after("The last file of the page before."),
+    ),
+    slash=True,
+)
 async def list_files(request: Request) -> Response:
     """The caller's files, newest first unless asked otherwise."""
     services = Services.of(request)
@@ -142,17 +204,19 @@ async def list_files(request: Request) -> Response:
     return LargeResponse(await offload(size_bytes, _page, files, more=more), media_type=_JSON)
 
 
-@_answers("GET", "/files/{file_id}", responses={200: {"model": File}})
+@router.describe("GET", "/v1/files/{file_id}", Answer(200, File), errors=_FILE, slash=True)
 async def retrieve_file(request: Request, file_id: str) -> Response:
     """What is known of a file."""
     return _json(_file(await read_own(Services.of(request), request, FILES, file_id)))
 
 
-@_answers(
+@router.describe(
     "GET",
-    "/files/{file_id}/content",
-    response_class=StreamingResponse,
-    responses={200: {"content": {BYTES: {}}}, 206: {"content": {BYTES: {}}}},
+    "/v1/files/{file_id}/content",
+    *CONTENT_ANSWERS,
+    errors=(*_FILE, errors.RangeNotSatisfiable, errors.StorageUnavailable),
+    reads=RANGE,
+    slash=True,
 )
 async def retrieve_content(request: Request, file_id: str) -> Response:
     """A file's bytes as they were uploaded; with `Range`, some of them."""
@@ -172,7 +236,13 @@ async def retrieve_content(request: Request, file_id: str) -> Response:
         raise _unknown(file_id) from None
 
 
-@_answers("DELETE", "/files/{file_id}", responses={200: {"model": DeletedFile}})
+@router.describe(
+    "DELETE",
+    "/v1/files/{file_id}",
+    Answer(200, DeletedFile),
+    errors=(*_FILE, errors.StorageUnavailable),
+    slash=True,
+)
 async def remove_file(request: Request, file_id: str) -> Response:
     """Deletes a file for good."""
     services = Services.of(request)

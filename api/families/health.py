@@ -1,30 +1,46 @@
 """Probes and metrics. All three are open, also where API keys are needed."""
 
+from typing import Literal
+
 import orjson
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.document.answers import Live, Ready
+from api.answer.description import Answer
+from api.families.route import Family
 from api.queue.metrics import CONTENT_TYPE
-from api.server.direct import direct_router
 from api.services import Services
 from tasks.errors import EmbedqError, NotReady, Overloaded
 from tasks.ledger import operations
 
-router = direct_router(tag="health")
+
+class Live(BaseModel):
+    """The process is alive."""
+
+    status: Literal["live"]
+
+
+class Ready(BaseModel):
+    """A worker with a loaded model beats."""
+
+    status: Literal["ready"]
+    redis: Literal["up"]
+    workers: dict[str, int]
+
+
+router = Family("health")
 
 _JSON = "application/json"
 
 
-@router.get("/health/live", responses={200: {"model": Live}})
-@router.get("/health/live/", include_in_schema=False)
+@router.describe("GET", "/health/live", Answer(200, Live), slash=True)
 async def live(_request: Request) -> Response:
     """The process runs and its event loop turns. Asks nobody else."""
     return Response(b'{"status":"live"}', media_type=_JSON, headers={"cache-control": "no-store"})
 
 
-@router.get("/health/ready", responses={200: {"model": Ready}})
-@router.get("/health/ready/", include_in_schema=False)
+@router.describe("GET", "/health/ready", Answer(200, Ready), errors=(NotReady,), slash=True)
 async def ready(request: Request) -> Response:
     """200 while a worker with a loaded model beats; otherwise 503 naming the missing part."""
     services = Services.of(request)
@@ -46,7 +62,7 @@ async def ready(request: Request) -> Response:
     return Response(orjson.dumps(body), media_type=_JSON, headers={"cache-control": "no-store"})
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@router.describe("GET", "/metrics", Answer(200, media_types=("text/plain",)))
 async def metrics(request: Request) -> Response:
     """All series in Prometheus's text format."""
     return Response(Services.of(request).metrics.render(), headers={"content-type": CONTENT_TYPE})

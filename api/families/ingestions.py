@@ -7,22 +7,23 @@ from typing import Any, Literal, Self
 import orjson
 from pydantic import BaseModel, Field
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from api.answer.content import BYTES, content
-from api.document.answers import Reason, Usage
-from api.document.openapi import json_body, paging
+from api.answer.content import CONTENT_ANSWERS, RANGE, content
+from api.answer.description import Answer, json_body, query
+from api.answer.task_json import LOCATION, RETRY_AFTER, Reason, Usage
 from api.families.ingestion_body import IngestionBody, Source, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
+from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, after, limit
 from api.queue.served_models import Registry
 from api.request.body import parse_object
 from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
-from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT, list_json
+from api.request.paging import list_json
 from api.request.quota import quota
-from api.server.direct import direct_router
 from api.services import Services
+from tasks import errors
 from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, NotStored, RequestError
 from tasks.item import Options
 from tasks.records import datasets, ingestions
@@ -180,7 +181,7 @@ def _seconds(milliseconds: int | None) -> int | None:
     return None if milliseconds is None else milliseconds // 1000
 
 
-# Answers about ingestions as pydantic models. They document, as those of `api.document.answers`.
+# The answers as pydantic models. They document; `ingestion_json` and its like render, which is several times faster.
 
 
 class DocumentCounts(BaseModel):
@@ -309,27 +310,34 @@ class Output(BaseModel):
     data: list[OutputPart]
 
 
-router = direct_router(tag="ingestions", prefix="/v1/ingestions")
+router = Family("ingestions")
 
 _JSON = "application/json"
 _NO_STORE = {"cache-control": "no-store"}
 _LIST_TIMEOUT_S = 5.0
 _FILES_AT_ONCE = 500
-_LIMIT = paging(
-    "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}, "Of one page."
+_INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
+
+
+@router.describe(
+    "POST",
+    "/v1/ingestions",
+    Answer(202, Ingestion, headers=(LOCATION, RETRY_AFTER)),
+    errors=(
+        *JSON_BODY,
+        errors.ModelNotFound,
+        errors.FileUnknown,
+        errors.IdempotencyConflict,
+        errors.SourceFailed,
+        errors.TooManyIngestions,
+        errors.StorageFull,
+        errors.StorageUnavailable,
+        errors.DiskFull,
+    ),
+    reads=(IDEMPOTENCY_KEY,),
+    body=json_body(IngestionBody),
+    slash=True,
 )
-_PAGE = {"parameters": [paging("after", {"type": "string"}, "Last id of the page before."), _LIMIT]}
-_DOCUMENTS = {
-    "parameters": [
-        paging("filter", {"enum": [*FILTERS]}, "Documents in this state only."),
-        paging("after", {"type": "string"}, "last_id of the page before."),
-        _LIMIT,
-    ]
-}
-
-
-@router.post("", status_code=202, responses={202: {"model": Ingestion}}, openapi_extra=json_body(IngestionBody))
-@router.post("/", include_in_schema=False)
 async def create(request: Request) -> Response:
     """Starts an ingestion. What is wrong with a document shows later: that document then fails."""
     services = Services.of(request)
@@ -352,8 +360,14 @@ async def create(request: Request) -> Response:
     return Response(orjson.dumps(ingestion_json(found)), 202, headers | _NO_STORE, _JSON)
 
 
-@router.get("", responses={200: {"model": IngestionList}}, openapi_extra=_PAGE)
-@router.get("/", include_in_schema=False)
+@router.describe(
+    "GET",
+    "/v1/ingestions",
+    Answer(200, IngestionList),
+    errors=(*_INGESTION, errors.RequestError),
+    reads=(after("Last id of the page before."), limit("Of one page.")),
+    slash=True,
+)
 async def list_own(request: Request) -> Response:
     """The caller's ingestions, the newest first."""
     services = Services.of(request)
@@ -363,13 +377,23 @@ async def list_own(request: Request) -> Response:
     return Response(orjson.dumps(body), headers=_NO_STORE, media_type=_JSON)
 
 
-@router.get("/{ingestion_id}", responses={200: {"model": Ingestion}})
+@router.describe("GET", "/v1/ingestions/{ingestion_id}", Answer(200, Ingestion), errors=_INGESTION)
 async def read(request: Request, ingestion_id: str) -> Response:
     """An ingestion as it is now."""
     return _answer(await read_own(Services.of(request), request, INGESTIONS, ingestion_id))
 
 
-@router.get("/{ingestion_id}/documents", responses={200: {"model": IngestionDocumentList}}, openapi_extra=_DOCUMENTS)
+@router.describe(
+    "GET",
+    "/v1/ingestions/{ingestion_id}/documents",
+    Answer(200, IngestionDocumentList),
+    errors=(*_INGESTION, errors.RequestError, errors.StorageUnavailable),
+    reads=(
+        query("filter", {"enum": [*FILTERS]}, "Documents in this state only.", empty_is_absent=True),
+        after("last_id of the page before."),
+        limit("Of one page."),
+    ),
+)
 async def documents(request: Request, ingestion_id: str) -> Response:
     """Its documents and what became of them, in the order of the source."""
     services = Services.of(request)
@@ -379,7 +403,12 @@ async def documents(request: Request, ingestion_id: str) -> Response:
     return Response(orjson.dumps(answer), headers=_NO_STORE, media_type=_JSON)
 
 
-@router.get("/{ingestion_id}/output", responses={200: {"model": Output}})
+@router.describe(
+    "GET",
+    "/v1/ingestions/{ingestion_id}/output",
+    Answer(200, Output),
+    errors=(*_INGESTION, errors.RequestError, errors.StorageUnavailable),
+)
 async def output(request: Request, ingestion_id: str) -> Response:
     """The Parquet files of its dataset, as the dataset is now."""
     services = Services.of(request)
@@ -388,10 +417,18 @@ async def output(request: Request, ingestion_id: str) -> Response:
     return Response(orjson.dumps(listed), headers=_NO_STORE, media_type=_JSON)
 
 
-@router.get(
-    "/{ingestion_id}/output/{name}",
-    response_class=StreamingResponse,
-    responses={200: {"content": {BYTES: {}}}, 206: {"content": {BYTES: {}}}},
+@router.describe(
+    "GET",
+    "/v1/ingestions/{ingestion_id}/output/{name}",
+    *CONTENT_ANSWERS,
+    errors=(
+        *_INGESTION,
+        errors.FileUnknown,
+        errors.RequestError,
+        errors.RangeNotSatisfiable,
+        errors.StorageUnavailable,
+    ),
+    reads=RANGE,
 )
 async def part(request: Request, ingestion_id: str, name: str) -> Response:
     """One Parquet file; with `Range`, some of its bytes."""
@@ -414,8 +451,13 @@ async def part(request: Request, ingestion_id: str, name: str) -> Response:
         raise gone from None
 
 
-@router.post("/{ingestion_id}/cancel", responses={200: {"model": Ingestion}})
-@router.post("/{ingestion_id}/cancel/", include_in_schema=False)
+@router.describe(
+    "POST",
+    "/v1/ingestions/{ingestion_id}/cancel",
+    Answer(200, Ingestion),
+    errors=(*_INGESTION, errors.IngestionEnded),
+    slash=True,
+)
 async def cancel(request: Request, ingestion_id: str) -> Response:
     """Asks for its end; what is loaded stays. Cancelling twice is fine."""
     services = Services.of(request)
@@ -426,8 +468,13 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
     return _answer(await read_own(services, request, INGESTIONS, ingestion_id))
 
 
-@router.post("/{ingestion_id}/retry", responses={200: {"model": Ingestion}})
-@router.post("/{ingestion_id}/retry/", include_in_schema=False)
+@router.describe(
+    "POST",
+    "/v1/ingestions/{ingestion_id}/retry",
+    Answer(200, Ingestion),
+    errors=(*_INGESTION, errors.IngestionEnded),
+    slash=True,
+)
 async def retry(request: Request, ingestion_id: str) -> Response:
     """Tries the failed documents of one that has ended again, under the same id; or goes on with one that could not."""
     services = Services.of(request)

@@ -1,18 +1,47 @@
 """The models: OpenAI's list, with what a worker said of each."""
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import orjson
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.document.answers import Model, ModelList
+from api.answer.description import Answer
+from api.families.route import Family
 from api.queue.served_models import Registry
-from api.server.direct import direct_router
 from api.services import Services
+from tasks import errors
 
-router = direct_router(tag="models")
+
+class Model(BaseModel):
+    """A model. What a worker has not told yet is null."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    alias_of: str | None = Field(description="The canonical name, where this is another name for that model.")
+    dimension: int | None = Field(description="Length of its vectors; null until a worker has loaded it.")
+    max_tokens: int | None = Field(description="Longest input in tokens, special ones included.")
+    device: str | None
+    compute: str | None
+    precision: str | None
+    prompts: list[str] | None
+    revision: str | None
+    workers: int = Field(description="Live workers that serve it.")
+    ready: bool = Field(description="Whether there is one.")
+
+
+class ModelList(BaseModel):
+    """All models."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+router = Family("models", bare=True)
 
 _JSON = "application/json"
 _STARTED_AT = int(time.time())
@@ -20,10 +49,7 @@ _FACTS = ("dimension", "max_tokens", "device", "compute", "precision", "revision
 """Of `ModelEntry`: what a worker said when it loaded the model."""
 
 
-@router.get("/v1/models", responses={200: {"model": ModelList}})
-@router.get("/v1/models/", include_in_schema=False)
-@router.get("/models", include_in_schema=False)
-@router.get("/models/", include_in_schema=False)
+@router.describe("GET", "/v1/models", Answer(200, ModelList), errors=(errors.Unauthenticated,), slash=True)
 async def list_models(request: Request) -> Response:
     """Every model that a worker has ever served here, and the configured one."""
     services = Services.of(request)
@@ -32,8 +58,9 @@ async def list_models(request: Request) -> Response:
     return Response(orjson.dumps({"object": "list", "data": data}), media_type=_JSON)
 
 
-@router.get("/v1/models/{model_id:path}", responses={200: {"model": Model}})
-@router.get("/models/{model_id:path}", include_in_schema=False)
+@router.describe(
+    "GET", "/v1/models/{model_id:path}", Answer(200, Model), errors=(errors.Unauthenticated, errors.ModelNotFound)
+)
 async def read_model(request: Request, model_id: str) -> Response:
     """One model; its id may contain slashes."""
     services = Services.of(request)

@@ -1,15 +1,16 @@
 """Tasks: submit, list, poll, follow, fetch, cancel, forget."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 import orjson
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer import task_json, vectors
-from api.document.answers import Deleted, EmbeddingList, Task, TaskList
-from api.document.openapi import json_body, paging, query
+from api.answer.description import TEXT, Answer, header, json_body, query
+from api.families.route import CALLER, IDEMPOTENCY_KEY, PREFER_WAIT, TEXTS, Errors, Family, after
 from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
@@ -17,34 +18,54 @@ from api.request.offload import offload, offload_in_turn
 from api.request.paging import MAX_LIMIT, ListPage, list_json, read_limit, read_page
 from api.request.prefer import preference, query_wait_s
 from api.request.schemas import TaskBody
-from api.server.direct import direct_router
 from api.services import Services
 from api.waiting.events import EventStream, events
 from api.waiting.long_poll import matches, next_state
-from tasks import ledger
+from tasks import errors, ledger
 from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
 from tasks.ledger import operations
 from tasks.ledger.ids import missing
 
-router = direct_router(tag="tasks", prefix="/v1/tasks")
+# What `api.answer.task_json` and the routes below render by hand, which is several times faster than pydantic.
 
-_WAIT = query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end, or for a change.")
-_FORMAT = query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32.")
-_PAGE: dict[str, Any] = {
-    "parameters": [
-        paging("status", {"type": "string"}, "States to list, separated by commas; all by default."),
-        paging("after", {"type": "string"}, "Id of the task behind which the page begins."),
-        paging("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}, "Tasks per page; 20."),
-    ]
-}
+
+class TaskList(BaseModel):
+    """A page of tasks, newest first."""
+
+    object: Literal["list"]
+    data: list[task_json.Task]
+    first_id: str | None
+    last_id: str | None = Field(description="Value of `after` for the next page.")
+    has_more: bool
+
+
+class Deleted(BaseModel):
+    """Confirms that a task is forgotten."""
+
+    id: str
+    object: Literal["embedding.task"]
+    deleted: Literal[True]
+
+
+router = Family("tasks")
+
+_TASK: Errors = (*CALLER, errors.TaskNotFound, errors.TaskGone)
+_STATE = Answer(200, task_json.Task, headers=(task_json.ETAG, task_json.RETRY_AFTER))
 _JSON = "application/json"
 _MAX_CALLS = 20
 """For one page. Where few tasks are in the states asked for, it is shorter than that; nobody waits for the search of a
 million."""
 
 
-@router.post("", status_code=202, responses={202: {"model": Task}}, openapi_extra=json_body(TaskBody))
-@router.post("/", include_in_schema=False)
+@router.describe(
+    "POST",
+    "/v1/tasks",
+    Answer(202, task_json.Task, headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG)),
+    errors=(*TEXTS, errors.TaskGone),
+    reads=(IDEMPOTENCY_KEY,),
+    body=json_body(TaskBody),
+    slash=True,
+)
 async def create_task(request: Request) -> Response:
     """Stores texts to be encoded and returns at once. With `Idempotency-Key` a repetition gets the same task."""
     services = Services.of(request)
@@ -57,8 +78,23 @@ async def create_task(request: Request) -> Response:
     return await accepted_response(services, submission)
 
 
-@router.get("", responses={200: {"model": TaskList}}, openapi_extra=_PAGE)
-@router.get("/", include_in_schema=False)
+@router.describe(
+    "GET",
+    "/v1/tasks",
+    Answer(200, TaskList),
+    errors=(*CALLER, errors.RequestError),
+    reads=(
+        query("status", TEXT, "States to list, separated by commas; all by default.", empty_is_absent=True),
+        after("Id of the task behind which the page begins."),
+        query(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
+            "Tasks per page; 20.",
+            empty_is_absent=True,
+        ),
+    ),
+    slash=True,
+)
 async def list_tasks(request: Request) -> Response:
     """The caller's tasks, newest first. Those behind synchronous calls are not listed."""
     services = Services.of(request)
@@ -70,7 +106,18 @@ async def list_tasks(request: Request) -> Response:
     return Response(orjson.dumps(body), media_type=_JSON, headers={"cache-control": "no-store"})
 
 
-@router.get("/{task_id}", responses={200: {"model": Task}, 304: {}}, openapi_extra=_WAIT)
+@router.describe(
+    "GET",
+    "/v1/tasks/{task_id}",
+    _STATE,
+    Answer(304, headers=(task_json.ETAG,)),
+    errors=(*_TASK, errors.RequestError),
+    reads=(
+        query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end, or for a change."),
+        PREFER_WAIT,
+        header("If-None-Match", "The `ETag` that is known: the answer comes at the first change after it, else 304."),
+    ),
+)
 async def read_task(request: Request, task_id: str) -> Response:
     """The state of a task. `wait` holds the answer until its end; with `If-None-Match`, until the first change."""
     services = Services.of(request)
@@ -84,14 +131,13 @@ async def read_task(request: Request, task_id: str) -> Response:
     return _state(services, task)
 
 
-@router.get(
-    "/{task_id}/events",
-    status_code=200,
-    response_class=Response,
-    responses={
-        200: {"description": "Server-sent events.", "content": {EventStream.media_type: {}}},
-        204: {"description": "Nothing more will happen."},
-    },
+@router.describe(
+    "GET",
+    "/v1/tasks/{task_id}/events",
+    Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
+    Answer(204, description="Nothing more will happen."),
+    errors=_TASK,
+    reads=(header("Last-Event-ID", "The state that is known; it is left out."),),
 )
 async def follow_task(request: Request, task_id: str) -> Response:
     """The state now, then after each change, up to the end. With `Last-Event-ID` a state that is known is left out."""
@@ -103,10 +149,12 @@ async def follow_task(request: Request, task_id: str) -> Response:
     return EventStream(events(services, request, task_id, known))
 
 
-@router.get(
-    "/{task_id}/result",
-    responses={200: {"model": EmbeddingList, "content": {vectors.NPY: {}}}},
-    openapi_extra=_FORMAT,
+@router.describe(
+    "GET",
+    "/v1/tasks/{task_id}/result",
+    Answer(200, vectors.EmbeddingList, media_types=(vectors.NPY,), headers=(task_json.ETAG,)),
+    errors=(*_TASK, errors.RequestError, errors.TaskNotFinished, errors.Overloaded),
+    reads=(query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32."),),
 )
 async def read_result(request: Request, task_id: str) -> Response:
     """The vectors in input order, as JSON or (`Accept: application/x-npy`) as a NumPy file, once the task has ended."""
@@ -132,7 +180,7 @@ async def read_result(request: Request, task_id: str) -> Response:
     return LargeResponse(content, media_type=_JSON, headers=headers)
 
 
-@router.post("/{task_id}/cancel", responses={200: {"model": Task}})
+@router.describe("POST", "/v1/tasks/{task_id}/cancel", _STATE, errors=(*_TASK, errors.TaskEnded))
 async def cancel_task(request: Request, task_id: str) -> Response:
     """Ends a task; what was finished stays readable. Cancelling twice is fine."""
     services = Services.of(request)
@@ -144,7 +192,7 @@ async def cancel_task(request: Request, task_id: str) -> Response:
     return _state(services, task)
 
 
-@router.delete("/{task_id}", responses={200: {"model": Deleted}})
+@router.describe("DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), errors=_TASK)
 async def delete_task(request: Request, task_id: str) -> Response:
     """Cancels a task if it is open and forgets it with everything that belongs to it."""
     services = Services.of(request)

@@ -1,37 +1,62 @@
 """The calls of text-embeddings-inference (TEI), in its own forms, for clients that speak to such a server."""
 
-from typing import Any
+from typing import Literal
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answer import errors
+from api.answer import errors as forms
+from api.answer.description import Answer, json_body
 from api.answer.vectors import size_bytes
-from api.document.answers import Live, TEIInfo
-from api.document.openapi import json_body
-from api.families.health import live
+from api.families.health import Live, live
+from api.families.route import CLIENT_TIMEOUTS, JSON_BODY, PREFER_WAIT, Errors, Family
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import patience_s, preference
 from api.request.schemas import EmbedBody
-from api.server.direct import direct_router
 from api.services import Services
 from api.waiting.synchronous import encode_now
+from tasks import errors
 from tasks.errors import NotReady
 from tasks.ledger import ModelEntry
 
-router = direct_router(tag="text-embeddings-inference")
+
+class TEIInfo(BaseModel):
+    """The model and its limits, in the words of text-embeddings-inference."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    model_id: str
+    model_sha: str
+    model_dtype: str
+    served_model_name: str
+    model_type: dict[str, dict[str, str | None]] = Field(description="The pooling is not told: null.")
+    max_concurrent_requests: int = Field(description="What admission lets wait, if every request were one token.")
+    max_input_length: int
+    max_batch_tokens: int
+    max_batch_requests: int | None
+    max_client_batch_size: int
+    auto_truncate: Literal[True]
+    tokenization_workers: int
+    version: str
+    sha: str | None
+    docker_label: str | None
+
+
+router = Family("text-embeddings-inference")
 
 _JSON = "application/json"
-_VECTORS: dict[int | str, dict[str, Any]] = {200: {"model": list[list[float]]}}
+_VECTORS = Answer(200, list[list[float]])
+_TEXTS: Errors = (*JSON_BODY, errors.EmptyInput, errors.EncodingFailed, errors.BacklogFull, forms.ItemFailed)
+_READS = (PREFER_WAIT, *CLIENT_TIMEOUTS)
 
-router.get("/", responses={200: {"model": Live}})(live)
+router.describe("GET", "/", Answer(200, Live))(live)
 
 
-@router.post("/embed", responses=_VECTORS, openapi_extra=json_body(EmbedBody))
-@router.post("/", responses=_VECTORS, openapi_extra=json_body(EmbedBody))
-@router.post("/embed/", include_in_schema=False)
+@router.describe("POST", "/embed", _VECTORS, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody), slash=True)
+@router.describe("POST", "/", _VECTORS, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody))
 async def embed(request: Request) -> Response:
     """Vectors of the server's own model for one text or several, as a bare list of lists in input order."""
     services = Services.of(request)
@@ -43,11 +68,10 @@ async def embed(request: Request) -> Response:
     submission = await offload_in_turn(len(body), services.requests.embed, body, owner=owner, wait_s=wait_s)
     result = await encode_now(services, request, submission, wait_s)
     services.take_answer(request, size_bytes(result))
-    return LargeResponse(await offload(size_bytes(result), errors.matrix, result), media_type=_JSON)
+    return LargeResponse(await offload(size_bytes(result), forms.matrix, result), media_type=_JSON)
 
 
-@router.get("/info", responses={200: {"model": TEIInfo}})
-@router.get("/info/", include_in_schema=False)
+@router.describe("GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, NotReady), slash=True)
 async def info(request: Request) -> Response:
     """What is served, and its limits."""
     services = Services.of(request)
@@ -58,8 +82,7 @@ async def info(request: Request) -> Response:
     return Response(orjson.dumps(_info(services, entry, request.app.version)), media_type=_JSON)
 
 
-@router.get("/health", response_class=Response)
-@router.get("/health/", include_in_schema=False)
+@router.describe("GET", "/health", Answer(200), errors=(NotReady,), slash=True)
 async def health(request: Request) -> Response:
     """200 while a worker serves the model, as of about a second ago; nobody else is asked."""
     registry = Services.of(request).registry

@@ -1,0 +1,223 @@
+"""A route with its description: what it reads, what it answers and which errors it has stand once, beside its function.
+
+FastAPI gets the description in its own form. `openapi.json`, the page at `/docs` and the table of routes in
+`docs/http.md` are made from it, and tests call every route by it. The function of a route sees only those headers and
+query parameters that its description names, so that none can be read and not be described.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fastapi import APIRouter
+from starlette.datastructures import Headers, QueryParams
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from api.answer.description import Answer, Body, Parameter, header, query
+from api.answer.errors import error_answers
+from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
+from api.server.direct import DirectRoute
+from tasks import errors
+
+# What several families have in common.
+
+Errors = tuple[type[errors.EmbedqError], ...]
+
+CALLER: Errors = (errors.Unauthenticated, errors.RedisUnavailable)
+JSON_BODY: Errors = (
+    *CALLER,
+    errors.RequestError,
+    errors.BodyTooLarge,
+    errors.UnsupportedMediaType,
+    errors.Overloaded,
+)
+TEXTS: Errors = (
+    *JSON_BODY,
+    errors.ModelNotFound,
+    errors.IdempotencyConflict,
+    errors.BacklogFull,
+    errors.StorageFull,
+)
+
+KEY_EFFECT = "Makes a repetition safe: the same key and body get the same object again."
+IDEMPOTENCY_KEY = header("Idempotency-Key", KEY_EFFECT, {"type": "string", "minLength": 1, "maxLength": 255})
+PREFER_WAIT = header("Prefer", "`wait=<seconds>` (RFC 7240). What makes no sense is ignored.", example="wait=1")
+CLIENT_TIMEOUTS = (
+    header("x-stainless-read-timeout", "Seconds that OpenAI's client for Python waits; the answer comes before."),
+    header("x-stainless-timeout", "The same of OpenAI's client for Node."),
+)
+
+
+def after(description: str) -> Parameter:
+    """The query parameter behind which a page begins."""
+    return query("after", {"type": "string"}, description, empty_is_absent=True)
+
+
+def limit(description: str) -> Parameter:
+    """The query parameter that says how long a page may be."""
+    schema = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
+    return query("limit", schema, description, empty_is_absent=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What one route does, as data.
+
+    Attributes:
+        answers: its answers that are no errors; the first one is the usual one.
+        errors: those that it can answer with beside the 500 of a defect.
+        reads: headers and query parameters, beside those that every route may read.
+    """
+
+    answers: Sequence[Answer]
+    errors: Errors
+    reads: Sequence[Parameter]
+    body: Body | None
+
+    def to_fastapi(self, path: str) -> dict[str, Any]:
+        """The arguments by which FastAPI describes a route with this path."""
+        answers = {answer.status: answer.to_openapi() for answer in self.answers}
+        extra: dict[str, Any] = {}
+        if self.reads:
+            extra["parameters"] = [parameter.to_openapi() for parameter in self.reads]
+        if self.body is not None:
+            content = {media_type: {"schema": schema} for media_type, schema in self.body.items()}
+            extra["requestBody"] = {"required": True, "content": content}
+        return {
+            "status_code": self.answers[0].status,
+            "response_class": Response if self.answers[0].model is None else JSONResponse,
+            "responses": answers | error_answers(self.errors, path),
+            "openapi_extra": extra,
+        }
+
+
+Function = Callable[..., Awaitable[Response]]
+F = TypeVar("F", bound=Function)
+
+
+class Family(APIRouter):
+    """The routes of one subject. `bare`: they answer without `/v1` as well, as clients of OpenAI may be set up so."""
+
+    def __init__(self, tag: str, *, bare: bool = False) -> None:
+        super().__init__()
+        self._tag = tag
+        self._bare = bare
+
+    def describe(
+        self,
+        method: str,
+        path: str,
+        *answers: Answer,
+        errors: Errors = (),
+        reads: Sequence[Parameter] = (),
+        body: Body | None = None,
+        slash: bool = False,
+    ) -> Callable[[F], F]:
+        """Registers a function as a route. `slash`: it answers with a slash at the end of the path as well."""
+        description = Description(answers, errors, reads, body)
+        paths = [path, f"{path}/"] if slash else [path]
+        if self._bare:
+            paths += [path.removeprefix("/v1") for path in paths]
+
+        def register(function: F) -> F:
+            for each in paths:
+                self.routes.append(DescribedRoute(method, each, function, description, self._tag, shown=each == path))
+            return function
+
+        return register
+
+
+class DescribedRoute(DirectRoute):
+    """A route whose function sees what its description names. `shown`: in the OpenAPI document."""
+
+    def __init__(
+        self, method: str, path: str, function: Function, description: Description, tag: str, *, shown: bool
+    ) -> None:
+        self.described = description
+        super().__init__(
+            path,
+            function,
+            methods=[method],
+            tags=[tag],
+            include_in_schema=shown,
+            **description.to_fastapi(path),
+        )
+
+    @property
+    def function(self) -> Function:
+        """What answers: called with the request and the parts of the path."""
+        function = super().function
+        headers = _READ_BY_ALL | {p.name.lower() for p in self.described.reads if p.place == "header"}
+        parameters = frozenset(p.name for p in self.described.reads if p.place == "query")
+
+        def answer(request: Request, *parts: str) -> Awaitable[Response]:
+            return function(_DescribedRequest(request, headers, parameters), *parts)
+
+        return answer
+
+
+_READ_BY_ALL = frozenset(
+    {"accept", "api-key", "authorization", "content-encoding", "content-length", "content-type", "x-api-key"}
+)
+"""OpenAPI has other places for these than the parameters of a route: its body, its answers, its security scheme."""
+
+
+class NotDescribed(Exception):
+    """A route reads a header or a query parameter that its description does not name. A defect, so a 500."""
+
+
+class _DescribedRequest(Request):
+    """A request of which only what is described can be read."""
+
+    def __init__(self, request: Request, headers: frozenset[str], parameters: frozenset[str]) -> None:
+        super().__init__(request.scope, request.receive)
+        self._described = headers
+        self._parameters = parameters
+
+    @property
+    def headers(self) -> Headers:
+        if not hasattr(self, "_headers"):
+            headers = _DescribedHeaders(scope=self.scope)
+            headers.names = self._described
+            self._headers = headers
+        return self._headers
+
+    @property
+    def query_params(self) -> QueryParams:
+        if not hasattr(self, "_query_params"):
+            parameters = _DescribedQuery(self.scope["query_string"])
+            parameters.names = self._parameters
+            self._query_params = parameters
+        return self._query_params
+
+
+class _OnlyDescribed(Mapping[str, str]):
+    """A mixin of Starlette's multidicts. It goes before them, and its `names` are set before anything is read."""
+
+    names: frozenset[str]
+
+    def _require(self, key: object) -> None:
+        if str(key).lower() not in self.names:
+            raise NotDescribed(f"{key} is read and not described")
+
+    def __getitem__(self, key: str) -> str:
+        self._require(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self._require(key)
+        return super().__contains__(key)
+
+    def getlist(self, key: str) -> list[str]:
+        self._require(key)
+        values: list[str] = super().getlist(key)  # type: ignore[misc]  # of what it is mixed with
+        return values
+
+
+class _DescribedHeaders(_OnlyDescribed, Headers):
+    pass
+
+
+class _DescribedQuery(_OnlyDescribed, QueryParams):
+    pass
