@@ -13,6 +13,9 @@ from api.services import Services
 from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
 
+FAMILIES = (embeddings, tasks, files, batches, ingestions, datasets, models, tei, health, openapi)
+"""Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
+
 
 def create_app(
     settings: Settings,
@@ -35,8 +38,7 @@ def create_app(
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
     app = App(lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
-    families = (embeddings, tasks, files, batches, ingestions, datasets, models, tei, health, openapi)
-    routers = [family.router for family in families]
+    routers = [family.router for family in FAMILIES]
     for router in routers:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes]

@@ -1,7 +1,7 @@
 """The one place that turns an exception into a response. Routes raise and never format."""
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -24,9 +24,13 @@ from tasks.errors import (
     InvalidHTTP,
     MethodNotAllowed,
     Overloaded,
+    RangeNotSatisfiable,
     RequestError,
     RouteNotFound,
     StorageFull,
+    TaskNotFinished,
+    TooManyBatches,
+    TooManyIngestions,
     Unauthenticated,
     Unavailable,
     WaitTimeout,
@@ -124,17 +128,22 @@ def headers(error: EmbedqError) -> dict[str, str]:
 
 
 _RETRY_AFTER = ResponseHeader("Retry-After", "Seconds.", SECONDS)
-_HEADERS: Mapping[int, Sequence[ResponseHeader]] = {
-    401: (ResponseHeader("WWW-Authenticate", None, required=True),),
-    409: (
-        ResponseHeader("Retry-After", "Seconds, where a repetition can succeed.", SECONDS),
-        ResponseHeader("x-should-retry", "What the status does not tell.", {"enum": ["true", "false"]}),
-    ),
-    416: (ResponseHeader("Content-Range", "`bytes */` and the size.", required=True),),
-    429: (_RETRY_AFTER,),
-    503: (_RETRY_AFTER,),
-}
-"""What `headers` and the routes of content write, by status."""
+_SHOULD_RETRY = ResponseHeader("x-should-retry", "What the status does not tell.", {"enum": ["true", "false"]})
+_HEADERS: tuple[tuple[type[EmbedqError], ResponseHeader], ...] = (
+    (Unavailable, _RETRY_AFTER),
+    (TooManyBatches, _RETRY_AFTER),
+    (TooManyIngestions, _RETRY_AFTER),
+    (TaskNotFinished, _RETRY_AFTER),
+    (Unauthenticated, ResponseHeader("WWW-Authenticate", None, required=True)),
+    (RangeNotSatisfiable, ResponseHeader("Content-Range", "`bytes */` and the size.", required=True)),
+)
+"""What `headers` writes for errors of a class, and `api.answer.content` for a range."""
+
+
+def _described_headers(kinds: Sequence[type[EmbedqError]]) -> list[ResponseHeader]:
+    told = [header for kind, header in _HEADERS if any(issubclass(one, kind) for one in kinds)]
+    told += [_SHOULD_RETRY] if any(kind.should_retry is not None for kind in kinds) else []
+    return list({header.name: header for header in told}.values())
 
 
 # The forms of text-embeddings-inference (TEI) that its clients expect on its routes: its errors, its bare vectors.
@@ -204,16 +213,16 @@ def error_answers(kinds: Sequence[type[EmbedqError]], path: str) -> dict[int, di
     """The entries of FastAPI's `responses` that describe errors of these classes on a route with this path."""
     theirs = path in PATHS
     schema = {"$ref": SCHEMAS.format(model=(TEIError if theirs else Problem).__name__)}
-    titles: dict[int, dict[str, None]] = {}
+    by_status: dict[int, list[type[EmbedqError]]] = {}
     for kind in kinds:
-        titles.setdefault(status(kind) if theirs else kind.status, {})[kind.title] = None
+        by_status.setdefault(status(kind) if theirs else kind.status, []).append(kind)
     return {
         number: {
-            "description": ", or: ".join(titles[number]),
+            "description": ", or: ".join(dict.fromkeys(kind.title for kind in same)),
             "content": {"application/json" if theirs else MEDIA_TYPE: {"schema": schema}},
-            **header_objects(_HEADERS.get(number, ())),
+            **header_objects(_described_headers(same)),
         }
-        for number in sorted(titles)
+        for number, same in sorted(by_status.items())
     }
 
 

@@ -276,6 +276,7 @@ _CANCELLABLE = [status for status in BatchStatus if not status.terminal and stat
         *JSON_BODY,
         errors.IdempotencyConflict,
         errors.BatchUnknown,
+        errors.QuotaExceeded,
         errors.TooManyBatches,
         errors.StorageFull,
     ),

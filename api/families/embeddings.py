@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from api.answer import task_json, vectors
 from api.answer.description import Answer, ResponseHeader, header, json_body
+from api.answer.errors import ItemRefused
 from api.answer.rate_limit_headers import RATE_LIMITS
 from api.families.route import CLIENT_TIMEOUTS, KEY_EFFECT, TEXTS, Family
 from api.request.memory_budget import LargeResponse
@@ -55,7 +56,7 @@ _APPLIED = ResponseHeader("Preference-Applied", "What of `Prefer` was done.")
         description="With `Prefer: respond-async`.",
         headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG, _APPLIED),
     ),
-    errors=(*TEXTS, errors.TaskGone, errors.EncodingFailed, errors.NotReady, errors.WaitTimeout),
+    errors=(*TEXTS, errors.TaskGone, errors.EncodingFailed, ItemRefused, errors.NotReady, errors.WaitTimeout),
     reads=(
         header(
             "Prefer",

@@ -329,6 +329,7 @@ _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
         errors.FileUnknown,
         errors.IdempotencyConflict,
         errors.SourceFailed,
+        errors.QuotaExceeded,
         errors.TooManyIngestions,
         errors.StorageFull,
         errors.StorageUnavailable,

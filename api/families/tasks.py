@@ -50,7 +50,6 @@ class Deleted(BaseModel):
 router = Family("tasks")
 
 _TASK: Errors = (*CALLER, errors.TaskNotFound, errors.TaskGone)
-_STATE = Answer(200, task_json.Task, headers=(task_json.ETAG, task_json.RETRY_AFTER))
 _JSON = "application/json"
 _MAX_CALLS = 20
 """For one page. Where few tasks are in the states asked for, it is shorter than that; nobody waits for the search of a
@@ -109,7 +108,7 @@ async def list_tasks(request: Request) -> Response:
 @router.describe(
     "GET",
     "/v1/tasks/{task_id}",
-    _STATE,
+    Answer(200, task_json.Task, headers=(task_json.ETAG, task_json.RETRY_AFTER)),
     Answer(304, headers=(task_json.ETAG,)),
     errors=(*_TASK, errors.RequestError),
     reads=(
@@ -180,7 +179,12 @@ async def read_result(request: Request, task_id: str) -> Response:
     return LargeResponse(content, media_type=_JSON, headers=headers)
 
 
-@router.describe("POST", "/v1/tasks/{task_id}/cancel", _STATE, errors=(*_TASK, errors.TaskEnded))
+@router.describe(
+    "POST",
+    "/v1/tasks/{task_id}/cancel",
+    Answer(200, task_json.Task, headers=(task_json.ETAG,)),
+    errors=(*_TASK, errors.TaskEnded),
+)
 async def cancel_task(request: Request, task_id: str) -> Response:
     """Ends a task; what was finished stays readable. Cancelling twice is fine."""
     services = Services.of(request)

@@ -49,7 +49,15 @@ router = Family("text-embeddings-inference")
 
 _JSON = "application/json"
 _VECTORS = Answer(200, list[list[float]])
-_TEXTS: Errors = (*JSON_BODY, errors.EmptyInput, errors.EncodingFailed, errors.BacklogFull, forms.ItemFailed)
+_TEXTS: Errors = (
+    *JSON_BODY,
+    errors.EmptyInput,
+    errors.EncodingFailed,
+    errors.BacklogFull,
+    errors.WaitTimeout,
+    forms.ItemFailed,
+    forms.ItemRefused,
+)
 _READS = (PREFER_WAIT, *CLIENT_TIMEOUTS)
 
 router.describe("GET", "/", Answer(200, Live))(live)

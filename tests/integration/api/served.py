@@ -17,6 +17,7 @@ from api.server.http_protocol import Limits
 from api.services import Services
 from api.waiting.hub import WaitingTimes
 from stack.testing import wait_until
+from tests.integration.api.conformance import Conformance
 from worker_config.settings import load_settings
 
 MODEL = "test/model"
@@ -26,8 +27,10 @@ ANN, BOB = ({"authorization": f"Bearer key of {name}"} for name in ("ann", "bob"
 
 
 class ServedApp:
-    """One app; a context manager. `client` talks to it over a socket. `limits`: of its connections. `times`: of
-    requests that wait."""
+    """One app; a context manager. `limits`: of its connections. `times`: of requests that wait.
+
+    `client` talks to it over a socket and fails on an answer that is not as its route is described.
+    """
 
     def __init__(self, redis_url: str, **settings: Any) -> None:
         self._connections = Connections(settings.pop("limits", Limits()))
@@ -54,7 +57,8 @@ class ServedApp:
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run)
-        self.client = httpx.Client(timeout=30)
+        self.conformance = Conformance()
+        self.client = httpx.Client(timeout=30, event_hooks={"response": [self.conformance.check]})
 
     @property
     def port(self) -> int:
