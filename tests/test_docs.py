@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from api.app import create_app
+from api.document.__main__ import with_table
 from embedq.cli import parser
 from tasks import errors
 from tests.source_tree import CHECKOUT, source_files
@@ -125,9 +126,29 @@ def test_no_document_names_a_setting_that_does_not_exist() -> None:
 
 
 @pytest.fixture(scope="module")
-def routes() -> set[str]:
-    document = create_app(load_settings()).openapi()
+def document() -> dict[str, Any]:
+    return create_app(load_settings()).openapi()
+
+
+@pytest.fixture(scope="module")
+def routes(document: dict[str, Any]) -> set[str]:
     return {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+
+
+def test_the_table_of_routes_is_made_from_their_descriptions(document: dict[str, Any]) -> None:
+    page = text("docs/http.md")
+    assert with_table(page, document) == page, "python -m api.document writes the table"
+    assert with_table(page, {"paths": {}}) != page, "the marks around the table are gone"
+
+
+def test_every_header_of_a_route_is_described(document: dict[str, Any]) -> None:
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    parameters = [one for operation in operations for one in operation.get("parameters", ())]
+    answers = [answer for operation in operations for answer in operation["responses"].values()]
+    names = {one["name"] for one in parameters if one["in"] == "header"} | {n for a in answers for n in a["headers"]}
+    families = {re.sub("^x-ratelimit-.*", "x-ratelimit-…", name) for name in names}
+    explained = " ".join(row[0] for row in rows("docs/http.md"))
+    assert {name for name in families if name not in explained} == set()
 
 
 def test_every_route_is_described(routes: set[str]) -> None:

@@ -285,7 +285,7 @@ _CANCELLABLE = [status for status in BatchStatus if not status.terminal and stat
     slash=True,
 )
 async def create(request: Request) -> Response:
-    """Starts a batch over an uploaded file. What is wrong with the file shows later: the batch then fails."""
+    """Starts a batch over an uploaded file. Faults of the file show later: the batch then fails."""
     services = Services.of(request)
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
@@ -306,7 +306,7 @@ async def create(request: Request) -> Response:
     slash=True,
 )
 async def list_own(request: Request) -> Response:
-    """The caller's batches, the newest first."""
+    """Lists the caller's batches, newest first."""
     services = Services.of(request)
     page = await read_own_ids(services, request, BATCHES, list_batches)
     if not page.items:
@@ -321,7 +321,7 @@ async def list_own(request: Request) -> Response:
 
 @router.describe("GET", "/v1/batches/{batch_id}", Answer(200, Batch), errors=_BATCH, slash=True)
 async def read(request: Request, batch_id: str) -> Response:
-    """A batch as it is now."""
+    """Returns a batch as it is now."""
     return _answer(await read_own(Services.of(request), request, BATCHES, batch_id))
 
 
@@ -329,7 +329,7 @@ async def read(request: Request, batch_id: str) -> Response:
     "POST", "/v1/batches/{batch_id}/cancel", Answer(200, Batch), errors=(*_BATCH, errors.BatchEnded), slash=True
 )
 async def cancel(request: Request, batch_id: str) -> Response:
-    """Asks for the end of a batch; what was finished will be in its files. Cancelling twice is fine."""
+    """Cancels a batch; what was finished will be in its files. Cancelling twice returns 200."""
     services = Services.of(request)
     await read_own(services, request, BATCHES, batch_id)
     move = move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)

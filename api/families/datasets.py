@@ -71,7 +71,7 @@ _DATASET: Errors = (errors.Unauthenticated, errors.DatasetUnknown, errors.Storag
     slash=True,
 )
 async def list_own(request: Request) -> Response:
-    """The caller's datasets."""
+    """Lists the caller's datasets of Parquet files."""
     services = Services.of(request)
     owner = services.owner(request)
     after = request.query_params.get("after") or None
@@ -86,7 +86,7 @@ async def list_own(request: Request) -> Response:
 
 @router.describe("GET", "/v1/datasets/{name}", Answer(200, Dataset), errors=_DATASET)
 async def read(request: Request, name: str) -> Response:
-    """A dataset as it is now."""
+    """Returns a dataset as it is now."""
     services = Services.of(request)
     owner = services.owner(request)
     storage = await services.storage.open()

@@ -70,7 +70,7 @@ _APPLIED = ResponseHeader("Preference-Applied", "What of `Prefer` was done.")
     slash=True,
 )
 async def create_embeddings(request: Request) -> Response:
-    """Vectors for one text or several, in input order. One failed text fails the request."""
+    """Waits for the vectors of one or more texts and returns them in input order. A failed text fails the request."""
     started_s = time.perf_counter()
     services = Services.of(request)
     owner = services.owner(request)

@@ -151,7 +151,7 @@ _FORM = {
     slash=True,
 )
 async def create_file(request: Request) -> Response:
-    """Stores a file. It is there when the answer comes, whole, and not at all after an error."""
+    """Stores a file. When the answer comes the file is stored whole; after an error nothing of it is stored."""
     services = Services.of(request)
     owner = services.owner(request)
     announced = announced_bytes(request, services.settings.max_file_bytes) or 0
@@ -195,7 +195,7 @@ def _made(file_id: str, owner: str, received: Received) -> FileRecord:
     slash=True,
 )
 async def list_files(request: Request) -> Response:
-    """The caller's files, newest first unless asked otherwise."""
+    """Lists the caller's files, newest first by default."""
     services = Services.of(request)
     owner = services.owner(request)
     files, more = await read_files(services.ledger, owner, FileQuery.from_query(request.query_params))
@@ -206,7 +206,7 @@ async def list_files(request: Request) -> Response:
 
 @router.describe("GET", "/v1/files/{file_id}", Answer(200, File), errors=_FILE, slash=True)
 async def retrieve_file(request: Request, file_id: str) -> Response:
-    """What is known of a file."""
+    """Returns the record of a file."""
     return _json(_file(await read_own(Services.of(request), request, FILES, file_id)))
 
 
@@ -219,7 +219,7 @@ async def retrieve_file(request: Request, file_id: str) -> Response:
     slash=True,
 )
 async def retrieve_content(request: Request, file_id: str) -> Response:
-    """A file's bytes as they were uploaded; with `Range`, some of them."""
+    """Returns the bytes of a file as they were uploaded; with `Range`, some of them."""
     services = Services.of(request)
     file = await read_own(services, request, FILES, file_id)
     try:

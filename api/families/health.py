@@ -36,13 +36,13 @@ _JSON = "application/json"
 
 @router.describe("GET", "/health/live", Answer(200, Live), slash=True)
 async def live(_request: Request) -> Response:
-    """The process runs and its event loop turns. Asks nobody else."""
+    """Answers 200 while the process's event loop turns. No other process is asked."""
     return Response(b'{"status":"live"}', media_type=_JSON, headers={"cache-control": "no-store"})
 
 
 @router.describe("GET", "/health/ready", Answer(200, Ready), errors=(NotReady,), slash=True)
 async def ready(request: Request) -> Response:
-    """200 while a worker with a loaded model beats; otherwise 503 naming the missing part."""
+    """Answers 200 while a worker with a loaded model beats; otherwise 503 names the missing part."""
     services = Services.of(request)
     try:
         services.registry.update(await services.ledger.run(operations.overview(services.registry.own_model)))
@@ -64,5 +64,5 @@ async def ready(request: Request) -> Response:
 
 @router.describe("GET", "/metrics", Answer(200, media_types=("text/plain",)))
 async def metrics(request: Request) -> Response:
-    """All series in Prometheus's text format."""
+    """Returns all series in Prometheus's text format."""
     return Response(Services.of(request).metrics.render(), headers={"content-type": CONTENT_TYPE})

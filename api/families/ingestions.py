@@ -340,7 +340,7 @@ _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
     slash=True,
 )
 async def create(request: Request) -> Response:
-    """Starts an ingestion. What is wrong with a document shows later: that document then fails."""
+    """Starts an ingestion of documents. Faults of a document show later: that document then fails."""
     services = Services.of(request)
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
@@ -370,7 +370,7 @@ async def create(request: Request) -> Response:
     slash=True,
 )
 async def list_own(request: Request) -> Response:
-    """The caller's ingestions, the newest first."""
+    """Lists the caller's ingestions, newest first."""
     services = Services.of(request)
     page = await read_own_ids(services, request, INGESTIONS, list_ingestions)
     found = await services.ledger.run(read_ingestions(page.items), timeout_s=_LIST_TIMEOUT_S) if page.items else []
@@ -380,7 +380,7 @@ async def list_own(request: Request) -> Response:
 
 @router.describe("GET", "/v1/ingestions/{ingestion_id}", Answer(200, Ingestion), errors=_INGESTION)
 async def read(request: Request, ingestion_id: str) -> Response:
-    """An ingestion as it is now."""
+    """Returns an ingestion as it is now."""
     return _answer(await read_own(Services.of(request), request, INGESTIONS, ingestion_id))
 
 
@@ -396,7 +396,7 @@ async def read(request: Request, ingestion_id: str) -> Response:
     ),
 )
 async def documents(request: Request, ingestion_id: str) -> Response:
-    """Its documents and what became of them, in the order of the source."""
+    """Lists the documents of an ingestion and their outcomes, in the order of the source."""
     services = Services.of(request)
     found = await read_own(services, request, INGESTIONS, ingestion_id)
     page = await read_documents(services, found, DocumentQuery.from_query(request.query_params))
@@ -411,7 +411,7 @@ async def documents(request: Request, ingestion_id: str) -> Response:
     errors=(*_INGESTION, errors.RequestError, errors.StorageUnavailable),
 )
 async def output(request: Request, ingestion_id: str) -> Response:
-    """The Parquet files of its dataset, as the dataset is now."""
+    """Lists the Parquet files of an ingestion's dataset, as the dataset is now."""
     services = Services.of(request)
     found = await read_own(services, request, INGESTIONS, ingestion_id)
     listed = output_json(found, await read_output(services, found))
@@ -432,7 +432,7 @@ async def output(request: Request, ingestion_id: str) -> Response:
     reads=RANGE,
 )
 async def part(request: Request, ingestion_id: str, name: str) -> Response:
-    """One Parquet file; with `Range`, some of its bytes."""
+    """Returns one Parquet file; with `Range`, some of its bytes."""
     services = Services.of(request)
     found = await read_own(services, request, INGESTIONS, ingestion_id)
     wanted = (await read_output(services, found)).find(name)
@@ -460,7 +460,7 @@ async def part(request: Request, ingestion_id: str, name: str) -> Response:
     slash=True,
 )
 async def cancel(request: Request, ingestion_id: str) -> Response:
-    """Asks for its end; what is loaded stays. Cancelling twice is fine."""
+    """Cancels an ingestion; what is loaded stays. Cancelling twice returns 200."""
     services = Services.of(request)
     await read_own(services, request, INGESTIONS, ingestion_id)
     _, status = await services.ledger.run(cancel_ingestion(ingestion_id))
@@ -477,7 +477,7 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
     slash=True,
 )
 async def retry(request: Request, ingestion_id: str) -> Response:
-    """Tries the failed documents of one that has ended again, under the same id; or goes on with one that could not."""
+    """Tries the failed documents of an ended ingestion again under its id. A resumable one goes on where it was."""
     services = Services.of(request)
     found = await read_own(services, request, INGESTIONS, ingestion_id)
     if found.status.terminal and not found.counts.failed and not found.resumable:

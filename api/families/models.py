@@ -51,7 +51,7 @@ _FACTS = ("dimension", "max_tokens", "device", "compute", "precision", "revision
 
 @router.describe("GET", "/v1/models", Answer(200, ModelList), errors=(errors.Unauthenticated,), slash=True)
 async def list_models(request: Request) -> Response:
-    """Every model that a worker has ever served here, and the configured one."""
+    """Lists every model that a worker has ever served here, and the configured one."""
     services = Services.of(request)
     services.owner(request)
     data = [_model(services.registry, name) for name in services.registry.names()]
@@ -62,7 +62,7 @@ async def list_models(request: Request) -> Response:
     "GET", "/v1/models/{model_id:path}", Answer(200, Model), errors=(errors.Unauthenticated, errors.ModelNotFound)
 )
 async def read_model(request: Request, model_id: str) -> Response:
-    """One model; its id may contain slashes."""
+    """Returns one model. Its id may contain slashes."""
     services = Services.of(request)
     services.owner(request)
     name = model_id.removesuffix("/")

@@ -42,7 +42,7 @@ TEXTS: Errors = (
 
 KEY_EFFECT = "Makes a repetition safe: the same key and body get the same object again."
 IDEMPOTENCY_KEY = header("Idempotency-Key", KEY_EFFECT, {"type": "string", "minLength": 1, "maxLength": 255})
-PREFER_WAIT = header("Prefer", "`wait=<seconds>` (RFC 7240). What makes no sense is ignored.", example="wait=1")
+PREFER_WAIT = header("Prefer", "`wait=<seconds>` (RFC 7240). Invalid preferences are ignored.", example="wait=1")
 CLIENT_TIMEOUTS = (
     header("x-stainless-read-timeout", "Seconds that OpenAI's client for Python waits; the answer comes before."),
     header("x-stainless-timeout", "The same of OpenAI's client for Node."),

@@ -66,7 +66,7 @@ million."""
     slash=True,
 )
 async def create_task(request: Request) -> Response:
-    """Stores texts to be encoded and returns at once. With `Idempotency-Key` a repetition gets the same task."""
+    """Stores texts and answers at once. A repetition with the same `Idempotency-Key` returns the same task."""
     services = Services.of(request)
     owner = services.owner(request)
     await services.door.check()
@@ -95,7 +95,7 @@ async def create_task(request: Request) -> Response:
     slash=True,
 )
 async def list_tasks(request: Request) -> Response:
-    """The caller's tasks, newest first. Those behind synchronous calls are not listed."""
+    """Lists the caller's tasks, newest first. Tasks behind synchronous calls are not listed."""
     services = Services.of(request)
     owner = services.owner(request)
     query = request.query_params
@@ -118,7 +118,7 @@ async def list_tasks(request: Request) -> Response:
     ),
 )
 async def read_task(request: Request, task_id: str) -> Response:
-    """The state of a task. `wait` holds the answer until its end; with `If-None-Match`, until the first change."""
+    """Returns a task, now or after waiting. `wait` holds the answer until its end, `If-None-Match` until a change."""
     services = Services.of(request)
     wished_s = query_wait_s(request.query_params.get("wait"))
     if wished_s is None:
@@ -139,7 +139,7 @@ async def read_task(request: Request, task_id: str) -> Response:
     reads=(header("Last-Event-ID", "The state that is known; it is left out."),),
 )
 async def follow_task(request: Request, task_id: str) -> Response:
-    """The state now, then after each change, up to the end. With `Last-Event-ID` a state that is known is left out."""
+    """Streams the state of a task now and after each change until it ends. `Last-Event-ID` omits a known state."""
     services = Services.of(request)
     known = request.headers.get("last-event-id")
     task = await ownership.own_task(services, request, task_id)
@@ -156,7 +156,7 @@ async def follow_task(request: Request, task_id: str) -> Response:
     reads=(query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32."),),
 )
 async def read_result(request: Request, task_id: str) -> Response:
-    """The vectors in input order, as JSON or (`Accept: application/x-npy`) as a NumPy file, once the task has ended."""
+    """Returns the vectors of an ended task in input order, as JSON or (`Accept: application/x-npy`) a NumPy file."""
     services = Services.of(request)
     base64 = _wants_base64(request.query_params.get("encoding_format"))
     task = await ownership.own_task(services, request, task_id)
@@ -186,7 +186,7 @@ async def read_result(request: Request, task_id: str) -> Response:
     errors=(*_TASK, errors.TaskEnded),
 )
 async def cancel_task(request: Request, task_id: str) -> Response:
-    """Ends a task; what was finished stays readable. Cancelling twice is fine."""
+    """Ends a task; finished vectors stay readable. Cancelling twice returns 200."""
     services = Services.of(request)
     task = await ownership.own_task(services, request, task_id)
     outcome = await services.ledger.run(operations.cancel(task.queue, task_id))
@@ -198,7 +198,7 @@ async def cancel_task(request: Request, task_id: str) -> Response:
 
 @router.describe("DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), errors=_TASK)
 async def delete_task(request: Request, task_id: str) -> Response:
-    """Cancels a task if it is open and forgets it with everything that belongs to it."""
+    """Deletes a task and everything that belongs to it. An open task is cancelled first."""
     services = Services.of(request)
     task = await ownership.own_task(services, request, task_id)
     await services.ledger.run(operations.forget(task.queue, task_id))

@@ -66,7 +66,7 @@ router.describe("GET", "/", Answer(200, Live))(live)
 @router.describe("POST", "/embed", _VECTORS, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody), slash=True)
 @router.describe("POST", "/", _VECTORS, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody))
 async def embed(request: Request) -> Response:
-    """Vectors of the server's own model for one text or several, as a bare list of lists in input order."""
+    """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
     services = Services.of(request)
     owner = services.owner(request)
     await services.door.check()
@@ -81,7 +81,7 @@ async def embed(request: Request) -> Response:
 
 @router.describe("GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, NotReady), slash=True)
 async def info(request: Request) -> Response:
-    """What is served, and its limits."""
+    """Returns the served model and its limits."""
     services = Services.of(request)
     services.owner(request)
     entry = services.registry.entry(services.registry.own_model)
@@ -92,7 +92,7 @@ async def info(request: Request) -> Response:
 
 @router.describe("GET", "/health", Answer(200), errors=(NotReady,), slash=True)
 async def health(request: Request) -> Response:
-    """200 while a worker serves the model, as of about a second ago; nobody else is asked."""
+    """Answers 200 while a worker serves the model, as of about a second ago. No other process is asked."""
     registry = Services.of(request).registry
     if not registry.redis_up or not registry.live_workers().get(registry.own_model):
         raise NotReady("unhealthy", retry_after_s=5)

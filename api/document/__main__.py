@@ -1,0 +1,42 @@
+"""Writes the table of routes into `docs/http.md`, from their descriptions: `python -m api.document`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from api.app import create_app
+from worker_config.settings import load_settings
+
+_PAGE = Path("docs/http.md")
+_TABLE = re.compile(r"(<!-- routes: .*? -->\n).*?(<!-- end of routes -->\n)", re.DOTALL)
+
+
+def with_table(page: str, document: Mapping[str, Any]) -> str:
+    """The page with the table of this OpenAPI document between its two marks."""
+    table = "".join(f"{row}\n" for row in _rows(document, re.findall(r"^## (.+)$", page, re.MULTILINE)))
+    return _TABLE.sub(lambda marks: marks[1] + table + marks[2], page)
+
+
+def _rows(document: Mapping[str, Any], headings: list[str]) -> Iterator[str]:
+    yield "| route | does | headers that it reads |"
+    yield "|---|---|---|"
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            name = f"{method.upper()} {path}"
+            does = re.split(r"[.;] ", operation["description"])[0].rstrip(".")
+            read = [f"`{one['name']}`" for one in operation.get("parameters", ()) if one["in"] == "header"]
+            yield f"| {_link(name, operation['tags'][0], headings)} | {does[0].lower()}{does[1:]} | {', '.join(read)} |"
+
+
+def _link(name: str, tag: str, headings: list[str]) -> str:
+    """The route, with a link to the section about it or about its family."""
+    section = next((one for one in headings if one == name or one.lower().startswith(tag)), None)
+    if section is None:
+        return f"`{name}`"
+    anchor = re.sub(r"[^\w\- ]", "", section.lower()).replace(" ", "-")  # as GitHub makes it
+    return f"[`{name}`](#{anchor})"
+
+
+if __name__ == "__main__":
+    _PAGE.write_text(with_table(_PAGE.read_text(encoding="utf-8"), create_app(load_settings()).openapi()))
