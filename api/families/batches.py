@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.answer.description import Answer, json_body
 from api.answer.task_json import Counts
-from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, after, limit
+from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS, checked_key, key_digests
 from api.request.offload import offload_in_turn
@@ -302,7 +302,7 @@ async def create(request: Request) -> Response:
     "/v1/batches",
     Answer(200, BatchList),
     errors=(*_BATCH, errors.RequestError),
-    reads=(after("Last id of the page before."), limit("Batches in one page.")),
+    reads=(page_after("Last id of the page before."), page_limit("Batches in one page.")),
     slash=True,
 )
 async def list_own(request: Request) -> Response:

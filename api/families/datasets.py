@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer
-from api.families.route import Errors, Family, after, limit
+from api.families.route import Errors, Family, page_after, page_limit
 from api.request.paging import list_json, read_limit
 from api.services import Services
 from tasks import errors
@@ -67,7 +67,7 @@ _DATASET: Errors = (errors.Unauthenticated, errors.DatasetUnknown, errors.Storag
     "/v1/datasets",
     Answer(200, DatasetList),
     errors=(errors.Unauthenticated, errors.RequestError, errors.StorageUnavailable),
-    reads=(after("last_id of the page before."), limit("Of one page.")),
+    reads=(page_after("last_id of the page before."), page_limit("Of one page.")),
     slash=True,
 )
 async def list_own(request: Request) -> Response:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import TEXT, Answer, query
-from api.families.route import CALLER, Errors, Family, after
+from api.families.route import CALLER, Errors, Family, page_after
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload
 from api.request.ownership import Resource, read_own
@@ -190,7 +190,7 @@ def _made(file_id: str, owner: str, received: Received) -> FileRecord:
             empty_is_absent=True,
         ),
         query("order", {"enum": ["asc", "desc"], "default": "desc"}, "By time of creation.", empty_is_absent=True),
-        after("The last file of the page before."),
+        page_after("The last file of the page before."),
     ),
     slash=True,
 )

@@ -14,7 +14,7 @@ from api.answer.description import Answer, json_body, query
 from api.answer.task_json import LOCATION, RETRY_AFTER, Reason, Usage
 from api.families.ingestion_body import IngestionBody, Source, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
-from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, after, limit
+from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
 from api.queue.served_models import Registry
 from api.request.body import parse_object
 from api.request.idempotency import checked_key, key_digests
@@ -366,7 +366,7 @@ async def create(request: Request) -> Response:
     "/v1/ingestions",
     Answer(200, IngestionList),
     errors=(*_INGESTION, errors.RequestError),
-    reads=(after("Last id of the page before."), limit("Of one page.")),
+    reads=(page_after("Last id of the page before."), page_limit("Of one page.")),
     slash=True,
 )
 async def list_own(request: Request) -> Response:
@@ -391,8 +391,8 @@ async def read(request: Request, ingestion_id: str) -> Response:
     errors=(*_INGESTION, errors.RequestError, errors.StorageUnavailable),
     reads=(
         query("filter", {"enum": [*FILTERS]}, "Documents in this state only.", empty_is_absent=True),
-        after("last_id of the page before."),
-        limit("Of one page."),
+        page_after("last_id of the page before."),
+        page_limit("Of one page."),
     ),
 )
 async def documents(request: Request, ingestion_id: str) -> Response:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from api.answer import task_json, vectors
 from api.answer.description import TEXT, Answer, header, json_body, query
-from api.families.route import CALLER, IDEMPOTENCY_KEY, PREFER_WAIT, TEXTS, Errors, Family, after
+from api.families.route import CALLER, IDEMPOTENCY_KEY, PREFER_WAIT, TEXTS, Errors, Family, page_after
 from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
@@ -84,7 +84,7 @@ async def create_task(request: Request) -> Response:
     errors=(*CALLER, errors.RequestError),
     reads=(
         query("status", TEXT, "States to list, separated by commas; all by default.", empty_is_absent=True),
-        after("Id of the task behind which the page begins."),
+        page_after("Id of the task behind which the page begins."),
         query(
             "limit",
             {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
@@ -98,8 +98,9 @@ async def list_tasks(request: Request) -> Response:
     """Lists the caller's tasks, newest first. Tasks behind synchronous calls are not listed."""
     services = Services.of(request)
     owner = services.owner(request)
-    query = request.query_params
-    states, after, limit = _states(query.getlist("status")), _after(query.get("after", "")), read_limit(query)
+    parameters = request.query_params
+    states, after = _states(parameters.getlist("status")), _after(parameters.get("after", ""))
+    limit = read_limit(parameters)
     page = await read_tasks(services.ledger, owner, states, after=after, limit=limit)
     body = list_json([task_json.task_json(task) for task in page.items], more=page.more, until=page.until)
     return Response(orjson.dumps(body), media_type=_JSON, headers={"cache-control": "no-store"})
