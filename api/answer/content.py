@@ -11,7 +11,7 @@ from api.answer.errors import problem
 from api.async_storage import AsyncStorage
 from tasks.errors import RangeNotSatisfiable
 
-# The Range header of HTTP (RFC 9110, 14.2), as far as it pays: one range of bytes.
+# The Range header of HTTP (RFC 9110, 14.2). Only one range of bytes is supported.
 
 _ONE_RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
 
@@ -24,14 +24,14 @@ def byte_range(header: str | None, size: int) -> range | None:
     Raises:
         RangeNotSatisfiable: it begins behind the end.
     """
-    found = _ONE_RANGE.fullmatch(header) if header else None
-    if found is None or not (found[1] or found[2]):
+    match = _ONE_RANGE.fullmatch(header) if header else None
+    if match is None or not (match[1] or match[2]):
         return None
-    if not found[1]:
-        first, last = max(0, size - int(found[2])), size - 1
+    if not match[1]:
+        first, last = max(0, size - int(match[2])), size - 1
     else:
-        first, last = int(found[1]), min(int(found[2]) if found[2] else size - 1, size - 1)
-        if found[2] and int(found[2]) < first:
+        first, last = int(match[1]), min(int(match[2]) if match[2] else size - 1, size - 1)
+        if match[2] and int(match[2]) < first:
             return None
     if first >= size:
         raise RangeNotSatisfiable(f"The file has {size} bytes; the Range header asks for none of them.")

@@ -1,7 +1,7 @@
 """The one place that turns an exception into a response. Routes raise and never format."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -36,9 +36,8 @@ from tasks.errors import (
     WaitTimeout,
 )
 from tasks.item import ItemError
-from tasks.ledger import Result
 
-# Errors that only the web tier has: an item's own error as the answer to a whole request, and a caller who left.
+# Errors that only the web tier has: one text of a request failed, or the caller has left.
 
 
 class ItemFailed(EncodingFailed):
@@ -70,7 +69,7 @@ def item_failed(index: int, error: ItemError) -> ItemFailed:
     return kind(index, error)
 
 
-# One error as one body: `application/problem+json` (RFC 9457) with the `error` member of OpenAI's clients in it.
+# An error as `application/problem+json` (RFC 9457) with the member `error` that OpenAI's clients read.
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -116,15 +115,15 @@ def new_request_id() -> bytes:
 
 def headers(error: EmbedqError) -> dict[str, str]:
     """What a response to a request that ended in `error` says in its head, whatever the form of its body."""
-    found = {"cache-control": "no-store"}
+    lines = {"cache-control": "no-store"}
     if error.retry_after_s is not None:
-        found["retry-after"] = str(error.retry_after_s)
+        lines["retry-after"] = str(error.retry_after_s)
     if error.should_retry is not None:
         # openai-python decides by this header before it looks at the status.
-        found["x-should-retry"] = "true" if error.should_retry else "false"
+        lines["x-should-retry"] = "true" if error.should_retry else "false"
     if isinstance(error, Unauthenticated):
-        found["www-authenticate"] = "Bearer"
-    return found
+        lines["www-authenticate"] = "Bearer"
+    return lines
 
 
 _RETRY_AFTER = ResponseHeader("Retry-After", "Seconds.", SECONDS)
@@ -141,12 +140,12 @@ _HEADERS: tuple[tuple[type[EmbedqError], ResponseHeader], ...] = (
 
 
 def _described_headers(kinds: Sequence[type[EmbedqError]]) -> list[ResponseHeader]:
-    told = [header for kind, header in _HEADERS if any(issubclass(one, kind) for one in kinds)]
-    told += [_SHOULD_RETRY] if any(kind.should_retry is not None for kind in kinds) else []
-    return list({header.name: header for header in told}.values())
+    described = [header for kind, header in _HEADERS if any(issubclass(one, kind) for one in kinds)]
+    described += [_SHOULD_RETRY] if any(kind.should_retry is not None for kind in kinds) else []
+    return list({header.name: header for header in described}.values())
 
 
-# The forms of text-embeddings-inference (TEI) that its clients expect on its routes: its errors, its bare vectors.
+# Errors in the form of text-embeddings-inference (TEI).
 
 PATHS = frozenset({"/", "/embed", "/embed/", "/info", "/info/", "/health", "/health/"})
 """Whatever goes wrong on these is told in TEI's form."""
@@ -166,8 +165,6 @@ _KINDS: tuple[tuple[type[EmbedqError], int | None, str], ...] = (
     (InternalError, 500, "Backend"),
 )
 """Class of the error, status (None: its own), TEI's word; the first that fits counts. TEI knows no 503 for overload."""
-_ROWS_AT_ONCE = 32
-"""As in `api.answer.vectors`."""
 
 
 class TEIError(BaseModel):
@@ -186,20 +183,10 @@ def failure(error: EmbedqError) -> Response:
 
 def status(kind: type[EmbedqError]) -> int:
     """With which status errors of this class are told."""
-    told = next((status for of, status, _ in _KINDS if issubclass(kind, of)), 500)
-    if told is not None:
-        return told
+    theirs = next((status for of, status, _ in _KINDS if issubclass(kind, of)), 500)
+    if theirs is not None:
+        return theirs
     return _UNUSABLE if kind.status == RequestError.status else kind.status
-
-
-def matrix(result: Result) -> bytes:
-    """The vectors as JSON, a list of lists and nothing else."""
-    return b"[" + b",".join(_rows(result)) + b"]"
-
-
-def _rows(result: Result) -> Iterator[bytes]:
-    for start in range(0, len(result.vectors), _ROWS_AT_ONCE):
-        yield orjson.dumps(result.vectors[start : start + _ROWS_AT_ONCE], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
 
 
 def _in_their_words(error: EmbedqError) -> str:

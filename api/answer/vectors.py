@@ -1,9 +1,11 @@
 """Vectors as clients want them: OpenAI's list with floats or base64, or an `.npy` file. Straight from the buffer."""
 
 import io
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
+import orjson
 from pydantic import BaseModel, Field
 
 from api.answer.task_json import Reason, Usage
@@ -11,6 +13,8 @@ from tasks.ledger import Result
 from tasks.wire import embedding_list as rendering
 
 NPY = "application/x-npy"
+_ROWS_AT_ONCE = 32
+"""Rendering holds the interpreter lock, and with it the event loop."""
 
 
 class Embedding(BaseModel):
@@ -48,6 +52,16 @@ def embedding_list(result: Result, *, base64: bool) -> bytes:
     """OpenAI's embedding list in input order; a failed item is an object of type `error` in its place."""
     entries = (_item(result, index, base64=base64) for index in range(result.task.total))
     return rendering.embedding_list(entries, model=result.task.queue, tokens=result.task.prompt_tokens)
+
+
+def matrix(result: Result) -> bytes:
+    """The vectors as JSON, a list of lists and nothing else: the form of text-embeddings-inference."""
+    return b"[" + b",".join(_rows(result)) + b"]"
+
+
+def _rows(result: Result) -> Iterator[bytes]:
+    for start in range(0, len(result.vectors), _ROWS_AT_ONCE):
+        yield orjson.dumps(result.vectors[start : start + _ROWS_AT_ONCE], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
 
 
 def npy_file(result: Result, dimension: int) -> bytes:

@@ -83,7 +83,7 @@ def _add(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, str]:
     return {"$ref": SCHEMAS.format(model=schema["title"])}
 
 
-# Both forms over HTTP.
+# The document and its page over HTTP.
 
 router = direct_router(tag="docs")
 

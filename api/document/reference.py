@@ -81,12 +81,12 @@ def _parameters(operation: _Json) -> str:
 
 
 def _body(operation: _Json) -> str:
-    found = []
+    parts = []
     for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
         schema = content.get("schema", {})
-        found.append(f"<h3>Body: <code>{escape(media_type)}</code></h3><p>{_type(schema)}</p>{_fields(schema)}")
-        found.append(_examples([*content.get("examples", {}).values()]))
-    return "".join(found)
+        parts.append(f"<h3>Body: <code>{escape(media_type)}</code></h3><p>{_type(schema)}</p>{_fields(schema)}")
+        parts.append(_examples([*content.get("examples", {}).values()]))
+    return "".join(parts)
 
 
 def _responses(operation: _Json) -> str:
@@ -156,5 +156,5 @@ def _limits(schema: _Json) -> str:
         ("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("minLength", "min. length"),
         ("maxLength", "max. length"), ("minItems", "min. items"), ("maxItems", "max. items"), ("default", "default"),
     )  # fmt: skip
-    said = [f"{word} {escape(json.dumps(schema[key]))}" for key, word in named if key in schema]
-    return f" ({', '.join(said)})" if said else ""
+    limits = [f"{word} {escape(json.dumps(schema[key]))}" for key, word in named if key in schema]
+    return f" ({', '.join(limits)})" if limits else ""

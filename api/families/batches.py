@@ -39,7 +39,7 @@ from tasks.records.batches import (
 from tasks.wire.validation import MAX_METADATA_PAIRS, validated
 from worker_config.settings import Settings
 
-# The body of `POST /v1/batches`, and what of it pydantic cannot say.
+# The body of `POST /v1/batches`, with the checks that pydantic cannot express.
 
 MAX_WINDOW_H = 31 * 24
 _WINDOW = re.compile(r"([1-9]\d{0,3})h")
@@ -86,13 +86,13 @@ class BatchBody(BaseModel):
 
     def window_ms(self) -> int:
         """The completion window's length; raises `InvalidValue`."""
-        found = _WINDOW.fullmatch(self.completion_window)
-        if found is None or int(found[1]) > MAX_WINDOW_H:
+        window = _WINDOW.fullmatch(self.completion_window)
+        if window is None or int(window[1]) > MAX_WINDOW_H:
             raise InvalidValue(
                 f"completion_window must be '24h', or another whole number of hours up to '{MAX_WINDOW_H}h'.",
                 param="completion_window",
             )
-        return int(found[1]) * _MS_PER_HOUR
+        return int(window[1]) * _MS_PER_HOUR
 
     def require_endpoint(self) -> None:
         """Raises `InvalidValue` when the endpoint is one that batches cannot call."""
@@ -100,7 +100,7 @@ class BatchBody(BaseModel):
             raise InvalidValue(f"Invalid value for endpoint. Supported values: '{ENDPOINT}'.", param="endpoint")
 
 
-# Batches for routes: made from a body, rendered.
+# A batch from the body of a request, and as JSON.
 
 BATCHES = Resource("batch", is_batch_id, read_batch, BatchUnknown, "POST /v1/batches")
 

@@ -79,9 +79,9 @@ async def list_own(request: Request) -> Response:
         raise InvalidValue("after must be the last_id of a page before.", param="after")
     limit = read_limit(request.query_params)
     storage = await services.storage.open()
-    found = await services.storage.run(_some, storage, owner, after, limit + 1)
-    page = [_dataset(catalog) for catalog in found[:limit]]
-    return _answer(list_json(page, more=len(found) > limit, key="name"))
+    catalogs = await services.storage.run(_some, storage, owner, after, limit + 1)
+    page = [_dataset(catalog) for catalog in catalogs[:limit]]
+    return _answer(list_json(page, more=len(catalogs) > limit, key="name"))
 
 
 @router.describe("GET", "/v1/datasets/{name}", Answer(200, Dataset), errors=_DATASET)

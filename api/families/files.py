@@ -36,7 +36,7 @@ from tasks.records.files import (
     stored_name,
 )
 
-# One page of a caller's files, as OpenAI's clients ask for it.
+# A page of a caller's files, as OpenAI's clients request it.
 
 MAX_LIMIT = 10_000
 _AT_ONCE = 250
@@ -79,8 +79,8 @@ async def read_files(ledger: AsyncLedger, owner: str, query: FileQuery) -> tuple
         return ListPage(page.files, page.next, page.next is not None)
 
     # One more than asked for says whether there is more.
-    found = (await read_page(read, after=query.after, limit=query.limit + 1)).items
-    return found[: query.limit], len(found) > query.limit
+    records = (await read_page(read, after=query.after, limit=query.limit + 1)).items
+    return records[: query.limit], len(records) > query.limit
 
 
 class File(BaseModel):

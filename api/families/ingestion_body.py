@@ -184,7 +184,7 @@ class IngestionBody(BaseModel):
     )
 
 
-# What is wrong with the body of an ingestion beyond the form of its fields.
+# Checks of a body whose fields have the right form.
 
 _OBJECTS: Sequence[tuple[tuple[str, ...], type[BaseModel]]] = (
     (("source",), Source),
@@ -260,10 +260,10 @@ def check_sink(sink: Sink, settings: Settings) -> None:
     for name in ("name", "table"):
         if getattr(sink, name) is None:
             raise MissingParameter(f"sink.{name} is missing: the type postgresql needs it.", param=f"sink.{name}")
-    known = [name for name, _ in settings.sinks]
-    if sink.name not in known:
-        named = f"it has: {', '.join(known)}" if known else "it has none; EMBEDQ_SINKS names them"
-        raise InvalidValue(f"sink.name is no connection of this server; {named}.", param="sink.name")
+    connections = [name for name, _ in settings.sinks]
+    if sink.name not in connections:
+        which = f"it has: {', '.join(connections)}" if connections else "it has none; EMBEDQ_SINKS names them"
+        raise InvalidValue(f"sink.name is no connection of this server; {which}.", param="sink.name")
 
 
 def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None) -> None:

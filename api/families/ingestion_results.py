@@ -54,10 +54,10 @@ class DocumentQuery:
         status, after = parameters.get("filter", ""), parameters.get("after", "")
         if status and status not in FILTERS:
             raise InvalidValue(f"filter must be one of {', '.join(FILTERS)}.", param="filter")
-        found = _CURSOR.fullmatch(after) if after.isascii() else None
-        if after and found is None:
+        cursor = _CURSOR.fullmatch(after) if after.isascii() else None
+        if after and cursor is None:
             raise InvalidValue("after must be the last_id of the page before.", param="after")
-        page, line = (int(found[1]), int(found[2]) + 1) if found else (0, 0)
+        page, line = (int(cursor[1]), int(cursor[2]) + 1) if cursor else (0, 0)
         return cls(status, page, line, read_limit(parameters))
 
 
@@ -70,7 +70,7 @@ class DocumentPage:
     more: bool
 
 
-async def read_documents(services: Services, found: Ingestion, query: DocumentQuery) -> DocumentPage:
+async def read_documents(services: Services, ingestion: Ingestion, query: DocumentQuery) -> DocumentPage:
     """The page; it may be shorter than asked for, even empty, and say that there are more.
 
     Raises:
@@ -82,11 +82,11 @@ async def read_documents(services: Services, found: Ingestion, query: DocumentQu
     reads = 0
     page, line = query.page, query.line
     for _ in range(_MAX_LOOKS):
-        if page >= found.next_page:
+        if page >= ingestion.next_page:
             return DocumentPage(documents, until, False)
-        closed = {c.number: c for c in await services.ledger.run(read_closed(found.id, page, _CLOSED_AT_ONCE))}
-        for number in range(page, min(page + _CLOSED_AT_ONCE, found.next_page)):
-            read = _reader(found, number, closed.get(number), query.status)
+        closed = {c.number: c for c in await services.ledger.run(read_closed(ingestion.id, page, _CLOSED_AT_ONCE))}
+        for number in range(page, min(page + _CLOSED_AT_ONCE, ingestion.next_page)):
+            read = _reader(ingestion, number, closed.get(number), query.status)
             if read is not None:
                 room = query.limit - len(documents)
                 rows = await services.storage.run(_some, storage, read, query.status, line, room + 1)
@@ -96,15 +96,15 @@ async def read_documents(services: Services, found: Ingestion, query: DocumentQu
                 if len(rows) > room:
                     return DocumentPage(documents, until, True)
                 if reads == MAX_READ or len(documents) == query.limit:
-                    return DocumentPage(documents, until, number + 1 < found.next_page)
+                    return DocumentPage(documents, until, number + 1 < ingestion.next_page)
             line = 0
         page += _CLOSED_AT_ONCE
     return DocumentPage(documents, f"{page - 1}-{_BEHIND}", True)
 
 
-def _reader(found: Ingestion, number: int, closed: ClosedPage | None, status: str) -> _Read | None:
+def _reader(ingestion: Ingestion, number: int, closed: ClosedPage | None, status: str) -> _Read | None:
     """What reads a page's documents; None where none of them can be what is asked for."""
-    flying = found.pages.get(number)
+    flying = ingestion.pages.get(number)
     if flying is not None:
         if status not in {"", "in_progress"}:
             return None
@@ -149,24 +149,24 @@ def document_json(outcome: DocumentOutcome) -> dict[str, Any]:
     }
 
 
-# The Parquet parts that an ingestion has made, or that its dataset has by now.
+# The Parquet files of an ingestion's dataset, as the dataset is now.
 
 _TAG_CHARS = 32
 
 
-def dataset_of(found: Ingestion) -> str:
+def dataset_of(ingestion: Ingestion) -> str:
     """The name of its dataset.
 
     Raises:
         InvalidValue: its sink is none.
     """
-    sink = found.spec["sink"]
+    sink = ingestion.spec["sink"]
     if sink["type"] != "parquet":
         raise InvalidValue(f"The vectors of this ingestion are in the table {sink.get('table')} of its sink.")
-    return str(sink.get("dataset") or found.id)
+    return str(sink.get("dataset") or ingestion.id)
 
 
-async def read_output(services: Services, found: Ingestion) -> Catalog:
+async def read_output(services: Services, ingestion: Ingestion) -> Catalog:
     """The dataset as it is now: one version, whole; one without parts before anything was loaded, or once deleted.
 
     Raises:
@@ -174,10 +174,10 @@ async def read_output(services: Services, found: Ingestion) -> Catalog:
         StorageUnavailable: no answer.
     """
     storage = await services.storage.open()
-    return (await services.storage.run(present, storage, found.owner, dataset_of(found))).catalog
+    return (await services.storage.run(present, storage, ingestion.owner, dataset_of(ingestion))).catalog
 
 
-def output_json(found: Ingestion, catalog: Catalog) -> dict[str, Any]:
+def output_json(ingestion: Ingestion, catalog: Catalog) -> dict[str, Any]:
     """The list of parts."""
     parts = catalog.listed
     return {
@@ -195,7 +195,7 @@ def output_json(found: Ingestion, catalog: Catalog) -> dict[str, Any]:
                 "documents": part.documents,
                 "bytes": part.size_bytes,
                 "etag": part_tag(part),
-                "url": f"/v1/ingestions/{found.id}/output/{part.name}",
+                "url": f"/v1/ingestions/{ingestion.id}/output/{part.name}",
             }
             for part in parts
         ],

@@ -42,7 +42,7 @@ from tasks.wire.embeddings_body import check_options
 from tasks.wire.validation import validated
 from worker_config.settings import Settings
 
-# Ingestions for routes: made from a body, rendered.
+# An ingestion from the body of a request, and as JSON.
 
 INGESTIONS = Resource("ingestion", is_ingestion_id, read_ingestion, IngestionUnknown, "POST /v1/ingestions")
 _KINDS = ("files", "urls", "documents")
@@ -94,24 +94,24 @@ class IngestionRequest:
         return cls(ingestion, files, stored, orjson.dumps(_listed(parsed.source)[1]))
 
 
-def ingestion_json(found: ingestions.Ingestion) -> dict[str, Any]:
+def ingestion_json(ingestion: ingestions.Ingestion) -> dict[str, Any]:
     """The ingestion object. Times are Unix seconds."""
-    counts, spec, rate = found.counts, found.spec, found.rate
-    started = [at for status, at in found.times.items() if status != "queued"]
+    counts, spec, rate = ingestion.counts, ingestion.spec, ingestion.rate
+    started = [at for status, at in ingestion.times.items() if status != "queued"]
     return {
-        "id": found.id,
+        "id": ingestion.id,
         "object": "ingestion",
-        "status": found.status.value,
-        "created_at": found.created_ms // 1000,
+        "status": ingestion.status.value,
+        "created_at": ingestion.created_ms // 1000,
         "started_at": min(started) // 1000 if started else None,
-        "finished_at": _seconds(found.finished_ms),
-        "expires_at": _seconds(found.expires_ms),
-        "model": found.model,
+        "finished_at": _seconds(ingestion.finished_ms),
+        "expires_at": _seconds(ingestion.expires_ms),
+        "model": ingestion.model,
         "source": _source(spec),
         "chunking": spec["chunking"],
         "sink": spec["sink"],
         "mode": spec["mode"],
-        "dry_run": found.dry_run,
+        "dry_run": ingestion.dry_run,
         "metadata": spec.get("metadata") or {},
         "file_counts": {
             "total": counts.documents,
@@ -123,7 +123,7 @@ def ingestion_json(found: ingestions.Ingestion) -> dict[str, Any]:
             "deleted": counts.deleted,
             "replaced": counts.replaced,
         },
-        "listing_complete": found.listing_complete,
+        "listing_complete": ingestion.listing_complete,
         "chunks": {
             "total": counts.chunks,
             "embedded": counts.chunks_embedded,
@@ -133,20 +133,20 @@ def ingestion_json(found: ingestions.Ingestion) -> dict[str, Any]:
         "usage": {"prompt_tokens": counts.tokens, "total_tokens": counts.tokens},
         "rate": rate
         and {"documents_per_s": round(rate.documents_per_s, 2), "chunks_per_s": round(rate.chunks_per_s, 2)},
-        "eta_s": None if found.eta_s is None else round(found.eta_s, 1),
-        "estimate_s": found.estimate_s,
-        "error": {"code": found.error.code, "message": found.error.message} if found.error else None,
-        "waiting_for": found.waiting_for,
-        "resumable": found.resumable,
+        "eta_s": None if ingestion.eta_s is None else round(ingestion.eta_s, 1),
+        "estimate_s": ingestion.estimate_s,
+        "error": {"code": ingestion.error.code, "message": ingestion.error.message} if ingestion.error else None,
+        "waiting_for": ingestion.waiting_for,
+        "resumable": ingestion.resumable,
     }
 
 
 def _source(spec: Mapping[str, Any]) -> dict[str, Any]:
     source = spec["source"]
     kind = next(name for name in _KINDS if source.get(name) is not None)
-    said = {name: source[name] for name in ("fields", "format", "records") if source.get(name) is not None}
+    given = {name: source[name] for name in ("fields", "format", "records") if source.get(name) is not None}
     shown = {"urls": spec["urls_shown"]} if "urls_shown" in spec else {}
-    return {"type": kind, "count": source[kind], **shown, **said}
+    return {"type": kind, "count": source[kind], **shown, **given}
 
 
 def _listed(source: Source) -> tuple[str, list[Any]]:
@@ -356,9 +356,9 @@ async def create(request: Request) -> Response:
     )
     await _require_files(services, owner, wanted.files)
     ingestion_id = await _create(services, wanted)
-    found = await read_own(services, request, INGESTIONS, ingestion_id)
-    headers = {"location": f"/v1/ingestions/{found.id}", "retry-after": "1"}
-    return Response(orjson.dumps(ingestion_json(found)), 202, headers | _NO_STORE, _JSON)
+    ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
+    headers = {"location": f"/v1/ingestions/{ingestion.id}", "retry-after": "1"}
+    return Response(orjson.dumps(ingestion_json(ingestion)), 202, headers | _NO_STORE, _JSON)
 
 
 @router.describe(
@@ -373,8 +373,8 @@ async def list_own(request: Request) -> Response:
     """Lists the caller's ingestions, newest first."""
     services = Services.of(request)
     page = await read_own_ids(services, request, INGESTIONS, list_ingestions)
-    found = await services.ledger.run(read_ingestions(page.items), timeout_s=_LIST_TIMEOUT_S) if page.items else []
-    body = list_json([ingestion_json(one) for one in found], more=page.more)
+    records = await services.ledger.run(read_ingestions(page.items), timeout_s=_LIST_TIMEOUT_S) if page.items else []
+    body = list_json([ingestion_json(record) for record in records], more=page.more)
     return Response(orjson.dumps(body), headers=_NO_STORE, media_type=_JSON)
 
 
@@ -398,8 +398,8 @@ async def read(request: Request, ingestion_id: str) -> Response:
 async def documents(request: Request, ingestion_id: str) -> Response:
     """Lists the documents of an ingestion and their outcomes, in the order of the source."""
     services = Services.of(request)
-    found = await read_own(services, request, INGESTIONS, ingestion_id)
-    page = await read_documents(services, found, DocumentQuery.from_query(request.query_params))
+    ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
+    page = await read_documents(services, ingestion, DocumentQuery.from_query(request.query_params))
     answer = {"object": "list", "data": page.documents, "last_id": page.until, "has_more": page.more}
     return Response(orjson.dumps(answer), headers=_NO_STORE, media_type=_JSON)
 
@@ -413,8 +413,8 @@ async def documents(request: Request, ingestion_id: str) -> Response:
 async def output(request: Request, ingestion_id: str) -> Response:
     """Lists the Parquet files of an ingestion's dataset, as the dataset is now."""
     services = Services.of(request)
-    found = await read_own(services, request, INGESTIONS, ingestion_id)
-    listed = output_json(found, await read_output(services, found))
+    ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
+    listed = output_json(ingestion, await read_output(services, ingestion))
     return Response(orjson.dumps(listed), headers=_NO_STORE, media_type=_JSON)
 
 
@@ -434,8 +434,8 @@ async def output(request: Request, ingestion_id: str) -> Response:
 async def part(request: Request, ingestion_id: str, name: str) -> Response:
     """Returns one Parquet file; with `Range`, some of its bytes."""
     services = Services.of(request)
-    found = await read_own(services, request, INGESTIONS, ingestion_id)
-    wanted = (await read_output(services, found)).find(name)
+    ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
+    wanted = (await read_output(services, ingestion)).find(name)
     gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
     if wanted is None:
         raise gone
@@ -479,13 +479,13 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
 async def retry(request: Request, ingestion_id: str) -> Response:
     """Tries the failed documents of an ended ingestion again under its id. A resumable one goes on where it was."""
     services = Services.of(request)
-    found = await read_own(services, request, INGESTIONS, ingestion_id)
-    if found.status.terminal and not found.counts.failed and not found.resumable:
+    ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
+    if ingestion.status.terminal and not ingestion.counts.failed and not ingestion.resumable:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
-    again = resume_ingestion if found.resumable else retry_ingestion
+    again = resume_ingestion if ingestion.resumable else retry_ingestion
     moved, status = await services.ledger.run(again(ingestion_id))
     # Not moved by this call: by an earlier one whose answer was lost, or by somebody else in this moment.
-    going_on = found.status.terminal and status is not None and not status.terminal
+    going_on = ingestion.status.terminal and status is not None and not status.terminal
     if not moved and status is not None and not going_on:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
         advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
@@ -521,5 +521,5 @@ async def _create(services: Services, wanted: IngestionRequest) -> str:
     return ingestion_id
 
 
-def _answer(found: ingestions.Ingestion) -> Response:
-    return Response(orjson.dumps(ingestion_json(found)), headers=_NO_STORE, media_type=_JSON)
+def _answer(ingestion: ingestions.Ingestion) -> Response:
+    return Response(orjson.dumps(ingestion_json(ingestion)), headers=_NO_STORE, media_type=_JSON)

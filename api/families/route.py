@@ -126,8 +126,8 @@ class Family(APIRouter):
             paths += [path.removeprefix("/v1") for path in paths]
 
         def register(function: F) -> F:
-            for each in paths:
-                self.routes.append(DescribedRoute(method, each, function, description, self._tag, shown=each == path))
+            for alias in paths:
+                self.routes.append(DescribedRoute(method, alias, function, description, self._tag, shown=alias == path))
             return function
 
         return register

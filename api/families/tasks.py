@@ -26,7 +26,7 @@ from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
 from tasks.ledger import operations
 from tasks.ledger.ids import missing
 
-# What `api.answer.task_json` and the routes below render by hand, which is several times faster than pydantic.
+# The answers as pydantic models. They document; the routes below render, which is several times faster.
 
 
 class TaskList(BaseModel):
@@ -124,9 +124,9 @@ async def read_task(request: Request, task_id: str) -> Response:
     wished_s = query_wait_s(request.query_params.get("wait"))
     if wished_s is None:
         wished_s = preference(request.headers).wait_s or 0.0
-    known = request.headers.get("if-none-match")
-    task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s), known)
-    if matches(known, task):
+    known_etag = request.headers.get("if-none-match")
+    task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s), known_etag)
+    if matches(known_etag, task):
         return Response(status_code=304, headers={"etag": task_json.etag(task), "cache-control": "no-store"})
     return _state(services, task)
 
@@ -142,11 +142,11 @@ async def read_task(request: Request, task_id: str) -> Response:
 async def follow_task(request: Request, task_id: str) -> Response:
     """Streams the state of a task now and after each change until it ends. `Last-Event-ID` omits a known state."""
     services = Services.of(request)
-    known = request.headers.get("last-event-id")
+    known_etag = request.headers.get("last-event-id")
     task = await ownership.own_task(services, request, task_id)
-    if task.state.terminal and matches(known, task):
+    if task.state.terminal and matches(known_etag, task):
         return Response(status_code=204)  # to an EventSource this says: do not connect again
-    return EventStream(events(services, request, task_id, known))
+    return EventStream(events(services, request, task_id, known_etag))
 
 
 @router.describe(

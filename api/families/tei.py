@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answer import errors as forms
 from api.answer.description import Answer, json_body
-from api.answer.vectors import size_bytes
+from api.answer.errors import ItemFailed, ItemRefused
+from api.answer.vectors import matrix, size_bytes
 from api.families.health import Live, live
 from api.families.route import CLIENT_TIMEOUTS, JSON_BODY, PREFER_WAIT, Errors, Family
 from api.request.memory_budget import LargeResponse
@@ -55,8 +55,8 @@ _TEXTS: Errors = (
     errors.EncodingFailed,
     errors.BacklogFull,
     errors.WaitTimeout,
-    forms.ItemFailed,
-    forms.ItemRefused,
+    ItemFailed,
+    ItemRefused,
 )
 _READS = (PREFER_WAIT, *CLIENT_TIMEOUTS)
 
@@ -76,7 +76,7 @@ async def embed(request: Request) -> Response:
     submission = await offload_in_turn(len(body), services.requests.embed, body, owner=owner, wait_s=wait_s)
     result = await encode_now(services, request, submission, wait_s)
     services.take_answer(request, size_bytes(result))
-    return LargeResponse(await offload(size_bytes(result), forms.matrix, result), media_type=_JSON)
+    return LargeResponse(await offload(size_bytes(result), matrix, result), media_type=_JSON)
 
 
 @router.describe("GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, NotReady), slash=True)
