@@ -91,7 +91,7 @@ class Services:
         )
 
     @classmethod
-    def of(cls, request: Request) -> Self:
+    def from_request(cls, request: Request) -> Self:
         """The parts behind the app that serves `request`."""
         return cast("Self", request.app.state.services)
 

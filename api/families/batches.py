@@ -286,7 +286,7 @@ _CANCELLABLE = [status for status in BatchStatus if not status.terminal and stat
 )
 async def create(request: Request) -> Response:
     """Starts a batch over an uploaded file. Faults of the file show later: the batch then fails."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
@@ -307,7 +307,7 @@ async def create(request: Request) -> Response:
 )
 async def list_own(request: Request) -> Response:
     """Lists the caller's batches, newest first."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     page = await read_own_ids(services, request, BATCHES, list_batches)
     if not page.items:
         return _json(orjson.dumps(list_json([], more=page.more)))
@@ -322,7 +322,7 @@ async def list_own(request: Request) -> Response:
 @router.describe("GET", "/v1/batches/{batch_id}", Answer(200, Batch), errors=_BATCH, slash=True)
 async def read(request: Request, batch_id: str) -> Response:
     """Returns a batch as it is now."""
-    return _answer(await read_own(Services.of(request), request, BATCHES, batch_id))
+    return _answer(await read_own(Services.from_request(request), request, BATCHES, batch_id))
 
 
 @router.describe(
@@ -330,7 +330,7 @@ async def read(request: Request, batch_id: str) -> Response:
 )
 async def cancel(request: Request, batch_id: str) -> Response:
     """Cancels a batch; what was finished will be in its files. Cancelling twice returns 200."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     await read_own(services, request, BATCHES, batch_id)
     move = move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)
     _, status = await services.ledger.run(move)

@@ -72,7 +72,7 @@ _DATASET: Errors = (errors.Unauthenticated, errors.DatasetUnknown, errors.Storag
 )
 async def list_own(request: Request) -> Response:
     """Lists the caller's datasets of Parquet files."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     after = request.query_params.get("after") or None
     if after is not None and not datasets.is_dataset_name(after):
@@ -87,7 +87,7 @@ async def list_own(request: Request) -> Response:
 @router.describe("GET", "/v1/datasets/{name}", Answer(200, Dataset), errors=_DATASET)
 async def read(request: Request, name: str) -> Response:
     """Returns a dataset as it is now."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     storage = await services.storage.open()
     if not datasets.is_dataset_name(name):
@@ -101,7 +101,7 @@ async def read(request: Request, name: str) -> Response:
 @router.describe("DELETE", "/v1/datasets/{name}", Answer(200, DeletedDataset), errors=(*_DATASET, errors.DiskFull))
 async def delete(request: Request, name: str) -> Response:
     """Deletes a dataset for good, with all its vectors."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     storage = await services.storage.open()
     if not datasets.is_dataset_name(name):

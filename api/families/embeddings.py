@@ -72,7 +72,7 @@ _APPLIED = ResponseHeader("Preference-Applied", "What of `Prefer` was done.")
 async def create_embeddings(request: Request) -> Response:
     """Waits for the vectors of one or more texts and returns them in input order. A failed text fails the request."""
     started_s = time.perf_counter()
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     await services.door.check()
     wishes = preference(request.headers)

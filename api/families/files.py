@@ -152,7 +152,7 @@ _FORM = {
 )
 async def create_file(request: Request) -> Response:
     """Stores a file. When the answer comes the file is stored whole; after an error nothing of it is stored."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     announced = announced_bytes(request, services.settings.max_file_bytes) or 0
     file_id = new_file_id()
@@ -196,7 +196,7 @@ def _made(file_id: str, owner: str, received: Received) -> FileRecord:
 )
 async def list_files(request: Request) -> Response:
     """Lists the caller's files, newest first by default."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     files, more = await read_files(services.ledger, owner, FileQuery.from_query(request.query_params))
     size_bytes = len(files) * _BYTES_OF_FILE
@@ -207,7 +207,7 @@ async def list_files(request: Request) -> Response:
 @router.describe("GET", "/v1/files/{file_id}", Answer(200, File), errors=_FILE, slash=True)
 async def retrieve_file(request: Request, file_id: str) -> Response:
     """Returns the record of a file."""
-    return _json(_file(await read_own(Services.of(request), request, FILES, file_id)))
+    return _json(_file(await read_own(Services.from_request(request), request, FILES, file_id)))
 
 
 @router.describe(
@@ -220,7 +220,7 @@ async def retrieve_file(request: Request, file_id: str) -> Response:
 )
 async def retrieve_content(request: Request, file_id: str) -> Response:
     """Returns the bytes of a file as they were uploaded; with `Range`, some of them."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     file = await read_own(services, request, FILES, file_id)
     try:
         return await content(
@@ -245,7 +245,7 @@ async def retrieve_content(request: Request, file_id: str) -> Response:
 )
 async def remove_file(request: Request, file_id: str) -> Response:
     """Deletes a file for good."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     file = await read_own(services, request, FILES, file_id)
     # The bytes first: where the storage refuses, the caller hears it, and the record still leads to them.
     await services.storage.delete(file.stored)

@@ -43,7 +43,7 @@ async def live(_request: Request) -> Response:
 @router.describe("GET", "/health/ready", Answer(200, Ready), errors=(NotReady,), slash=True)
 async def ready(request: Request) -> Response:
     """Answers 200 while a worker with a loaded model beats; otherwise 503 names the missing part."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     try:
         services.registry.update(await services.ledger.run(operations.overview(services.registry.own_model)))
     except Overloaded:
@@ -65,4 +65,4 @@ async def ready(request: Request) -> Response:
 @router.describe("GET", "/metrics", Answer(200, media_types=("text/plain",)))
 async def metrics(request: Request) -> Response:
     """Returns all series in Prometheus's text format."""
-    return Response(Services.of(request).metrics.render(), headers={"content-type": CONTENT_TYPE})
+    return Response(Services.from_request(request).metrics.render(), headers={"content-type": CONTENT_TYPE})

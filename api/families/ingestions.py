@@ -341,7 +341,7 @@ _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
 )
 async def create(request: Request) -> Response:
     """Starts an ingestion of documents. Faults of a document show later: that document then fails."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
@@ -371,7 +371,7 @@ async def create(request: Request) -> Response:
 )
 async def list_own(request: Request) -> Response:
     """Lists the caller's ingestions, newest first."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     page = await read_own_ids(services, request, INGESTIONS, list_ingestions)
     records = await services.ledger.run(read_ingestions(page.items), timeout_s=_LIST_TIMEOUT_S) if page.items else []
     body = list_json([ingestion_json(record) for record in records], more=page.more)
@@ -381,7 +381,7 @@ async def list_own(request: Request) -> Response:
 @router.describe("GET", "/v1/ingestions/{ingestion_id}", Answer(200, Ingestion), errors=_INGESTION)
 async def read(request: Request, ingestion_id: str) -> Response:
     """Returns an ingestion as it is now."""
-    return _answer(await read_own(Services.of(request), request, INGESTIONS, ingestion_id))
+    return _answer(await read_own(Services.from_request(request), request, INGESTIONS, ingestion_id))
 
 
 @router.describe(
@@ -397,7 +397,7 @@ async def read(request: Request, ingestion_id: str) -> Response:
 )
 async def documents(request: Request, ingestion_id: str) -> Response:
     """Lists the documents of an ingestion and their outcomes, in the order of the source."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
     page = await read_documents(services, ingestion, DocumentQuery.from_query(request.query_params))
     answer = {"object": "list", "data": page.documents, "last_id": page.until, "has_more": page.more}
@@ -412,7 +412,7 @@ async def documents(request: Request, ingestion_id: str) -> Response:
 )
 async def output(request: Request, ingestion_id: str) -> Response:
     """Lists the Parquet files of an ingestion's dataset, as the dataset is now."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
     listed = output_json(ingestion, await read_output(services, ingestion))
     return Response(orjson.dumps(listed), headers=_NO_STORE, media_type=_JSON)
@@ -433,7 +433,7 @@ async def output(request: Request, ingestion_id: str) -> Response:
 )
 async def part(request: Request, ingestion_id: str, name: str) -> Response:
     """Returns one Parquet file; with `Range`, some of its bytes."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
     wanted = (await read_output(services, ingestion)).find(name)
     gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
@@ -461,7 +461,7 @@ async def part(request: Request, ingestion_id: str, name: str) -> Response:
 )
 async def cancel(request: Request, ingestion_id: str) -> Response:
     """Cancels an ingestion; what is loaded stays. Cancelling twice returns 200."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     await read_own(services, request, INGESTIONS, ingestion_id)
     _, status = await services.ledger.run(cancel_ingestion(ingestion_id))
     if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
@@ -478,7 +478,7 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
 )
 async def retry(request: Request, ingestion_id: str) -> Response:
     """Tries the failed documents of an ended ingestion again under its id. A resumable one goes on where it was."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
     if ingestion.status.terminal and not ingestion.counts.failed and not ingestion.resumable:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")

@@ -52,7 +52,7 @@ _FACTS = ("dimension", "max_tokens", "device", "compute", "precision", "revision
 @router.describe("GET", "/v1/models", Answer(200, ModelList), errors=(errors.Unauthenticated,), slash=True)
 async def list_models(request: Request) -> Response:
     """Lists every model that a worker has ever served here, and the configured one."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     services.owner(request)
     data = [_model(services.registry, name) for name in services.registry.names()]
     return Response(orjson.dumps({"object": "list", "data": data}), media_type=_JSON)
@@ -63,7 +63,7 @@ async def list_models(request: Request) -> Response:
 )
 async def read_model(request: Request, model_id: str) -> Response:
     """Returns one model. Its id may contain slashes."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     services.owner(request)
     name = model_id.removesuffix("/")
     services.registry.served(name)

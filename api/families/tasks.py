@@ -67,7 +67,7 @@ million."""
 )
 async def create_task(request: Request) -> Response:
     """Stores texts and answers at once. A repetition with the same `Idempotency-Key` returns the same task."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     await services.door.check()
     key = request.headers.get("idempotency-key")
@@ -96,7 +96,7 @@ async def create_task(request: Request) -> Response:
 )
 async def list_tasks(request: Request) -> Response:
     """Lists the caller's tasks, newest first. Tasks behind synchronous calls are not listed."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     parameters = request.query_params
     states, after = _states(parameters.getlist("status")), _after(parameters.get("after", ""))
@@ -120,7 +120,7 @@ async def list_tasks(request: Request) -> Response:
 )
 async def read_task(request: Request, task_id: str) -> Response:
     """Returns a task, now or after waiting. `wait` holds the answer until its end, `If-None-Match` until a change."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     wished_s = query_wait_s(request.query_params.get("wait"))
     if wished_s is None:
         wished_s = preference(request.headers).wait_s or 0.0
@@ -141,7 +141,7 @@ async def read_task(request: Request, task_id: str) -> Response:
 )
 async def follow_task(request: Request, task_id: str) -> Response:
     """Streams the state of a task now and after each change until it ends. `Last-Event-ID` omits a known state."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     known_etag = request.headers.get("last-event-id")
     task = await ownership.own_task(services, request, task_id)
     if task.state.terminal and matches(known_etag, task):
@@ -158,7 +158,7 @@ async def follow_task(request: Request, task_id: str) -> Response:
 )
 async def read_result(request: Request, task_id: str) -> Response:
     """Returns the vectors of an ended task in input order, as JSON or (`Accept: application/x-npy`) a NumPy file."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     base64 = _wants_base64(request.query_params.get("encoding_format"))
     task = await ownership.own_task(services, request, task_id)
     if not task.state.terminal:
@@ -188,7 +188,7 @@ async def read_result(request: Request, task_id: str) -> Response:
 )
 async def cancel_task(request: Request, task_id: str) -> Response:
     """Ends a task; finished vectors stay readable. Cancelling twice returns 200."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     task = await ownership.own_task(services, request, task_id)
     outcome = await services.ledger.run(operations.cancel(task.queue, task_id))
     task = await ownership.own_task(services, request, task_id)
@@ -200,7 +200,7 @@ async def cancel_task(request: Request, task_id: str) -> Response:
 @router.describe("DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), errors=_TASK)
 async def delete_task(request: Request, task_id: str) -> Response:
     """Deletes a task and everything that belongs to it. An open task is cancelled first."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     task = await ownership.own_task(services, request, task_id)
     await services.ledger.run(operations.forget(task.queue, task_id))
     return Response(orjson.dumps({"id": task_id, "object": "embedding.task", "deleted": True}), media_type=_JSON)

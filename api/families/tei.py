@@ -67,7 +67,7 @@ router.describe("GET", "/", Answer(200, Live))(live)
 @router.describe("POST", "/", _VECTORS, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody))
 async def embed(request: Request) -> Response:
     """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     owner = services.owner(request)
     await services.door.check()
     body = await services.bodies.read(request)
@@ -82,7 +82,7 @@ async def embed(request: Request) -> Response:
 @router.describe("GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, NotReady), slash=True)
 async def info(request: Request) -> Response:
     """Returns the served model and its limits."""
-    services = Services.of(request)
+    services = Services.from_request(request)
     services.owner(request)
     entry = services.registry.entry(services.registry.own_model)
     if entry is None:
@@ -93,7 +93,7 @@ async def info(request: Request) -> Response:
 @router.describe("GET", "/health", Answer(200), errors=(NotReady,), slash=True)
 async def health(request: Request) -> Response:
     """Answers 200 while a worker serves the model, as of about a second ago. No other process is asked."""
-    registry = Services.of(request).registry
+    registry = Services.from_request(request).registry
     if not registry.redis_up or not registry.live_workers().get(registry.own_model):
         raise NotReady("unhealthy", retry_after_s=5)
     return Response(headers={"cache-control": "no-store"})

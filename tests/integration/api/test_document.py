@@ -12,7 +12,7 @@ import httpx
 
 from stack.testing import RedisServer
 from tasks.ledger import ANONYMOUS, Ledger
-from tasks.records.datasets import Catalog, Part, advance, present
+from tasks.records.datasets import Catalog, DatasetPart, advance, present
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, upload_with
@@ -120,7 +120,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     batch_id = client.post("/v1/batches", json=body).json()["id"]
     ingestion_id = create(client, sink={"type": "parquet", "dataset": "handbook"})["id"]
     storage.write("datasets/x/part.1", b"PAR1 bytes")
-    part = Part(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
+    part = DatasetPart(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
     catalog = Catalog(ANONYMOUS, "handbook", dimension=4, next_part=4, parts=(part,))
     assert advance(storage, present(storage, ANONYMOUS, "handbook"), catalog)
     failed = create(client)["id"]
