@@ -2,6 +2,7 @@
 
 import sys
 
+from tasks.process.liveness import DEFAULT_PATIENCE
 from tasks.process.run_files import RunFiles
 from worker_config.settings import load_settings
 
@@ -13,7 +14,7 @@ def main(arguments: list[str]) -> int:
         case ["ready"]:
             return 0 if files.is_ready() else 1
         case ["live"]:
-            return 0 if files.is_alive() else 1
+            return 0 if files.is_alive(DEFAULT_PATIENCE.parent_s) else 1
     sys.stderr.write("usage: python -m tasks.probe ready|live\n")
     return 2
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 from tasks.documents.context import JobContext
 from tasks.documents.jobs import JOB_COST, Job, JobCall
 from tasks.documents.rounds import place_of
-from tasks.drain.commit import Settlement
+from tasks.drain.commit import Committer
+from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.errors import EmbedqError, InternalError, RedisUnavailable, Unavailable
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, operations
@@ -19,6 +20,10 @@ from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
+JOBS_PER_S = 1.0
+"""The speed of a worker for admission: a job is claimed at a cost of 1, and charged for the seconds that it took."""
+_NEXT_JOB = ClaimSize(bulk_cost=1, online_cost=1, max_units=1, rate=JOBS_PER_S)
+"""A job that has ended must not wait for the next one, nor be done again because that one was refused."""
 OUTAGE_PAUSE_S = 1.0
 _STOP_CHECK_S = 0.1
 
@@ -33,7 +38,7 @@ class JobWork:
         settings: Settings,
         *,
         jobs: Mapping[str, Job],
-        settlement: Settlement,
+        committer: Committer,
         progress: Progress,
         stop: Callable[[], bool],
         ended: Callable[[], None] = lambda: None,
@@ -43,35 +48,36 @@ class JobWork:
         self._storage = storage.reporting(progress.step)  # a large file is sent for longer than work may stand still
         self._settings = settings
         self._jobs = jobs
-        self._settlement = settlement
+        self._committer = committer
         self._progress = progress
         self._stop = stop
         self._ended = ended
         self._clock = clock
         self.done = 0
 
-    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:  # noqa: ARG002 - a job is not interrupted
-        """Every job of the claim is committed or given back; when Redis is away, as soon as it is back.
+    def claim_size(self, _left_s: float) -> ClaimSize:
+        """See `Work.claim_size`: one job, however long it takes."""
+        return _NEXT_JOB
 
-        False when something that it needs is away.
-        """
+    def __call__(self, claim: Claim, _claim_online: ClaimOnline) -> bool:
+        """See `Work.__call__`; nothing interrupts a job."""
         self._progress.hold(claim.token)
         try:
             with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
                 finished = [self._charged(unit, claim.token) for unit in claim.units]
-            self._settlement.commit(claim, finished)
+            self._committer.commit(claim, finished)
             self.done += len(finished)
             self._ended()
         except Stopping:
-            self._settlement.give_back(claim)
+            self._committer.give_back(claim)
         except Unavailable as error:
             _log.warning("a job waits: %s", error.code)
-            self._settlement.give_back(claim)
+            self._committer.give_back(claim)
             self._pause()
             return False
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
             _log.error("a job failed with %s at %s", type(error).__name__, place_of(error))
-            self._settlement.lose(claim)
+            self._committer.lose(claim)
         finally:
             self._progress.drop(claim.token)
         return True

@@ -1,6 +1,7 @@
-"""How a claim ends: committed, given back or lost. What Redis did not hear of is given back when it answers again."""
+"""How a claim ends: committed, given back or lost. While Redis is away, the end of a claim is owed."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,10 +17,11 @@ _log = logging.getLogger(__name__)
 _RETRY_S = 0.1
 
 
-class Settlement:
+class Committer:
     """Ends claims of one queue. The streams of a process share it.
 
-    A claim of which Redis heard no end is owed: were it left to its lease, that would count as a death of its texts.
+    A claim whose end Redis did not hear is given back when it is back: the end of its lease would count as a death of
+    its texts.
 
     Args:
         ledger: an executor.
@@ -42,7 +44,8 @@ class Settlement:
         operation = operations.commit(
             self._queue, claim.token, finished, forward_passes=forward_passes, padded_tokens=padded_tokens
         )
-        outcomes = self._patiently(operation)
+        # Redis may be back before the lease ends.
+        outcomes = self._patiently(lambda: self._ledger.run(operation), self._patience_s)
         if outcomes is None:
             _log.warning("Redis stayed away: %d units are given back when it is back", len(finished))
             self.owe(claim.token)
@@ -53,14 +56,14 @@ class Settlement:
         return outcomes
 
     def give_back(self, claim: Claim) -> None:
-        """What the claim still holds is anybody's again, and its attempts do not count."""
+        """The rest of the claim is anybody's again, and its attempts do not count."""
         self.owe(claim.token)
         with suppress(RedisUnavailable):
             # The reply's bell is not needed: whoever stops leaves its slice, and LEAVE rings for ready work.
             self.release_owed()
 
     def lose(self, claim: Claim) -> None:
-        """What the claim still holds comes back as suspects."""
+        """The rest of the claim comes back as suspects."""
         try:
             self._ledger.run(operations.lose(self._queue, claim.token))
         except RedisUnavailable:
@@ -71,32 +74,29 @@ class Settlement:
         self._owed.add(token)
 
     def release_owed(self) -> bool:
-        """Gives back what is owed, before anything is claimed; whether to ring.
+        """Gives back the claims that are owed, before anything is claimed; whether to send a bell.
 
         Raises:
-            RedisUnavailable: it is still owed.
+            RedisUnavailable: they are still owed.
         """
-        ring = False
+        bell_due = False
         for token in tuple(self._owed):  # another stream may be at it: a release is repeatable
-            ring = self._ledger.run(operations.release(self._queue, token)) or ring
+            bell_due = self._ledger.run(operations.release(self._queue, token)) or bell_due
             self._owed.discard(token)
-        return ring
+        return bell_due
 
     def release_when_back(self) -> bool:
         """The same as soon as Redis answers, unless a stop waits. Before the next slice: perhaps nobody begins one."""
-        while self._owed and not self._stop():
-            try:
-                return self.release_owed()
-            except RedisUnavailable:
-                time.sleep(_RETRY_S)
-        return False
+        if not self._owed or self._stop():
+            return False
+        return bool(self._patiently(self.release_owed, math.inf))
 
-    def _patiently(self, operation: operations.Operation[T]) -> T | None:
-        """The reply, or None when Redis stayed away: it may be back before the lease ends, unless a stop waits."""
-        until = time.monotonic() + self._patience_s
+    def _patiently(self, call: Callable[[], T], patience_s: float) -> T | None:
+        """The result, or None when Redis stayed away for so long or a stop waits."""
+        until = time.monotonic() + patience_s
         while True:
             try:
-                return self._ledger.run(operation)
+                return call()
             except RedisUnavailable:
                 if self._stop() or time.monotonic() >= until:
                     return None

@@ -1,9 +1,11 @@
-"""How fast a stream is, in estimated tokens per second: what claims are sized by and backlogs are measured in."""
+"""How fast a stream is, in estimated tokens per second: claims are sized by it and backlogs measured in it."""
 
-from tasks.ledger import Lane
+from tasks.drain.work import ClaimSize
+
+MAX_UNITS_PER_CLAIM = 512
 
 ONLINE_CLAIM_S = 0.1
-"""Less than of bulk work: the first text of a claim waits for its last one, and what is left the other streams take."""
+"""Less than of bulk work: the first text of a claim waits for its last one, and the other streams take the rest."""
 
 BULK_UNITS = 24
 """Of full size in one claim of the bulk lane. With more texts to sort passes are fuller and padded less: 44 passages at
@@ -19,10 +21,10 @@ _WEIGHT = 0.2
 _FULL_S, _SLOW_S = 0.05, 0.25
 
 
-class Rate:
+class MeasuredRate:
     """A moving average over claims that kept the machine busy.
 
-    A lone query says nothing about what the machine can do: its claim is mostly overhead, so claims of less than 50 ms
+    A lone query says nothing about the speed of the machine: its claim is mostly overhead, so claims of less than 50 ms
     are ignored. One that is small and took a quarter of a second is not: the rate was too high.
     """
 
@@ -40,24 +42,36 @@ class Rate:
         self.tokens_per_s += _WEIGHT * (cost / seconds - self.tokens_per_s)
         self.tokens_per_s = max(self.tokens_per_s, 1.0)
 
-    def budget(self, seconds: float) -> int:
-        """Estimated tokens that take about `seconds`."""
+    def claim_size(self, left_s: float, unit_s: float, *, urgent: bool) -> ClaimSize:
+        """How much to claim when so many seconds are left of a slice, where a unit holds up to `unit_s` of work.
+
+        No more of bulk work than fits into the slice, and one unit in any case: a slice ends for all streams with the
+        claim that ends last. `urgent`: texts that cannot wait are to be expected.
+        """
+        return ClaimSize(
+            bulk_cost=self._cost(min(max(left_s, unit_s), bulk_claim_s(unit_s, urgent=urgent))),
+            online_cost=self._cost(online_claim_s(unit_s)),
+            max_units=MAX_UNITS_PER_CLAIM,
+            rate=self.tokens_per_s,
+        )
+
+    def _cost(self, seconds: float) -> int:
         return max(1, int(self.tokens_per_s * seconds))
 
 
-def claim_seconds(lane: Lane, unit_s: float, *, urgent: bool = False) -> float:
-    """How much work one claim of this lane may hold, where one unit holds up to `unit_s`.
-
-    `urgent`: texts that cannot wait are to be expected.
-    """
-    if lane is Lane.ONLINE:
-        return min(ONLINE_CLAIM_S, unit_s)
+def bulk_claim_s(unit_s: float, *, urgent: bool = False) -> float:
+    """How much work one claim of the bulk lane may hold, in seconds."""
     return (BULK_UNITS_BESIDE_URGENT if urgent else BULK_UNITS) * unit_s
+
+
+def online_claim_s(unit_s: float) -> float:
+    """The same of the online lane."""
+    return min(ONLINE_CLAIM_S, unit_s)
 
 
 def longest_claim_s(unit_s: float) -> float:
     """How long a claim of bulk work may last where urgent texts begin to come when it is taken, in seconds.
 
-    One that lasts longer, because its texts are far longer than what the model takes, is given back where it is.
+    One that lasts longer, because its texts are far longer than the model's maximum, is given back where it is.
     """
-    return (1 + ONLINE_PER_BULK) * claim_seconds(Lane.BULK, unit_s)
+    return (1 + ONLINE_PER_BULK) * bulk_claim_s(unit_s)

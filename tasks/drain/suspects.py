@@ -2,7 +2,7 @@
 
 One runs at a time, and nothing else in the process meanwhile: were two texts under way, an innocent one could be
 convicted for the other's deaths. The others stand still for it between two passes, with their claims in hand, so it has
-a bounded share of the time. What dies with it while it stands still is not to blame, and the ledger knows.
+a bounded share of the time. A claim that dies with it while it stands still is not to blame, and the ledger knows.
 """
 
 import threading
@@ -43,8 +43,8 @@ class Suspects:
         if not self._taken.acquire(blocking=False):
             return False
         try:
-            asked = self._clock()
-            if asked < (self._not_before if idle else self._next):
+            began = self._clock()
+            if began < (self._not_before if idle else self._next):
                 return False
             done = 0
             with self._passes.alone():
@@ -55,7 +55,7 @@ class Suspects:
                         break
             now = self._clock()
             self._not_before = now if done else now + PAUSE_S
-            self._next = max(self._not_before, now + (SHARE - 1) * (now - asked))
+            self._next = max(self._not_before, now + (SHARE - 1) * (now - began))
             return done > 0
         finally:
             self._taken.release()

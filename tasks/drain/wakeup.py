@@ -15,28 +15,29 @@ _STOP_CHECK_S = 0.2
 class Wakeup:
     """The channel of one stream. Used by the thread of that stream only."""
 
-    def __init__(self, ledger: Ledger, model: str, stream: str) -> None:
-        self._client, self._refusals, self._seen = ledger.client, ledger.refusals, 0
-        self._channel = wake_channel(model, stream, ledger.root)
+    def __init__(self, ledger: Ledger, queue: str, stream: str) -> None:
+        self._client, self._refusals = ledger.client, ledger.refusals
+        self._refusals_before = 0
+        self._channel = wake_channel(queue, stream, ledger.root)
         self._pubsub: redis.client.PubSub | None = None
 
     def open(self) -> None:
         """Subscribes, unless it is subscribed already, to the Redis that serves.
 
-        A registered lingerer without a subscription would be passed over by whoever wakes: call before every slice.
+        To be called before every slice: whoever wakes would pass over a registered lingerer without a subscription.
 
         Raises:
             redis.RedisError: Redis does not answer.
         """
-        if self._seen != self._refusals.count:
+        if self._refusals_before != self._refusals.count:
             self.close()
         if self._pubsub is not None:
             return
-        self._seen = self._refusals.count
+        self._refusals_before = self._refusals.count
         pubsub = self._client.pubsub(ignore_subscribe_messages=False)  # type: ignore[no-untyped-call]
         pubsub.subscribe(self._channel)
-        confirmed = pubsub.get_message(timeout=5)
-        if confirmed is None or confirmed["type"] != "subscribe":
+        reply = pubsub.get_message(timeout=5)
+        if reply is None or reply["type"] != "subscribe":
             pubsub.close()
             raise redis.ConnectionError("no answer to SUBSCRIBE")
         self._pubsub = pubsub

@@ -1,4 +1,4 @@
-"""What a worker does with one claim: encode its texts, commit the vectors, and give back what it cannot finish."""
+"""What a model worker does with one claim: encode its texts, commit the vectors, give back what it cannot finish."""
 
 import logging
 import math
@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tasks.drain.commit import Settlement
-from tasks.drain.lanes import OnlineLook, Urgency
-from tasks.drain.rate import Rate
+from tasks.drain.commit import Committer
+from tasks.drain.lanes import OnlineCheck, Urgency
+from tasks.drain.rate import MeasuredRate, longest_claim_s
+from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.embedding.half_done import HalfDone, TurnOver
 from tasks.embedding.rows import RowStore, Written
 from tasks.embedding.units import RowUnit, TextUnit
@@ -33,7 +34,38 @@ hundreds of megabytes of texts that it cuts. On two cores a claim of usual texts
 
 STORAGE_PAUSE_S = 1.0
 """After the storage was away for a claim; units that need none wait as long, online ones do not."""
-_LOOK_EVERY_S = 0.1
+_CHECK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingContext:
+    """What the streams of a process share.
+
+    Attributes:
+        encoder: the loaded model.
+        budget: of one forward pass.
+        unit_s: of work in one unit.
+        committer: ends claims.
+        store: where the rows of batches are.
+        passes: to be entered by each stream that touches a text.
+        cache: of vectors of this encoder.
+        half_done: suspects that take longer than a turn.
+        urgency: whether urgent texts are to be expected.
+        broken: set when the encoder cannot be used any more.
+        stop: whether to stop.
+    """
+
+    encoder: Encoder
+    budget: PassBudget
+    unit_s: float
+    committer: Committer
+    store: RowStore
+    passes: Gate
+    cache: VectorCache
+    half_done: HalfDone
+    urgency: Urgency
+    broken: threading.Event
+    stop: Callable[[], bool]
 
 
 @dataclass(slots=True)
@@ -46,110 +78,109 @@ class Totals:
     padded_tokens: int = 0
 
 
-class Work:
-    """Encodes and commits claims. One thread.
+@dataclass(slots=True)
+class _ClaimRun:
+    """A claim on its way.
 
-    `store`, `passes`, `cache`, `half_done` and `urgency` are shared with the other streams; `broken` too, and set when
-    the encoder cannot be used any more. `budget` is of one forward pass. After `longest_s` a claim is given back where
-    it is, and a suspect when its turn is over.
+    Attributes:
+        claim: with its units.
+        check_online: between two steps of bulk work; None: nothing interrupts this claim.
+        began: by the monotonic clock.
+        portions: how many are committed.
+        cost: estimated tokens that went through the model.
+        seconds: that they took.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        *,
-        budget: PassBudget,
-        settlement: Settlement,
-        store: RowStore,
-        rate: Rate,
-        progress: Progress,
-        passes: Gate,
-        cache: VectorCache,
-        half_done: HalfDone,
-        urgency: Urgency,
-        broken: threading.Event,
-        longest_s: float,
-        stop: Callable[[], bool],
-    ) -> None:
-        self._encoder = encoder
-        self._budget = budget
-        self._settlement = settlement
-        self._store = store
-        self._rate = rate
-        self._progress = progress
-        self._passes = passes
-        self._cache = cache
-        self._half_done = half_done
-        self._urgency = urgency
-        self._broken = broken
-        self._longest_s = longest_s
-        self._stop = stop
+    claim: Claim
+    check_online: OnlineCheck | None
+    began: float = field(default_factory=time.monotonic)
+    portions: int = 0
+    cost: int = 0
+    seconds: float = 0.0
+
+
+class EmbeddingWork:
+    """Encodes and commits claims. One thread.
+
+    Args:
+        context: shared with the other streams.
+        rate: how fast this stream is; sizes its claims.
+    """
+
+    def __init__(self, context: EmbeddingContext, rate: MeasuredRate) -> None:
+        self._context = context
+        self._encoder, self._store, self._stop = context.encoder, context.store, context.stop
+        self._committer, self._budget = context.committer, context.budget
+        self._longest_s = longest_claim_s(context.unit_s)
+        """After it a claim is given back where it is, and a suspect when its turn is over."""
+        self.rate = rate
+        self.progress = Progress()
         self.totals = Totals()
 
-    def __call__(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:
-        """Every unit of the claim is committed or given back; when Redis is away, as soon as it is back.
+    def claim_size(self, left_s: float) -> ClaimSize:
+        """See `Work.claim_size`."""
+        return self.rate.claim_size(left_s, self._context.unit_s, urgent=self._context.urgency.expected)
 
-        False when the storage is away for some of them. A suspect is encoded without the gate: its stream is alone.
+    def __call__(self, claim: Claim, claim_online: ClaimOnline) -> bool:
+        """See `Work.__call__`. False when the storage is away for some units.
 
-        Args:
-            claim: what to do.
-            claim_online: takes what the online lane has; called between the steps of bulk work: units that a bucket
-                is slow to give, pieces that are tokenized, micro-batches.
+        The online lane is served between the steps of bulk work: units that a bucket is slow to give, pieces that are
+        tokenized, micro-batches. A suspect is encoded without the gate: its stream is alone.
 
         Raises:
             EncoderBroken: this process must be replaced. The claim's items have become suspects.
         """
-        self._progress.hold(claim.token)
+        self.progress.hold(claim.token)
         if claim.lane is Lane.ONLINE:
-            self._urgency.seen()
+            self._context.urgency.seen()
         try:
             return self._encode_and_commit(claim, claim_online)
         except (Stopping, TurnOver):
-            self._settlement.give_back(claim)
+            self._committer.give_back(claim)
         except EncoderBroken:
-            if self._broken.is_set():  # by a claim within this one, or beside it
-                self._settlement.give_back(claim)
+            if self._context.broken.is_set():  # by a claim within this one, or beside it
+                self._committer.give_back(claim)
                 raise
             # A text may have broken the device, so the attempt counts; a device that is gone fails at the next load.
-            self._broken.set()  # before the claim is given back, or another stream would take it in this process
-            self._settlement.lose(claim)
+            self._context.broken.set()  # before the claim is given back, or another stream would take it here
+            self._committer.lose(claim)
             raise
         except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
             _log.error("claim of %d units failed with %s", len(claim.units), type(error).__name__)
-            self._settlement.lose(claim)
+            self._committer.lose(claim)
         finally:
-            self._progress.drop(claim.token)
+            self.progress.drop(claim.token)
         return True
 
-    def _encode_and_commit(self, claim: Claim, claim_online: Callable[[], Claim]) -> bool:
+    def _encode_and_commit(self, claim: Claim, claim_online: ClaimOnline) -> bool:
         interrupted = claim.lane is Lane.BULK and not claim.suspect
-        look = OnlineLook(self, claim_online, self._stop) if interrupted else None
-        run, done, late = _Run(claim, look), 0, False
+        check_online = OnlineCheck(self, claim_online, self._stop) if interrupted else None
+        run, done, late = _ClaimRun(claim, check_online), 0, False
         try:
             for portion in weighed(self._read(run), self._bytes, PORTION_BYTES):
                 if run.portions:
-                    self._between(run, _LOOK_EVERY_S)
-                settled = self._encode(run, portion)
-                if settled is None:
+                    self._between(run, _CHECK_EVERY_S)
+                committed = self._encode(run, portion)
+                if committed is None:
                     return True
-                done += settled
+                done += committed
                 late = time.monotonic() - run.began > self._longest_s
-                if settled < len(portion) or late:
+                if committed < len(portion) or late:
                     break
         finally:
-            self._rate.measured(run.cost, run.seconds)
+            self.rate.measured(run.cost, run.seconds)
         if done == len(claim.units):
             return True
-        self._settlement.give_back(claim)
+        self._committer.give_back(claim)
         if not late and not claim.suspect:  # it is the storage that is away
             self._pause(claim, claim_online)
         return late
 
-    def _between(self, run: "_Run", most_s: float = math.inf) -> None:
+    def _between(self, run: _ClaimRun, most_s: float = math.inf) -> None:
         if self._stop():
             raise Stopping
-        if run.look is not None:
-            run.look(most_s)
+        if run.check_online is not None:
+            run.check_online(most_s)
 
     def _bytes(self, unit: TextUnit | RowUnit) -> int:
         """Of its texts in memory, at most, and of their vectors."""
@@ -157,60 +188,60 @@ class Work:
         of_texts = sum(len(text) if text.isascii() else 4 * len(text) for text in texts)
         return of_texts + len(unit.items) * FLOAT32_BYTES * self._encoder.info.dimension
 
-    def _read(self, run: "_Run") -> Iterator[TextUnit | RowUnit]:
-        """What the units ask; without those whose rows cannot be read now."""
+    def _read(self, run: _ClaimRun) -> Iterator[TextUnit | RowUnit]:
+        """The units with their texts; without those whose rows cannot be read now."""
         by_reference: list[tuple[ClaimedUnit, UnitReference]] = []
         for unit in run.claim.units:
             reference = UnitReference.from_payload(unit.payload)
             if reference is None:
-                yield TextUnit.of(unit)
+                yield TextUnit.from_unit(unit)
             else:
                 by_reference.append((unit, reference))
-        stored, looked = self._store.read(by_reference), time.monotonic()
+        row_units, checked = self._store.read(by_reference), time.monotonic()
         while True:
-            with self._progress.outside():
-                found = next(stored, None)
-            if found is None:
+            with self.progress.outside():
+                row_unit = next(row_units, None)
+            if row_unit is None:
                 return
-            yield found
-            if time.monotonic() - looked > _LOOK_EVERY_S:  # only a bucket is so slow
-                self._between(run, _LOOK_EVERY_S)
-                looked = time.monotonic()
+            yield row_unit
+            if time.monotonic() - checked > _CHECK_EVERY_S:  # only a bucket is so slow
+                self._between(run, _CHECK_EVERY_S)
+                checked = time.monotonic()
 
-    def _encode(self, run: "_Run", units: Sequence[TextUnit | RowUnit]) -> int | None:
+    def _encode(self, run: _ClaimRun, units: Sequence[TextUnit | RowUnit]) -> int | None:
         """Encodes and commits a portion; how many units are done with: without those that could not be stored now.
 
-        None when Redis stayed away: what the claim still holds is given back when it is back.
+        None when Redis stayed away: the rest of the claim is given back when it is back.
         """
-        look = run.look
-        if look is not None:
-            look.resume()
+        check_online, context = run.check_online, self._context
+        if check_online is not None:
+            check_online.resume()
 
         def most() -> int:
-            return self._budget.most if look is None else self._bulk_tokens()
+            return self._budget.most if check_online is None else self._bulk_tokens()
 
         def timed(some: Sequence[TextItem]) -> tuple[list[ItemVector], EncodeStats]:
-            started, looked_s = time.monotonic(), look.spent_s if look else 0.0
+            began, online_s = time.monotonic(), check_online.spent_s if check_online else 0.0
             vectors, stats = encode(
                 self._encoder,
                 some,
                 max_padded_tokens=most(),
                 limit=most,
-                gate=ALONE if run.claim.suspect else self._passes,
-                cache=self._cache,
+                gate=ALONE if run.claim.suspect else context.passes,
+                cache=context.cache,
                 # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.
                 remember=run.claim.lane is Lane.ONLINE,
                 between=lambda: self._between(run),
-                finished=self._progress.step,
+                finished=self.progress.step,
             )
-            run.seconds += time.monotonic() - started - (look.spent_s - looked_s if look else 0.0)
+            run.seconds += time.monotonic() - began - (check_online.spent_s - online_s if check_online else 0.0)
             run.cost += self._encoded_cost(some, vectors)
             return vectors, stats
 
         items = [item for unit in units for item in unit.items]
         if run.claim.suspect:
             name = units[0].unit.task_id, units[0].unit.unit_id
-            vectors, stats = self._half_done.encode(name, items, timed, weight=self._cost_of, most=self._budget.most)
+            vectors, stats = context.half_done.encode(name, items, timed, weight=self._cost_of, most=self._budget.most)
         else:
             vectors, stats = timed(items)
         done = self._commit(run, units, vectors, stats)
@@ -219,10 +250,10 @@ class Work:
         return done
 
     def _bulk_tokens(self) -> int:
-        return self._budget.bulk(self._rate.tokens_per_s, urgent=self._urgency.expected)
+        return self._budget.bulk(self.rate.tokens_per_s, urgent=self._context.urgency.expected)
 
     def _commit(
-        self, run: "_Run", units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats
+        self, run: _ClaimRun, units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats
     ) -> int | None:
         texts: list[Finished] = []
         rows: list[Written] = []
@@ -234,12 +265,12 @@ class Work:
                 texts.append(unit.finished(own))
             else:
                 rows.append((unit, unit.outcomes(own)))
-        with self._progress.outside():
+        with self.progress.outside():
             # Each portion has parts of its own: one of the same name would replace what is committed already.
             parts = self._store.write(f"{run.claim.token}/{run.portions}", rows)
         finished = [*texts, *parts]
-        with self._progress.outside():  # while Redis is away it takes up to a lease
-            outcomes = self._settlement.commit(
+        with self.progress.outside():  # while Redis is away it takes up to a lease
+            outcomes = self._committer.commit(
                 run.claim, finished, forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
             )
         if finished and not outcomes:
@@ -259,29 +290,17 @@ class Work:
     def _cost_of(self, item: TextItem) -> int:
         return cost(item.text, self._encoder.info.max_tokens)
 
-    def _pause(self, claim: Claim, claim_online: Callable[[], Claim]) -> None:
-        """Waits for the storage. Whoever waits for online work does not."""
-        look = OnlineLook(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
+    def _pause(self, claim: Claim, claim_online: ClaimOnline) -> None:
+        """Waits for the storage. Callers of online work do not wait with it."""
+        check_online = OnlineCheck(self, claim_online, self._stop) if claim.lane is Lane.BULK else None
         until = time.monotonic() + STORAGE_PAUSE_S
         while time.monotonic() < until and not self._stop():
-            time.sleep(_LOOK_EVERY_S)
-            if look is not None:
-                look()
+            time.sleep(_CHECK_EVERY_S)
+            if check_online is not None:
+                check_online()
 
     def _count(self, stats: EncodeStats, items: int) -> None:
         self.totals.forward_passes += stats.forward_passes
         self.totals.items += items
         self.totals.tokens += stats.tokens
         self.totals.padded_tokens += stats.padded_tokens
-
-
-@dataclass(slots=True)
-class _Run:
-    """A claim on its way. `cost` in estimated tokens that went through the model, in so many `seconds`."""
-
-    claim: Claim
-    look: OnlineLook | None
-    began: float = field(default_factory=time.monotonic)
-    portions: int = 0
-    cost: int = 0
-    seconds: float = 0.0

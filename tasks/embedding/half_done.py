@@ -1,4 +1,4 @@
-"""What is encoded already of suspects that take longer than a turn: lines of a batch with up to thousands of texts.
+"""Suspects that take longer than a turn, such as lines of a batch with thousands of texts: their vectors so far.
 
 Nobody else touches a text while a suspect is encoded. So a long one is given back when its turn is over, attempt
 refunded, and goes on where it was when this process claims it again: the ledger never sees one in company.
@@ -20,11 +20,11 @@ MOST = 16
 """Suspects of which something is kept, each a few megabytes. The next one runs to its end, or they would push each
 other out and none would ever be done."""
 FORGET_AFTER_S = 600.0
-"""Another worker has done it, or its task was cancelled."""
+"""Since its last turn: another worker has done it, or its task was cancelled."""
 
 
 @dataclass(slots=True)
-class _Part:
+class _Partial:
     vectors: dict[TextItem, ItemVector] = field(default_factory=dict)
     stats: EncodeStats = field(default_factory=lambda: EncodeStats(0, 0, 0))
     left_at: float = 0.0
@@ -39,7 +39,7 @@ class HalfDone:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._parts: dict[tuple[str, str], _Part] = {}
+        self._parts: dict[tuple[str, str], _Partial] = {}
 
     def encode(
         self,
@@ -63,7 +63,7 @@ class HalfDone:
             TurnOver: what is done until now is kept.
         """
         began = self._clock()
-        part = self._parts.pop(name, None) or _Part()
+        part = self._parts.pop(name, None) or _Partial()
         missing = dict.fromkeys(item for item in items if item not in part.vectors)
         for number, piece in enumerate(weighed(missing, weight, most)):
             if number and self._clock() - began >= LONGEST_S and self._keep(name, part):
@@ -73,7 +73,7 @@ class HalfDone:
             part.stats = _sum(part.stats, stats)
         return [part.vectors[item] for item in items], part.stats
 
-    def _keep(self, name: tuple[str, str], part: _Part) -> bool:
+    def _keep(self, name: tuple[str, str], part: _Partial) -> bool:
         part.left_at = now = self._clock()
         self._parts = {other: kept for other, kept in self._parts.items() if now - kept.left_at < FORGET_AFTER_S}
         if len(self._parts) >= MOST:

@@ -61,13 +61,13 @@ class RowStore:
         Units are left out while the storage is away or takes no part. At most one of them is waited for in vain.
         """
         # The folder that failed the last time comes last, or the others would never have their turn.
-        for unit, reference in sorted(units, key=lambda each: each[1].folder == self._failed_last):
+        for unit, reference in sorted(units, key=lambda pair: pair[1].folder == self._failed_last):
             if not self._proof.holds(reference.folder):
                 continue
-            found = self._read(unit, reference)
-            if found is None:
+            row_unit = self._read(unit, reference)
+            if row_unit is None:
                 return
-            yield found
+            yield row_unit
 
     def _read(self, unit: ClaimedUnit, reference: UnitReference) -> RowUnit | None:
         try:
@@ -129,7 +129,7 @@ class RowStore:
             name = PartReference.from_json(finished.vectors).part
             kept[name] = kept.get(name, False) or outcome is not CommitOutcome.STALE
         for name in (name for name, keep in kept.items() if not keep):
-            with contextlib.suppress(EmbedqError):  # garbage, which the sweep finds later
+            with contextlib.suppress(EmbedqError):  # the cleanup finds it later
                 self._storage().delete(name)
 
 

@@ -10,10 +10,10 @@ from tasks.storage.model_files import Prompts, has_model_files, write_model_file
 from tasks.storage.storage import Storage
 
 RETRY_S = 10.0
-LOOK_EVERY_S = 60.0
+CHECK_EVERY_S = 60.0
 """A storage may be emptied, or replaced by another, while workers run."""
 UNKNOWN = "unknown"
-"""The revision of several models, perhaps: what lies there may be another one's."""
+"""A revision that several models may have: the files of this name may be another model's."""
 
 _log = logging.getLogger(__name__)
 
@@ -25,10 +25,10 @@ class TokenizerStore:
         storage: gives the storage, or raises `StorageUnavailable`.
         encoder: whose tokenizer it is.
         retry_s: between tries while the storage is away or full.
-        look_every_s: between looks whether they are still there.
+        check_every_s: between checks whether they are still there.
 
     Attributes:
-        looks: how often they were there, or have been written.
+        checks: how often they were there, or have been written.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class TokenizerStore:
         encoder: Encoder,
         *,
         retry_s: float = RETRY_S,
-        look_every_s: float = LOOK_EVERY_S,
+        check_every_s: float = CHECK_EVERY_S,
     ) -> None:
         self._storage = storage
         self._encoder = encoder
         self._retry_s = retry_s
-        self._look_every_s = look_every_s
-        self.looks = 0
+        self._check_every_s = check_every_s
+        self.checks = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tokenizer-store", daemon=True)
 
@@ -61,16 +61,16 @@ class TokenizerStore:
         self._stopped.set()
 
     def _run(self) -> None:
-        said = ""
+        logged = ""
         while not self._stopped.is_set():
-            pause_s = self._look_every_s
+            pause_s = self._check_every_s
             try:
                 self._store()
-                said = ""
+                logged = ""
             except Unavailable as error:
-                if error.code != said:
+                if error.code != logged:
                     _log.warning("the tokenizer is not in the storage yet (%s): ingestions wait for it", error.code)
-                said, pause_s = error.code, self._retry_s
+                logged, pause_s = error.code, self._retry_s
             except Exception:  # noqa: BLE001 - whatever it is, the worker serves texts all the same
                 _log.exception("the tokenizer cannot be stored: documents cannot be cut for this model")
                 break
@@ -78,8 +78,8 @@ class TokenizerStore:
 
     def _store(self) -> None:
         storage, revision = self._storage(), self._encoder.info.revision
-        another_may_lie_there = revision == UNKNOWN and not self.looks
+        another_may_lie_there = revision == UNKNOWN and not self.checks
         if another_may_lie_there or not has_model_files(storage, revision):
             rules = self._encoder.text_rules()
             write_model_files(storage, revision, rules.tokenizer, Prompts(rules.prompts, rules.default_prompt))
-        self.looks += 1
+        self.checks += 1

@@ -1,4 +1,7 @@
-"""Units that carry their texts: what they ask of the model, and what is committed for them. Pure."""
+"""The units of a claim: what they ask of the model, and what becomes of each. Pure.
+
+A unit carries its texts, or refers to rows of a batch in the storage.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ class TextUnit:
     items: Sequence[TextItem]
 
     @classmethod
-    def of(cls, unit: ClaimedUnit) -> "TextUnit":
+    def from_unit(cls, unit: ClaimedUnit) -> "TextUnit":
         """The texts in its payload, each with the task's options."""
         return cls(unit, [TextItem(text, unit.options) for text in unit.texts()])
 
@@ -59,7 +62,7 @@ _GONE = RowError(
 
 @dataclass(frozen=True, slots=True)
 class RowUnit:
-    """A unit and what its rows ask: texts of each, or the error of one that asks nothing."""
+    """A unit by reference, and the texts of each of its rows, or the error of a row that has none."""
 
     unit: ClaimedUnit
     reference: UnitReference

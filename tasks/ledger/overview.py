@@ -65,10 +65,10 @@ class WorkerEntry:
     rate: float
     """Estimated tokens per second."""
     rss_bytes: int
-    forward_passes: int
-    items: int
-    tokens: int
-    padded_tokens: int
+    forward_passes: int = 0
+    items: int = 0
+    tokens: int = 0
+    padded_tokens: int = 0
     streams: int = 1
     """Claims that it works on at the same time."""
     cache_hits: int = 0

@@ -75,9 +75,11 @@ class PassBudget:
     bounded: bool = False
 
     @classmethod
-    def of(cls, device: str, chosen: int | None) -> Self:
-        """For a torch device name, or as `chosen` by the operator, who means it."""
-        return cls(default_budget(device), bounded=True) if chosen is None else cls(chosen)
+    def from_settings(cls, device: str, max_padded_tokens: int | None) -> Self:
+        """For a torch device name, or as set by the operator, who means it."""
+        if max_padded_tokens is None:
+            return cls(default_budget(device), bounded=True)
+        return cls(max_padded_tokens)
 
     def bulk(self, tokens_per_s: float, *, urgent: bool) -> int:
         """Of bulk work, on a stream of this speed. `urgent`: texts that cannot wait are to be expected."""

@@ -1,18 +1,134 @@
-"""The thread of a worker process in which it gets ready and works. Celery's own thread only waits for it.
+"""The child of a Celery parent: one thread gets it ready and runs all its slices. Celery's own thread waits for that.
 
-A slice begins when a bell is heard, and also without one: what wakes an idle worker must not depend on a message that
-a full Redis refuses, or that a broker which is away never gets.
+The child gets ready in `worker_process_init`, before it can run a slice. One that cannot serve leaves the reason in a
+file and stops its parent, which exits with code 78: Celery swallows exceptions of that signal and would go on without
+it.
 """
 
+import ctypes
+import logging
+import os
+import secrets
+import signal
+import socket
 import threading
+import time
 from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+
+from tasks.process.liveness import Patience
+from tasks.process.role import Role, Served, Start
+from tasks.process.run_files import RunFiles
+from tasks.process.stop import StopFlag, Stopping
+from worker_config.celery_app import send_bell
+from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, names_malloc_arenas
+
+_log = logging.getLogger(__name__)
 
 FINISH_PATIENCE_S = 14.0
 """A stop ends a slice within a forward pass. Just below the time after which the parent kills this process."""
+BROKEN_EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h."""
+STOP_CHECK_S = 0.1
+
+_M_ARENA_MAX = -8  # <malloc.h> of glibc
+_ARENAS = 2
+
+
+class Child:
+    """What this process serves, once it does. Made in the parent, filled in the child."""
+
+    def __init__(self, role: Role, settings: Settings, app: Celery, stop: StopFlag, patience: Patience) -> None:
+        self._role = role
+        self._settings = settings
+        self._app = app
+        self._stop = stop
+        self._patience = patience
+        self._id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._served: Served | None = None
+        self._slices: Slices | None = None
+
+    def load(self, **_: Any) -> None:
+        """Signal handler of `worker_process_init`."""
+        share_arenas()
+        threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
+        self._slices = Slices(self._get_ready, self._run_slice)
+        self._slices.start()
+        self._slices.wait_ready()
+
+    def drain(self) -> None:
+        """Body of the Celery task: a bell rang."""
+        if self._slices is None:
+            # Impossible unless the signal was missed; every slice would be a lie.
+            self._refuse(f"the {self._role.title} was never made ready")
+            return
+        self._slices.run_one()
+
+    def leave(self, *, exitcode: int, **_: Any) -> None:
+        """Signal handler of `worker_process_shutdown`."""
+        if self._slices is not None:
+            self._slices.finish()
+        if self._served is not None:
+            self._served.leave()
+        os._exit(exitcode)  # billiard would do that too, after one second's sleep
+
+    def _get_ready(self) -> None:
+        start = Start(self._settings, self._id, self._stop.__bool__, self._send_bell, self._wake, self._patience)
+        try:
+            self._served = self._role.start(start)
+        except Stopping:
+            os._exit(os.EX_OK)
+        except self._role.refusals as error:
+            self._refuse(str(error))
+        except BaseException as error:  # noqa: BLE001 - the boundary of a thread; Celery would go on without it
+            self._refuse(f"the {self._role.title} cannot start: {type(error).__name__}: {error}")
+
+    def _run_slice(self) -> None:
+        assert self._served is not None, "a process that is not ready has left"  # noqa: S101 - for the type checker
+        try:
+            self._served.run_slice()
+        except self._role.breaks as error:
+            _log.critical("this process cannot go on (%s); a new one takes over", error)
+            os._exit(BROKEN_EXIT_CODE)
+        except MemoryError:
+            # What was claimed comes back when its lease ends.
+            _log.error("a slice ran out of memory outside of its work")
+        except Exception:  # noqa: BLE001 - the boundary of a thread, without which the process would look healthy
+            _log.exception("a slice failed")
+
+    def _wake(self) -> None:
+        if self._slices is not None:
+            self._slices.request()
+
+    def _send_bell(self, queue: str) -> None:
+        try:
+            send_bell(self._app, queue)
+        except Exception as error:  # noqa: BLE001 - kombu lets through what its transport raises, a full Redis's refusal too
+            _log.warning("bell not sent (%s)", type(error).__name__)
+            if queue == self._role.queue(self._settings):
+                # The ledger believes in this bell, so nobody else sends one for a while.
+                self._wake()
+
+    def _leave_if_stopped_early(self) -> None:
+        # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.
+        while self._served is None:
+            if self._stop:
+                os._exit(os.EX_OK)
+            time.sleep(STOP_CHECK_S)
+
+    def _refuse(self, message: str) -> None:
+        RunFiles(self._settings.run_dir).set_failure(message)
+        os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(CONFIGURATION_EXIT_CODE)
 
 
 class Slices(threading.Thread):
     """Runs slices, one at a time, until `finish`.
+
+    A slice begins when a bell rings, and also without one: the wake-up of an idle worker must not depend on a message
+    that a full Redis refuses, or that a broker which is away never gets.
 
     Args:
         get_ready: called once, before the first slice.
@@ -24,13 +140,13 @@ class Slices(threading.Thread):
         self._get_ready = get_ready
         self._run_slice = run_slice
         self._turn = threading.Condition()
-        self._wanted = False
+        self._requested = False
         self._ended = 0
         self._ready = threading.Event()
         self._finished = False
 
     def run(self) -> None:
-        """What the thread does."""
+        """The body of the thread."""
         self._get_ready()
         self._ready.set()
         while self._next():
@@ -43,17 +159,17 @@ class Slices(threading.Thread):
         """Returns when the process is ready."""
         self._ready.wait()
 
-    def want(self) -> None:
-        """One more slice, after the one that may be running; returns at once."""
+    def request(self) -> None:
+        """Requests one more slice, after the one that may be running; returns at once."""
         with self._turn:
-            self._wanted = True
+            self._requested = True
             self._turn.notify_all()
 
-    def hear(self) -> None:
-        """A bell: one more slice is wanted. Returns when the slice that runs, or else the next one, has ended."""
+    def run_one(self) -> None:
+        """Requests one more slice. Returns when the slice that runs, or else the next one, has ended."""
         with self._turn:
             at = self._ended
-        self.want()
+        self.request()
         with self._turn:
             self._turn.wait_for(lambda: self._ended > at or self._finished)
 
@@ -66,6 +182,19 @@ class Slices(threading.Thread):
 
     def _next(self) -> bool:
         with self._turn:
-            self._turn.wait_for(lambda: self._wanted or self._finished)
-            self._wanted = False
+            self._turn.wait_for(lambda: self._requested or self._finished)
+            self._requested = False
             return not self._finished
+
+
+def share_arenas() -> None:
+    """Lets the threads of this process share two malloc arenas, where the C library has them (glibc).
+
+    Each thread that allocates would get one of its own, and an arena keeps what it has freed: 50 MB of a worker with
+    two streams, that bought no speed. Call it before the threads start. An operator's own number stays.
+    """
+    if names_malloc_arenas():  # mallopt would win over the environment
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, _ARENAS)

@@ -1,15 +1,16 @@
-"""The thread beside the streams: says that the worker lives, renews leases while work moves, and keeps the watch."""
+"""The thread beside the streams: says that the worker lives, renews leases while work moves, and watches who hangs."""
 
 import logging
 import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, operations
-from tasks.process.liveness import Progress
-from tasks.process.run_files import ALIVE_MAX_AGE_S
+from tasks.process.liveness import HangWatch, Progress
+from tasks.process.role import Start
 
 _log = logging.getLogger(__name__)
 
@@ -19,51 +20,41 @@ THREAD_DIED_EXIT_CODE = 70
 
 
 class Heartbeat(threading.Thread):
-    """Beats until `finish`.
+    """Beats until `finish`, as often as the settings say; a worker counts as live for three beats.
 
     Args:
+        start: of this process.
         ledger: an executor; its connection pool is shared with the streams.
-        model: the queue.
-        worker: its id.
-        say: the operation of one beat, with what the worker says of itself now.
-        progress: for each stream, what it holds and whether it moves.
-        every_s: seconds between beats; a worker counts as live for three of them.
+        queue: whose workers this one belongs to.
+        beat: the operation of one beat, with what the worker says of itself now.
+        progress: of each stream.
         lease_s: how long a renewed lease lasts.
-        send_bell: sends one bell message.
-        wake: begins a slice of this worker, after the one that may be running.
-        turned: says to the parent that this thread turns.
-        parent_hangs: whether the parent's loop stands still; it is killed then, and this process with it.
         work_hangs: whether this process does not come to an end with its work; it leaves then, and is replaced.
     """
 
     def __init__(
         self,
+        start: Start,
         ledger: Ledger,
-        model: str,
-        worker: str,
-        say: Callable[[], operations.Operation[None]],
+        queue: str,
+        beat: Callable[[], operations.Operation[None]],
         progress: Sequence[Progress],
         *,
-        every_s: float,
         lease_s: float,
-        send_bell: Callable[[], None],
-        wake: Callable[[], None],
-        turned: Callable[[], None],
-        parent_hangs: Callable[[], bool],
-        work_hangs: Callable[[], bool] = lambda: False,
+        work_hangs: Callable[[], bool],
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
         self._ledger = ledger
-        self._model = model
-        self._worker = worker
-        self._say = say
+        self._queue = queue
+        self._worker = start.worker_id
+        self._make_beat = beat
         self._progress = progress
-        self._every_s = every_s
+        self._every_s = start.settings.heartbeat_s
         self._lease_ms = int(lease_s * 1000)
-        self._send_bell = send_bell
-        self._wake = wake
-        self._turned = turned
-        self._parent_hangs = parent_hangs
+        self._send_bell = partial(start.send_bell, queue)
+        self._wake = start.wake
+        self._touch = start.files.touch_beat
+        self._parent_hangs = HangWatch(start.files.alive_at, start.patience.parent_s)
         self._work_hangs = work_hangs
         self._done = threading.Event()
         self._away = False
@@ -72,11 +63,11 @@ class Heartbeat(threading.Thread):
         """Beats at once and then regularly, and takes the worker off the list of the living at the end."""
         try:
             while not self._done.is_set():
-                self._turned()
+                self._touch()
                 self._turn()
                 self._done.wait(self._every_s)
             if not self._away:
-                self._ledger.run(operations.retire(self._model, self._worker))
+                self._ledger.run(operations.retire(self._queue, self._worker))
         except BaseException as error:  # noqa: BLE001 - the boundary of a thread
             if self._done.is_set():
                 self._away = True  # nobody waits for a Redis that hangs, and its connections are closed under us
@@ -91,14 +82,14 @@ class Heartbeat(threading.Thread):
         Raises:
             RedisUnavailable: no answer.
         """
-        self._ledger.run(self._say())
+        self._ledger.run(self._make_beat())
         for stream in self._progress:
             for token in stream.to_renew():
-                self._ledger.run(operations.renew(self._model, token, self._lease_ms))
-        seen = self._ledger.run(operations.watch(self._model))
-        if seen.ring:
+                self._ledger.run(operations.renew(self._queue, token, self._lease_ms))
+        watched = self._ledger.run(operations.watch(self._queue))
+        if watched.ring:
             self._send_bell()
-        if seen.ready:
+        if watched.ready:
             self._wake()  # whoever should have rung may have failed, and a bell that was lost is believed for a while
 
     def finish(self) -> None:
@@ -111,7 +102,7 @@ class Heartbeat(threading.Thread):
     def _turn(self) -> None:
         if self._parent_hangs():
             # It would hear no bell any more while this process looks healthy. A supervisor starts a new one.
-            _log.critical("the parent has hung for %.0f s; leaving together", ALIVE_MAX_AGE_S)
+            _log.critical("the parent has hung for %.0f s; leaving together", self._parent_hangs.patience_s)
             os.kill(os.getppid(), signal.SIGKILL)
             os._exit(THREAD_DIED_EXIT_CODE)
         if self._work_hangs():

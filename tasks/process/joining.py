@@ -1,58 +1,62 @@
-"""How a worker waits for Redis before it joins the ledger: as long as it takes, and saying so once."""
+"""How a worker joins: it waits for Redis and the storage, and warns of a Redis that may lose work."""
 
 import logging
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import redis
 from redis.exceptions import RedisError
 
-from tasks.errors import RedisUnavailable
-from worker_config.settings import Settings
+from tasks.errors import Unavailable
+from tasks.process.stop import Stopping
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 
-
-def join_ledger(settings: Settings, join: Callable[[], None], stop: Callable[[], bool]) -> None:
-    """Calls `join` until Redis serves it, or a stop is asked for. Raises what it raises beside `RedisUnavailable`."""
-    said = ""
-    while not stop():
-        try:
-            join()
-        except RedisUnavailable as error:
-            if error.detail != said:
-                _log.warning("waiting for Redis at %s (EMBEDQ_REDIS_URL): %s", settings.redis_address, error.detail)
-            said = error.detail
-            time.sleep(_RETRY_S)
-        else:
-            return
-
-
-# Is this a Redis that keeps what it accepts? Asked once, when a worker joins.
-
-_durability_log = logging.getLogger(__name__)
-
-_NEEDED = {
+_DURABLE = {
     "appendonly": ("yes", "accepted tasks are lost when Redis dies"),
     "maxmemory-policy": ("noeviction", "a full Redis throws accepted tasks away"),
 }
+"""Setting of Redis -> the value that keeps accepted work, and what happens with another one."""
+
+
+def wait_for(place: str, call: Callable[[], T], *, while_raises: type[Unavailable], stop: Callable[[], bool]) -> T:
+    """The result of `call`, which is repeated every second while it raises this error; others go through.
+
+    Each reason is logged once, with the name of the place that is waited for.
+
+    Raises:
+        Stopping: a stop was asked for first.
+    """
+    logged = ""
+    while not stop():
+        try:
+            return call()
+        except while_raises as error:
+            if error.detail != logged:
+                _log.warning("waiting for %s: %s", place, error.detail)
+            logged = error.detail
+            time.sleep(_RETRY_S)
+    raise Stopping
 
 
 def warn_about_durability(client: redis.Redis) -> list[str]:
     """Logs, and returns, one warning for each setting of the server with which accepted work can be lost.
 
-    Hosted services refuse to tell; nothing is said then.
+    Hosted services refuse to tell their settings; there is no warning then.
     """
     warnings = []
-    for name, (wanted, otherwise) in _NEEDED.items():
+    for name, (wanted, otherwise) in _DURABLE.items():
         try:
-            found = client.config_get(name).get(name)
+            value = client.config_get(name).get(name)
         except RedisError:
             return []
-        if found is not None and found != wanted:
-            warnings.append(f"Redis has {name} {found}: {otherwise}. Set it to {wanted} (docs/operations.md).")
+        if value is not None and value != wanted:
+            warnings.append(f"Redis has {name} {value}: {otherwise}. Set it to {wanted} (docs/operations.md).")
     for warning in warnings:
-        _durability_log.warning("%s", warning)
+        _log.warning("%s", warning)
     return warnings

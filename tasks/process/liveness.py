@@ -1,49 +1,86 @@
-"""What a stream tells the heartbeat thread: which claims it holds, and that it moves."""
+"""Who hangs? The one place that decides whether a parent, its child, a stream or a step stands still for too long.
+
+A watch compares readings. What is watched gives them: the files of a worker (`run_files.py`), the claims of a stream
+(`Progress`, below), the steps of a documents worker. The heartbeat asks the watches over the parent and the work, and
+the parent asks the one over the heartbeat.
+"""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-# Whether something stands still: the parent's loop, the work of a stream, a step. For the heartbeat, which asks it.
-
-LOOKS = 4
-"""Asked so often at least before anything counts as still: who stops a container stops whoever looks with it."""
+LEAST_CHECKS = 4
+"""A reading is compared so often at least before anything hangs: whoever pauses a container pauses the watch too."""
 
 
-def still_watch(
-    reading: Callable[[], object], patience_s: float, clock: Callable[[], float] = time.monotonic
-) -> Callable[[], bool]:
-    """A function that says whether `reading` has been the same for so long, between its calls.
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a part of a worker may stand still before it is killed, in seconds.
 
-    By a monotonic `clock`, which stands still while the machine sleeps. What passed between two calls counts as a
-    quarter of the patience at most.
+    Attributes:
+        parent_s: without a turn of the parent's loop. Celery does not notice a half-open socket of the broker.
+        child_s: without a turn of the child's heartbeat, beyond the time between two: something holds its interpreter
+            for ever. Far above the longest turn, that of a Redis that hangs.
+        outside_s: in a call that has a time limit of its own: a storage that never answers must not hold a process
+            for ever either.
+        stop_s: between the word to stop and the end. Below the usual patience with SIGTERM (Compose: 30 s). A stop
+            takes about a second. Only a Redis that hangs takes longer, many timeouts in a row, and claims then come
+            back by their leases anyway.
     """
-    seen: object = None
-    looked: float | None = None
-    still_s = 0.0
 
-    def stands_still() -> bool:
-        nonlocal seen, looked, still_s
-        now, found = clock(), reading()
-        if looked is None or found != seen:
-            seen, still_s = found, 0.0
+    parent_s: float = 30.0
+    child_s: float = 120.0
+    outside_s: float = 300.0
+    stop_s: int = 15
+
+
+DEFAULT_PATIENCE = Patience()
+
+
+class HangWatch:
+    """Says whether a reading has been the same for too long, between its calls.
+
+    By a monotonic clock, which stands still while the machine sleeps. The time between two calls counts as a quarter of
+    the patience at most.
+
+    Args:
+        reading: changes while the watched part moves; None: nothing is under way, so nothing can hang.
+        patience_s: how long it may stay the same.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self, reading: Callable[[], object | None], patience_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.patience_s = patience_s
+        self._reading = reading
+        self._clock = clock
+        self._last: object | None = None
+        self._checked_at = 0.0
+        self._still_s = 0.0
+
+    def __call__(self) -> bool:
+        """Whether the watched part hangs; to be called regularly."""
+        now, reading = self._clock(), self._reading()
+        if reading is None or reading != self._last:
+            self._still_s = 0.0
         else:
-            still_s += min(now - looked, patience_s / LOOKS)
-        looked = now
-        return still_s >= patience_s
-
-    return stands_still
+            self._still_s += min(now - self._checked_at, self.patience_s / LEAST_CHECKS)
+        self._last, self._checked_at = reading, now
+        return self._still_s >= self.patience_s
 
 
-OUTSIDE_PATIENCE_S = 300.0
-"""With what has a time limit of its own: a storage that never answers must not hold a process for ever either."""
+def any_hangs(watches: list[Callable[[], bool]]) -> Callable[[], bool]:
+    """A watch over all of these. It calls each of them every time: one that is not called measures nothing."""
+    return lambda: True in [hangs() for hangs in watches]
 
 
 class Progress:
-    """Claims in hand and a counter of steps. Leases are renewed only while the counter moves.
+    """The claims that a stream holds, and a counter of its steps. Leases are renewed only while the counter moves.
 
-    A hung kernel holds the stream's thread, the counter stands still, and its lease runs out; a long job does not.
+    A hung kernel holds the stream's thread, the counter stands still, and the lease runs out; a long job renews it.
     """
 
     def __init__(self) -> None:
@@ -59,7 +96,7 @@ class Progress:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """What the stream does now has a time limit of its own, so that it need not step for its leases."""
+        """A call follows that has a time limit of its own, so that it need not step for its leases."""
         self._outside = True
         try:
             yield
@@ -74,7 +111,7 @@ class Progress:
         self._steps += 1
 
     def drop(self, token: str) -> None:
-        """A claim is done with: committed, released or lost."""
+        """A claim has ended: committed, given back or lost."""
         with self._lock:
             self._tokens.discard(token)
         self._steps += 1
@@ -93,23 +130,15 @@ class Progress:
         return self.held()
 
     def hang_watch(
-        self,
-        patience_s: float,
-        *,
-        outside_s: float = OUTSIDE_PATIENCE_S,
-        clock: Callable[[], float] = time.monotonic,
+        self, patience_s: float, *, outside_s: float, clock: Callable[[], float] = time.monotonic
     ) -> Callable[[], bool]:
-        """A function that says whether a claim is in hand and nothing has moved for so long, between its calls.
+        """A watch over the claims in hand. `outside_s`: the patience with what is done `outside`."""
+        return any_hangs(
+            [
+                HangWatch(lambda: self._reading(outside=False), patience_s, clock),
+                HangWatch(lambda: self._reading(outside=True), outside_s, clock),
+            ]
+        )
 
-        `outside_s`: the same for what is done `outside`.
-        """
-        inside, outside = (still_watch(self._reading, limit_s, clock) for limit_s in (patience_s, outside_s))
-
-        def hangs() -> bool:
-            still, still_outside = inside(), outside()  # both look each time
-            return bool(self.held()) and (still_outside if self._outside else still)
-
-        return hangs
-
-    def _reading(self) -> int:
-        return self._steps
+    def _reading(self, *, outside: bool) -> int | None:
+        return self._steps if self.held() and self._outside is outside else None

@@ -1,36 +1,46 @@
-"""The Celery parent of a model worker: how it stops, how it waits for the broker, and how one sees that it is alive."""
+"""The Celery parent of a worker: how it starts, stops, waits for the broker, and how one sees that it is alive.
+
+Every role has the same one: it consumes bells and keeps one child. It imports nothing heavy.
+"""
 
 import contextlib
 import logging
 import math
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable
+import warnings
 from types import FrameType
 from typing import Any, NoReturn
 
 import psutil
-from celery import Celery, bootsteps
+from celery import Celery, bootsteps, signals
 from celery.apps import worker as celery_worker
+from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 from celery.worker.consumer import Consumer
 from celery.worker.state import maybe_shutdown
 
+from tasks.process.child import Child
+from tasks.process.liveness import DEFAULT_PATIENCE, HangWatch, Patience
+from tasks.process.role import Role
 from tasks.process.run_files import RunFiles
-from worker_config.settings import OVERDUE_EXIT_CODE
+from tasks.process.stop import StopFlag
+from worker_config.celery_app import DRAIN_TASK, make_celery
+from worker_config.logs import configure_logging
+from worker_config.settings import (
+    CONFIGURATION_EXIT_CODE,
+    OVERDUE_EXIT_CODE,
+    Settings,
+    SettingsError,
+    load_settings,
+    set_library_defaults,
+)
 
 _log = logging.getLogger(__name__)
 
 ALIVE_EVERY_S = 0.2
 """The loop looks for a stop only when it turns, so this is also how long a stop may go unnoticed."""
-
-STOP_WITHIN_S = 15
-"""Below everybody's patience with SIGTERM (Compose: 30 s). A stop takes about a second; only a Redis that hangs takes
-longer, many timeouts in a row, and what is claimed then comes back by its lease anyway."""
-
-FROZEN_S = 120.0
-"""Without a turn of the child's heartbeat, beyond the time between two, something holds its interpreter for ever. Far
-above the longest turn, that of a Redis that hangs."""
 
 SAY_AGAIN_S = 60.0
 
@@ -38,16 +48,70 @@ RECONNECT_EVERY_S = 1.0
 """Celery's own waits grow to 30 s: after an outage of a minute nobody would work for half a minute more."""
 
 
-def limit_stop() -> None:
-    """From now on this process and its children have `STOP_WITHIN_S` seconds to live."""
-    signal.signal(signal.SIGALRM, _leave_now)
-    signal.alarm(STOP_WITHIN_S)
+def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
+    """Entry point of a role's module; the exit code."""
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        sys.stderr.write(f"embedq {role.command}: {error}\n")
+        return CONFIGURATION_EXIT_CODE
+    configure_logging(settings.log_level)
+    logging.captureWarnings(capture=True)
+    # Celery warns root about pickle; this app accepts JSON without data only.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    set_library_defaults(settings.threads)
+    return run(role, settings, patience)
 
 
-def _leave_now(_number: int, _frame: FrameType | None) -> NoReturn:
-    _log.error("the stop takes longer than %d s; leaving at once", STOP_WITHIN_S)
-    _kill_children()
-    os._exit(OVERDUE_EXIT_CODE)
+def run(role: Role, settings: Settings, patience: Patience) -> int:
+    """Runs a worker until it is told to stop; its exit code."""
+    files = RunFiles(settings.run_dir)
+    try:
+        files.take()
+    except OSError as error:
+        sys.stderr.write(f"embedq {role.command}: EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}\n")
+        return CONFIGURATION_EXIT_CODE
+    stop = StopFlag()
+    app = make_celery(settings, models=(role.queue(settings),))
+    child = Child(role, settings, app, stop, patience)
+    app.task(name=DRAIN_TASK)(child.drain)
+    _connect(child, stop, patience.stop_s)
+    parent = _Parent(app, files, HangWatch(files.beat_at, settings.heartbeat_s + patience.child_s))
+    parent.start()
+    failure = files.failure()
+    if failure is not None:
+        sys.stderr.write(f"embedq {role.command}: {failure}\n")
+        return CONFIGURATION_EXIT_CODE
+    # A child that left before Celery had counted it in looks like a failed start; whoever asked for a stop got one.
+    return 0 if stop else int(parent.exitcode or 0)
+
+
+def _connect(child: Child, stop: StopFlag, stop_s: int) -> None:
+    def shutting_down(**_: Any) -> None:
+        if not stop:  # whoever asks again does not get more time
+            _limit_stop(stop_s)
+        stop.set()
+
+    def keep_our_logging(**_: Any) -> None:
+        """A receiver of `setup_logging` keeps Celery from replacing ours."""
+
+    # Not weakly: nobody else holds these two.
+    signals.setup_logging.connect(keep_our_logging, weak=False)
+    signals.worker_process_init.connect(child.load)
+    signals.worker_process_shutdown.connect(child.leave)
+    signals.worker_shutting_down.connect(shutting_down, weak=False)
+
+
+def _limit_stop(stop_s: int) -> None:
+    """From now on this process and its children have `stop_s` seconds to live."""
+
+    def leave_now(_number: int, _frame: FrameType | None) -> NoReturn:
+        _log.error("the stop takes longer than %d s; leaving at once", stop_s)
+        _kill_children()
+        os._exit(OVERDUE_EXIT_CODE)
+
+    signal.signal(signal.SIGALRM, leave_now)
+    signal.alarm(stop_s)
 
 
 def _kill_children() -> None:
@@ -57,7 +121,26 @@ def _kill_children() -> None:
 
 
 class _Parent(celery_worker.Worker):
-    """Celery's worker with two signals: SIGTERM and Ctrl-C both mean a warm stop."""
+    """Celery's worker with two signals: SIGTERM and Ctrl-C both mean a warm stop.
+
+    Args:
+        app: whose bells it consumes.
+        files: it touches the alive file from its own loop, and while it waits for the broker.
+        child_hangs: a watch over the child's heartbeat.
+    """
+
+    def __init__(self, app: Celery, files: RunFiles, child_hangs: HangWatch) -> None:
+        self._files = files
+        self._child_hangs = child_hangs
+        app.steps["worker"].add(_Alive)
+        super().__init__(
+            app=app,
+            consumer_cls=_PatientConsumer,
+            quiet=True,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        )
 
     def install_platform_tweaks(self, worker: Any) -> None:
         """Called by Celery once, at start."""
@@ -65,78 +148,58 @@ class _Parent(celery_worker.Worker):
         install(worker, verbose=False)
         install(worker, sig="SIGINT", verbose=False)
 
+    def turned(self) -> None:
+        """To be called with each turn of the loop: touches the alive file, and kills a child whose heartbeat is still.
 
-def _watching_turn(files: RunFiles, patience_s: float) -> Callable[[], None]:
-    """What each turn of the parent does: says that it turned, and kills a child whose heartbeat has stood still.
-
-    No thread of Python can end a process whose interpreter is held, and a timer of C would run on while both are
-    paused. Celery forks another child.
-    """
-    frozen = files.beat_watch(patience_s)
-
-    def turned() -> None:
-        files.touch_alive()
-        if frozen():
-            _log.critical("the child's heartbeat has not turned for %.0f s; replacing the child", patience_s)
-            files.clear_beat()
+        No thread of Python can end a process whose interpreter is held, and a timer of C would run on while both are
+        paused. Celery forks another child.
+        """
+        self._files.touch_alive()
+        if self._child_hangs():
+            _log.critical(
+                "the child's heartbeat has not turned for %.0f s; replacing the child", self._child_hangs.patience_s
+            )
+            self._files.clear_beat()
             _kill_children()
 
-    return turned
+
+class _Alive(bootsteps.StartStopStep):
+    """From the loop's timer: the file grows old when the loop hangs, which is what a probe must see."""
+
+    requires = ("celery.worker.components:Timer",)
+
+    def start(self, parent: Any) -> None:
+        """Called by Celery when the timer runs."""
+        parent.turned()
+        parent.timer.call_repeatedly(ALIVE_EVERY_S, parent.turned)
 
 
-def make_parent(app: Celery, files: RunFiles, *, heartbeat_s: float) -> celery_worker.Worker:
-    """A worker of `app` that touches the alive file from its own loop, and while it waits for the broker.
+class _PatientConsumer(Consumer):
+    """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well."""
 
-    It looks at the child's heartbeat, due every so many seconds, as often.
-    """
-    turned = _watching_turn(files, heartbeat_s + FROZEN_S)
+    _refused_s = -math.inf
+    controller: _Parent
 
-    class Alive(bootsteps.StartStopStep):
-        """From the loop's timer: the file grows old when the loop hangs, which is what a probe must see."""
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        """Called by Celery before it connects anew."""
+        if time.monotonic() - self._refused_s > SAY_AGAIN_S:
+            _log.warning("the broker fails (%s); connecting anew every second", type(exc).__name__)
+            self._refused_s = time.monotonic()
+        super().on_connection_error_after_connected(exc)
+        self.controller.turned()
+        time.sleep(RECONNECT_EVERY_S)  # connecting may work, and the first command fail again
 
-        requires = ("celery.worker.components:Timer",)
+    def ensure_connected(self, conn: Any) -> Any:
+        """The connection, once there is one; a stop ends the wait."""
+        return conn.ensure_connection(
+            None,
+            None,
+            interval_start=RECONNECT_EVERY_S,
+            interval_step=0,
+            interval_max=RECONNECT_EVERY_S,
+            callback=self._waited,
+        )
 
-        def start(self, parent: Any) -> None:
-            """Called by Celery when the timer runs."""
-            turned()
-            parent.timer.call_repeatedly(ALIVE_EVERY_S, turned)
-
-    class PatientConsumer(Consumer):
-        """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well."""
-
-        _refused_s = -math.inf
-
-        def on_connection_error_after_connected(self, exc: Exception) -> None:
-            """Called by Celery before it connects anew."""
-            if time.monotonic() - self._refused_s > SAY_AGAIN_S:
-                _log.warning("the broker fails (%s); connecting anew every second", type(exc).__name__)
-                self._refused_s = time.monotonic()
-            super().on_connection_error_after_connected(exc)
-            turned()
-            time.sleep(RECONNECT_EVERY_S)  # connecting may work, and the first command fail again
-
-        def ensure_connected(self, conn: Any) -> Any:
-            """The connection, once there is one; a stop ends the wait."""
-
-            def waited() -> None:
-                turned()
-                maybe_shutdown()
-
-            return conn.ensure_connection(
-                None,
-                None,
-                interval_start=RECONNECT_EVERY_S,
-                interval_step=0,
-                interval_max=RECONNECT_EVERY_S,
-                callback=waited,
-            )
-
-    app.steps["worker"].add(Alive)
-    return _Parent(
-        app=app,
-        consumer_cls=PatientConsumer,
-        quiet=True,
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-    )
+    def _waited(self) -> None:
+        self.controller.turned()
+        maybe_shutdown()

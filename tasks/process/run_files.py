@@ -1,23 +1,18 @@
-"""The files a worker leaves for probes, and its two processes for each other.
+"""The files that a worker leaves for probes, and its two processes for each other.
 
 `ready`: a model is loaded. `alive`: the parent's loop turns. `beat`: the child's heartbeat turns. `failure`: why a
-child left.
+child left. What the times of the files mean is decided in `liveness.py`.
 """
 
 import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 import orjson
-
-from tasks.process.liveness import still_watch
-
-ALIVE_MAX_AGE_S = 30.0
-"""A parent that has not touched its file for this long hangs: Celery does not notice a half-open broker socket."""
 
 
 class RunFiles:
@@ -94,31 +89,20 @@ class RunFiles:
             return False
         return True
 
-    def hang_watch(self, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
-        """A function that says whether the alive file has stood still for too long since it was first called."""
-
-        def touched() -> float:
-            try:
-                return self._alive.stat().st_mtime
-            except FileNotFoundError:
-                return 0.0
-
-        return still_watch(touched, ALIVE_MAX_AGE_S, clock)
-
-    def beat_watch(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
-        """A function that says whether a heartbeat began and has stood still for so long."""
-
-        def touched() -> object:
-            try:
-                return self._beat.stat().st_mtime
-            except FileNotFoundError:
-                return object()  # never the same twice: there is none
-
-        return still_watch(touched, patience_s, clock)
-
-    def is_alive(self) -> bool:
-        """Whether the parent's loop turned lately."""
+    def alive_at(self) -> float:
+        """When the parent's loop turned last, by the clock of files; 0 when it never did."""
         try:
-            return time.time() - self._alive.stat().st_mtime < ALIVE_MAX_AGE_S
+            return self._alive.stat().st_mtime
         except FileNotFoundError:
-            return False
+            return 0.0
+
+    def beat_at(self) -> float | None:
+        """When the child's heartbeat turned last; None when none is to be waited for."""
+        try:
+            return self._beat.stat().st_mtime
+        except FileNotFoundError:
+            return None
+
+    def is_alive(self, max_age_s: float) -> bool:
+        """Whether the parent's loop turned in the last `max_age_s` seconds."""
+        return time.time() - self.alive_at() < max_age_s

@@ -4,7 +4,7 @@ import mmap
 
 
 class Stopping(Exception):
-    """A stop was asked for in the middle of some work. Not an error: the word of a clean stop leaving that work."""
+    """A stop was asked for in the middle of some work. Not an error: a clean stop leaves that work with it."""
 
 
 class StopFlag:

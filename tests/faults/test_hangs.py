@@ -8,6 +8,7 @@ import pytest
 
 from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
 from tasks.ledger import Lane, operations
+from tasks.process.liveness import Patience
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from worker_config.settings import OVERDUE_EXIT_CODE
@@ -15,17 +16,15 @@ from worker_config.settings import OVERDUE_EXIT_CODE
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
 
-def _with_constant(worker: WorkerProcess, name: str, value: float) -> WorkerProcess:
-    """The same worker with another value of a constant: the real one would make the test wait for half a minute."""
-    module = name.rpartition(".")[0]
-    start = f"import sys, {module}, tasks.worker; {name} = {value}; sys.exit(tasks.worker.main())"
-    worker.command = [sys.executable, "-c", start]
+def _with_patience(worker: WorkerProcess, patience: Patience) -> WorkerProcess:
+    """The same worker with less patience: a test of the usual one would take half a minute."""
+    start = "import sys; from tasks import worker; from tasks.process.liveness import Patience; "
+    worker.command = [sys.executable, "-c", start + f"sys.exit(worker.main({patience!r}))"]
     return worker
 
 
 def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client: LedgerClient) -> None:
-    patience = ("tasks.process.run_files.ALIVE_MAX_AGE_S", 2)
-    worker = _with_constant(private_roles.worker(start=False, **QUICK), *patience).start()
+    worker = _with_patience(private_roles.worker(start=False, **QUICK), Patience(parent_s=2)).start()
     child = psutil.Process(worker.child_pid)
     worker.send(signal.SIGSTOP)
     assert worker.wait() == -signal.SIGKILL
@@ -36,8 +35,7 @@ def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client
 
 
 def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, client: LedgerClient) -> None:
-    patience = ("tasks.process.parent.FROZEN_S", 2)
-    worker = _with_constant(private_roles.worker(start=False, **QUICK), *patience).start()
+    worker = _with_patience(private_roles.worker(start=False, **QUICK), Patience(child_s=2)).start()
     child = psutil.Process(worker.child_pid)
     frozen = client.submit(["!!freeze!!"])
     wait_until(lambda: client.overview().leases > 0, message="a claim")
@@ -50,7 +48,7 @@ def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, c
 def test_a_stop_does_not_wait_for_a_redis_that_hangs(
     private_redis: RedisServer, private_roles: Roles, client: LedgerClient
 ) -> None:
-    worker = _with_constant(private_roles.worker(start=False, **QUICK), "tasks.process.parent.STOP_WITHIN_S", 2).start()
+    worker = _with_patience(private_roles.worker(start=False, **QUICK), Patience(stop_s=2)).start()
     task = client.submit([f"{n} " + "word " * 50 for n in range(100)], lane=Lane.BULK)
     wait_until(lambda: client.overview().leases > 0, message="a claim")
     child = psutil.Process(worker.child_pid)

@@ -9,7 +9,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tasks.documents.claims import JobWork
 from tasks.documents.context import JobContext
-from tasks.drain.commit import Settlement
+from tasks.drain.commit import Committer
 from tasks.ledger import DOCUMENTS, Claim, Ledger, operations
 from tasks.process.liveness import Progress
 from tasks.storage.storage import Storage
@@ -40,7 +40,7 @@ def test_each_piece_of_an_upload_counts_as_progress(
         Storage.open("memory://slow"),
         settings,
         jobs={"send": send},
-        settlement=Settlement(ledger, DOCUMENTS, patience_s=10, stop=lambda: False),
+        committer=Committer(ledger, DOCUMENTS, patience_s=10, stop=lambda: False),
         progress=progress,
         stop=lambda: False,
     )
@@ -59,7 +59,7 @@ def test_the_owner_of_a_job_pays_for_the_time_it_took(
         Storage.open(str(tmp_path)),
         load_settings(run_dir=str(tmp_path)),
         jobs={"send": send},
-        settlement=Settlement(ledger, DOCUMENTS, patience_s=10, stop=lambda: False),
+        committer=Committer(ledger, DOCUMENTS, patience_s=10, stop=lambda: False),
         progress=Progress(),
         stop=lambda: False,
         clock=lambda: next(now),

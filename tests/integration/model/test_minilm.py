@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.texts import passages, queries
-from tasks.embedding.streams import measure_rate
+from tasks.embedding.speed import measure_rate
 from tasks.item import Options
 from tasks.model.batching import default_budget
 from tasks.model.encoder import Encoder, Float32Array, ItemVector, TextItem

@@ -9,11 +9,11 @@ import pytest
 import redis
 
 from stack.testing import RedisServer
-from tasks.drain.commit import Settlement
-from tasks.drain.loop import Drain, DrainLimits, JointSlice
-from tasks.drain.rate import Rate
+from tasks.drain.commit import Committer
+from tasks.drain.loop import Consumer, Drain, JointSlice
+from tasks.drain.rate import MeasuredRate
 from tasks.drain.suspects import Suspects
-from tasks.drain.wakeup import Wakeup
+from tasks.drain.work import ClaimSize
 from tasks.errors import RedisUnavailable
 from tasks.gate import Gate
 from tasks.item import cost
@@ -44,36 +44,35 @@ class Stream:
         urgent: bool = False,
         stops: bool = False,
         breaks: bool = False,
-        name: str = "w/0",
+        number: int = 0,
     ) -> None:
-        self.client, self.stops, self.breaks = client, stops, breaks
+        self.client, self.urgent, self.stops, self.breaks = client, urgent, stops, breaks
         self.claims: list[Claim] = []
-        self.wakeup = Wakeup(ledger, client.model, name)
-        self.settlement = Settlement(ledger, client.model, patience_s=0, stop=self.stop)
-        self.drain = Drain(
-            ledger,
-            client.model,
-            name,
-            DrainLimits(slice_s=slice_s, lease_s=15, unit_s=UNIT_S),
-            wakeup=self.wakeup,
-            work=self.work,
-            rate=Rate(TOKENS_PER_S),
-            settlement=self.settlement,
+        self.rate = MeasuredRate(TOKENS_PER_S)
+        self.committer = Committer(ledger, client.model, patience_s=0, stop=self.stop)
+        consumer = Consumer(
+            ledger=ledger,
+            queue=client.model,
+            worker="w",
+            slice_s=slice_s,
+            lease_s=15,
+            committer=self.committer,
             suspects=Suspects(Gate(single=True)),
-            single=True,
-            hears=True,
             send_bell=lambda: None,
             stop=self.stop,
-            urgent=lambda: urgent,
         )
+        self.drain = Drain(consumer, number, self)
 
     def stop(self) -> bool:
         return self.stops and bool(self.claims)
 
-    def work(self, claim: Claim, _: object) -> bool:
+    def claim_size(self, left_s: float) -> ClaimSize:
+        return self.rate.claim_size(left_s, UNIT_S, urgent=self.urgent)
+
+    def __call__(self, claim: Claim, _: object) -> bool:
         self.claims.append(claim)
         if self.breaks:
-            self.wakeup.close()  # as its wait does when Redis was away
+            self.drain.wakeup.close()  # as its wait does when Redis was away
         if not self.stops:
             finished = [Finished(unit, np.zeros((unit.items, 2), "<f4").tobytes(), 1) for unit in claim.units]
             self.client.ledger.run(operations.commit(self.client.model, claim.token, finished))
@@ -84,7 +83,7 @@ class Stream:
         try:
             self.drain.run_slice(together)
         finally:
-            self.wakeup.close()
+            self.drain.close()
         return self.claims
 
 
@@ -116,9 +115,9 @@ class Slow(Stream):
 
     ends: threading.Event
 
-    def work(self, claim: Claim, look: object) -> bool:
+    def __call__(self, claim: Claim, claim_online: object) -> bool:
         assert self.ends.wait(30), "the other stream has left"
-        return super().work(claim, look)
+        return super().__call__(claim, claim_online)
 
 
 class Quick(Stream):
@@ -126,10 +125,10 @@ class Quick(Stream):
 
     thrice: threading.Event
 
-    def work(self, claim: Claim, look: object) -> bool:
+    def __call__(self, claim: Claim, claim_online: object) -> bool:
         if len(self.claims) == 2:
             self.thrice.set()
-        return super().work(claim, look)
+        return super().__call__(claim, claim_online)
 
 
 def test_streams_go_on_while_one_is_at_a_claim_that_outlasts_the_slice(
@@ -137,11 +136,11 @@ def test_streams_go_on_while_one_is_at_a_claim_that_outlasts_the_slice(
 ) -> None:
     client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
     together, ledger = JointSlice(2), Ledger(redis_client)
-    slow, quick = Slow(client, ledger, slice_s=0, name="w/0"), Quick(client, ledger, slice_s=0, name="w/1")
+    slow, quick = Slow(client, ledger, slice_s=0), Quick(client, ledger, slice_s=0, number=1)
     slow.ends = quick.thrice = threading.Event()
     with ThreadPoolExecutor() as pool:
-        found = [pool.submit(stream.run, together) for stream in (slow, quick)]
-        claims = [each.result(60) for each in found]
+        running = [pool.submit(stream.run, together) for stream in (slow, quick)]
+        claims = [future.result(60) for future in running]
     assert (len(claims[0]), together.over) == (1, True), "who ends late leaves"
     assert len(claims[1]) >= 3
 
@@ -208,15 +207,15 @@ class Unheard(Stream):
     how: str
     gone: threading.Event
 
-    def work(self, claim: Claim, look: object) -> bool:
+    def __call__(self, claim: Claim, claim_online: object) -> bool:
         if self.claims:
-            return super().work(claim, look)
+            return super().__call__(claim, claim_online)
         self.claims.append(claim)
         self.server.kill()
         if self.how == "commit":
-            assert self.settlement.commit(claim, [Finished(claim.units[0], b"\0" * 8, 1)]) == ()
+            assert self.committer.commit(claim, [Finished(claim.units[0], b"\0" * 8, 1)]) == ()
         else:
-            self.settlement.give_back(claim)
+            self.committer.give_back(claim)
         self.gone.set()
         return True
 

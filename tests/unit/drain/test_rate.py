@@ -2,42 +2,41 @@
 
 import pytest
 
-from tasks.drain.rate import Rate, claim_seconds, longest_claim_s
-from tasks.ledger import Lane
+from tasks.drain.rate import MeasuredRate, bulk_claim_s, longest_claim_s, online_claim_s
 
 
 def test_a_full_claim_moves_the_rate_towards_what_it_showed() -> None:
-    rate = Rate(1000)
+    rate = MeasuredRate(1000)
     rate.measured(500, 0.25)
     assert 1000 < rate.tokens_per_s < 2000
 
 
 @pytest.mark.parametrize(("cost", "seconds"), [(20, 0.01), (49, 0.2), (0, 1.0), (500, 0.0)])
 def test_a_lone_query_and_an_empty_claim_say_nothing(cost: int, seconds: float) -> None:
-    rate = Rate(1000)
+    rate = MeasuredRate(1000)
     rate.measured(cost, seconds)
     assert rate.tokens_per_s == 1000
 
 
 @pytest.mark.parametrize("cost", [50, 100, 250])
 def test_a_claim_that_was_cut_short_counts_upwards_too(cost: int) -> None:
-    rate = Rate(1000)
+    rate = MeasuredRate(1000)
     rate.measured(cost, cost / 2000)
     assert rate.tokens_per_s > 1000
 
 
 def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> None:
-    rate = Rate(1_000_000)
+    rate = MeasuredRate(1_000_000)
     for _ in range(50):
         rate.measured(2000, 1.0)
     assert rate.tokens_per_s < 10_000
 
 
 def test_bulk_claims_hold_24_units_or_eight_and_online_ones_a_tenth_of_a_second() -> None:
-    assert claim_seconds(Lane.BULK, 0.25) == 6
-    assert claim_seconds(Lane.BULK, 0.25, urgent=True) == 2
-    assert claim_seconds(Lane.ONLINE, 0.25) == 0.1
-    assert claim_seconds(Lane.ONLINE, 0.05) == 0.05
+    assert bulk_claim_s(0.25) == 6
+    assert bulk_claim_s(0.25, urgent=True) == 2
+    assert online_claim_s(0.25) == 0.1
+    assert online_claim_s(0.05) == 0.05
 
 
 def test_the_longest_claim_serves_urgent_texts_seven_eighths_of_its_time() -> None:

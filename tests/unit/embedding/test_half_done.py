@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 from tasks.embedding.half_done import FORGET_AFTER_S, LONGEST_S, MOST, HalfDone, TurnOver
 from tasks.model.encoder import EncodeStats, ItemVector, TextItem
@@ -15,13 +14,14 @@ PER_TURN = 4
 class Process:
     """A process in which so many texts take as long as a turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, per_turn: float = PER_TURN) -> None:
+        self.per_turn = per_turn
         self.now_s = 0.0
         self.encoded: list[str] = []
         self.half_done = HalfDone(lambda: self.now_s)
 
     def encode(self, items: Sequence[TextItem]) -> tuple[list[ItemVector], EncodeStats]:
-        self.now_s += LONGEST_S / PER_TURN * len(items)
+        self.now_s += LONGEST_S / self.per_turn * len(items)
         self.encoded += [item.text for item in items]
         vectors = [ItemVector(np.full(2, int(item.text), "<f4"), 1, truncated=False) for item in items]
         return vectors, EncodeStats(forward_passes=1, padded_tokens=len(items), tokens=len(items))
@@ -34,7 +34,7 @@ class Process:
         except TurnOver:
             return None
         assert stats == EncodeStats(len(set(texts)), len(set(texts)), len(set(texts)))
-        return [float(found.vector[0]) for found in vectors if found.vector is not None]
+        return [float(outcome.vector[0]) for outcome in vectors if outcome.vector is not None]
 
 
 def test_what_is_done_is_not_done_again() -> None:
@@ -50,9 +50,8 @@ def test_a_short_one_is_done_at_once_and_a_repeated_text_once() -> None:
     assert process.encoded == ["1", "2"]
 
 
-def test_each_turn_gets_on_however_long_a_text_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{__name__}.PER_TURN", 0.5)
-    process = Process()
+def test_each_turn_gets_on_however_long_a_text_takes() -> None:
+    process = Process(per_turn=0.5)
     assert [process.turn("s0", ["1", "2", "3"]) for _ in range(3)] == [None, None, [1, 2, 3]]
 
 

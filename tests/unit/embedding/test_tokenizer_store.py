@@ -27,20 +27,20 @@ def test_tokenizer_and_prompts_are_stored_once(tmp_path: Path) -> None:
     storage, encoder = Storage.open(str(tmp_path)), CountedEncoder()
     store = TokenizerStore(lambda: storage, encoder)
     store.start()
-    wait_until(lambda: store.looks)
+    wait_until(lambda: store.checks)
     store.stop()
     assert read_tokenizer(storage, "fake") == encoder.text_rules().tokenizer
     assert read_prompts(storage, "fake").texts == PROMPTS
     again = TokenizerStore(lambda: storage, encoder)
     again.start()
-    wait_until(lambda: again.looks)
+    wait_until(lambda: again.checks)
     again.stop()
     assert encoder.asked == 2  # by the first one, and by this test
 
 
 def test_what_vanishes_from_the_storage_is_stored_again(tmp_path: Path) -> None:
     storage = Storage.open(str(tmp_path))
-    store = TokenizerStore(lambda: storage, FakeEncoder(), retry_s=0.001, look_every_s=0.001)
+    store = TokenizerStore(lambda: storage, FakeEncoder(), retry_s=0.001, check_every_s=0.001)
     store.start()
     for n in range(2):
         wait_until(lambda: has_model_files(storage, "fake"))
@@ -62,7 +62,7 @@ def test_a_storage_that_is_away_is_tried_again(tmp_path: Path, caplog: pytest.Lo
 
     store = TokenizerStore(late, FakeEncoder(), retry_s=0.001)
     store.start()
-    wait_until(lambda: store.looks)
+    wait_until(lambda: store.checks)
     store.stop()
     assert has_model_files(Storage.open(str(tmp_path)), "fake")
     assert [record.message for record in caplog.records] == [

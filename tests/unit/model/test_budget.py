@@ -20,12 +20,12 @@ def test_a_card_takes_more_at_once_than_a_processor(device: str, expected: int) 
 def test_a_pass_of_bulk_work_is_short_on_any_machine(
     tokens_per_s: float, beside_urgent_texts: int, otherwise: int
 ) -> None:
-    budget = PassBudget.of("cpu", None)
+    budget = PassBudget.from_settings("cpu", None)
     assert budget.most == 1024
     assert budget.bulk(tokens_per_s, urgent=True) == beside_urgent_texts
     assert budget.bulk(tokens_per_s, urgent=False) == otherwise
 
 
 def test_what_an_operator_sets_is_meant() -> None:
-    budget = PassBudget.of("cpu", 4096)
+    budget = PassBudget.from_settings("cpu", 4096)
     assert (budget.most, budget.bulk(100, urgent=True)) == (4096, 4096)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from tasks.embedding.streams import measure_rate
+from tasks.embedding.speed import measure_rate
 from tasks.model.encoder import Encoder, Float32Array, ModelLoadError, TokenizedText, WayUnusable
 from tasks.model.fake import FakeEncoder
 from tasks.model.load import first_that_passes, load

@@ -8,7 +8,7 @@ import pytest
 
 _PROGRAM = """
 import ctypes, sys, threading
-from tasks.process.role import share_arenas
+from tasks.process.child import share_arenas
 if sys.argv[1] == "shared":
     share_arenas()
 everybody = threading.Barrier(8)

@@ -18,7 +18,7 @@ def test_a_lease_is_renewed_while_the_stream_moves_or_is_outside() -> None:
 def test_work_hangs_when_a_claim_is_in_hand_and_nothing_moves() -> None:
     now = 0.0
     progress = Progress()
-    hangs = progress.hang_watch(10, clock=lambda: now)
+    hangs = progress.hang_watch(10, outside_s=10, clock=lambda: now)
 
     def after(seconds: int) -> bool:
         nonlocal now
@@ -51,7 +51,7 @@ def test_what_is_outside_has_a_patience_of_its_own() -> None:
 def test_a_process_that_was_stopped_does_not_hang() -> None:
     now = 0.0
     progress = Progress()
-    hangs = progress.hang_watch(10, clock=lambda: now)
+    hangs = progress.hang_watch(10, outside_s=10, clock=lambda: now)
     progress.hold("claim")
     assert not hangs()
     now = 3600  # nobody looked meanwhile: everything stood still

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.process.liveness import LOOKS
-from tasks.process.run_files import ALIVE_MAX_AGE_S, RunFiles
+from tasks.process.liveness import LEAST_CHECKS, HangWatch
+from tasks.process.run_files import RunFiles
 
 PATIENCE_S = 120.0
 
@@ -23,39 +23,39 @@ class Clock:
 
 def test_a_parent_hangs_when_its_file_stands_still(tmp_path: Path) -> None:
     clock, files = Clock(), RunFiles(tmp_path)
-    hangs = files.hang_watch(clock)
+    hangs = HangWatch(files.alive_at, PATIENCE_S, clock)
     files.touch_alive()
     assert not hangs()
-    for _ in range(LOOKS - 1):
-        clock.now += ALIVE_MAX_AGE_S / LOOKS
+    for _ in range(LEAST_CHECKS - 1):
+        clock.now += PATIENCE_S / LEAST_CHECKS
         assert not hangs()
-    clock.now += ALIVE_MAX_AGE_S / LOOKS
+    clock.now += PATIENCE_S / LEAST_CHECKS
     assert hangs()
 
 
 def test_a_touch_starts_the_wait_again(tmp_path: Path) -> None:
     clock, files = Clock(), RunFiles(tmp_path)
-    hangs = files.hang_watch(clock)
+    hangs = HangWatch(files.alive_at, PATIENCE_S, clock)
     assert not hangs()  # no file yet
-    clock.now += ALIVE_MAX_AGE_S
+    clock.now += PATIENCE_S
     files.touch_alive()
     assert not hangs()
-    clock.now += ALIVE_MAX_AGE_S
+    clock.now += PATIENCE_S
     assert not hangs()
 
 
 def test_a_child_freezes_when_its_file_stands_still(tmp_path: Path) -> None:
     clock, files = Clock(), RunFiles(tmp_path)
-    frozen = files.beat_watch(PATIENCE_S, clock)
-    for _ in range(3 * LOOKS):
+    frozen = HangWatch(files.beat_at, PATIENCE_S, clock)
+    for _ in range(3 * LEAST_CHECKS):
         clock.now += PATIENCE_S
         assert not frozen(), "a child that has no heartbeat yet loads its model"
     files.touch_beat()
     assert not frozen()
-    for _ in range(LOOKS - 1):
-        clock.now += PATIENCE_S / LOOKS
+    for _ in range(LEAST_CHECKS - 1):
+        clock.now += PATIENCE_S / LEAST_CHECKS
         assert not frozen()
-    clock.now += PATIENCE_S / LOOKS
+    clock.now += PATIENCE_S / LEAST_CHECKS
     assert frozen()
     files.clear_beat()
     assert not frozen(), "the next child loads its model"
@@ -63,8 +63,8 @@ def test_a_child_freezes_when_its_file_stands_still(tmp_path: Path) -> None:
 
 def test_a_pause_of_both_processes_freezes_no_child(tmp_path: Path) -> None:
     clock, files = Clock(), RunFiles(tmp_path)
-    frozen = files.beat_watch(PATIENCE_S, clock)
-    for beat in range(3 * LOOKS):
+    frozen = HangWatch(files.beat_at, PATIENCE_S, clock)
+    for beat in range(3 * LEAST_CHECKS):
         files.touch_beat()
         os.utime(tmp_path / "beat", (beat, beat))
         assert not frozen()
