@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from sentence_transformers import SentenceTransformer
 
 from bench.servers.others import DESIGNS
-from tasks.model.torch_model import locate
+from tasks.model.location import locate
 from worker_config.settings import DEFAULT_MODEL
 
 Vectors = list[list[float]]

@@ -19,9 +19,61 @@ LOAD_TIMEOUT_S = 300.0
 """Longest time a replaced model child may take to load. Celery's default of 4 s kills every replacement for ever."""
 
 
-def bell_queue(model: str) -> str:
-    """The Celery queue on which the workers of `model` listen."""
-    return f"embedq.bell.{model}"
+_POOL_S = 0.5
+"""For a free connection, when a bell is sent; the default waits for ever."""
+
+_OPTIONS = {
+    "task_create_missing_queues": True,  # the API learns of models while it runs; a bell needs no declaration
+    # A result backend in the API would subscribe once per message and never unsubscribe.
+    "task_ignore_result": True,
+    "accept_content": ["json"],  # pickle would be code execution by whoever reaches Redis
+    "task_serializer": "json",
+    # Publishing fails in about a second; the watchdog rings again later.
+    "task_publish_retry": False,
+    "broker_connection_timeout": 1,
+    "broker_pool_limit": 4,
+    "broker_pool_acquire_timeout": 0.5,  # the default waits for ever
+    # Prefork gives a child that may crash without taking the consumer along; one, because one model fills the machine.
+    "worker_pool": "prefork",
+    "worker_concurrency": 1,
+    # Acknowledged early: the ledger holds the work. Late acknowledgement would redeliver bells, nothing more.
+    "task_acks_late": False,
+    # A busy worker must not hoard the bell behind its running slice.
+    "worker_disable_prefetch": True,
+    "worker_prefetch_multiplier": 1,
+    "worker_proc_alive_timeout": LOAD_TIMEOUT_S,
+    # Nobody who can PUBLISH may shut workers down, and nothing is gossiped.
+    "worker_enable_remote_control": False,
+    "worker_send_task_events": False,
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,  # a worker outlives any outage of Redis
+    # Nor does it die of a Redis that refuses (READONLY after a failover, OOM): for kombu such a reply is an error of
+    # the channel, for which Celery gives up unless told otherwise.
+    "broker_channel_error_retry": True,
+    "worker_hijack_root_logger": False,
+    "worker_redirect_stdouts": False,
+    # A lost connection must not kill the child: its work is in the ledger, and a new child loads the model again.
+    "worker_cancel_long_running_tasks_on_connection_loss": False,
+    # Warm stop: the running slice ends within a forward pass. Soft shutdown is a flat sleep in Celery 5.7.
+    "worker_soft_shutdown_timeout": 0,
+}
+
+_TRANSPORT_OPTIONS = {
+    "socket_keepalive": True,
+    "health_check_interval": 5,
+    # A bell may be lost, so it is not written down a second time. Writing it would end the parent for good when Redis
+    # is full: BRPOP is allowed then, the note of what was popped is not.
+    "ack_emulation": False,
+    "max_retries": 0,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+}
+
+
+def bell_queue(queue: str) -> str:
+    """The Celery queue of the bells for the workers of a queue of the ledger."""
+    return f"embedq.bell.{queue}"
 
 
 def broker_url(redis_url: str) -> str:
@@ -34,79 +86,32 @@ def broker_url(redis_url: str) -> str:
     return f"redis+socket://{password}{parts.path}?virtual_host={database}"
 
 
-def make_celery(settings: Settings, *, models: tuple[str, ...] = ()) -> Celery:
-    """The app for one process, consuming and publishing on the bells of the queues `models`.
+def make_celery(settings: Settings, *, queues: tuple[str, ...] = ()) -> Celery:
+    """The app for one process. `queues`: whose bells a worker consumes; none: the web tier only sends bells.
 
-    Every wait is bounded to about a second, so that a stalled Redis makes a 503 and not a hanging request.
+    Every wait of the web tier is bounded to about a second, so that a stalled Redis makes a 503 and no hanging request.
     """
     app = Celery("embedq", broker=broker_url(settings.redis_url), backend=None, set_as_current=False)
-    names = models or (settings.served_model_name,)
+    names = queues or (settings.served_model_name,)
+    consumes = bool(queues)
     app.conf.update(
+        _OPTIONS,
         # A binding would be a write, which a full Redis refuses: a worker that starts beside one would die of it. The
         # queue needs none on Redis, where it is a list that the first message makes.
         task_queues=[Queue(bell_queue(name), durable=True, no_declare=True) for name in names],
         task_default_queue=bell_queue(names[0]),
-        task_create_missing_queues=True,  # the API learns of models while it runs; a bell needs no declaration
-        # A result backend in the API would subscribe once per message and never unsubscribe.
-        task_ignore_result=True,
-        accept_content=["json"],  # pickle would be code execution by whoever reaches Redis
-        task_serializer="json",
-        # Publishing fails in about a second; the watchdog rings again later.
-        task_publish_retry=False,
-        broker_connection_timeout=1,
-        broker_pool_limit=4,
-        broker_pool_acquire_timeout=0.5,  # the default waits for ever
         broker_transport_options={
-            "socket_timeout": 5
-            if models
-            else 1,  # above kombu's 1 s BRPOP; without it a half-open socket hangs the parent
-            "socket_connect_timeout": 3 if models else 0.5,
-            "socket_keepalive": True,
-            "health_check_interval": 5,
-            # A bell may be lost, so it is not written down a second time. Writing it would end the parent for good when
-            # Redis is full: BRPOP is allowed then, the note of what was popped is not.
-            "ack_emulation": False,
-            "max_retries": 0,
-            "interval_start": 0,
-            "interval_step": 0,
-            "interval_max": 0,
+            **_TRANSPORT_OPTIONS,
+            # Above kombu's 1 s BRPOP; without it a half-open socket hangs the parent.
+            "socket_timeout": 5 if consumes else 1,
+            "socket_connect_timeout": 3 if consumes else 0.5,
         },
-        # Prefork gives a child that may crash without taking the consumer along; one, because one model fills the
-        # machine.
-        worker_pool="prefork",
-        worker_concurrency=1,
-        # Acknowledged early: the ledger holds the work. Late acknowledgement would redeliver bells, nothing more.
-        task_acks_late=False,
-        # A busy worker must not hoard the bell behind its running slice.
-        worker_disable_prefetch=True,
-        worker_prefetch_multiplier=1,
-        worker_proc_alive_timeout=LOAD_TIMEOUT_S,
-        # Nobody who can PUBLISH may shut workers down, and nothing is gossiped.
-        worker_enable_remote_control=False,
-        worker_send_task_events=False,
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,  # a worker outlives any outage of Redis
-        # Nor does it die of a Redis that refuses (READONLY after a failover, OOM): for kombu such a reply is an error
-        # of the channel, for which Celery gives up unless told otherwise.
-        broker_channel_error_retry=True,
-        worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,
-        # A lost connection must not kill the child: its work is in the ledger, and a new child loads the model again.
-        worker_cancel_long_running_tasks_on_connection_loss=False,
-        # Warm stop: the running slice ends within a forward pass. Soft shutdown is a flat sleep in Celery 5.7.
-        worker_soft_shutdown_timeout=0,
     )
     return app
 
 
-# How a bell message is sent, by the web tier and by workers.
-
-_POOL_S = 0.5
-"""For a free connection; the default waits for ever."""
-
-
-def send_bell(app: Celery, model: str) -> None:
-    """Sends one bell to the workers of `model`, unless one waits for them already: a second would tell them nothing.
+def send_bell(app: Celery, queue: str) -> None:
+    """Sends one bell to the workers of a queue, unless one waits for them already: a second would tell them nothing.
 
     So messages do not pile up for workers that are busy or gone.
 
@@ -116,17 +121,17 @@ def send_bell(app: Celery, model: str) -> None:
     connection: Any
     with app.pool.acquire(block=True, timeout=_POOL_S) as connection:
         try:
-            _send(app, connection, bell_queue(model))
+            _send(app, connection, bell_queue(queue))
         except BaseException:
             connection.collect()  # it may lead to a Redis that is no longer the master
             raise
 
 
-def _send(app: Celery, connection: Any, queue: str) -> None:
-    waiting: int = connection.default_channel.queue_declare(queue=queue, durable=True).message_count
+def _send(app: Celery, connection: Any, bells: str) -> None:
+    waiting: int = connection.default_channel.queue_declare(queue=bells, durable=True).message_count
     if waiting:
         # A former master that is cut off would say so for ever. Only a write, which changes nothing, tells it apart.
-        connection.default_channel.client.ltrim(queue, 0, -1)
+        connection.default_channel.client.ltrim(bells, 0, -1)
         return
     # Nothing is declared: a binding would be a write that a full Redis refuses, and a queue's own name needs none.
-    app.send_task(DRAIN_TASK, queue=queue, connection=connection, declare=[], retry=False, ignore_result=True)
+    app.send_task(DRAIN_TASK, queue=bells, connection=connection, declare=[], retry=False, ignore_result=True)

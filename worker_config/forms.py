@@ -51,22 +51,22 @@ def listed(value: Any) -> Any:
 
 def served_names(value: Any) -> Any:
     """Names of a model, comma-separated; none twice."""
-    found = listed(value)
-    for name in found:
+    names = listed(value)
+    for name in names:
         if not _SERVED_NAME.fullmatch(name):
             raise ValueError(f"{name!r:.80} must have 1 to 200 letters, digits and _ . / : @ + -")
-    if len(set(found)) != len(found):
+    if len(set(names)) != len(names):
         raise ValueError("names the same model name twice")
-    return found
+    return names
 
 
 def roots(value: Any) -> Any:
     """Folders and URL prefixes, comma-separated; none relative: the roles may run in different folders."""
-    found = listed(value)
-    for root in found:
+    paths = listed(value)
+    for root in paths:
         if not root.startswith("/") and "://" not in root:
             raise ValueError(f"{root!r:.80} must be an absolute path, or a URL such as s3://bucket/prefix")
-    return found
+    return paths
 
 
 def shows(root: str, place: str) -> bool:
@@ -99,30 +99,30 @@ def sinks(value: Any) -> Any:
     """(name, URL) of each `name=postgresql://…`, comma-separated. A URL may hold commas itself, between hosts."""
     if not isinstance(value, str):
         return value
-    found = [_sink(part.strip(" ,")) for part in _BETWEEN_SINKS.split(value) if part.strip(" ,")]
-    if len({name for name, _ in found}) != len(found):
+    pairs = [_sink(part.strip(" ,")) for part in _BETWEEN_SINKS.split(value) if part.strip(" ,")]
+    if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError("two sinks have the same name")
-    return tuple(found)
+    return tuple(pairs)
 
 
 def origins(value: Any) -> Any:
     """Origins of web pages, comma-separated."""
     if not isinstance(value, str):
         return value
-    found = tuple(part.lower() for part in listed(value))
-    if not all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in found):
+    listed_origins = tuple(part.lower() for part in listed(value))
+    if not all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in listed_origins):
         raise ValueError("each is *, or an origin such as https://app.example.org:8443, without a path or a last /")
-    return found
+    return listed_origins
 
 
 def hosts(value: Any) -> Any:
     """Names of hosts, comma-separated."""
     if not isinstance(value, str):
         return value
-    found = tuple(part.lower() for part in listed(value))
-    if not all(host == "*" or _HOST.fullmatch(host) for host in found):
+    names = tuple(part.lower() for part in listed(value))
+    if not all(host == "*" or _HOST.fullmatch(host) for host in names):
         raise ValueError("each is *, or a name such as embed.example.org, without a scheme, a port or a path")
-    return found
+    return names
 
 
 def api_keys(value: Any) -> Any:

@@ -123,7 +123,7 @@ class Drain:
         self._ledger, self._queue, self._stop = consumer.ledger, consumer.queue, consumer.stop
         self._name = f"{consumer.worker}/{number}"
         # One stream of a process clears the bell with its first claim: the slice of all of them has taken one message,
-        # and may send one more.
+        # and may send one more. When each stream did, every slice sent as many, and messages piled up.
         self._clears_bell = number == 0
         self._work = work
         self.wakeup = Wakeup(self._ledger, self._queue, self._name)
@@ -163,7 +163,9 @@ class Drain:
         """Claims until the slice is over; whether any claim took something."""
         worked, rang, lingers = False, self._clears_bell, True
         while not self._stop():
-            self.wakeup.open()  # a wait that lost its connection has closed it, and nobody could wake this stream
+            # A wait that lost its connection has closed it. Nobody could wake this stream, which would not wait either:
+            # it claimed hundreds of times a second.
+            self.wakeup.open()
             left_s = part.left_s
             linger_s = max(LATE_LINGER_S, min(left_s, MAX_LINGER_S)) if lingers else 0
             claim = self._claim(left_s, linger_s=linger_s, rang=rang)

@@ -5,7 +5,7 @@ from tasks.drain.work import ClaimSize
 MAX_UNITS_PER_CLAIM = 512
 
 ONLINE_CLAIM_S = 0.1
-"""Less than of bulk work: the first text of a claim waits for its last one, and the other streams take the rest."""
+"""Of work in one claim of the online lane, and no more than one unit. Less than of bulk work: the first text of a claim waits for its last one, and the other streams take the rest."""
 
 BULK_UNITS = 24
 """Of full size in one claim of the bulk lane. With more texts to sort passes are fuller and padded less: 44 passages at
@@ -50,7 +50,7 @@ class MeasuredRate:
         """
         return ClaimSize(
             bulk_cost=self._cost(min(max(left_s, unit_s), bulk_claim_s(unit_s, urgent=urgent))),
-            online_cost=self._cost(online_claim_s(unit_s)),
+            online_cost=self._cost(min(ONLINE_CLAIM_S, unit_s)),
             max_units=MAX_UNITS_PER_CLAIM,
             rate=self.tokens_per_s,
         )
@@ -62,11 +62,6 @@ class MeasuredRate:
 def bulk_claim_s(unit_s: float, *, urgent: bool = False) -> float:
     """How much work one claim of the bulk lane may hold, in seconds."""
     return (BULK_UNITS_BESIDE_URGENT if urgent else BULK_UNITS) * unit_s
-
-
-def online_claim_s(unit_s: float) -> float:
-    """The same of the online lane."""
-    return min(ONLINE_CLAIM_S, unit_s)
 
 
 def longest_claim_s(unit_s: float) -> float:

@@ -77,6 +77,13 @@ class Totals:
     tokens: int = 0
     padded_tokens: int = 0
 
+    def add(self, stats: EncodeStats, items: int) -> None:
+        """So many more texts are encoded, and what they took."""
+        self.forward_passes += stats.forward_passes
+        self.items += items
+        self.tokens += stats.tokens
+        self.padded_tokens += stats.padded_tokens
+
 
 @dataclass(slots=True)
 class _ClaimRun:
@@ -246,7 +253,7 @@ class EmbeddingWork:
             vectors, stats = timed(items)
         done = self._commit(run, units, vectors, stats)
         run.portions += 1
-        self._count(stats, len(items))
+        self.totals.add(stats, len(items))
         return done
 
     def _bulk_tokens(self) -> int:
@@ -298,9 +305,3 @@ class EmbeddingWork:
             time.sleep(_CHECK_EVERY_S)
             if check_online is not None:
                 check_online()
-
-    def _count(self, stats: EncodeStats, items: int) -> None:
-        self.totals.forward_passes += stats.forward_passes
-        self.totals.items += items
-        self.totals.tokens += stats.tokens
-        self.totals.padded_tokens += stats.padded_tokens

@@ -70,7 +70,7 @@ class HalfDone:
                 raise TurnOver
             vectors, stats = encode(piece)
             part.vectors.update(zip(piece, vectors, strict=True))
-            part.stats = _sum(part.stats, stats)
+            part.stats += stats
         return [part.vectors[item] for item in items], part.stats
 
     def _keep(self, name: tuple[str, str], part: _Partial) -> bool:
@@ -80,11 +80,3 @@ class HalfDone:
             return False
         self._parts[name] = part
         return True
-
-
-def _sum(one: EncodeStats, other: EncodeStats) -> EncodeStats:
-    return EncodeStats(
-        one.forward_passes + other.forward_passes,
-        one.padded_tokens + other.padded_tokens,
-        one.tokens + other.tokens,
-    )

@@ -1,4 +1,4 @@
-"""Cuts texts into micro-batches under a padded-token budget. Pure."""
+"""Micro-batches: which texts share a forward pass, and how many padded tokens one may have. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,24 @@ PASSES_PER_BUDGET = 16
 """Starting a forward pass is taken to cost a sixteenth of a full one: of 1,024 tokens 64, and 61 were measured with
 OpenVINO where every pass has a shape of its own (4.2 ms and 0.068 ms for each padded token). With a thirty-second a
 claim of 64 passages takes twice the passes; with an eighth it is padded by an eighth instead of a sixteenth."""
+
+_CPU_TOKENS = 1024
+"""Small, so that the activations of a pass stay in the cache. Processor time beside this budget, passages and queries:
+512 1.04 and 1.13, 2,048 0.93 to 1.02 and 1.01 to 1.15, 4,096 1.09 and 1.25, 8,192 1.18 and 1.49. Of the two that are
+level the smaller one, because urgent texts wait for the end of a pass. With two streams of one thread, passages per
+second: 512 152 to 158, 768 161 to 169, 1,024 166 to 175, 1,536 168 to 179, 2,048 167 to 175."""
+
+_CUDA_TOKENS = 16_384
+"""A card needs thousands of tokens at once before its cores are the limit. An estimate, not a measurement."""
+
+URGENT_WAIT_S = 0.08
+"""A pass of bulk work should not take longer: an urgent text waits for its end. Two in a row are well within the 200 ms
+that a query may take beside bulk work, on a machine of any speed."""
+QUIET_WAIT_S = 2 * URGENT_WAIT_S
+"""The same while nobody sends urgent texts: the first one waits once. On a processor where a pass of 512 tokens takes
+0.08 s, bulk work with 1,024 is 2 to 5 % faster."""
+_LEAST_TOKENS = 512
+"""With fewer, the texts of a pass differ more in length, and it costs more than it takes off a wait."""
 
 
 def plan(lengths: Sequence[int], max_padded_tokens: int) -> list[list[int]]:
@@ -31,35 +49,6 @@ def plan(lengths: Sequence[int], max_padded_tokens: int) -> list[list[int]]:
             longest = lengths[index]
             capacity = max_padded_tokens // max(longest, 1)
     return batches
-
-
-# How many padded tokens go through the model in one forward pass?
-
-_CPU_TOKENS = 1024
-"""Small, so that the activations of a pass stay in the cache. Processor time beside this budget, passages and queries:
-512 1.04 and 1.13, 2,048 0.93 to 1.02 and 1.01 to 1.15, 4,096 1.09 and 1.25, 8,192 1.18 and 1.49. Of the two that are
-level the smaller one, because urgent texts wait for the end of a pass. With two streams of one thread, passages per
-second: 512 152 to 158, 768 161 to 169, 1,024 166 to 175, 1,536 168 to 179, 2,048 167 to 175."""
-
-_CUDA_TOKENS = 16_384
-"""A card needs thousands of tokens at once before its cores are the limit. An estimate, not a measurement."""
-
-
-def default_budget(device: str) -> int:
-    """For a torch device name; suits models that people serve on such a device."""
-    if device.startswith("cuda"):
-        return _CUDA_TOKENS
-    return _CPU_TOKENS
-
-
-URGENT_WAIT_S = 0.08
-"""A pass of bulk work should not take longer: an urgent text waits for its end. Two in a row are well within the 200 ms
-that a query may take beside bulk work, on a machine of any speed."""
-QUIET_WAIT_S = 2 * URGENT_WAIT_S
-"""The same while nobody sends urgent texts: the first one waits once. On a processor where a pass of 512 tokens takes
-0.08 s, bulk work with 1,024 is 2 to 5 % faster."""
-_LEAST_TOKENS = 512
-"""With fewer, the texts of a pass differ more in length, and it costs more than it takes off a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +75,10 @@ class PassBudget:
         if not self.bounded:
             return self.most
         return min(self.most, max(_LEAST_TOKENS, int(tokens_per_s * (URGENT_WAIT_S if urgent else QUIET_WAIT_S))))
+
+
+def default_budget(device: str) -> int:
+    """For a torch device name; suits models that people serve on such a device."""
+    if device.startswith("cuda"):
+        return _CUDA_TOKENS
+    return _CPU_TOKENS

@@ -1,9 +1,13 @@
-"""Which device, and in which ways may it compute? Decided from the settings and from what this machine has."""
+"""Which device, and in which ways may it compute? Decided from the settings and from the hardware of this machine."""
 
+import logging
 import os
 from dataclasses import dataclass
 
+from tasks.model.compiled import cpu_precisions
 from tasks.model.encoder import ModelLoadError
+
+_log = logging.getLogger(__name__)
 
 _CUDA_STREAMS = 2
 _MAX_CPU_STREAMS = 4
@@ -20,7 +24,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What there is to compute with.
+    """What a machine has to compute with.
 
     Attributes:
         cuda_devices: those that torch sees.
@@ -37,6 +41,18 @@ class Placement:
 
     device: str
     ways: tuple[Way, ...]
+
+
+def measure(*, with_openvino: bool) -> Machine:
+    """The CUDA devices of this machine, and the precisions that OpenVINO has on it.
+
+    Raises:
+        ImportError: there is no torch. Without OpenVINO there are none of its precisions, and a warning.
+    """
+    import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
+
+    cuda_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return Machine(cuda_devices, _openvino_precisions() if with_openvino else ())
 
 
 def choose(device: str, compute: str, precision: str, machine: Machine) -> Placement:
@@ -67,6 +83,28 @@ def choose(device: str, compute: str, precision: str, machine: Machine) -> Place
     return Placement(f"cuda:{index}", tuple(Way("torch", name) for name in precisions))
 
 
+def default_streams(device: str, way: Way, threads: int | None) -> int:
+    """How many claims to work on at the same time.
+
+    On a card two: one is computed while the other one is read, tokenized or stored. OpenVINO does more with a few
+    threads in each of several streams than with all threads in one, and a stream that loses its core for a while holds
+    up no other one. torch on the CPU spreads every pass over all threads.
+    """
+    if device.startswith("cuda"):
+        return _CUDA_STREAMS
+    if way.compute != "openvino":
+        return 1
+    return min(_MAX_CPU_STREAMS, threads or len(os.sched_getaffinity(0)))
+
+
+def _openvino_precisions() -> tuple[str, ...]:
+    try:
+        return cpu_precisions()
+    except ImportError as error:
+        _log.warning("OpenVINO is not here (%s); on a CPU it is several times faster than torch", error)
+        return ()
+
+
 def _cpu_ways(compute: str, precision: str, openvino: tuple[str, ...]) -> tuple[Way, ...]:
     if compute == "openvino" and not openvino:
         raise ModelLoadError(
@@ -84,17 +122,3 @@ def _cpu_ways(compute: str, precision: str, openvino: tuple[str, ...]) -> tuple[
             f"{possible}). Set it to auto or float32."
         )
     return wanted
-
-
-def default_streams(device: str, way: Way, threads: int | None) -> int:
-    """How many claims to work on at the same time.
-
-    On a card two: one is computed while the other one is read, tokenized or stored. OpenVINO does more with a few
-    threads in each of several streams than with all threads in one, and a stream that loses its core for a while holds
-    up no other one. torch on the CPU spreads every pass over all threads.
-    """
-    if device.startswith("cuda"):
-        return _CUDA_STREAMS
-    if way.compute != "openvino":
-        return 1
-    return min(_MAX_CPU_STREAMS, threads or len(os.sched_getaffinity(0)))

@@ -1,42 +1,16 @@
-"""The interface of an encoder: tokens in, vectors out. `sentence.py` and `fake.py` implement it."""
+"""The interface of an encoder: its values (all frozen), its methods, and what can go wrong with it as a whole.
+
+`sentence.py` and `fake.py` implement it. What goes wrong with one text is an `ItemError`, not an exception.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tasks.item import ItemError, Options
-
-# What can go wrong with the model as a whole. What goes wrong with one text is an `ItemError`, not an exception.
-
-
-class ModelLoadError(Exception):
-    """The model cannot be served. The message names the setting and the fix; the worker exits with code 78."""
-
-
-class WayUnusable(ModelLoadError):
-    """One way of computing cannot serve this model; another one may."""
-
-
-class EncoderBroken(Exception):
-    """The device is lost for this process (CUDA after an illegal access, say): every further pass would fail.
-
-    No text is to blame, so nothing may be committed; the process must be replaced.
-    """
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this is the machine's or the device's memory running out, without importing torch to ask."""
-    if isinstance(error, MemoryError):
-        return True
-    # torch.OutOfMemoryError is a RuntimeError; the CPU allocator raises a plain one that says "can't allocate memory".
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate memory" in text)
-
-
-# The values that go into and come out of the model. All frozen.
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
@@ -122,6 +96,14 @@ class EncodeStats:
     padded_tokens: int
     tokens: int
 
+    def __add__(self, other: Self) -> Self:
+        """Of both calls together."""
+        return type(self)(
+            self.forward_passes + other.forward_passes,
+            self.padded_tokens + other.padded_tokens,
+            self.tokens + other.tokens,
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenizedText:
@@ -183,3 +165,27 @@ class Encoder(Protocol):
             Exception: whatever the library raises for this batch; the caller splits it and tries again.
         """
         ...
+
+
+class ModelLoadError(Exception):
+    """The model cannot be served. The message names the setting and the fix; the worker exits with code 78."""
+
+
+class WayUnusable(ModelLoadError):
+    """One way of computing cannot serve this model; another one may."""
+
+
+class EncoderBroken(Exception):
+    """The device is lost for this process (CUDA after an illegal access, say): every further pass would fail.
+
+    No text is to blame, so nothing may be committed; the process must be replaced.
+    """
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether this is the machine's or the device's memory running out, without importing torch to ask."""
+    if isinstance(error, MemoryError):
+        return True
+    # torch.OutOfMemoryError is a RuntimeError; the CPU allocator raises a plain one that says "can't allocate memory".
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate memory" in text)

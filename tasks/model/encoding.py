@@ -1,4 +1,4 @@
-"""Texts in, vectors out: the one function the worker calls."""
+"""Texts in, vectors out: the one function the worker calls, and the stages of it in their order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tasks.gate import ALONE, Gate
+from tasks.gate import ALONE, Gate, nothing
 from tasks.item import ItemError, Options
 from tasks.model import forward
 from tasks.model.batching import plan
@@ -14,45 +14,14 @@ from tasks.model.cache import OFF, CachedText, TextKey, VectorCache
 from tasks.model.encoder import Encoder, EncodeStats, Float32Array, ItemVector, ModelInfo, TextItem, TokenizedText
 from tasks.pieces import weighed
 
-# From the model's raw vector to the one that was asked for. Pure.
-
 NON_FINITE = ItemError("non_finite_vector", "The model gave a vector with NaN or infinite components.")
 """A vector like this is never a result, also when the component at fault would be cut off."""
 
 _SMALLEST_NORM = 1e-12
 """As in torch.nn.functional.normalize: a zero vector stays zero."""
 
-
-def check_options(options: Options, info: ModelInfo) -> ItemError | None:
-    """Why the model cannot serve these options; None when it can."""
-    unfit = options.unfit(info.dimension, info.prompts)
-    if unfit == "dimensions":
-        return ItemError(
-            "invalid_dimensions",
-            f"dimensions is {options.dimensions}; this model's vectors have {info.dimension}. "
-            f"Use 1 to {info.dimension}, or leave it out.",
-        )
-    if unfit == "prompt_name":
-        known = ", ".join(info.prompts) or "none"
-        return ItemError("unknown_prompt", f"The model has no prompt of this name. Known prompts: {known}.")
-    return None
-
-
-def finish(raw: Float32Array, options: Options) -> Float32Array:
-    """Raw vectors [n, d] as requested, float32 [n, dimensions]: cut first, then scaled, in the library's order."""
-    # A copy: a view would keep the raw vectors alive.
-    vectors = raw[:, : options.dimensions].copy()
-    if not options.normalize:
-        return vectors
-    # In float64, because squares of large float32 components overflow.
-    wide = vectors.astype(np.float64)
-    norms = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    scaled: Float32Array = (wide / np.maximum(norms, _SMALLEST_NORM)[:, None]).astype(np.float32)
-    return scaled
-
-
-_Read: TypeAlias = TokenizedText | CachedText
-"""A text of which is known how long it is."""
+_Measured: TypeAlias = TokenizedText | CachedText
+"""A text whose length in tokens is known."""
 
 _CHARS_AT_ONCE, _TEXTS_AT_ONCE = 2**18, 1024
 """Tokenized: about a twentieth of a second. A text is read to its end, however little of it the model takes, and a
@@ -68,8 +37,8 @@ def encode(
     cache: VectorCache = OFF,
     remember: bool = False,
     limit: Callable[[], int] = forward.unlimited,
-    between: Callable[[], None] = forward.nothing,
-    finished: Callable[[], None] = forward.nothing,
+    between: Callable[[], None] = nothing,
+    finished: Callable[[], None] = nothing,
 ) -> tuple[list[ItemVector], EncodeStats]:
     """One outcome per item, in input order, and what it took.
 
@@ -96,9 +65,9 @@ def encode(
     keys = [(item.options.prompt_name, item.text) for item in items]
     bad_options = {options: check_options(options, encoder.info) for options in {item.options for item in items}}
     usable = dict.fromkeys(key for key, item in zip(keys, items, strict=True) if bad_options[item.options] is None)
-    known = cache.find(usable)
-    unknown = (key for key in usable if key not in known)
-    read: Mapping[TextKey, _Read | ItemError] = {**known, **_tokenize(encoder, unknown, gate, between, finished)}
+    hits = cache.find(usable)
+    misses = (key for key in usable if key not in hits)
+    read: Mapping[TextKey, _Measured | ItemError] = {**hits, **_tokenize(encoder, misses, gate, between, finished)}
     failures = [
         bad_options[item.options] or _refusal(item.options, read[key]) for key, item in zip(keys, items, strict=True)
     ]
@@ -121,6 +90,21 @@ def encode(
         _Job(item.options, failure, rows.get(key, -1)) for key, item, failure in zip(keys, items, failures, strict=True)
     ]
     return _outcomes(jobs, [*fresh.values(), *cached.values()], _with_cached(raw, cached)), stats
+
+
+def check_options(options: Options, info: ModelInfo) -> ItemError | None:
+    """Why the model cannot serve these options; None when it can."""
+    unfit = options.unfit(info.dimension, info.prompts)
+    if unfit == "dimensions":
+        return ItemError(
+            "invalid_dimensions",
+            f"dimensions is {options.dimensions}; this model's vectors have {info.dimension}. "
+            f"Use 1 to {info.dimension}, or leave it out.",
+        )
+    if unfit == "prompt_name":
+        names = ", ".join(info.prompts) or "none"
+        return ItemError("unknown_prompt", f"The model has no prompt of this name. Known prompts: {names}.")
+    return None
 
 
 def _tokenize(
@@ -158,7 +142,7 @@ def _tokenize_group(encoder: Encoder, texts: list[str], prompt_name: str | None)
         return [result for text in texts for result in _tokenize_group(encoder, [text], prompt_name)]
 
 
-def _refusal(options: Options, text: _Read | ItemError) -> ItemError | None:
+def _refusal(options: Options, text: _Measured | ItemError) -> ItemError | None:
     if isinstance(text, ItemError):
         return text
     if text.truncated and not options.truncate:
@@ -219,7 +203,7 @@ class _Job:
     row: int
 
 
-def _outcomes(jobs: Sequence[_Job], texts: Sequence[_Read], raw: forward.Raw) -> list[ItemVector]:
+def _outcomes(jobs: Sequence[_Job], texts: Sequence[_Measured], raw: forward.Raw) -> list[ItemVector]:
     outcomes = [
         ItemVector(vector=None, tokens=0, truncated=False, error=job.failure or raw.failures.get(job.row))
         for job in jobs
@@ -234,3 +218,16 @@ def _outcomes(jobs: Sequence[_Job], texts: Sequence[_Read], raw: forward.Raw) ->
             text = texts[row]
             outcomes[index] = ItemVector(vector, text.length, text.truncated, cached=isinstance(text, CachedText))
     return outcomes
+
+
+def finish(raw: Float32Array, options: Options) -> Float32Array:
+    """Raw vectors [n, d] as requested, float32 [n, dimensions]: cut first, then scaled, in the library's order."""
+    # A copy: a view would keep the raw vectors alive.
+    vectors = raw[:, : options.dimensions].copy()
+    if not options.normalize:
+        return vectors
+    # In float64, because squares of large float32 components overflow.
+    wide = vectors.astype(np.float64)
+    norms = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    scaled: Float32Array = (wide / np.maximum(norms, _SMALLEST_NORM)[:, None]).astype(np.float32)
+    return scaled

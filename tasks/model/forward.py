@@ -7,17 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.gate import ALONE, Gate
+from tasks.gate import ALONE, Gate, nothing
 from tasks.item import ItemError
 from tasks.model.encoder import Encoder, EncoderBroken, EncodeStats, Float32Array, TokenizedText, is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
 OUT_OF_MEMORY = "out_of_memory"
-
-
-def nothing() -> None:
-    """The hook that does nothing."""
 
 
 def unlimited() -> int:

@@ -1,89 +1,19 @@
 """From settings to an encoder that passed its self-test, or to an error that says what to change."""
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from tasks.model.compiled import cpu_precisions
-from tasks.model.device import Machine, Way, choose, default_streams
+from tasks.model.device import Way, choose, default_streams, measure
 from tasks.model.encoder import Encoder, ModelLoadError, WayUnusable
 from tasks.model.fake import FakeEncoder
+from tasks.model.location import locate, revision_of
 from tasks.model.self_test import self_test
 from tasks.model.sentence import SentenceEncoder
-from tasks.model.torch_model import explain, load_torch_model, locate
+from tasks.model.torch_model import explain, load_torch_model
 from worker_config.settings import Settings
-
-# Which version of a model is this? Two models that give different vectors must not share an answer.
-
-_DIGITS = 12
-_SNAPSHOTS = "snapshots"
-_CONFIGURATION = ("*.json", "*.txt", "*.model", "*.py")
-_OTHER_BACK_ENDS = frozenset({"onnx", "openvino"})
-"""Folders with copies of the weights that are not loaded."""
-
-
-def revision_of(location: str) -> str:
-    """12 hexadecimal digits: of the hub's commit when the model comes from its cache, else of the files' content.
-
-    Hashing reads the weights once, as loading does anyway. `unknown` for a hub id that is not in the cache.
-    """
-    folder = Path(location) if Path(location).is_dir() else _cached(location)
-    if folder is None:
-        return "unknown"
-    folder = folder.resolve()
-    return folder.name[:_DIGITS] if folder.parent.name == _SNAPSHOTS else _content_hash(folder)
-
-
-def _cached(hub_id: str) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - heavy, and only needed for hub ids
-
-    # A bare name belongs to the organisation that the library assumes.
-    for candidate in (hub_id, f"sentence-transformers/{hub_id}"):
-        if candidate.count("/") == 1 and isinstance(found := try_to_load_from_cache(candidate, "config.json"), str):
-            return Path(found).parent
-    return None
-
-
-def _content_hash(folder: Path) -> str:
-    weights = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("*.bin"))
-    files = {*weights, *(path for pattern in _CONFIGURATION for path in folder.rglob(pattern))}
-    total = hashlib.sha256()
-    for path in sorted(files):
-        relative = path.relative_to(folder)
-        if _OTHER_BACK_ENDS.isdisjoint(relative.parts):
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            total.update(f"{relative.as_posix()} {digest}\n".encode())
-    return total.hexdigest()[:_DIGITS]
-
-
-# What is there to compute with? Asks torch and OpenVINO.
-
-_machine_log = logging.getLogger(__name__)
-
-
-def look(*, with_openvino: bool) -> Machine:
-    """The CUDA devices of this machine, and the precisions that OpenVINO has on it.
-
-    Raises:
-        ImportError: there is no torch. Without OpenVINO there are none of its precisions, and a warning.
-    """
-    import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
-
-    cuda_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return Machine(cuda_devices, _openvino_precisions() if with_openvino else ())
-
-
-def _openvino_precisions() -> tuple[str, ...]:
-    try:
-        return cpu_precisions()
-    except ImportError as error:
-        _machine_log.warning("OpenVINO is not here (%s); on a CPU it is several times faster than torch", error)
-        return ()
-
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +49,7 @@ def first_that_passes(candidates: Sequence[Callable[[], Encoder]]) -> Encoder:
 def _load_real(settings: Settings) -> Encoder:
     locate(settings.model)  # before the libraries are loaded, which takes seconds: a wrong name is said at once
     try:
-        machine = look(with_openvino=settings.compute != "torch")
+        machine = measure(with_openvino=settings.compute != "torch")
     except ImportError as error:
         raise explain(error, settings.model) from error
     placement = choose(settings.device, settings.compute, settings.precision, machine)

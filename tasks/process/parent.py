@@ -72,7 +72,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
         sys.stderr.write(f"embedq {role.command}: EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}\n")
         return CONFIGURATION_EXIT_CODE
     stop = StopFlag()
-    app = make_celery(settings, models=(role.queue(settings),))
+    app = make_celery(settings, queues=(role.queue(settings),))
     child = Child(role, settings, app, stop, patience)
     app.task(name=DRAIN_TASK)(child.drain)
     _connect(child, stop, patience.stop_s)
@@ -151,8 +151,9 @@ class _Parent(celery_worker.Worker):
     def turned(self) -> None:
         """To be called with each turn of the loop: touches the alive file, and kills a child whose heartbeat is still.
 
-        No thread of Python can end a process whose interpreter is held, and a timer of C would run on while both are
-        paused. Celery forks another child.
+        No thread of Python can end a process whose interpreter is held. A timer of C in the child would run on while a
+        container is paused, and kill the child when it goes on; the parent is paused with it. Celery forks another
+        child.
         """
         self._files.touch_alive()
         if self._child_hangs():

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.model.encoder import Encoder
 from tasks.model.load import load
-from tasks.model.torch_model import locate
+from tasks.model.location import locate
 from tests.integration.model.tiny_model import TinyModel, save
 from worker_config.settings import DEFAULT_MODEL, load_settings
 

@@ -13,8 +13,8 @@ from tasks.item import Options
 from tasks.model.batching import default_budget
 from tasks.model.encoder import Encoder, Float32Array, ItemVector, TextItem
 from tasks.model.encoding import encode
+from tasks.model.location import locate
 from tasks.model.self_test import self_test, worst_cosine
-from tasks.model.torch_model import locate
 from tests.heavy import sentence_transformers
 from worker_config.settings import DEFAULT_MODEL
 

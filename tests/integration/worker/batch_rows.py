@@ -58,9 +58,9 @@ def outcomes(client: LedgerClient, storage: Storage, task_id: str) -> dict[int, 
     assert committed is not None
     rows: dict[int, RowOutcome] = {}
     for unit in committed.units:
-        found = read_part(storage, PartReference.from_json(unit.data))
-        assert len(found) == unit.items
-        for number, row in enumerate(found, unit.first):
+        part = read_part(storage, PartReference.from_json(unit.data))
+        assert len(part) == unit.items
+        for number, row in enumerate(part, unit.first):
             assert number not in rows
             rows[number] = row
     return rows

@@ -35,8 +35,8 @@ def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClie
     assert overview.leases == 0
     assert overview.workers == ()
     assert client.task(task).completed == 0
-    asked = ClaimRequest("w", "w/1", 10**9, 10, 10_000, stamp=client.stamp)
-    again = client.ledger.run(operations.claim(client.model, asked))
+    request = ClaimRequest("w", "w/1", 10**9, 10, 10_000, stamp=client.stamp)
+    again = client.ledger.run(operations.claim(client.model, request))
     # The attempt was refunded: the unit is whole and no suspect.
     assert [(unit.items, unit.attempts) for unit in again.units] == [(500, 1)]
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tasks.drain.rate import MeasuredRate, bulk_claim_s, longest_claim_s, online_claim_s
+from tasks.drain.rate import MAX_UNITS_PER_CLAIM, MeasuredRate, bulk_claim_s, longest_claim_s
+from tasks.drain.work import ClaimSize
 
 
 def test_a_full_claim_moves_the_rate_towards_what_it_showed() -> None:
@@ -35,8 +36,16 @@ def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> 
 def test_bulk_claims_hold_24_units_or_eight_and_online_ones_a_tenth_of_a_second() -> None:
     assert bulk_claim_s(0.25) == 6
     assert bulk_claim_s(0.25, urgent=True) == 2
-    assert online_claim_s(0.25) == 0.1
-    assert online_claim_s(0.05) == 0.05
+    rate = MeasuredRate(1000)
+    assert rate.claim_size(60, 0.25, urgent=False) == ClaimSize(6000, 100, MAX_UNITS_PER_CLAIM, 1000)
+    assert rate.claim_size(60, 0.25, urgent=True).bulk_cost == 2000
+    assert rate.claim_size(60, 0.05, urgent=False).online_cost == 50
+
+
+def test_a_claim_fits_into_the_slice_and_holds_a_unit_in_any_case() -> None:
+    rate = MeasuredRate(1000)
+    assert rate.claim_size(3, 0.25, urgent=False).bulk_cost == 3000
+    assert [rate.claim_size(left_s, 0.25, urgent=False).bulk_cost for left_s in (0.1, 0, -5)] == [250] * 3
 
 
 def test_the_longest_claim_serves_urgent_texts_seven_eighths_of_its_time() -> None:

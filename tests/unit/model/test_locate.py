@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.model.encoder import ModelLoadError
-from tasks.model.load import revision_of
-from tasks.model.torch_model import locate
+from tasks.model.location import locate, revision_of
 from worker_config.settings import DEFAULT_MODEL
 
 
