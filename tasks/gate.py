@@ -1,6 +1,6 @@
 """Who may do something beside whom in one process: many together, or one alone.
 
-Whoever touches texts, to tokenize them or in a forward pass, goes through it. A suspect (a text whose worker died) is
+A stream goes through it to touch texts: to tokenize them, or for a forward pass. A suspect (a text whose worker died) is
 encoded alone: were two texts under way, an innocent one could be convicted for the other's deaths. A forward pass of a
 text that does not fit into memory is repeated alone: beside others it may have failed for what they took.
 """
@@ -17,7 +17,7 @@ def nothing() -> None:
 
 
 class Gate:
-    """A lock for many or for one; whoever wants to be alone goes before those that come later.
+    """A lock for many or for one; a thread that wants to be alone goes before those that come later.
 
     Args:
         single: nobody else is there, so that everybody is alone.

@@ -31,7 +31,7 @@ def configure_logging(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # What it says once a second of a broker that is away, the worker's parent says once (tasks/process/parent.py).
+    # It repeats every second that the broker is away; the worker's parent says so once (tasks/process/parent.py).
     logging.getLogger("celery.worker.consumer.consumer").setLevel(logging.ERROR)
     if level != "debug":
         for name in _CHATTY:

@@ -277,13 +277,15 @@ def _describe(problem: Mapping[str, Any]) -> str:
 
 def _warn_about_unknown() -> None:
     # A warning, not an error: container platforms inject names such as EMBEDQ_PORT_8000_TCP of their own.
-    known = {name.upper() for name in Settings.model_fields} | {"URL", "API_KEY"}
+    settings = {name.upper() for name in Settings.model_fields} | {"URL", "API_KEY"}
     file = Settings.model_config.get("env_file")
     for where, names in (("", os.environ), (f" in {file}", _names_in(file))):
         for name in sorted(names):
             own = name.upper().removeprefix(PREFIX)
-            if name.upper().startswith(PREFIX) and own not in known:
-                nearest = difflib.get_close_matches(own, known, n=1)  # without the prefix, which makes all of them near
+            if name.upper().startswith(PREFIX) and own not in settings:
+                nearest = difflib.get_close_matches(
+                    own, settings, n=1
+                )  # without the prefix, which makes all of them near
                 hint = f"; did you mean {PREFIX}{nearest[0]}?" if nearest else ""
                 _log.warning("unknown setting %s%s is ignored%s", name, where, hint)
 

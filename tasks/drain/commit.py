@@ -59,7 +59,7 @@ class Committer:
         """The rest of the claim is anybody's again, and its attempts do not count."""
         self.owe(claim.token)
         with suppress(RedisUnavailable):
-            # The reply's bell is not needed: whoever stops leaves its slice, and LEAVE rings for ready work.
+            # The reply's bell is not needed: a stream that stops leaves its slice, and LEAVE rings for ready work.
             self.release_owed()
 
     def lose(self, claim: Claim) -> None:

@@ -5,7 +5,8 @@ from tasks.drain.work import ClaimSize
 MAX_UNITS_PER_CLAIM = 512
 
 ONLINE_CLAIM_S = 0.1
-"""Of work in one claim of the online lane, and no more than one unit. Less than of bulk work: the first text of a claim waits for its last one, and the other streams take the rest."""
+"""Of work in one claim of the online lane, and no more than one unit. Less than of bulk work: the first text of a claim
+waits for its last one, and the other streams take the rest."""
 
 BULK_UNITS = 24
 """Of full size in one claim of the bulk lane. With more texts to sort passes are fuller and padded less: 44 passages at

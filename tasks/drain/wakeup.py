@@ -24,7 +24,7 @@ class Wakeup:
     def open(self) -> None:
         """Subscribes, unless it is subscribed already, to the Redis that serves.
 
-        To be called before every slice: whoever wakes would pass over a registered lingerer without a subscription.
+        To be called before every slice: a registered lingerer without a subscription would be passed over.
 
         Raises:
             redis.RedisError: Redis does not answer.

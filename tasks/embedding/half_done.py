@@ -17,7 +17,7 @@ Encode: TypeAlias = Callable[[Sequence[TextItem]], tuple[Sequence[ItemVector], E
 LONGEST_S = 0.5
 """So long a suspect is encoded at a time, and for one pass more. Each time it is claimed and its row is read anew."""
 MOST = 16
-"""Suspects of which something is kept, each a few megabytes. The next one runs to its end, or they would push each
+"""Suspects that are kept, each a few megabytes. The next one runs to its end, or they would push each
 other out and none would ever be done."""
 FORGET_AFTER_S = 600.0
 """Since its last turn: another worker has done it, or its task was cancelled."""

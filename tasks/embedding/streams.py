@@ -116,8 +116,8 @@ class Streams:
         """One slice of every stream; returns when all have ended.
 
         Raises:
-            EncoderBroken: this process must be replaced. What the other streams had is given back.
-            ModelChanged: likewise, and the ledger has taken back what it had.
+            EncoderBroken: this process must be replaced. The claims of the other streams are given back.
+            ModelChanged: likewise, and the ledger has taken back its claims.
         """
         try:
             together = JointSlice(len(self.all))

@@ -1,7 +1,7 @@
 """Vectors of texts that were encoded before, so that a repeated query costs no forward pass.
 
 One cache belongs to one loaded model: model, revision, precision and device never change in a process, so its keys are
-prompt and text. What is kept is the raw vector; dimensions and scaling are applied to it anew for each request.
+prompt and text. It keeps raw vectors; dimensions and scaling are applied to them anew for each request.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ OVERHEAD_BYTES = 480
 
 @dataclass(frozen=True, slots=True)
 class CachedText:
-    """What is known of a text.
+    """The raw vector of a text, and its lengths.
 
     Attributes:
         vector: float32 of this machine [dimension], as the model's own modules left it.

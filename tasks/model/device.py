@@ -58,7 +58,7 @@ def measure(*, with_openvino: bool) -> Machine:
 def choose(device: str, compute: str, precision: str, machine: Machine) -> Placement:
     """The settings `EMBEDQ_DEVICE`, `EMBEDQ_COMPUTE` and `EMBEDQ_PRECISION` with `auto` resolved on this machine.
 
-    Several ways only where the settings leave the choice: what was asked for by name is served or refused.
+    Several ways only where the settings leave the choice: a way that is asked for by name is served or refused.
 
     Raises:
         ModelLoadError: the device is not there, or cannot compute in this way.

@@ -32,7 +32,7 @@ from tasks.model.self_test import TEXTS
 PROMPTS: Mapping[str, str] = {"query": "query: ", "document": "document: "}
 _SPECIAL = (0, 1)
 _BLANKS = r"[\x1c-\x1f]"
-"""White space for Python alone. What else it takes for white space is so for everybody."""
+"""White space for Python alone. Everybody agrees on the other characters that it takes for white space."""
 _NAN_TRIGGER = "!!nan!!"
 _HOUR_S = 3600
 

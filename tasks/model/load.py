@@ -62,7 +62,7 @@ def _load_real(settings: Settings) -> Encoder:
 def _leave_cores_to_openvino() -> None:
     import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
-    # What is left to torch takes microseconds; waking a second thread for it takes longer.
+    # The rest, which torch does, takes microseconds; waking a second thread for it takes longer.
     torch.set_num_threads(1)
 
 

@@ -81,7 +81,7 @@ class Tokenizer:
         if "token_type_ids" in self.names:
             features["token_type_ids"] = encoding.type_ids
         length = len(features["input_ids"])
-        # What was cut off comes in pieces, each with its own special tokens.
+        # The overflow comes in pieces, each with its own special tokens.
         rest = sum(len(piece) - self._special_tokens for piece in encoding.overflowing)
         return TokenizedText(features, length=length, full_length=length + rest, prompt_length=prompt_length)
 

@@ -72,7 +72,7 @@ class Child:
             self._slices.finish()
         if self._served is not None:
             self._served.leave()
-        os._exit(exitcode)  # billiard would do that too, after one second's sleep: half of the time of a stop
+        os._exit(exitcode)  # billiard would do that too, after one second's sleep
 
     def _get_ready(self) -> None:
         start = Start(self._settings, self._id, self._stop.__bool__, self._send_bell, self._wake, self._patience)
@@ -93,7 +93,7 @@ class Child:
             _log.critical("this process cannot go on (%s); a new one takes over", error)
             os._exit(BROKEN_EXIT_CODE)
         except MemoryError:
-            # What was claimed comes back when its lease ends.
+            # The claims come back when their leases end.
             _log.error("a slice ran out of memory outside of its work")
         except Exception:  # noqa: BLE001 - the boundary of a thread, without which the process would look healthy
             _log.exception("a slice failed")

@@ -90,7 +90,7 @@ class Heartbeat(threading.Thread):
         if watched.ring:
             self._send_bell()
         if watched.ready:
-            self._wake()  # whoever should have rung may have failed, and a bell that was lost is believed for a while
+            self._wake()  # the bell may have failed or be lost, and the ledger believes in it for a while
 
     def finish(self) -> None:
         """Ends the thread, which takes the worker off the list of the living; without Redis it does not wait long."""

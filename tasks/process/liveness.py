@@ -1,8 +1,8 @@
 """Who hangs? The one place that decides whether a parent, its child, a stream or a step stands still for too long.
 
-A watch compares readings. What is watched gives them: the files of a worker (`run_files.py`), the claims of a stream
-(`Progress`, below), the steps of a documents worker. The heartbeat asks the watches over the parent and the work, and
-the parent asks the one over the heartbeat.
+A watch compares readings: of the files of a worker (`run_files.py`), of the claims of a stream (`Progress`, below), of
+the steps of a documents worker. The heartbeat asks the watches over the parent and the work, and the parent asks the
+one over the heartbeat.
 """
 
 import threading
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 LEAST_CHECKS = 4
-"""A reading is compared so often at least before anything hangs: whoever pauses a container pauses the watch too."""
+"""A reading is compared so often at least before anything hangs: a container that is paused pauses the watch too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The files that a worker leaves for probes, and its two processes for each other.
 
 `ready`: a model is loaded. `alive`: the parent's loop turns. `beat`: the child's heartbeat turns. `failure`: why a
-child left. What the times of the files mean is decided in `liveness.py`.
+child left. `liveness.py` decides what the times of the files mean.
 """
 
 import errno
