@@ -1,8 +1,8 @@
 """Who may do something beside whom in one process: many together, or one alone.
 
-A stream goes through it to touch texts: to tokenize them, or for a forward pass. A suspect (a text whose worker died) is
-encoded alone: were two texts under way, an innocent one could be convicted for the other's deaths. A forward pass of a
-text that does not fit into memory is repeated alone: beside others it may have failed for what they took.
+A stream goes through it to touch texts: to tokenize them, or for a forward pass. A suspect (a text whose worker died)
+is encoded alone: were two texts under way, an innocent one could be convicted for the other's deaths. A forward pass of
+a text that does not fit into memory is repeated alone: beside others it may have failed for the memory that they took.
 """
 
 import threading
