@@ -175,6 +175,7 @@ class EmbeddingWork:
                 if committed < len(portion) or late:
                     break
         finally:
+            # Once for the claim: with once for each portion, a claim of long texts would weigh more than others.
             self.rate.measured(run.cost, run.seconds)
         if done == len(claim.units):
             return True

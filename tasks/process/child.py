@@ -37,8 +37,8 @@ _M_ARENA_MAX = -8  # <malloc.h> of glibc
 _ARENAS = 2
 
 
-class Child:
-    """What this process serves, once it does. Made in the parent, filled in the child."""
+class ChildProcess:
+    """A process with one role. Made in the parent, filled in the child."""
 
     def __init__(self, role: Role, settings: Settings, app: Celery, stop: StopFlag, patience: Patience) -> None:
         self._role = role
