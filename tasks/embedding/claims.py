@@ -49,10 +49,10 @@ class EmbeddingContext:
         store: where the rows of batches are.
         passes: to be entered by each stream that touches a text.
         cache: of vectors of this encoder.
-        half_done: suspects that take longer than a turn.
-        urgency: whether urgent texts are to be expected.
         broken: set when the encoder cannot be used any more.
         stop: whether to stop.
+        half_done: suspects that take longer than a turn.
+        urgency: whether urgent texts are to be expected.
     """
 
     encoder: Encoder
@@ -62,10 +62,10 @@ class EmbeddingContext:
     store: RowStore
     passes: Gate
     cache: VectorCache
-    half_done: HalfDone
-    urgency: Urgency
     broken: threading.Event
     stop: Callable[[], bool]
+    half_done: HalfDone = field(default_factory=HalfDone)
+    urgency: Urgency = field(default_factory=Urgency)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Self
 
 import psutil
@@ -52,19 +51,15 @@ class ModelWorker:
         storage = LateStorage(settings.storage_url)
         self._tokenizer_store = TokenizerStore(storage, encoder)
         self._streams = Streams(
+            start,
             self._ledger,
             self._queue,
-            start.worker_id,
             encoder,
-            slice_s=settings.slice_s,
             lease_s=self._lease_s,
-            unit_s=settings.unit_s,
             stamp=self._entry.stamp,
             store=RowStore(storage, encoder.info.prompts, encoder.info.revision),
             budget=budget,
             cache=self._cache,
-            send_bell=partial(start.send_bell, self._queue),
-            stop=start.stop,
         )
         self._heartbeat = Heartbeat(
             start,

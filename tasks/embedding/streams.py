@@ -11,12 +11,10 @@ from functools import partial
 from typing import TypeVar
 
 from tasks.drain.commit import Committer
-from tasks.drain.lanes import Urgency
 from tasks.drain.loop import Consumer, Drain, JointSlice
 from tasks.drain.rate import MeasuredRate
 from tasks.drain.suspects import Suspects
 from tasks.embedding.claims import EmbeddingContext, EmbeddingWork
-from tasks.embedding.half_done import HalfDone
 from tasks.embedding.rows import RowStore
 from tasks.embedding.speed import measure_rate
 from tasks.gate import Gate
@@ -24,6 +22,7 @@ from tasks.ledger import Ledger
 from tasks.model.batching import PassBudget
 from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder, EncoderBroken
+from tasks.process.role import Start
 
 T = TypeVar("T")
 
@@ -40,51 +39,43 @@ class Streams:
     """All streams of one process.
 
     Args:
-        ledger: executor of the process, safe in several threads.
+        start: of the process.
+        ledger: its executor, safe in several threads.
         queue: the served name.
-        worker: id of the worker.
         encoder: its `streams` says how many there are.
-        slice_s: how long a slice lasts.
         lease_s: of claims.
-        unit_s: of work in one unit.
         stamp: of the model, which claims carry.
         store: where the rows of batches are.
         budget: of one forward pass.
         cache: of vectors of this encoder.
-        send_bell: sends one bell message; must not raise.
-        stop: whether to stop.
     """
 
     def __init__(
         self,
+        start: Start,
         ledger: Ledger,
         queue: str,
-        worker: str,
         encoder: Encoder,
         *,
-        slice_s: float,
         lease_s: float,
-        unit_s: float,
         stamp: str,
         store: RowStore,
         budget: PassBudget,
         cache: VectorCache,
-        send_bell: Callable[[], None],
-        stop: Callable[[], bool],
     ) -> None:
-        self._asked_to_stop = stop
+        self._asked_to_stop = start.stop
         self._broken = threading.Event()
         passes = Gate(single=encoder.streams == 1)
         committer = Committer(ledger, queue, patience_s=lease_s, stop=self._stop)
         consumer = Consumer(
             ledger=ledger,
             queue=queue,
-            worker=worker,
-            slice_s=slice_s,
+            worker=start.worker_id,
+            slice_s=start.settings.slice_s,
             lease_s=lease_s,
             committer=committer,
             suspects=Suspects(passes),
-            send_bell=send_bell,
+            send_bell=partial(start.send_bell, queue),
             stop=self._stop,
             single=passes.single,
             stamp=stamp,
@@ -92,13 +83,11 @@ class Streams:
         context = EmbeddingContext(
             encoder=encoder,
             budget=budget,
-            unit_s=unit_s,
+            unit_s=start.settings.unit_s,
             committer=committer,
             store=store,
             passes=passes,
             cache=cache,
-            half_done=HalfDone(),
-            urgency=Urgency(),
             broken=self._broken,
             stop=self._stop,
         )
