@@ -37,7 +37,7 @@ _M_ARENA_MAX = -8  # <malloc.h> of glibc
 _ARENAS = 2
 
 
-class ChildProcess:
+class WorkerChild:
     """A process with one role. Made in the parent, filled in the child."""
 
     def __init__(self, role: Role, settings: Settings, app: Celery, stop: StopFlag, patience: Patience) -> None:

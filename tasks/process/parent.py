@@ -21,7 +21,7 @@ from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # th
 from celery.worker.consumer import Consumer
 from celery.worker.state import maybe_shutdown
 
-from tasks.process.child import ChildProcess
+from tasks.process.child import WorkerChild
 from tasks.process.liveness import DEFAULT_PATIENCE, HangWatch, Patience
 from tasks.process.role import Role
 from tasks.process.run_files import RunFiles
@@ -73,7 +73,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
         return CONFIGURATION_EXIT_CODE
     stop = StopFlag()
     app = make_celery(settings, queues=(role.queue(settings),))
-    child = ChildProcess(role, settings, app, stop, patience)
+    child = WorkerChild(role, settings, app, stop, patience)
     app.task(name=DRAIN_TASK)(child.drain)
     _connect(child, stop, patience.stop_s)
     parent = _Parent(app, files, HangWatch(files.beat_at, settings.heartbeat_s + patience.child_s))
@@ -86,7 +86,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     return 0 if stop else int(parent.exitcode or 0)
 
 
-def _connect(child: ChildProcess, stop: StopFlag, stop_s: int) -> None:
+def _connect(child: WorkerChild, stop: StopFlag, stop_s: int) -> None:
     def shutting_down(**_: Any) -> None:
         if not stop:  # whoever asks again does not get more time
             _limit_stop(stop_s)
