@@ -32,7 +32,7 @@ def measure_rate(encoder: Encoder, *, max_padded_tokens: int, clock: Callable[[]
         encode(encoder, [TextItem(text) for text in round_texts], max_padded_tokens=max_padded_tokens)
         elapsed_s = clock() - began
         if elapsed_s >= _LONG_ENOUGH_S or texts >= _MAX_TEXTS:
-            return sum(cost(len(text.encode()), encoder.info.max_tokens) for text in round_texts) / elapsed_s
+            return sum(cost(text, encoder.info.max_tokens) for text in round_texts) / elapsed_s
         texts *= 2
 
 
