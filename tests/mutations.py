@@ -139,6 +139,26 @@ MUTATIONS: tuple[Mutation, ...] = (
         "shorten and math.min(deadline, at) or math.max(deadline, at)",
         "math.max(deadline, at)",
     ),
+    # Successors
+    Mutation("a stale commit enqueues", "commit.lua", "if out[1] == 1 then\n", "if true then\n", quick=True),
+    Mutation("a repeated commit enqueues again", "commit.lua", "if out[1] == 1 then\n", "if out[1] >= 1 then\n"),
+    Mutation("no successor is enqueued", "commit.lua", "rings = enqueue(SUCCESSORS)", "rings = {}", quick=True),
+    Mutation("a successor comes without its move", "commit.lua", "if goes_on then rings", "if true then rings"),
+    Mutation("a successor comes without its change", "ingestion_move.lua", "if moved then\n", "if true then\n"),
+    Mutation("a successor in its predecessor's queue", "prelude.lua", "    use_queue(t.queue)\n", ""),
+    Mutation("a queue is left to a successor", "prelude.lua", "  use_queue(own)\n", ""),
+    Mutation(
+        "a successor replaces what is there", "prelude.lua", "task_key(t.id)) == 0 then", "task_key(t.id)) < 2 then"
+    ),
+    Mutation("a successor wakes nobody", "prelude.lua", "if ready() > 0 and wake() == 1 then", "if false then"),
+    Mutation("a successor needs no room", "prelude.lua", "= room_for(t.total, t.vector_bytes), ''", "= 0, ''"),
+    Mutation("no step hears of an end", "prelude.lua", "if t.wakes then wake_steps() end", ""),
+    Mutation("every end wakes the steps", "prelude.lua", "if t.wakes then wake_steps() end", "wake_steps()"),
+    _cut("a new ingestion wakes no step", "ingestion_create.lua", "wake_steps()\n"),
+    _cut("a new batch wakes no step", "batch_create.lua", "wake_steps()\n"),
+    _cut("a batch's state wakes no step", "batch_move.lua", "if f[1] ~= to then wake_steps() end\n"),
+    Mutation("an ingestion's state wakes no step", "prelude.lua", "  wake_steps()\n  return true", "  return true"),
+    _cut("outcomes of moved jobs stay", "commit.lua", "      settling[ARGV[UNITS]].ttl = MOVED_MS\n"),
     # Wake-up
     Mutation(
         "a claim that leaves work wakes nobody",
@@ -243,12 +263,17 @@ MUTATIONS: tuple[Mutation, ...] = (
         "expired(n, of_owner)",
     ),
     Mutation("a full Redis does not say when", "submit.lua", "tostring(expired(bytes + reserve))", "'1e6'"),
-    Mutation("submit grows a full Redis", "submit.lua", "-- HSET first:", "allowed_when_full()\n-- HSET first:"),
+    Mutation(
+        "submit grows a full Redis",
+        "submit.lua",
+        "local refusal = store_task(",
+        "allowed_when_full()\nlocal refusal = store_task(",
+    ),
     Mutation("claim stops when full", "claim.lua", "call('ZREM', LINGER, worker)            --", "--"),
     Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),
     # Lists
     _cut("a forgotten task stays listed", "forget.lua", "call('ZREM', tasks_key(f[1]), id)\n"),
-    Mutation("a list expires under an open task", "submit.lua", "call('PERSIST', tasks_key(owner))", "local _ = 1"),
+    Mutation("a list expires under an open task", "prelude.lua", "call('PERSIST', tasks_key(owner))", "local _ = 1"),
     Mutation(
         "a list lives for ever", "prelude.lua", "    call('PEXPIRE', tasks_key(t.owner), t.ttl)\n", "", quick=True
     ),
@@ -256,7 +281,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("what nobody lists counts as open", "prelude.lua", "if t.listed and call('DECR'", "if call('DECR'"),
     Mutation("everything is listed", "submit.lua", "local listed = arg(16) == '1'", "local listed = true"),
     Mutation("a list holds what is gone", "list.lua", "call('ZREM', tasks_key(owner), id)", "out[1] = id"),
-    Mutation("lists fill up with what is gone", "submit.lua", "call('EXISTS', task_key(other)) == 0", "false"),
+    Mutation("lists fill up with what is gone", "prelude.lua", "call('EXISTS', task_key(other)) == 0", "false"),
     # One model under a name
     Mutation("an emptied Redis serves two models", "claim.lua", "if stamp ~= '' then", "if false then"),
     Mutation("any model gets work", "claim.lua", "if serves and serves ~= stamp then", "if false then"),
@@ -328,7 +353,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a page looks at everything", "file_list.lua", "first + look - 1", "-1"),
     # Batches
     Mutation("a batch moves from any state", "batch_move.lua", "if not fits then", "if not f[1] then"),
-    Mutation("a batch that stays is there anew", "batch_move.lua", "if f[1] ~= to then", "if true then"),
+    Mutation("a batch that stays is there anew", "batch_move.lua", "if f[1] ~= to then call(", "if true then call("),
     Mutation(
         "an open batch ends with its window", "batch_create.lua", "math.max(tonumber(ttl_ms), PATIENCE_MS)", "ttl_ms"
     ),

@@ -5,14 +5,15 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from tasks.documents.context import JobContext
-from tasks.documents.jobs import JOB_COST, Job, JobCall
+from tasks.documents.context import JobContext, JobEnd, Pace
+from tasks.documents.jobs import Job
 from tasks.documents.rounds import place_of
+from tasks.documents.submitting import JOB_COST, JobCall
 from tasks.drain.commit import Committer
 from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.errors import EmbedqError, InternalError, RedisUnavailable, Unavailable
 from tasks.item import ItemError
-from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, operations
+from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
 from tasks.storage.storage import Storage
@@ -27,10 +28,11 @@ _NEXT_JOB = ClaimSize(bulk_cost=1, online_cost=1, max_units=1, rate=JOBS_PER_S)
 was refused."""
 OUTAGE_PAUSE_S = 1.0
 _STOP_CHECK_S = 0.1
+_USUAL = Pace()
 
 
 class JobWork:
-    """Runs the jobs of claims, one after the other, and calls `ended` after each. One thread."""
+    """Runs the jobs of claims, one after the other. One thread. `ring` sends the bell of a queue, and never raises."""
 
     def __init__(
         self,
@@ -42,7 +44,8 @@ class JobWork:
         committer: Committer,
         progress: Progress,
         stop: Callable[[], bool],
-        ended: Callable[[], None] = lambda: None,
+        ring: Callable[[str], None] = lambda _: None,
+        pace: Pace = _USUAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
@@ -52,7 +55,8 @@ class JobWork:
         self._committer = committer
         self._progress = progress
         self._stop = stop
-        self._ended = ended
+        self._ring = ring
+        self._pace = pace
         self._clock = clock
         self.done = 0
 
@@ -64,11 +68,12 @@ class JobWork:
         """See `Work.__call__`; nothing interrupts a job."""
         self._progress.hold(claim.token)
         try:
-            with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
-                finished = [self._charged(unit, claim.token) for unit in claim.units]
-            self._committer.commit(claim, finished)
-            self.done += len(finished)
-            self._ended()
+            for unit in claim.units:
+                with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
+                    finished, then = self._charged(unit, claim.token)
+                for queue in self._committer.commit_job(claim, finished, then):
+                    self._ring(queue)
+                self.done += 1
         except Stopping:
             self._committer.give_back(claim)
         except Unavailable as error:
@@ -83,7 +88,7 @@ class JobWork:
             self._progress.drop(claim.token)
         return True
 
-    def _charged(self, unit: ClaimedUnit, token: str) -> Finished:
+    def _charged(self, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
         """What came of it. Its owner pays for the time it took: a job is claimed at a cost that is the same for all."""
         began = self._clock()
         finished = self._finished(unit, token)
@@ -93,17 +98,17 @@ class JobWork:
                 self._ledger.run(operations.charge(DOCUMENTS, unit.task_id, seconds - JOB_COST))
         return finished
 
-    def _finished(self, unit: ClaimedUnit, token: str) -> Finished:
+    def _finished(self, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
         try:
-            result = self._run(unit, token)
+            end = self._run(unit, token)
         except Unavailable:  # however long: the job waits for it
             raise
         except EmbedqError as error:
-            return _failed(unit, error)
-        return Finished(unit=unit, vectors=result, tokens=0)
+            return failed_job(unit, error), Then()
+        return Finished(unit, OutcomeKind.JOB, end.outcome), end.then
 
-    def _run(self, unit: ClaimedUnit, token: str) -> bytes:
-        call = JobCall.of_payload(unit.payload)
+    def _run(self, unit: ClaimedUnit, token: str) -> JobEnd:
+        call = JobCall.from_payload(unit.payload)
         job = self._jobs.get(call.kind)
         if job is None:
             raise InternalError(f"This version knows no job {call.kind!r}.")
@@ -114,9 +119,11 @@ class JobWork:
             token=token,
             progress=self._moved,
             stop=self._stop,
+            pace=self._pace,
         )
         self._moved()
-        return job(context, call.id)
+        end = job(context, call.id)
+        return end if isinstance(end, JobEnd) else JobEnd(end)
 
     def _moved(self) -> None:
         self._progress.step()
@@ -129,5 +136,6 @@ class JobWork:
             time.sleep(_STOP_CHECK_S)
 
 
-def _failed(unit: ClaimedUnit, error: EmbedqError) -> Finished:
-    return Finished(unit=unit, vectors=b"", tokens=0, errors={unit.first: ItemError(error.code, error.detail)})
+def failed_job(unit: ClaimedUnit, error: EmbedqError) -> Finished:
+    """The outcome of a job that cannot be done."""
+    return Finished(unit, OutcomeKind.JOB, b"", errors={unit.first: ItemError(error.code, error.detail)})

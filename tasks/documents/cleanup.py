@@ -1,4 +1,4 @@
-"""The sweep, now and then, in a thread of its own: batches need not wait until every name in the storage is read."""
+"""Cleanup, in a thread of its own: it deletes from the storage, now and then, what nothing in Redis refers to."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ from tasks.records.ingestions import Ingestion, IngestionStatus
 from tasks.records.storage_identity import NOT_OURS, adopt, confirmed, id_of, is_ours
 from tasks.storage.storage import Storage
 
-# The sweep: deletes stored files that no record names any more, because it expired or was never made.
+# Files: their record expired, or was never made.
 
 SPARE_S = 86_400.0
 """What is younger is left alone: an upload, or an output whose record waits until Redis is back."""
@@ -27,7 +27,7 @@ _FAILURES_IN_A_ROW = 20
 _ALL = 2**31
 _BATCHES_AT_ONCE = 100
 
-_sweep_log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def sweep(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
@@ -43,15 +43,15 @@ def sweep(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
         return 0
     limit_ms = (time.time() - spare_s) * 1000
     awaited = _Awaited(ledger)
-    old = (found.name for found in storage.stored(files.FOLDER) if found.modified_ms <= limit_ms)
-    garbage = (_unnamed(awaited.without(names), ledger) for names in _in_pieces(old, MAX_PAGE))
+    old = (stored.name for stored in storage.stored(files.FOLDER) if stored.modified_ms <= limit_ms)
+    unnamed = (_unnamed(awaited.without(names), ledger) for names in _in_pieces(old, MAX_PAGE))
     try:
-        deleted = delete_all(storage, confirmed(storage, ledger, garbage))
+        deleted = delete_all(storage, confirmed(storage, ledger, unnamed))
     finally:
         discarded = storage.discard_unfinished(spare_s)
     deleted += discarded
     if deleted:
-        _sweep_log.info("deleted %d stored objects that nothing refers to", deleted)
+        _log.info("deleted %d stored objects that nothing refers to", deleted)
     return deleted
 
 
@@ -112,7 +112,7 @@ def _in_pieces(names: Iterable[str], size: int) -> Iterator[list[str]]:
         yield piece
 
 
-# What a worker that was taken for dead may have written for a batch after the batch's folder was removed.
+# Batches: a worker that was taken for dead may have written into a folder after it was removed.
 
 _FOLDER = "batches"
 
@@ -124,8 +124,8 @@ def sweep_batches(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S)
         StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
     """
     old = set(_old(storage, (time.time() - spare_s) * 1000))
-    over = ([f"{_FOLDER}/{batch_id}/"] for batch_id in old if _has_ended(ledger, batch_id))
-    return delete_all(storage, confirmed(storage, ledger, over))
+    ended = ([f"{_FOLDER}/{batch_id}/"] for batch_id in old if _has_ended(ledger, batch_id))
+    return delete_all(storage, confirmed(storage, ledger, ended))
 
 
 def _has_ended(ledger: Ledger, batch_id: str) -> bool:
@@ -134,12 +134,12 @@ def _has_ended(ledger: Ledger, batch_id: str) -> bool:
 
 
 def _old(storage: Storage, limit_ms: float) -> Iterator[str]:
-    for found in storage.stored(_FOLDER):
-        if found.modified_ms <= limit_ms:
-            yield found.name.split("/")[1]
+    for stored in storage.stored(_FOLDER):
+        if stored.modified_ms <= limit_ms:
+            yield stored.name.split("/")[1]
 
 
-# What is left in the storage of ingestions whose record has expired, or of workers that were taken for dead.
+# Ingestions: their record has expired, or they have ended and a worker that was taken for dead has written since.
 
 
 def sweep_ingestions(storage: Storage, ledger: Ledger, *, spare_s: float = SPARE_S) -> int:
@@ -169,8 +169,8 @@ def remove_work(storage: Storage, ingestion: Ingestion) -> None:
         storage.delete(folder)
         storage.delete(ingestion.ids_folder)
         return
-    found = {int(stored.name.removeprefix(folder).partition("/")[0]) for stored in storage.stored(folder)}
-    for page in found:
+    pages = {int(stored.name.removeprefix(folder).partition("/")[0]) for stored in storage.stored(folder)}
+    for page in pages:
         if page < ingestion.next_page:
             storage.delete(ingestion.page_folder(page))
     storage.delete(ingestion.ids_folder)
@@ -178,30 +178,28 @@ def remove_work(storage: Storage, ingestion: Ingestion) -> None:
 
 def _over(storage: Storage, ledger: Ledger, spare_s: float) -> Iterator[list[tuple[str, Ingestion | None]]]:
     """One at a time: nobody tries it again between the look at its record and the removal of its work."""
-    for ingestion_id, works in _leftovers_old(storage, (time.time() - spare_s) * 1000):
+    for ingestion_id, works in _old_ingestions(storage, (time.time() - spare_s) * 1000):
         ingestion = ledger.run(read_ingestion(ingestion_id))
         if ingestion is None or (ingestion.status.terminal and works):
             yield [(ingestion_id, ingestion)]
 
 
-def _leftovers_old(storage: Storage, limit_ms: float) -> Iterator[tuple[str, bool]]:
+def _old_ingestions(storage: Storage, limit_ms: float) -> Iterator[tuple[str, bool]]:
     """Ids of ingestions of which something is old, and whether it is work."""
-    found: dict[str, bool] = {}
+    ids: dict[str, bool] = {}
     for stored in storage.stored(ingestions.FOLDER):
         if stored.modified_ms <= limit_ms:
             _, ingestion_id, kind = stored.name.split("/")[:3]
-            found[ingestion_id] = found.get(ingestion_id, False) or kind in {"work", "ids"}
-    yield from found.items()
+            ids[ingestion_id] = ids.get(ingestion_id, False) or kind in {"work", "ids"}
+    yield from ids.items()
 
 
 SWEEP_EVERY_S = 600.0
 SWEEP_AGAIN_S = 30.0
 """After a sweep that could not be finished."""
 
-_log = logging.getLogger(__name__)
 
-
-class Sweeping:
+class Cleanup:
     """Sweeps at its first call; again `SWEEP_EVERY_S` after a sweep that succeeded, `SWEEP_AGAIN_S` after another."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

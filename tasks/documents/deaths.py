@@ -13,9 +13,9 @@ LONGEST_PAUSE_S = 60.0
 _LOST = "worker_lost"
 
 
-def again(found: object, losses: int) -> bool:
-    """Whether a job that ended with `found`, after so many losses before it, is tried again."""
-    return isinstance(found, ItemError) and found.code == _LOST and losses < MAX_LOSSES
+def again(error: ItemError, losses: int) -> bool:
+    """Whether a job that failed with `error`, after so many losses before it, is tried again."""
+    return error.code == _LOST and losses < MAX_LOSSES
 
 
 def pause_s(before: int) -> float:

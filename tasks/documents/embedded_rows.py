@@ -27,7 +27,7 @@ class EmbeddedRows:
         source, index: stored names of the lines and of their index.
         rows: how many there are.
         embedded: what is committed of the task.
-        leftover: what becomes of rows that nobody came to.
+        unanswered: what becomes of rows that nobody came to.
         lost: what becomes of rows whose part is gone or damaged; None: `NotStored` is raised.
         progress: called at least once for every 64 rows.
     """
@@ -37,7 +37,7 @@ class EmbeddedRows:
     index: str
     rows: int
     embedded: Committed
-    leftover: ItemError
+    unanswered: ItemError
     progress: Callable[[], None]
     lost: ItemError | None = None
 
@@ -74,7 +74,7 @@ class EmbeddedRows:
         for start in range(first, end, _ROWS_AT_ONCE):
             for offset, line in enumerate(self._lines(start, min(_ROWS_AT_ONCE, end - start))):
                 error = self.embedded.errors.get(start + offset)
-                failed = RowError(error.code, error.message, status=_UNPROCESSABLE) if error else self.leftover
+                failed = RowError(error.code, error.message, status=_UNPROCESSABLE) if error else self.unanswered
                 yield start + offset, line, failed
 
     def _lines(self, first: int, count: int) -> list[bytes]:

@@ -1,7 +1,8 @@
-"""The jobs of the documents queue: `{"kind": …, "id": …}` as the payload of a unit of one item, JSON as its result.
+"""The jobs of the documents queue: `{"kind": …, "id": …}` as the payload of a unit of one item, JSON as its outcome.
 
 A job may be run more than once, by several workers and at the same time: it writes under names of its own
-(`JobContext.fence`) and changes nothing that another run needs. How it ends:
+(`JobContext.fence`) and changes nothing that another run needs. What it changes of its ingestion, and the tasks that
+follow it, come with its commit (`JobEnd.then`), which only one run makes. How it ends:
 
 | raises | becomes of it |
 |---|---|
@@ -13,53 +14,27 @@ A job may be run more than once, by several workers and at the same time: it wri
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Self, TypeAlias
-
-import orjson
+from typing import TypeAlias
 
 from tasks.documents.batches.assemble_job import assemble_batch
 from tasks.documents.batches.validate_job import validate_batch
-from tasks.documents.context import JobContext
+from tasks.documents.context import JobContext, JobEnd
 from tasks.documents.ingestions.finish_job import finish_ingestion
-from tasks.documents.ingestions.list_job import list_page
-from tasks.documents.ingestions.load_job import load_pages
-from tasks.documents.ingestions.parse_job import parse_page
+from tasks.documents.ingestions.listing import list_pages
+from tasks.documents.ingestions.loading import load_pages
+from tasks.documents.ingestions.page_parsing import parse_page
 from tasks.documents.ingestions.tools import TOOLS
-from tasks.ledger import NewUnit
 
-Job: TypeAlias = Callable[[JobContext, str], bytes]
-"""Gets its context and the id in its payload; returns JSON, not empty."""
+Job: TypeAlias = Callable[[JobContext, str], bytes | JobEnd]
+"""Gets its context and the id in its payload; bytes are an outcome that nothing follows."""
 
 JOBS: dict[str, Job] = {
     "validate_batch": validate_batch,
     "assemble_batch": assemble_batch,
-    "list_page": partial(list_page, tools=TOOLS),
+    "list_page": partial(list_pages, tools=TOOLS),
     "parse_page": partial(parse_page, tools=TOOLS),
     "load_pages": partial(load_pages, tools=TOOLS),
     "finish_ingestion": partial(finish_ingestion, tools=TOOLS),
 }
 """Kind -> job."""
-
-JOB_COST = 1
-"""Of any job when it is claimed, in the unit of the ledger. Workers say that they do one in a second; what took
-longer is charged to its owner when it has ended, so that owners take turns by time."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobCall:
-    """Which job, and for what."""
-
-    kind: str
-    id: str
-
-    def to_unit(self) -> NewUnit:
-        """The unit to submit to the documents queue; a task of it has one."""
-        return NewUnit(items=1, cost=JOB_COST, payload=orjson.dumps(self))
-
-    @classmethod
-    def of_payload(cls, payload: bytes) -> Self:
-        """Inverse of the payload of `to_unit`."""
-        known = orjson.loads(payload)
-        return cls(kind=known["kind"], id=known["id"])

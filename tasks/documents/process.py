@@ -12,10 +12,11 @@ import psutil
 from tasks.documents.claims import JOBS_PER_S, JobWork
 from tasks.documents.context import StepContext
 from tasks.documents.jobs import JOBS
-from tasks.documents.stepper import STEPS, SWEEPS, Stepper
+from tasks.documents.stepper import STEPS, STEPS_STREAM, SWEEPS, Stepper
 from tasks.drain.commit import Committer
 from tasks.drain.loop import Consumer, Drain
 from tasks.drain.suspects import Suspects
+from tasks.drain.wakeup import Wakeup
 from tasks.errors import RedisUnavailable, StorageUnavailable
 from tasks.gate import ALONE
 from tasks.ledger import DOCUMENTS, Ledger, WorkerEntry, operations
@@ -41,7 +42,7 @@ class JobWorker:
         self._process = psutil.Process()
         self._ledger = ledger = Ledger.connect(settings.redis_url)
         context = StepContext(ledger, storage, settings, start.send_bell, start.stop)
-        self._stepper = Stepper(context, STEPS)
+        self._stepper = Stepper(context, STEPS, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
         self._sweeper = Stepper(context, SWEEPS, every_s=_SWEEP_EVERY_S, name="sweeper")
         progress = Progress()
         committer = Committer(ledger, DOCUMENTS, patience_s=settings.lease_s, stop=start.stop)
@@ -53,7 +54,7 @@ class JobWorker:
             committer=committer,
             progress=progress,
             stop=start.stop,
-            ended=self._stepper.nudge,
+            ring=start.send_bell,
         )
         consumer = Consumer(
             ledger=ledger,

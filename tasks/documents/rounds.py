@@ -10,7 +10,7 @@ from tasks.documents.context import StepContext
 from tasks.errors import EmbedqError, StorageUnavailable
 from tasks.ledger.operations import Operation
 
-_TIDYING = "tidying up"
+_CLEANUP = "cleanup"
 _ODD_S = 30.0
 """So long one that no step can make sense of is left alone: an operator may mend it, and it must not fill the log."""
 
@@ -57,27 +57,27 @@ class Round(Generic[T]):
         """
         raised: EmbedqError | None = None
         # Only what has ended needs the storage, and others must not wait for one that is away.
-        found = sorted(self._read(ids), key=lambda each: each.status.terminal)
-        for each in found:
+        read = sorted(self._read(ids), key=lambda one: one.status.terminal)
+        for one in read:
             if self.context.stop():
                 break
-            if each.status.terminal and self.context.postponed.waits(_TIDYING):
+            if one.status.terminal and self.context.postponed.waits(_CLEANUP):
                 break
             self.context.moved()
             try:
-                self.step(self.context, each)
+                self.step(self.context, one)
             except EmbedqError as error:
                 raised = error
                 if isinstance(error, StorageUnavailable):
-                    self.context.postponed.refused(_TIDYING, error.retry_after_s)
+                    self.context.postponed.refused(_CLEANUP, error.retry_after_s)
             except Exception as error:  # noqa: BLE001 - of one of them: the others go on
-                self._leave_alone(each.id, error)
+                self._leave_alone(one.id, error)
         if raised is not None:
             raise raised
-        return found
+        return read
 
     def _read(self, ids: Sequence[str]) -> list[T]:
-        ids = [each for each in ids if not self.context.postponed.waits(each)]
+        ids = [name for name in ids if not self.context.postponed.waits(name)]
         if not ids:
             return []
         try:
@@ -88,11 +88,11 @@ class Round(Generic[T]):
             if len(ids) == 1:
                 self._leave_alone(ids[0], error)
                 return []
-        return [found for each in ids for found in self._read([each])]
+        return [one for name in ids for one in self._read([name])]
 
-    def _leave_alone(self, odd: str, error: Exception) -> None:
-        _log.error("%s is left alone for a while: %s at %s", odd, type(error).__name__, place_of(error))
-        self.context.postponed.refused(odd, _ODD_S)
+    def _leave_alone(self, name: str, error: Exception) -> None:
+        _log.error("%s is left alone for a while: %s at %s", name, type(error).__name__, place_of(error))
+        self.context.postponed.refused(name, _ODD_S)
 
 
 def place_of(error: Exception) -> str:

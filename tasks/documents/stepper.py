@@ -7,33 +7,38 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tasks.documents.batches.steps import step_batches
-from tasks.documents.cleanup import Sweeping
+from tasks.documents.cleanup import Cleanup
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.ingestions.tools import TOOLS
+from tasks.drain.wakeup import Wakeup
 from tasks.errors import Unavailable
 
 # The steps that every documents worker takes: what moves batches and ingestions from stage to stage.
 
 Step: TypeAlias = Callable[[StepContext], bool | None]
-"""True: the next round should come soon. May raise: the other steps are taken all the same, and this one again in the
-next round."""
+"""True: something waits for a moment that nobody will announce. May raise: the other steps are taken all the same, and
+this one again in the next round."""
 
 STEPS: list[Step] = [step_batches, IngestionSteps(TOOLS)]
 
-SWEEPS: list[Step] = [Sweeping()]
+SWEEPS: list[Step] = [Cleanup()]
 """What takes as long as the storage is large: it has a thread of its own."""
 
 
 _log = logging.getLogger(__name__)
 
-STEP_EVERY_S = 0.25
-"""Nobody says to a documents worker that there is something new: it takes half of this on average to begin with it."""
-SOON_S = 0.1
-"""Until the next round, when a step has asked for it."""
+STEPS_STREAM = "steps"
+"""Of the documents queue: scripts wake it (`STEPS` in `prelude.lua`) when a batch or an ingestion comes in or changes
+its state, and when a task ends that one of them waits for."""
+STEP_EVERY_S = 1.0
+"""Between two rounds when nobody wakes the stepper. A wake-up may be lost with a connection, and a worker may load the
+model that an ingestion waits for."""
+SOON_S = 0.25
+"""The same, when something waits for a moment."""
 AGAIN_S = 0.02
-"""Until the next round, when a step has moved something. Not at once: each round reads up to 100 batches and as many
-ingestions, and several of them move at a time."""
+"""At least between two rounds: each reads up to 100 batches and as many ingestions, and several of them move at a
+time."""
 FINISH_PATIENCE_S = 2.0
 
 
@@ -43,12 +48,19 @@ class Stepper(threading.Thread):
     Args:
         context: for the steps; `moved` and `again` in it become the stepper's own.
         steps: to be taken one after the other.
-        every_s: pause between two rounds.
+        every_s: longest pause between two rounds.
         name: of the thread.
+        bell: ends a pause; None: nobody wakes it.
     """
 
     def __init__(
-        self, context: StepContext, steps: Sequence[Step], *, every_s: float = STEP_EVERY_S, name: str = "stepper"
+        self,
+        context: StepContext,
+        steps: Sequence[Step],
+        *,
+        every_s: float = STEP_EVERY_S,
+        name: str = "stepper",
+        bell: Wakeup | None = None,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._moves = 0
@@ -56,43 +68,48 @@ class Stepper(threading.Thread):
         self._context = dataclasses.replace(context, moved=self._move, again=self._ask_again)
         self._steps = steps
         self._every_s = every_s
+        self._bell = bell
         self._done = threading.Event()
-        self._nudged = threading.Event()
         self._trouble: dict[Step, str] = {}
 
     def run(self) -> None:
-        """Steps at once and then regularly."""
+        """Steps at once, and then whenever it is woken, or after a pause."""
         while not self._done.is_set():
-            self._nudged.clear()
             self._again = False
-            soon = self.step_all()
-            pause_s = AGAIN_S if self._again else SOON_S if soon else self._every_s
-            self._nudged.wait(min(pause_s, self._every_s))
+            hears = self._bell is not None and self._bell.try_open()  # before the steps: what changes then is heard
+            waits = self.step_all()
+            self._done.wait(min(AGAIN_S, self._every_s))
+            if not self._again:
+                self._pause(min(SOON_S if waits else self._every_s, self._every_s), hears=hears)
+        if self._bell is not None:
+            self._bell.close()
 
-    def nudge(self) -> None:
-        """The next round at once: something has changed that a step waits for."""
-        self._nudged.set()
+    def _pause(self, seconds: float, *, hears: bool) -> None:
+        if hears and self._bell is not None:
+            self._bell.wait(seconds, self._done.is_set)
+        else:
+            self._done.wait(seconds)
 
     def step_all(self) -> bool:
-        """Each step once, and whether one asks for the next round soon.
+        """Each step once, and whether one of them waits for a moment.
 
         What a step raises is logged, when it is not what it raised the last time.
         """
-        soon = False
+        waits = False
         for step in self._steps:
             if self._done.is_set() or self._context.stop():
                 break
             self._move()
             self._in_step = True
             try:
-                soon = bool(step(self._context)) or soon
+                waits = bool(step(self._context)) or waits
             except Exception as error:  # noqa: BLE001 - a step that fails must not keep the others from theirs
                 self._note(step, error.code if isinstance(error, Unavailable) else type(error).__name__)
             else:
                 self._trouble.pop(step, None)
             finally:
                 self._in_step = False
-        return soon
+        return waits
 
     @property
     def moves(self) -> int | None:
@@ -106,7 +123,6 @@ class Stepper(threading.Thread):
     def finish(self) -> None:
         """Ends the thread; does not wait long for a step that hangs."""
         self._done.set()
-        self._nudged.set()
         self.join(FINISH_PATIENCE_S)
 
     def _ask_again(self) -> None:

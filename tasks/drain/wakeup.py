@@ -42,6 +42,15 @@ class Wakeup:
             raise redis.ConnectionError("no answer to SUBSCRIBE")
         self._pubsub = pubsub
 
+    def try_open(self) -> bool:
+        """`open`, and whether it could: not while Redis is away."""
+        try:
+            self.open()
+        except RedisError:
+            self.close()
+            return False
+        return True
+
     def wait(self, timeout_s: float, stop: Callable[[], bool]) -> None:
         """Returns at the first wake-up, at the end of the time, or when `stop()` says so.
 
@@ -54,6 +63,8 @@ class Wakeup:
                     return
                 message = self._pubsub.get_message(timeout=min(left, _STOP_CHECK_S))
                 if message is not None and message["type"] == "message":
+                    while self._pubsub.get_message(timeout=0):
+                        pass  # what else was published by now has the same answer
                     return
         except RedisError:
             self.close()

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tasks.embedding import units as row_units
 from tasks.embedding.units import RowUnit
 from tasks.errors import EmbedqError, NotStored, Unavailable
-from tasks.ledger import ClaimedUnit, CommitOutcome, Finished
+from tasks.ledger import ClaimedUnit, CommitOutcome, Finished, OutcomeKind
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, PartWriter, RowOutcome, part_name
@@ -108,7 +108,8 @@ class RowStore:
         return [
             Finished(
                 unit=row_unit.unit,
-                vectors=reference.to_json(),
+                kind=OutcomeKind.PART,
+                outcome=reference.to_json(),
                 tokens=sum(row.tokens for row in outcomes),
                 failed_in_part=sum(row.error is not None for row in outcomes),
             )
@@ -126,7 +127,7 @@ class RowStore:
         """Deletes those parts of which nothing was committed: their task has ended or another worker has them."""
         kept: dict[str, bool] = {}
         for finished, outcome in zip(parts, outcomes, strict=True):
-            name = PartReference.from_json(finished.vectors).part
+            name = PartReference.from_json(finished.outcome).part
             kept[name] = kept.get(name, False) or outcome is not CommitOutcome.STALE
         for name in (name for name, keep in kept.items() if not keep):
             with contextlib.suppress(EmbedqError):  # the cleanup finds it later

@@ -11,7 +11,7 @@ import orjson
 
 from tasks.errors import EncodingFailed, NotStored, RequestError
 from tasks.item import ItemError
-from tasks.ledger import ClaimedUnit, Finished
+from tasks.ledger import ClaimedUnit, Finished, OutcomeKind
 from tasks.model.encoder import ItemVector, TextItem
 from tasks.storage.row_file import UnitReference
 from tasks.storage.vector_part import RowError, RowOutcome
@@ -35,7 +35,8 @@ class TextUnit:
         first = self.unit.first
         return Finished(
             unit=self.unit,
-            vectors=_rows(vectors),
+            kind=OutcomeKind.VECTORS,
+            outcome=_rows(vectors),
             tokens=sum(vector.tokens for vector in vectors),
             errors={first + i: vector.error for i, vector in enumerate(vectors) if vector.error is not None},
             truncated=[first + i for i, vector in enumerate(vectors) if vector.truncated and vector.error is None],

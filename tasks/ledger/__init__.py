@@ -5,7 +5,7 @@
 
 from tasks.ledger.executor import AsyncLedger, Ledger
 from tasks.ledger.keys import ANONYMOUS, CHANGED_CHANNEL, DOCUMENTS, SCHEMA_VERSION
-from tasks.ledger.operations import CommitOutcome, Finished
+from tasks.ledger.operations import CommitOutcome, Finished, JobCommit, OutcomeKind, Then
 from tasks.ledger.overview import ModelEntry, ModelOverview, WorkerEntry
 from tasks.ledger.task import (
     Admission,
@@ -37,17 +37,20 @@ __all__ = [
     "ClaimedUnit",
     "CommitOutcome",
     "Finished",
+    "JobCommit",
     "Lane",
     "Ledger",
     "ModelEntry",
     "ModelOverview",
     "NewUnit",
+    "OutcomeKind",
     "Result",
     "State",
     "Submission",
     "SubmitReply",
     "Task",
     "TaskPage",
+    "Then",
     "Watched",
     "WorkerEntry",
 ]

@@ -55,7 +55,8 @@ Of one task; until it ends, then with its TTL, or gone:
 
     R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back; what
                                  was `charged` to its owner beyond its cost; `made_by`: the stamp of the model of its
-                                 vectors, once there are some; `ended_by`: another model
+                                 vectors, once there are some; `ended_by`: another model; `wakes`: its end wakes the
+                                 steppers
     R:units:{id}         hash    u{unit} -> "first items cost attempts root offset token", p{root} -> payload, of units
                                  that are not done; deleted one by one at COMMIT, whole at the end
     R:back:{id}          list    units that were given back; taken before fresh ones; deleted at the end
@@ -110,7 +111,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
     R:open-ingestions    set     ingestions that have not ended, or whose traces are still to be removed. No TTL
 
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
-ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers.
+ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers; of the documents queue
+`steps` too, to the steppers of all documents workers.
 """
 
 SCHEMA_VERSION = 2

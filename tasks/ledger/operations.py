@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -38,13 +38,23 @@ from tasks.ledger.task import (
 # What a worker commits of a unit, and what the ledger says to it.
 
 
+class OutcomeKind(StrEnum):
+    """What the bytes of an outcome are."""
+
+    VECTORS = "vectors"
+    """Little-endian float32 rows of all items of the unit; NaN rows for failed ones; empty when none has one."""
+    PART = "part"
+    """JSON of the `vector_part.PartReference` of a unit by reference."""
+    JOB = "job"
+    """What a job returned: JSON, not empty unless it failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """One unit's outcome, to be committed.
 
     Attributes:
-        vectors: little-endian float32 rows of all its items; NaN rows for failed ones; empty when none has one. Of
-            a unit by reference the JSON of a `parts.PartReference`, of a job what it returned.
+        kind: what `outcome` is. Redis holds the bytes alone: whoever submitted the task knows the kind.
         errors: index in the task -> error.
         truncated: indexes in the task.
         tokens: sum over its items, after truncation, special tokens included.
@@ -52,8 +62,9 @@ class Finished:
     """
 
     unit: ClaimedUnit
-    vectors: bytes
-    tokens: int
+    kind: OutcomeKind
+    outcome: bytes
+    tokens: int = 0
     errors: Mapping[int, ItemError] = field(default_factory=dict)
     truncated: Sequence[int] = ()
     failed_in_part: int = 0
@@ -79,7 +90,32 @@ class CommitOutcome(IntEnum):
     """The lease was lost or the task has ended: nothing changed."""
     COMMITTED = 1
     REPEATED = 2
-    """An earlier call of the same claim had already committed it, with the same vectors."""
+    """An earlier call of the same claim had already committed it, with the same outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """What happens together with the commit of a job, or never.
+
+    Attributes:
+        tasks: the job's successors. They are stored whatever waits already: they belong to work that was let in before.
+            Of their `admission` only `vector_bytes` counts; they have no alias, no deadline and no metadata.
+        ingestion: id of a record to be changed; "": of none.
+        move: how, as JSON (`tasks.records.ingestion_operations.Move`). Where the record is no longer as the move
+            expects, the job is committed all the same, and nothing is changed or enqueued.
+    """
+
+    tasks: Sequence[Submission] = ()
+    ingestion: str = ""
+    move: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommit:
+    """What COMMIT did with a job. `ring`: queues for which the caller must send a bell message."""
+
+    outcome: CommitOutcome
+    ring: Sequence[str]
 
 
 T = TypeVar("T")
@@ -125,11 +161,6 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         IdempotencyConflict: the alias belongs to a task with another digest.
     """
     s, admission, alias = submission, submission.admission, submission.alias
-    if not s.units:
-        raise ValueError(f"{s.task_id} has no units: it would never end")
-    units: list[Argument] = []
-    for unit in s.units:
-        units += [unit.items, unit.cost, unit.payload]
     arguments: tuple[Argument, ...] = (
         s.task_id,
         s.lane,
@@ -148,9 +179,36 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         admission.vector_bytes,
         int(s.listed),
         admission.owner_share,
-        *units,
+        int(s.wakes_steps),
+        *_unit_arguments(s),
     )
     return Operation("submit", s.queue, arguments, _submitted)
+
+
+def _unit_arguments(submission: Submission) -> list[Argument]:
+    if not submission.units:
+        raise ValueError(f"{submission.task_id} has no units: it would never end")
+    return [argument for unit in submission.units for argument in (unit.items, unit.cost, unit.payload)]
+
+
+def successors(tasks: Sequence[Submission]) -> list[Argument]:
+    """Arguments of a script that enqueues `tasks` with something else, see `Then.tasks`."""
+    arguments: list[Argument] = []
+    for task in tasks:
+        if task.alias or task.deadline_in_ms or task.metadata or task.listed:
+            raise ValueError(f"{task.task_id} is a client's task: it is let in by SUBMIT")
+        head = {
+            "id": task.task_id,
+            "queue": task.queue,
+            "lane": task.lane,
+            "owner": task.owner,
+            "ttl": task.ttl_ms,
+            "options": task.options.to_text(),
+            "vector_bytes": task.admission.vector_bytes,
+            "wakes": task.wakes_steps,
+        }
+        arguments += [orjson.dumps(head), len(task.units), *_unit_arguments(task)]
+    return arguments
 
 
 def read_task(task_id: str) -> Operation[Task | None]:
@@ -308,11 +366,31 @@ def commit(
     queue: str, token: str, finished: Sequence[Finished], *, forward_passes: int = 0, padded_tokens: int = 0
 ) -> Operation[list[CommitOutcome]]:
     """Stores the outcomes of units, each only if `token` still holds it. The reply has one outcome per unit."""
-    arguments: list[Argument] = [token, forward_passes, padded_tokens]
+    arguments = _commit_arguments(token, finished, Then(), forward_passes, padded_tokens)
+    return Operation("commit", queue, arguments, lambda reply: [CommitOutcome(code) for code in reply])
+
+
+def commit_job(queue: str, token: str, finished: Finished, then: Then) -> Operation[JobCommit]:
+    """Stores the outcome of a job, and does in the same step what follows it.
+
+    A call that is repeated, or whose token no longer holds the job, changes and enqueues nothing.
+    """
+
+    def read(reply: list[Any]) -> JobCommit:
+        outcome, *ring = reply
+        return JobCommit(CommitOutcome(outcome), tuple(name.decode() for name in ring))
+
+    return Operation("commit", queue, _commit_arguments(token, [finished], then, 0, 0), read)
+
+
+def _commit_arguments(
+    token: str, finished: Sequence[Finished], then: Then, forward_passes: int, padded_tokens: int
+) -> tuple[Argument, ...]:
+    arguments: list[Argument] = [token, forward_passes, padded_tokens, len(finished), then.ingestion, then.move]
     for f in finished:
         u = f.unit
-        arguments += [u.task_id, u.unit_id, u.first, u.items, f.failed, f.tokens, f.extra(), f.vectors]
-    return Operation("commit", queue, tuple(arguments), lambda reply: [CommitOutcome(code) for code in reply])
+        arguments += [u.task_id, u.unit_id, u.first, u.items, f.failed, f.tokens, f.extra(), f.outcome]
+    return (*arguments, *successors(then.tasks))
 
 
 def release(queue: str, token: str) -> Operation[bool]:

@@ -99,6 +99,7 @@ class Submission:
         queue: the served name of its model, or `DOCUMENTS`.
         metadata: JSON object, or empty.
         listed: it appears in its owner's list.
+        wakes_steps: its end wakes the steppers of documents workers: a batch or an ingestion waits for it.
     """
 
     task_id: str
@@ -114,6 +115,7 @@ class Submission:
     metadata: bytes = b""
     alias: Alias | None = None
     listed: bool = False
+    wakes_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

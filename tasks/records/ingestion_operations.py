@@ -9,8 +9,8 @@ import orjson
 
 from tasks.errors import IdempotencyConflict, TooManyIngestions
 from tasks.ledger import replies
-from tasks.ledger.operations import Argument, Operation
-from tasks.ledger.task import State
+from tasks.ledger.operations import Argument, Operation, successors
+from tasks.ledger.task import State, Submission
 from tasks.records.files import Quota, quota_arguments
 from tasks.records.ingestions import (
     ClosedPage,
@@ -186,6 +186,27 @@ def move_ingestion(ingestion_id: str, move: Move) -> Operation[tuple[bool, Inges
         return bool(reply[0]), IngestionStatus(reply[1].decode()) if reply[1] else None
 
     return Operation("ingestion_move", "", (ingestion_id, move.to_json()), read)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What became of a move with tasks. `ring`: queues for which the caller must send a bell message."""
+
+    moved: bool
+    ring: Sequence[str]
+
+
+def move_with_tasks(ingestion_id: str, move: Move, tasks: Sequence[Submission]) -> Operation[Moved]:
+    """Changes an ingestion, if it is as the move expects, and enqueues tasks of its own with the change.
+
+    They are stored whatever waits already, see `tasks.ledger.Then`.
+    """
+
+    def read(reply: list[bytes]) -> Moved:
+        moved, _, *ring = reply
+        return Moved(bool(moved), tuple(queue.decode() for queue in ring))
+
+    return Operation("ingestion_move", "", (ingestion_id, move.to_json(), *successors(tasks)), read)
 
 
 def cancel_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:

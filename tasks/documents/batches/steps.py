@@ -1,7 +1,7 @@
 """Moving batches from one stage to the next.
 
 Everything here may be done twice, at the same time, by workers that die in between: tasks have ids that follow from the
-batch's, a move names the states it may start from, and what is tidied up is looked for again until it is gone.
+batch's, a move names the states it may start from, and what is cleaned up is looked for again until it is gone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,8 @@ import orjson
 
 from tasks.documents import deaths
 from tasks.documents.context import StepContext
-from tasks.documents.jobs import JobCall
 from tasks.documents.rounds import Round
-from tasks.documents.submitting import job_task, rows_task, submit
+from tasks.documents.submitting import JobCall, Rows, job_task, rows_task, submit
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, State, Submission, operations
 from tasks.ledger.operations import read_committed
@@ -46,14 +45,13 @@ def job(batch: Batch, stage: Stage) -> Submission:
     return job_task(batch.task_id(stage), JobCall(KIND[stage], batch.id), owner=batch.owner)
 
 
-def embedding(batch: Batch, found: Mapping[str, Any], settings: Settings) -> Submission:
-    """The task that encodes the rows which VALIDATE `found`. It expires when the batch's window ends."""
+def embedding(batch: Batch, plan: Mapping[str, Any], settings: Settings) -> Submission:
+    """The task that encodes the rows of a batch as VALIDATE has planned it. It expires when the batch's window ends."""
     return rows_task(
         batch.task_id(Stage.EMBED),
-        found,
-        found["lines"],
+        Rows(plan["source"], plan["index"], plan["lines"], plan["units"]),
         settings,
-        model=found["model"],
+        model=plan["model"],
         owner=batch.owner,
         deadline_in_ms=max(1, batch.expires_ms - batch.now_ms),
     )
@@ -91,9 +89,9 @@ def without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
     fields: dict[str, str | int] = {"completed": 0, "failed": 0}
     committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
     if committed is not None and committed.units:
-        found = orjson.loads(committed.units[0].data)
-        if "errors" not in found:
-            fields |= {"model": found["model"], "total": found["lines"]}
+        plan = orjson.loads(committed.units[0].data)
+        if "errors" not in plan:
+            fields |= {"model": plan["model"], "total": plan["lines"]}
     # From this state alone: where another worker has begun the requests meanwhile, some may be done.
     context.ledger.run(move_batch(batch.id, to, only_from=[batch.status], fields=fields))
 
@@ -106,11 +104,11 @@ def assembled(context: StepContext, batch: Batch) -> None:
     if not committed.units:
         came_to_nothing(context, batch, Stage.ASSEMBLE, committed)
         return
-    found = orjson.loads(committed.units[0].data)
-    fields: dict[str, str | int] = {name: found[name] for name in ("model", "total", "completed", "failed", "tokens")}
+    outcome = orjson.loads(committed.units[0].data)
+    fields: dict[str, str | int] = {name: outcome[name] for name in ("model", "total", "completed", "failed", "tokens")}
     for kind in KINDS:
-        if found[kind] is not None:
-            record = _record(batch, kind, found[kind], context.settings)
+        if outcome[kind] is not None:
+            record = _record(batch, kind, outcome[kind], context.settings)
             if not context.ledger.run(put_batch_file(record, batch.id)):
                 return  # another worker has ended the batch, and its owner may have deleted the file since
             fields[f"{kind}_file"] = record.id
@@ -118,7 +116,7 @@ def assembled(context: StepContext, batch: Batch) -> None:
     _end(context, batch, to, fields)
 
 
-def tidy_up(context: StepContext, batch: Batch) -> None:
+def clean_up(context: StepContext, batch: Batch) -> None:
     """Removes what only a running batch needs: its tasks, its index, its parts."""
     for stage in batch.stages:
         task = context.ledger.run(operations.read_task(batch.task_id(stage)))
@@ -129,7 +127,7 @@ def tidy_up(context: StepContext, batch: Batch) -> None:
 
 
 def _end(context: StepContext, batch: Batch, to: BatchStatus, fields: Mapping[str, str | int]) -> None:
-    # The next step tidies up: one that dies in between leaves nothing behind for ever.
+    # The next step cleans up: one that dies in between leaves nothing behind for ever.
     context.ledger.run(move_batch(batch.id, to, only_from=_OPEN, fields=fields))
 
 
@@ -150,10 +148,14 @@ def _record(batch: Batch, kind: FileKind, written: Mapping[str, Any], settings: 
 _BATCHES_AT_ONCE = 100
 
 
-def step_batches(context: StepContext) -> None:
-    """Takes one step with each of some open batches. Raises what the last one raised that could not take its step."""
+def step_batches(context: StepContext) -> bool:
+    """Takes one step with each of some open batches; whether one of them waits for a moment.
+
+    Raises what the last one raised that could not take its step.
+    """
     ids = context.ledger.run(open_batches(_BATCHES_AT_ONCE))
-    Round(context, read_batches, step).take(ids)
+    batches = Round(context, read_batches, step).take(ids)
+    return any(batch.now_ms < batch.again_ms for batch in batches)
 
 
 def step(context: StepContext, batch: Batch) -> None:
@@ -180,14 +182,14 @@ def _validated(context: StepContext, batch: Batch) -> None:
     if not committed.units:
         came_to_nothing(context, batch, Stage.VALIDATE, committed)
         return
-    found = orjson.loads(committed.units[0].data)
-    if "errors" in found:
-        failed(context, batch, [BatchFault(**fault) for fault in found["errors"]])
+    plan = orjson.loads(committed.units[0].data)
+    if "errors" in plan:
+        failed(context, batch, [BatchFault(**fault) for fault in plan["errors"]])
         return
-    task = embedding(batch, found, context.settings)
+    task = embedding(batch, plan, context.settings)
     if not submit(context, task):
         return
-    fields = {"model": found["model"], "total": found["lines"]}
+    fields = {"model": plan["model"], "total": plan["lines"]}
     moved, status = context.ledger.run(
         move_batch(batch.id, BatchStatus.IN_PROGRESS, only_from=[BatchStatus.VALIDATING], fields=fields)
     )
@@ -257,7 +259,7 @@ def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:
 
 def _forget_if_ended(context: StepContext, task: Submission, status: BatchStatus | None) -> None:
     if status is None or status.terminal:
-        # It ended, and was tidied up, after it had been read: nobody else would end this task.
+        # It ended, and was cleaned up, after it had been read: nobody else would end this task.
         context.ledger.run(operations.forget(task.queue, task.task_id))
 
 
@@ -266,5 +268,5 @@ _STEPS: Mapping[BatchStatus, Callable[[StepContext, Batch], None]] = {
     BatchStatus.IN_PROGRESS: _in_progress,
     BatchStatus.FINALIZING: _finalizing,
     BatchStatus.CANCELLING: _cancelling,
-    **dict.fromkeys([status for status in BatchStatus if status.terminal], tidy_up),
+    **dict.fromkeys([status for status in BatchStatus if status.terminal], clean_up),
 }

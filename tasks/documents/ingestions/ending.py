@@ -8,7 +8,7 @@ import orjson
 
 from tasks.documents.cleanup import remove_work
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions.submissions import forget, move_on
+from tasks.documents.ingestions.job_tasks import forget, move_on
 from tasks.errors import SinkRefused
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, operations
@@ -63,9 +63,8 @@ def let_go(context: StepContext, ingestion: Ingestion, deleted: int = 0) -> None
     forget(context, ingestion, "list", ingestion.list_number)
     loads = ingestion.load_state is not None
     dropped = [page for page in ingestion.pages.values() if not (loads and page.stage is PageStage.LOADING)]
-    for page in dropped:
-        forget(context, ingestion, "parse", page.number)
-        forget(context, ingestion, "embed", page.number)
+    for name in ("parse", "embed"):
+        forget(context, ingestion, name, *(page.number for page in dropped))
     cancelling = [IngestionStatus.CANCELLING]
     if len(dropped) < len(ingestion.pages):
         move = _dropping(Move(cancelling), dropped, resumable=resumable)
@@ -98,7 +97,7 @@ def _dropping(move: Move, pages: Sequence[PageInFlight], *, resumable: bool) -> 
     )
 
 
-def tidy_up(context: StepContext, ingestion: Ingestion) -> None:
+def clean_up(context: StepContext, ingestion: Ingestion) -> None:
     """Removes what only a running ingestion needs: its tasks, its chunks, its parts."""
     # All that there can be: whoever died between a move and what it makes superfluous has left some.
     tries = range(ingestion.list_number + 1)

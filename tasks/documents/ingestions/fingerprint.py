@@ -31,8 +31,8 @@ def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
     """
     name = prompt_for(spec.get("input_type"), entry.prompts, named=spec.get("prompt_name"))
     if Options(name).unfit(entry.dimension, entry.prompts):
-        known = ", ".join(entry.prompts) or "none"
-        raise InvalidValue(f"The model has no prompt of this name; it has: {known}.", param="prompt_name")
+        prompts = ", ".join(entry.prompts) or "none"
+        raise InvalidValue(f"The model has no prompt of this name; it has: {prompts}.", param="prompt_name")
     return name
 
 
@@ -53,7 +53,7 @@ def fingerprint(spec: Mapping[str, Any], entry: ModelEntry, parser_version: str)
 
     Device and precision do not: their vectors differ by rounding, and another GPU must not mean doing all again.
     """
-    known = {
+    determining = {
         "parser": parser_version,
         "chunker": CHUNKER_VERSION,
         "chunking": chunk_settings(spec).to_json(),
@@ -63,7 +63,7 @@ def fingerprint(spec: Mapping[str, Any], entry: ModelEntry, parser_version: str)
         "dimensions": dimension(spec, entry),
         "normalize": spec.get("normalize") is not False,
     }
-    return hashlib.sha256(orjson.dumps(known, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(orjson.dumps(determining, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def vectors(spec: Mapping[str, Any], entry: ModelEntry) -> str:
@@ -81,8 +81,8 @@ def vectors(spec: Mapping[str, Any], entry: ModelEntry) -> str:
 
 def row_options(spec: Mapping[str, Any], entry: ModelEntry) -> dict[str, Any]:
     """What each chunk's row asks of the model beside its text."""
-    known = {"prompt_name": prompt_name(spec, entry), "dimensions": spec.get("dimensions")}
-    options: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+    choices = {"prompt_name": prompt_name(spec, entry), "dimensions": spec.get("dimensions")}
+    options: dict[str, Any] = {name: value for name, value in choices.items() if value is not None}
     return options if spec.get("normalize") is not False else options | {"normalize": False}
 
 

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 import orjson
 
-from tasks.documents.context import JobContext
+from tasks.documents.context import JobContext, JobEnd
 from tasks.documents.ingestions.fingerprint import stamp
-from tasks.documents.ingestions.job_calls import GONE, find, patiently
+from tasks.documents.ingestions.job_tasks import GONE, find, patiently
 from tasks.documents.ingestions.tools import Tools
 from tasks.errors import NotStored, SourceFailed
 from tasks.records.document_outcomes import DocumentOutcome, read_listed, read_outcomes
@@ -19,7 +19,7 @@ _INGESTIONS_AT_ONCE = 100
 _LISTING = "listing"
 
 
-def finish_ingestion(context: JobContext, job: str, tools: Tools) -> bytes:
+def finish_ingestion(context: JobContext, job: str, tools: Tools) -> JobEnd:
     """The outcome as JSON: how many documents were `deleted`.
 
     Raises:
@@ -33,14 +33,14 @@ def finish_ingestion(context: JobContext, job: str, tools: Tools) -> bytes:
     return patiently(context, ingestion, "finish", lambda: _finish(context, ingestion, tools))
 
 
-def _finish(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
+def _finish(context: JobContext, ingestion: Ingestion, tools: Tools) -> JobEnd:
     _require_whole_listing(context, ingestion)
     sink = tools.sink(context, ingestion)
     try:
         deleted = sink.keep_only(lambda: _seen(context, ingestion), stamp(ingestion), context.progress)
     finally:
         sink.close()
-    return orjson.dumps({"deleted": deleted})
+    return JobEnd(orjson.dumps({"deleted": deleted}))
 
 
 def _require_whole_listing(context: JobContext, ingestion: Ingestion) -> None:

@@ -20,8 +20,8 @@ def write_manifest(storage: Storage, name: str, entries: Iterator[DocumentRef | 
     count = 0
     with storage.writing(name) as file:
         for entry in entries:
-            known = {"ref": entry.to_json()} if isinstance(entry, DocumentRef) else {"fault": _fault_json(entry)}
-            file.write(orjson.dumps(known) + b"\n")
+            fields = {"ref": entry.to_json()} if isinstance(entry, DocumentRef) else {"fault": _fault_json(entry)}
+            file.write(orjson.dumps(fields) + b"\n")
             count += 1
     return count
 
@@ -29,11 +29,11 @@ def write_manifest(storage: Storage, name: str, entries: Iterator[DocumentRef | 
 def read_manifest(storage: Storage, name: str) -> Iterator[DocumentRef | ListedFault]:
     """The entries of a page, in order; raises `NotStored` and `StorageUnavailable`."""
     for line in read_lines(storage, name):
-        known = orjson.loads(line)
-        if "ref" in known:
-            yield DocumentRef.from_json(known["ref"])
+        fields = orjson.loads(line)
+        if "ref" in fields:
+            yield DocumentRef.from_json(fields["ref"])
         else:
-            fault = known["fault"]
+            fault = fields["fault"]
             yield ListedFault(fault["id"], fault["uri"], DocumentError(**fault["error"]))
 
 
@@ -84,9 +84,9 @@ class ParsedDocument:
     @classmethod
     def of_line(cls, line: bytes) -> Self:
         """Inverse of `to_line`."""
-        known = orjson.loads(line)
-        error = known.pop("error")
-        return cls(**known, error=DocumentError(**error) if error else None)
+        fields = orjson.loads(line)
+        error = fields.pop("error")
+        return cls(**fields, error=DocumentError(**error) if error else None)
 
     def outcome(self, status: DocumentStatus, error: DocumentError | None = None) -> DocumentOutcome:
         """As its owner sees it. What failed keeps where it is, so that it can be tried again."""
@@ -157,6 +157,6 @@ def row_line(chunk: Chunk, options: Mapping[str, Any]) -> bytes:
 
 def chunk_of(line: bytes) -> Chunk:
     """Inverse of `row_line`."""
-    known = orjson.loads(line)
-    index, start, end, page, headings, tokens, truncated = known["c"]
-    return Chunk(index, known["body"]["input"], start, end, page, tuple(headings), tokens, truncated)
+    fields = orjson.loads(line)
+    index, start, end, page, headings, tokens, truncated = fields["c"]
+    return Chunk(index, fields["body"]["input"], start, end, page, tuple(headings), tokens, truncated)

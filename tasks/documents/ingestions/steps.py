@@ -1,22 +1,24 @@
-"""Moving ingestions on.
+"""Moving ingestions on: what a documents worker does for each of them, from its start to its end.
 
-Everything here may be done twice, at the same time, by workers that die in between: tasks have ids that follow from the
-ingestion's, a move names what it expects, and what is tidied up is looked for again until it is gone.
+Jobs follow one another by themselves (`JobEnd.then`). A step does what depends on more than one of them: how much is
+begun, what ends, what is cancelled, whose workers died. It may be taken twice, at the same time, by workers that die in
+between: tasks have ids that follow from the ingestion's, a move names what it expects, and what is cleaned up is looked
+for again until it is gone.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tasks.documents.context import StepContext
-from tasks.documents.ingestions import ending, fingerprint, submissions
-from tasks.documents.ingestions.stages import begin, list_on, load_on, loaded, step_page
-from tasks.documents.ingestions.submissions import forget, move_on, outcome_of, submit_job
+from tasks.documents.ingestions import ending, fingerprint, listing, loading, page_parsing
+from tasks.documents.ingestions.job_tasks import again, enqueue_job, forget, move_on, outcome_of, task_of
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.rounds import Round
 from tasks.errors import EmbedqError, NotReady, Unavailable
 from tasks.item import ItemError
 from tasks.ledger import operations
 from tasks.records.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
-from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
+from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus
 
 _AT_ONCE = 100
 _SAMPLE_EVERY_MS = 10_000
@@ -31,15 +33,13 @@ class IngestionSteps:
         self._tools = tools
 
     def __call__(self, context: StepContext) -> bool:
-        """Takes one step with each of some open ingestions; whether the next ones should be taken soon.
-
-        A model worker may end what an ingestion waits for at any time, and nobody says so to a documents worker.
+        """Takes one step with each of some open ingestions; whether one of them waits for a moment.
 
         Raises what the last one raised that could not take its step.
         """
         ids = context.ledger.run(open_ingestions(_AT_ONCE))
-        found = Round(context, read_ingestions, self.step).take(ids)
-        return any(page.stage is PageStage.EMBED for ingestion in found for page in ingestion.pages.values())
+        ingestions = Round(context, read_ingestions, self.step).take(ids)
+        return any(ingestion.setbacks for ingestion in ingestions)
 
     def step(self, context: StepContext, ingestion: Ingestion) -> None:
         """Does what is to be done for an ingestion in its state, if anything."""
@@ -73,7 +73,7 @@ def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
         ending.stop(context, ingestion, IngestionFault(error.code, error.detail, error.param))
     else:
         move = Move([IngestionStatus.QUEUED], to=IngestionStatus.IN_PROGRESS, set=fields, unset=["waiting_for"])
-        move_on(context, ingestion, move)
+        move_on(context, ingestion, move, [task_of(ingestion, "list", ingestion.list_number)])
 
 
 def _await_model(context: StepContext, ingestion: Ingestion) -> None:
@@ -83,11 +83,9 @@ def _await_model(context: StepContext, ingestion: Ingestion) -> None:
 
 
 def _in_progress(context: StepContext, ingestion: Ingestion) -> None:
-    for page in ingestion.pages.values():
-        step_page(context, ingestion, page)
-    load_on(context, ingestion)
-    begin(context, ingestion)
-    list_on(context, ingestion)
+    page_parsing.step(context, ingestion)
+    loading.step(context, ingestion)
+    listing.step(context, ingestion)
     _sample(context, ingestion)
     if ingestion.listing_complete and not ingestion.waiting and not ingestion.pages:
         move = Move(
@@ -116,31 +114,34 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
         message = "The source has no documents, so nothing was deleted. Look at its path, or delete the dataset."
         ending.stop(context, ingestion, IngestionFault("nothing_listed", message, "source"))
     elif ingestion.finish_state is None:
-        submit_job(context, ingestion, "finish", ingestion.list_number)
+        enqueue_job(context, ingestion, "finish", ingestion.list_number, Move([IngestionStatus.FINALIZING]))
     elif ingestion.finish_state.terminal:
-        found = outcome_of(context, ingestion, "finish", ingestion.list_number)
-        if isinstance(found, ItemError):
-            if not submissions.again(context, ingestion, "finish", ingestion.list_number, found):
-                ending.stop(context, ingestion, ending.fault_of(found))
-        elif found is not None and "gone" in found:
-            forget(context, ingestion, "finish", ingestion.list_number)
-        elif found is not None:
-            ending.completed(context, ingestion, found.get("deleted", 0))
+        _finished(context, ingestion, outcome_of(context, ingestion, "finish", ingestion.list_number))
+
+
+def _finished(context: StepContext, ingestion: Ingestion, outcome: dict[str, Any] | ItemError | None) -> None:
+    if isinstance(outcome, ItemError):
+        if not again(context, ingestion, "finish", ingestion.list_number, outcome):
+            ending.stop(context, ingestion, ending.fault_of(outcome))
+    elif outcome is not None and "gone" in outcome:
+        forget(context, ingestion, "finish", ingestion.list_number)
+    elif outcome is not None:
+        ending.completed(context, ingestion, outcome.get("deleted", 0))
 
 
 def _cancelling(context: StepContext, ingestion: Ingestion) -> None:
-    if any(page.stage is PageStage.LOADING for page in ingestion.pages.values()):
-        loaded(context, ingestion)
+    if loading.is_under_way(ingestion):
+        loading.step_load(context, ingestion)
     if IngestionStatus.FINALIZING not in ingestion.times or ingestion.finish_state is None:
         ending.let_go(context, ingestion)
     elif ingestion.finish_state.terminal:  # what it deletes is let finish, as a load is
-        found = outcome_of(context, ingestion, "finish", ingestion.list_number)
-        ending.let_go(context, ingestion, found.get("deleted", 0) if isinstance(found, dict) else 0)
+        outcome = outcome_of(context, ingestion, "finish", ingestion.list_number)
+        ending.let_go(context, ingestion, outcome.get("deleted", 0) if isinstance(outcome, dict) else 0)
 
 
 _STEPS: Mapping[IngestionStatus, Callable[[StepContext, Ingestion], None]] = {
     IngestionStatus.IN_PROGRESS: _in_progress,
     IngestionStatus.FINALIZING: _finalizing,
     IngestionStatus.CANCELLING: _cancelling,
-    **dict.fromkeys([status for status in IngestionStatus if status.terminal], ending.tidy_up),
+    **dict.fromkeys([status for status in IngestionStatus if status.terminal], ending.clean_up),
 }

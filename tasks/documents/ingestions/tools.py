@@ -104,6 +104,7 @@ def _source(context: JobContext, ingestion: Ingestion) -> Source:
         limits=SourceLimits(settings.ingest_max_document_bytes, settings.ingest_max_record_bytes),
         apart=_record_processes(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes)),
         progress=context.progress,
+        page=context.pace.page,
     )
     return open_source(ingestion.spec["source"], access)
 

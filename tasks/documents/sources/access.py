@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.documents.sources.records_process import RecordProcesses
-from tasks.documents.sources.source import PageLimits
+from tasks.documents.sources.source import FULL_PAGE, PageLimits
 from tasks.documents.sources.walk import SortedNames, sorted_names
 from tasks.storage.storage import Storage
 
@@ -42,7 +42,7 @@ class SourceAccess:
         roots: folders and URL prefixes that may be read.
         apart: processes that read formats whose library trusts what it reads; None: this process reads them.
         progress: to be called once a second or so; whatever it raises passes.
-        page: when a page of a listing is full; None: as `PageBuilder` says.
+        page: when a page of a listing is full.
         names: what this process knows of folders that are being listed.
         s3_keys: of one answer of S3, which gives no more than a thousand.
     """
@@ -55,6 +55,6 @@ class SourceAccess:
     limits: SourceLimits = SourceLimits()
     apart: RecordProcesses | None = None
     progress: Callable[[], None] = _nothing
-    page: PageLimits | None = None
+    page: PageLimits = FULL_PAGE
     names: SortedNames = sorted_names
     s3_keys: int = 1000

@@ -8,10 +8,6 @@ from tasks.documents.document_error import DocumentError, DocumentFailed, Failur
 from tasks.documents.sources.record_fields import require_id
 from tasks.documents.sources.source import (
     MAX_ID_BYTES,
-    PAGE_FILE_BYTES,
-    PAGE_FILES,
-    PAGE_RECORD_BYTES,
-    PAGE_RECORDS,
     DocumentRef,
     ListedFault,
     ListedPage,
@@ -27,10 +23,10 @@ def duplicate(first: str | None, stage: FailureStage = "reading") -> DocumentErr
 
 
 class PageBuilder:
-    """Takes documents until it is full. `limits`: by default the constants of `source.py`."""
+    """Takes documents until it is full."""
 
-    def __init__(self, limits: PageLimits | None = None) -> None:
-        self._limits = limits or PageLimits(PAGE_FILES, PAGE_FILE_BYTES, PAGE_RECORDS, PAGE_RECORD_BYTES)
+    def __init__(self, limits: PageLimits) -> None:
+        self._limits = limits
         self._documents: dict[str, DocumentRef] = {}
         self._faults: list[ListedFault] = []
         self._files = self._file_bytes = self._records = self._record_bytes = 0

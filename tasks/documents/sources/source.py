@@ -25,6 +25,9 @@ class PageLimits:
     record_bytes: int = PAGE_RECORD_BYTES
 
 
+FULL_PAGE = PageLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentRef:
     """A document as it was listed: enough to read it later, in another process.

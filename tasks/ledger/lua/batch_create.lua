@@ -33,4 +33,5 @@ for _, name in ipairs({list, running}) do
   if call('PTTL', name) < life_ms then call('PEXPIRE', name, int(life_ms)) end
 end
 call('SADD', R .. ':open-batches', id)
+wake_steps()
 return {'ok', id}

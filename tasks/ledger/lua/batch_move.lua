@@ -23,5 +23,6 @@ if arg(3) == '1' then
 else
   changed_ids = {id}
 end
+if f[1] ~= to then wake_steps() end
 announce()
 return {1, to}

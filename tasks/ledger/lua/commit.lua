@@ -1,12 +1,18 @@
 -- Stores units' outcomes, each only if the token still holds it.
--- own: token forward_passes padded_tokens, then per unit: id unit first items failed tokens extra vectors
--- reply: per unit 1 committed, 2 was already, the same, 0 not yours any more
-local token = arg(1)
+-- own: token forward_passes padded_tokens units ingestion move, then per unit: id unit first items failed tokens extra
+--      outcome, then successors (prelude) of the first unit
+-- reply: per unit 1 committed, 2 was already, the same, 0 not yours any more; then the queues for which to ring
+-- What follows the first unit happens with its commit or never: `move` changes the ingestion (JSON, see move_ingestion),
+-- and the successors are enqueued. Where the ingestion is no longer as the move expects, neither happens.
+local MOVED_MS = 60000      -- a job's outcome is kept so long when its ingestion has moved: for a repeated commit alone
+local token, units, ingestion = arg(1), tonumber(arg(4)), arg(5)
+local UNITS = FIRST + 7
+local SUCCESSORS = UNITS + 8 * units
 allowed_when_full()
-local out, refs = {}, {}
+local out, refs, rings = {}, {}, {}
 local items_ok, items_failed, stale, repeated, tokens_sum = 0, 0, 0, 0, 0
-for i = FIRST + 4, #ARGV, 8 do
-  local id, uid, first, items, failed, tokens, extra, vectors =
+for i = UNITS, SUCCESSORS - 1, 8 do
+  local id, uid, first, items, failed, tokens, extra, outcome =
     ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
     ARGV[i + 6], ARGV[i + 7]
   local field = 'v' .. first .. '+' .. int(items)
@@ -16,15 +22,15 @@ for i = FIRST + 4, #ARGV, 8 do
   if u and u.token == token then
     call('HDEL', units_key(id), 'u' .. uid)
     if u.root == uid then call('HDEL', units_key(id), 'p' .. uid) end
-    if vectors ~= '' then call('HSET', result_key(id), field, vectors) end
+    if outcome ~= '' then call('HSET', result_key(id), field, outcome) end
     if extra ~= '' then call('HSET', result_key(id), 'x' .. first, extra) end
     settle(id, items - failed, failed, u.cost, tokens)
     items_ok, items_failed, tokens_sum = items_ok + items - failed, items_failed + failed, tokens_sum + tokens
     out[#out + 1] = 1
-  elseif not raw and vectors ~= '' and call('HGET', result_key(id), field) == vectors then
+  elseif not raw and outcome ~= '' and call('HGET', result_key(id), field) == outcome then
     repeated = repeated + 1
     out[#out + 1] = 2
-  elseif not raw and vectors == '' and extra ~= '' and call('HGET', result_key(id), 'x' .. first) == extra then
+  elseif not raw and outcome == '' and extra ~= '' and call('HGET', result_key(id), 'x' .. first) == extra then
     repeated = repeated + 1
     out[#out + 1] = 2
   else
@@ -34,6 +40,17 @@ for i = FIRST + 4, #ARGV, 8 do
 end
 if #refs > 0 then call('SREM', claim_key(token), unpack(refs)) end
 if call('EXISTS', claim_key(token)) == 0 then call('ZREM', LEASES, token) end
+if out[1] == 1 then
+  local goes_on = true
+  if ingestion ~= '' then
+    goes_on = move_ingestion(ingestion, cjson.decode(arg(6)))
+    if goes_on then
+      call('HSET', task_key(ARGV[UNITS]), 'ttl', MOVED_MS)
+      settling[ARGV[UNITS]].ttl = MOVED_MS
+    end
+  end
+  if goes_on then rings = enqueue(SUCCESSORS) end
+end
 settled()
 count('committed_items', items_ok)
 count('failed_items', items_failed)
@@ -44,4 +61,5 @@ if repeated == 0 or repeated < #out then  -- a call that was repeated as a whole
   count('padded_tokens', tonumber(arg(3)))
 end
 announce()
+for _, queue in ipairs(rings) do out[#out + 1] = queue end
 return out

@@ -23,4 +23,5 @@ call('SET', R .. ':ingestion-order', int(order))
 call('PERSIST', list)
 call('SADD', R .. ':ingesting:' .. owner, id)
 call('SADD', R .. ':open-ingestions', id)
+wake_steps()
 return {'ok', id}

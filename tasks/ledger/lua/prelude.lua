@@ -6,14 +6,20 @@
 -- rolled back after an error in the middle: validate first. ".." prints 14 digits of a number, so numbers are written
 -- by int(). "-0" is no integer to HINCRBY, so subtract as 0 - n.
 local call = redis.call
-local R, QUEUE = ARGV[1], ARGV[3]
-local Q = R .. ':q:' .. QUEUE
-local S, LEASES, LINGER, DEADLINES = Q .. ':state', Q .. ':leases', Q .. ':lingering', Q .. ':deadlines'
-local WORKERS, RATES = Q .. ':workers', Q .. ':rates'
+local R = ARGV[1]
+local QUEUE, Q, S, LEASES, LINGER, DEADLINES, WORKERS, RATES
+local function use_queue(queue)         -- the functions below work on its keys
+  QUEUE, Q = queue, R .. ':q:' .. queue
+  S, LEASES, LINGER, DEADLINES = Q .. ':state', Q .. ':leases', Q .. ':lingering', Q .. ':deadlines'
+  WORKERS, RATES = Q .. ':workers', Q .. ':rates'
+end
+use_queue(ARGV[3])
+local STEPS = R .. ':q:@documents:wake:steps'  -- the channel of the documents workers' steppers
 local MEMORY, RESERVED = R .. ':memory', R .. ':reserved'
 local HELD, HELD_UNTIL = R .. ':held', R .. ':held-until'
 local BELL_MS = 1000        -- a bell is believed this long, doubling with each unanswered ring up to 32 times
 local DEATHS_ALONE = 3      -- an item fails after killing its worker this often while it was alone
+local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
 local STILL_MS = 5000       -- somebody looks at the clock more often than this, or it was no time in which work could move
 local MAX_LEASE_MS = 600000 -- a lease further away than this is the work of a clock that jumped
 local FIRST = 3             -- ARGV[FIRST + 1] is the script's first own argument
@@ -74,6 +80,7 @@ local function announce()
     call('PUBLISH', R .. ':changed', table.concat(ended_ids, ' ') .. '|' .. table.concat(changed_ids, ' '))
   end
 end
+local function wake_steps() call('PUBLISH', STEPS, 'step') end  -- a batch or an ingestion may be moved on
 
 -- ---- units: "first items cost attempts root offset token", "-" for no token --------------------------------------
 
@@ -180,9 +187,86 @@ local function drop_results(entry, bytes)  -- so many bytes of an entry; all tha
   if bytes == kept then call('ZREM', HELD_UNTIL, entry) end
 end
 
+-- ---- tasks that come in -------------------------------------------------------------------------------------------
+
+local function measure(at, units)       -- of so many units from ARGV[at] on: their items, cost and bytes
+  local total, cost, bytes = 0, 0, 0
+  for i = at, at + 3 * units - 1, 3 do
+    total, cost, bytes = total + tonumber(ARGV[i]), cost + tonumber(ARGV[i + 1]), bytes + #ARGV[i + 2]
+  end
+  return total, cost, bytes
+end
+local function room_for(total, vector_bytes)  -- which the vectors of so many items may need
+  return vector_bytes > 0 and total * vector_bytes + TASK_BYTES or 0
+end
+-- t: id lane owner ttl options meta alias digest listed wakes deadline_in, and of its units (ARGV[at]: items, cost and
+-- payload of the first one) units at total cost bytes reserve. `write` does the first write. A full Redis refuses that
+-- one, before anything has changed; what it said is returned.
+local function store_task(t, write)
+  local id, lane, owner = t.id, t.lane, t.owner
+  local stored = write('HSET', task_key(id), 'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued',
+    'total', int(t.total), 'completed', 0, 'failed', 0, 'units', int(t.units), 'next', 0, 'back', 0,
+    'cost', int(t.cost), 'bytes', int(t.bytes), 'reserve', int(t.reserve), 'held', int(t.bytes + t.reserve),
+    'created', int(NOW), 'ttl', int(t.ttl), 'tokens', 0, 'version', 1)
+  if type(stored) == 'table' and stored.err then return stored.err end
+  if t.options ~= '' then call('HSET', task_key(id), 'options', t.options) end
+  if t.wakes then call('HSET', task_key(id), 'wakes', 1) end
+  if t.listed then
+    call('HSET', task_key(id), 'listed', 1)
+    call('ZADD', tasks_key(owner), 0, id)
+    if call('INCR', open_key(owner)) == 1 then call('PERSIST', tasks_key(owner)) end
+    -- Tasks expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
+    for _, other in ipairs(call('ZRANDMEMBER', tasks_key(owner), -2)) do
+      if call('EXISTS', task_key(other)) == 0 then call('ZREM', tasks_key(owner), other) end
+    end
+  end
+  if t.meta ~= '' then call('SET', meta_key(id), t.meta) end
+  if t.deadline_in > 0 then
+    call('HSET', task_key(id), 'deadline', int(NOW + t.deadline_in))
+    call('ZADD', DEADLINES, int(NOW + t.deadline_in), id)
+  end
+  if t.alias ~= '' then
+    call('HSET', task_key(id), 'alias', t.alias)
+    call('SET', alias_key(owner, t.alias), id .. ' ' .. t.digest)
+  end
+  local first = 0
+  for i = 0, t.units - 1 do
+    local at = t.at + 3 * i
+    local items = tonumber(ARGV[at])
+    call('HSET', units_key(id), 'u' .. int(i), unit_text({first = first, items = items, cost = tonumber(ARGV[at + 1]),
+      attempts = 0, root = int(i), offset = 0, token = '-'}), 'p' .. int(i), ARGV[at + 2])
+    first = first + items
+  end
+  owe(lane, owner, t.cost)
+  count_open(lane, owner, 1, t.bytes)
+  add(HELD, owner, t.bytes + t.reserve)
+  call('INCRBY', RESERVED, int(t.reserve))
+  enter_lane(id, lane, owner, tonumber(ARGV[t.at + 1]))
+end
+-- Successors: tasks of work that was let in long ago, so they are not judged again. They are named from ARGV[at] on,
+-- for each: JSON {id queue lane owner ttl options vector_bytes wakes}, number of units, then per unit items cost payload.
+-- Each is stored in its own queue, unless it is there. Returns the queues for which the caller must ring.
+local function enqueue(at)
+  local rings, own = {}, QUEUE
+  while ARGV[at] do
+    local t = cjson.decode(ARGV[at])
+    t.units, t.at = tonumber(ARGV[at + 1]), at + 2
+    use_queue(t.queue)
+    if call('EXISTS', task_key(t.id)) == 0 then
+      t.total, t.cost, t.bytes = measure(t.at, t.units)
+      t.reserve, t.meta, t.alias, t.deadline_in = room_for(t.total, t.vector_bytes), '', '', 0
+      store_task(t, call)
+    end
+    if ready() > 0 and wake() == 1 then rings[#rings + 1] = t.queue end
+    at = at + 2 + 3 * t.units
+  end
+  use_queue(own)
+  return rings
+end
+
 -- ---- the end of tasks ---------------------------------------------------------------------------------------------
 
--- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed.
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, wakes.
 -- Constant work, whatever the task's size.
 local function finish(id, state, t)
   local kept = t.held - t.bytes - t.reserve
@@ -202,10 +286,11 @@ local function finish(id, state, t)
   add(HELD, t.owner, 0 - t.held)
   keep_results(t.owner, kept, t.ttl)
   ended_ids[#ended_ids + 1] = id
+  if t.wakes then wake_steps() end
 end
 local function end_task(id, state)      -- cancel, deadline, another model; false when it is not open
   local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve',
-    'listed', 'held', 'completed', 'failed', 'total')
+    'listed', 'held', 'completed', 'failed', 'total', 'wakes')
   if not f[1] or not OPEN[f[1]] then return false end
   if state == 'model_changed' then      -- the vectors it has are good; its other items have failed
     local failed = tonumber(f[14]) - tonumber(f[12])
@@ -216,7 +301,8 @@ local function end_task(id, state)      -- cancel, deadline, another model; fals
   leave_lane(id, f[2], f[3])
   if call('EXISTS', suspects_key(id)) == 1 then leave_lane(id, 'suspects', f[3]) end
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
-    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10], held = tonumber(f[11])})
+    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10], held = tonumber(f[11]),
+    wakes = f[15]})
   return true
 end
 
@@ -226,11 +312,11 @@ local function settle(id, ok, failed, cost, tokens)
   local t = settling[id]
   if not t then
     local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
-      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held')
+      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
       ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
       bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), listed = f[14],
-      held = tonumber(f[15]), spent = 0, ended = 0}
+      held = tonumber(f[15]), wakes = f[16], spent = 0, ended = 0}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
@@ -462,4 +548,73 @@ local function store_record(kind, list, id, owner, alias, digest, life_ms, rest,
   local alias_at = R .. ':' .. kind .. '-alias:' .. owner .. ':' .. alias
   local entry = id .. ' ' .. digest
   if life_ms then call('SET', alias_at, entry, 'PX', int(life_ms)) else call('SET', alias_at, entry) end
+end
+
+-- ---- ingestions ---------------------------------------------------------------------------------------------------
+
+-- Changes one if it is as expected; all or nothing. Returns whether it did, and its status now or ''.
+-- m: expected are states [status...], equal [[field, value]...], stages [[page, stage or '']...], begin [entry...] (the
+-- first ones that wait). To be done: to (status or ''), set [[field, value]...], unset [field...],
+-- add [[field, number]...], put [[page, JSON]...], drop [page...], wait [entry...], close [[page, JSON]...]
+local function move_ingestion(id, m)
+  local key, waiting = R .. ':ingestion:' .. id, R .. ':ingestion-waiting:' .. id
+  local pages, closed = R .. ':ingestion-pages:' .. id, R .. ':ingestion-closed:' .. id
+  local f = call('HMGET', key, 'status', 'ttl', 'owner', 'alias')
+  local TERMINAL = {completed = true, failed = true, cancelled = true}
+
+  local function fits()
+    local ok = false
+    for _, state in ipairs(m.states) do ok = ok or state == f[1] end
+    if not ok then return false end
+    for _, pair in ipairs(m.equal) do      -- a number that is absent is 0
+      local value = call('HGET', key, pair[1]) or ''
+      if value ~= pair[2] and not ((value == '' or value == '0') and (pair[2] == '' or pair[2] == '0')) then
+        return false
+      end
+    end
+    for _, pair in ipairs(m.stages) do
+      local page = call('HGET', pages, pair[1])
+      if (page and cjson.decode(page).stage or '') ~= pair[2] then return false end
+    end
+    for i, entry in ipairs(m.begin) do
+      if call('LINDEX', waiting, i - 1) ~= entry then return false end
+    end
+    return true
+  end
+
+  local function keep(alias_at)           -- open again
+    for _, name in ipairs({key, closed, waiting}) do call('PERSIST', name) end
+    if alias_at then call('PERSIST', alias_at) end
+    call('PERSIST', R .. ':ingestions:' .. f[3])
+    call('SADD', R .. ':ingesting:' .. f[3], id)
+    call('SADD', R .. ':open-ingestions', id)
+  end
+  local function let_go(alias_at)         -- its list lives as long as the one that ends last
+    call('PEXPIRE', key, f[2])
+    call('PEXPIRE', closed, f[2])
+    call('PEXPIRE', pages, f[2])
+    if call('HGET', key, 'resumable') then call('PEXPIRE', waiting, f[2]) else call('DEL', waiting) end
+    if alias_at then call('PEXPIRE', alias_at, f[2]) end
+    call('SREM', R .. ':ingesting:' .. f[3], id)
+    if call('EXISTS', R .. ':ingesting:' .. f[3]) == 0 then call('PEXPIRE', R .. ':ingestions:' .. f[3], f[2]) end
+  end
+
+  if not fits() then return false, f[1] or '' end
+  for _, pair in ipairs(m.set) do call('HSET', key, pair[1], pair[2]) end
+  for _, name in ipairs(m.unset) do call('HDEL', key, name) end
+  for _, pair in ipairs(m.add) do call('HINCRBY', key, pair[1], pair[2]) end
+  for _, pair in ipairs(m.put) do call('HSET', pages, pair[1], pair[2]) end
+  for _, page in ipairs(m.drop) do call('HDEL', pages, page) end
+  for _ = 1, #m.begin do call('LPOP', waiting) end
+  for _, entry in ipairs(m.wait) do call('RPUSH', waiting, entry) end
+  for _, pair in ipairs(m.close) do call('HSET', closed, pair[1], pair[2]) end
+  if m.to == '' then return true, f[1] end
+  call('HSET', key, 'status', m.to, 't_' .. m.to, int(NOW))
+  local alias_at = f[4] and R .. ':ingestion-alias:' .. f[3] .. ':' .. f[4]
+  if alias_at and string.match(call('GET', alias_at) or '', '^%S+') ~= id then alias_at = nil end
+  if TERMINAL[m.to] then let_go(alias_at) elseif TERMINAL[f[1]] then keep(alias_at) end
+  local told = TERMINAL[m.to] and ended_ids or changed_ids
+  told[#told + 1] = id
+  wake_steps()
+  return true, m.to
 end

@@ -1,7 +1,7 @@
 -- Stores one task whole, or finds the one its alias names.
 -- own: id lane owner deadline_in ttl options meta alias digest join max_backlog_s default_rate max_bytes max_memory
---      vector_bytes listed share (as many times what is free as one owner may fill; 0: all of it),
---      then per unit: items cost payload
+--      vector_bytes listed share (as many times what is free as one owner may fill; 0: all of it)
+--      wakes (its end wakes the steppers of documents workers), then per unit: items cost payload
 -- reply: {'ok' | 'joined', id, ring} | {'conflict'} | {'full', seconds until there is room, seconds of work before it}
 --      | {'memory' | 'share', seconds until there is room}
 local id, lane, owner = arg(1), arg(2), arg(3)
@@ -9,9 +9,8 @@ local deadline_in, ttl, options, meta = tonumber(arg(4)), arg(5), arg(6), arg(7)
 local alias, digest, join = arg(8), arg(9), arg(10) == '1'
 local listed = arg(16) == '1'
 local share = tonumber(arg(17))
-local UNITS = FIRST + 17
+local UNITS = FIRST + 19       -- of the first one's items
 local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
-local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
 local UNWANTED_MS = 10000    -- a waiter keeps the end of its task further away than this (LINGERING_INTEREST_S)
 local LOOK = 256             -- at so many tasks or entries at most, and only before a refusal
 local LOOK_AHEAD = 64        -- at so many more, for the time that is told
@@ -49,13 +48,8 @@ if alias ~= '' then
 end
 if call('EXISTS', task_key(id)) == 1 then return found('ok', id) end  -- this very call, again
 
-local cost, bytes, total = 0, 0, 0
-local units = (#ARGV - UNITS) / 3
-for i = 0, units - 1 do
-  total = total + tonumber(ARGV[UNITS + 1 + 3 * i])
-  cost = cost + tonumber(ARGV[UNITS + 2 + 3 * i])
-  bytes = bytes + #ARGV[UNITS + 3 + 3 * i]
-end
+local units = (#ARGV - UNITS + 1) / 3
+local total, cost, bytes = measure(UNITS, units)
 
 -- Admission. A task is judged by the work that is served before its own end, not by all that is queued: tasks of one
 -- owner take turns by cost, so each of them gets no more than this one before it ends, and so do owners. An owner with
@@ -135,7 +129,7 @@ end
 local many = number(3) > 0 and over(tonumber(arg(13)) - number(3), number(7), bytes)
 if many then return {'full', tostring(worked_off(many)), tostring((number(8) + number(9)) / rate)} end
 -- The vectors of accepted work need room too: it is reserved now, or running work could not be finished later.
-local reserve = total * tonumber(arg(15)) + (tonumber(arg(15)) > 0 and TASK_BYTES or 0)
+local reserve = room_for(total, tonumber(arg(15)))
 local used, limit = string.match(call('GET', MEMORY) or '', '^(%d+) (%d+)$')
 if used and tonumber(limit) > 0 then
   local room = tonumber(limit) * tonumber(arg(14)) / 100 - tonumber(used) - tonumber(call('GET', RESERVED) or 0)
@@ -145,45 +139,12 @@ if used and tonumber(limit) > 0 then
   end
 end
 
--- HSET first: Redis refuses it when memory is full, before anything has changed.
-local stored = redis.pcall('HSET', task_key(id), 'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued',
-  'total', int(total), 'completed', 0, 'failed', 0, 'units', int(units), 'next', 0, 'back', 0, 'cost', int(cost),
-  'bytes', int(bytes), 'reserve', int(reserve), 'held', int(bytes + reserve), 'created', int(NOW), 'ttl', ttl, 'tokens', 0, 'version', 1)
-if type(stored) == 'table' and stored.err then
-  if string.find(stored.err, 'OOM', 1, true) then return {'memory', tostring(expired(bytes + reserve))} end
-  return redis.error_reply('ERR ' .. stored.err)
+local refusal = store_task({id = id, lane = lane, owner = owner, ttl = ttl, options = options, meta = meta, alias = alias,
+  digest = digest, listed = listed, wakes = arg(18) == '1', deadline_in = deadline_in, units = units, at = UNITS,
+  total = total, cost = cost, bytes = bytes, reserve = reserve}, redis.pcall)
+if refusal then
+  if string.find(refusal, 'OOM', 1, true) then return {'memory', tostring(expired(bytes + reserve))} end
+  return redis.error_reply('ERR ' .. refusal)
 end
-if options ~= '' then call('HSET', task_key(id), 'options', options) end
-if listed then
-  call('HSET', task_key(id), 'listed', 1)
-  call('ZADD', tasks_key(owner), 0, id)
-  if call('INCR', open_key(owner)) == 1 then call('PERSIST', tasks_key(owner)) end
-  -- Tasks expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
-  for _, other in ipairs(call('ZRANDMEMBER', tasks_key(owner), -2)) do
-    if call('EXISTS', task_key(other)) == 0 then call('ZREM', tasks_key(owner), other) end
-  end
-end
-if meta ~= '' then call('SET', meta_key(id), meta) end
-if deadline_in > 0 then
-  call('HSET', task_key(id), 'deadline', int(NOW + deadline_in))
-  call('ZADD', DEADLINES, int(NOW + deadline_in), id)
-end
-if alias ~= '' then
-  call('HSET', task_key(id), 'alias', alias)
-  call('SET', alias_key(owner, alias), id .. ' ' .. digest)
-end
-local first, head = 0, 0
-for i = 0, units - 1 do
-  local items, c = tonumber(ARGV[UNITS + 1 + 3 * i]), tonumber(ARGV[UNITS + 2 + 3 * i])
-  if i == 0 then head = c end
-  call('HSET', units_key(id), 'u' .. int(i), unit_text({first = first, items = items, cost = c, attempts = 0,
-    root = int(i), offset = 0, token = '-'}), 'p' .. int(i), ARGV[UNITS + 3 + 3 * i])
-  first = first + items
-end
-owe(lane, owner, cost)
-count_open(lane, owner, 1, bytes)
-add(HELD, owner, bytes + reserve)
-call('INCRBY', RESERVED, int(reserve))
 if used then call('SET', MEMORY, int(tonumber(used) + bytes) .. ' ' .. limit, 'KEEPTTL') end  -- until WATCH looks again
-enter_lane(id, lane, owner, head)
 return {'ok', id, wake()}

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.item import ItemError
-from tasks.ledger import Claim, ClaimedUnit, Finished, Ledger, ModelEntry, WorkerEntry, operations
+from tasks.ledger import Claim, ClaimedUnit, Finished, Ledger, ModelEntry, OutcomeKind, WorkerEntry, operations
 
 DIMENSION = 4
 MAX_TOKENS = 128
@@ -121,7 +121,8 @@ class LedgerWorker:
         }
         return Finished(
             unit=unit,
-            vectors=b"" if len(failed) == len(texts) else vectors.tobytes(),
+            kind=OutcomeKind.VECTORS,
+            outcome=b"" if len(failed) == len(texts) else vectors.tobytes(),
             tokens=len(texts) - len(failed),
             errors=failed,
             truncated=[unit.first + i for i, t in enumerate(texts) if t in self.truncated],

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import numpy as np
 import orjson
 
 from tasks.documents.batches.steps import step_batches
-from tasks.documents.context import JobContext, Postponed, StepContext
-from tasks.documents.jobs import JOBS, JobCall
-from tasks.documents.stepper import STEP_EVERY_S
+from tasks.documents.claims import failed_job
+from tasks.documents.context import JobContext, JobEnd, Pace, Postponed, StepContext
+from tasks.documents.jobs import JOBS
+from tasks.documents.submitting import JobCall
 from tasks.errors import EmbedqError, Unavailable
-from tasks.item import ItemError
-from tasks.ledger import DOCUMENTS, Claim, Finished, Ledger, operations
+from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, read_file, stored_name
 from tasks.records.storage_identity import is_ours
@@ -27,6 +28,8 @@ from worker_config.settings import load_settings
 
 MODEL = "test/model"
 HOUR_MS = 3_600_000
+STEP_S = 0.25
+"""Between two steps."""
 
 
 def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, Any]:
@@ -39,7 +42,8 @@ class Hands:
     """One Redis, one storage. `bad` maps texts to errors; rows with them fail. Those with `deadly` ones kill.
 
     `ran`: how often each job was begun, by kind and id; those in `deadly_jobs` kill too. `asked_again`: how often steps
-    asked for the next round at once.
+    asked for the next round at once. `pace`: of jobs and steps.
+    `meanwhile`: happens once, in the middle of the next job.
     """
 
     def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
@@ -55,6 +59,8 @@ class Hands:
         self.clock_s = 0.0
         self.postponed = Postponed(lambda: self.clock_s)
         self.asked_again = 0
+        self.pace = Pace()
+        self.meanwhile: Callable[[], object] | None = None
         ledger.run(operations.register(MODEL, entry(MODEL)))
 
     # ---- callers
@@ -111,11 +117,12 @@ class Hands:
             stop=lambda: False,
             again=self._again,
             postponed=self.postponed,
+            pace=self.pace,
         )
 
     def step(self) -> None:
         """One step of the documents worker, a quarter of a second after the one before."""
-        self.clock_s += STEP_EVERY_S
+        self.clock_s += STEP_S
         step_batches(self.step_context)
 
     def _again(self) -> None:
@@ -132,25 +139,41 @@ class Hands:
         """Runs what jobs are ready; their number."""
         claim = self.claim(DOCUMENTS, limit)
         for unit in claim.units:
-            call = JobCall.of_payload(unit.payload)
+            call = JobCall.from_payload(unit.payload)
             self.ran[f"{call.kind} {call.id}"] += 1
             if f"{call.kind} {call.id}" in self.deadly_jobs:
                 self.ledger.run(operations.lose(DOCUMENTS, claim.token))
                 break
-            context = JobContext(self.ledger, self.storage, self.settings, claim.token, self.progress, lambda: False)
             try:
-                finished = Finished(unit=unit, vectors=JOBS[call.kind](context, call.id), tokens=0)
+                finished, then = self._run(call, unit, claim.token)
             except Unavailable:
                 self.ledger.run(operations.release(DOCUMENTS, claim.token))
                 break
-            except EmbedqError as error:
-                failure = {unit.first: ItemError(error.code, error.detail)}
-                finished = Finished(unit=unit, vectors=b"", tokens=0, errors=failure)
-            self.ledger.run(operations.commit(DOCUMENTS, claim.token, [finished]))
+            self.ledger.run(operations.commit_job(DOCUMENTS, claim.token, finished, then))
         return len(claim.units)
+
+    def _run(self, call: JobCall, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
+        context = JobContext(
+            self.ledger, self.storage, self.settings, token, self.progress, lambda: False, pace=self.pace
+        )
+        try:
+            end = JOBS[call.kind](context, call.id)
+        except Unavailable:
+            raise
+        except EmbedqError as error:
+            return failed_job(unit, error), Then()
+        end = end if isinstance(end, JobEnd) else JobEnd(end)
+        return Finished(unit, OutcomeKind.JOB, end.outcome), end.then
 
     def progress(self) -> None:
         """Called by jobs while they work."""
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+
+    def at_pace(self, **changed: Any) -> None:
+        """Jobs and steps do less at a time, or more."""
+        self.pace = replace(self.pace, **changed)
 
     def work_model(self, limit: int = 1000) -> int:
         """Encodes what units are ready; their number."""
@@ -171,7 +194,7 @@ class Hands:
                 part = PartWriter(name, file.write, registered.revision).add(outcomes)
             failed = sum(outcome.error is not None for outcome in outcomes)
             tokens = sum(outcome.tokens for outcome in outcomes)
-            done = Finished(unit=unit, vectors=part.to_json(), tokens=tokens, failed_in_part=failed)
+            done = Finished(unit, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
             self.ledger.run(operations.commit(MODEL, claim.token, [done]))
         return len(claim.units)
 

@@ -6,7 +6,7 @@ import orjson
 import pytest
 import redis
 
-from tasks.documents.jobs import JobCall
+from tasks.documents.submitting import JobCall
 from tasks.item import Options
 from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, Submission, operations
 from tasks.ledger.ids import new_task_id

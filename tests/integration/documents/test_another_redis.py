@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from api.async_storage import AsyncStorage
-from tasks.documents.cleanup import Sweeping, sweep, sweep_batches, sweep_ingestions
+from tasks.documents.cleanup import Cleanup, sweep, sweep_batches, sweep_ingestions
 from tasks.documents.context import StepContext
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
@@ -43,9 +43,9 @@ def old(storage: Storage, root: Path, *names: str) -> list[str]:
     return list(names)
 
 
-def sweeping(storage: Storage, ledger: Ledger, **settings: str) -> Sweeping:
+def sweeping(storage: Storage, ledger: Ledger, **settings: str) -> Cleanup:
     """A sweep at the start of a documents worker."""
-    step = Sweeping()
+    step = Cleanup()
     step(StepContext(ledger, storage, Settings(**settings), ring=lambda _: None, stop=lambda: False))  # type: ignore[arg-type]
     return step
 

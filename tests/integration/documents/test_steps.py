@@ -6,8 +6,11 @@ import redis
 
 from stack.testing import RedisServer, Roles, wait_until
 from tasks.documents.context import StepContext
-from tasks.documents.stepper import Stepper
-from tasks.ledger import Ledger
+from tasks.documents.stepper import STEPS_STREAM, Stepper
+from tasks.drain.wakeup import Wakeup
+from tasks.ledger import DOCUMENTS, Ledger
+from tasks.records.ingestion_operations import create_ingestion
+from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tasks.storage.storage import NotStored, Storage
 from tests.integration.documents.conftest import TRIAL, DocumentsClient
 from worker_config.settings import load_settings
@@ -67,3 +70,18 @@ def test_a_step_that_asks_for_it_is_taken_again_at_once(redis_client: redis.Redi
     assert enough.wait(30), f"taken {taken[0]} times"
     stepper.finish()
     assert taken[0] == 5
+
+
+def test_a_new_ingestion_wakes_a_stepper_that_has_nothing_to_do(redis_client: redis.Redis, storage: Storage) -> None:
+    first, second, ledger = threading.Event(), threading.Event(), Ledger(redis_client)
+
+    def note(_: StepContext) -> None:
+        (second if first.is_set() else first).set()
+
+    context = StepContext(ledger, storage, load_settings(), ring=lambda _: None, stop=lambda: False)
+    stepper = Stepper(context, [note], every_s=3600, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
+    stepper.start()
+    assert first.wait(30)
+    ledger.run(create_ingestion(NewIngestion(new_ingestion_id(), "o", {"model": "m"}, 1000)))
+    assert second.wait(30), "it was not woken"
+    stepper.finish()

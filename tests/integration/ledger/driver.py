@@ -18,6 +18,7 @@ from tasks.ledger import (
     Finished,
     Ledger,
     NewUnit,
+    OutcomeKind,
     Result,
     Submission,
     SubmitReply,
@@ -56,13 +57,13 @@ def rows(unit: ClaimedUnit, mark: float = 0) -> bytes:
 
 def finished(unit: ClaimedUnit, mark: float = 0) -> Finished:
     """The outcome of a unit whose items all succeeded, ten tokens each."""
-    return Finished(unit=unit, vectors=rows(unit, mark), tokens=10 * unit.items)
+    return Finished(unit=unit, kind=OutcomeKind.VECTORS, outcome=rows(unit, mark), tokens=10 * unit.items)
 
 
 def failed(unit: ClaimedUnit, code: str = "boom") -> Finished:
     """The outcome of a unit whose items all failed."""
     errors = {unit.first + i: ItemError(code, "it did not work") for i in range(unit.items)}
-    return Finished(unit=unit, vectors=b"", tokens=0, errors=errors)
+    return Finished(unit=unit, kind=OutcomeKind.VECTORS, outcome=b"", errors=errors)
 
 
 class Driver:

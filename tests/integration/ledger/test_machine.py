@@ -183,6 +183,7 @@ def shown(stats: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
         "references",
         "exchanges",
         "model_changed",
+        "successors",
     )
     with capsys.disabled():
         print(f"\n  {', '.join(f'{stats[name]} {name}' for name in names + more)}", end=" ")  # noqa: T201
@@ -238,6 +239,8 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "models_refused",
         "replaced",
         "model_changed",
+        "successors",
+        "stale_successors",
     ):
         assert stats[reached] > 0, reached
 

@@ -17,7 +17,17 @@ from api.waiting.hub import Hub
 from stack.testing import RedisServer, free_port, wait_until
 from tasks.drain.wakeup import Wakeup
 from tasks.errors import Overloaded, RedisUnavailable
-from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Finished, Ledger, NewUnit, State, executor, operations
+from tasks.ledger import (
+    CHANGED_CHANNEL,
+    AsyncLedger,
+    Finished,
+    Ledger,
+    NewUnit,
+    OutcomeKind,
+    State,
+    executor,
+    operations,
+)
 from tests.integration.ledger.driver import Driver
 from tests.link import Link
 from worker_config.celery_app import bell_queue
@@ -283,7 +293,9 @@ async def test_calls_that_move_megabytes_have_their_own_time(
         submission = driver.submission(units=[NewUnit(items=1, cost=1, payload=data)])
         task_id = (await ledger.run(operations.submit(submission), timeout_s=30)).task_id
         claim = driver.claim()
-        driver.commit(claim, [Finished(unit=claim.units[0], vectors=claim.units[0].payload, tokens=1)])
+        driver.commit(
+            claim, [Finished(unit=claim.units[0], kind=OutcomeKind.VECTORS, outcome=claim.units[0].payload, tokens=1)]
+        )
         result = await ledger.run(operations.read_result(task_id), timeout_s=30)
         await ledger.close()
     assert result is not None

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from tasks.item import ItemError, Options
-from tasks.ledger import CommitOutcome, Finished, Lane, NewUnit, State, operations
+from tasks.ledger import CommitOutcome, Finished, Lane, NewUnit, OutcomeKind, State, operations
 from tests.integration.ledger.driver import LEASE_MS, TTL_MS, Driver, failed, finished, rows, unchanging
 from tests.ledger_builders import worker_entry
 
@@ -132,7 +132,14 @@ def test_partial_failure_completes_the_task_with_errors(driver: Driver) -> None:
     task_id = driver.submit((3, 30)).task_id
     claim = driver.claim()
     unit = claim.units[0]
-    outcome = Finished(unit=unit, vectors=rows(unit), tokens=30, errors={1: ItemError("boom", "why")}, truncated=[2])
+    outcome = Finished(
+        unit=unit,
+        kind=OutcomeKind.VECTORS,
+        outcome=rows(unit),
+        tokens=30,
+        errors={1: ItemError("boom", "why")},
+        truncated=[2],
+    )
     assert driver.commit(claim, [outcome]) == [CommitOutcome.COMMITTED]
     result = driver.result(task_id)
     assert (result.task.state, result.task.completed, result.task.failed) == (State.COMPLETED, 2, 1)

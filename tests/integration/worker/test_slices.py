@@ -17,7 +17,7 @@ from tasks.drain.work import ClaimSize
 from tasks.errors import RedisUnavailable
 from tasks.gate import Gate
 from tasks.item import cost
-from tasks.ledger import Claim, Finished, Lane, Ledger, operations
+from tasks.ledger import Claim, Finished, Lane, Ledger, OutcomeKind, operations
 from tasks.ledger.operations import ClaimRequest, Operation
 from tests.ledger_client import LedgerClient
 
@@ -74,7 +74,10 @@ class Stream:
         if self.breaks:
             self.drain.wakeup.close()  # as its wait does when Redis was away
         if not self.stops:
-            finished = [Finished(unit, np.zeros((unit.items, 2), "<f4").tobytes(), 1) for unit in claim.units]
+            finished = [
+                Finished(unit, OutcomeKind.VECTORS, np.zeros((unit.items, 2), "<f4").tobytes(), 1)
+                for unit in claim.units
+            ]
             self.client.ledger.run(operations.commit(self.client.model, claim.token, finished))
         return True
 
@@ -213,7 +216,7 @@ class Unheard(Stream):
         self.claims.append(claim)
         self.server.kill()
         if self.how == "commit":
-            assert self.committer.commit(claim, [Finished(claim.units[0], b"\0" * 8, 1)]) == ()
+            assert self.committer.commit(claim, [Finished(claim.units[0], OutcomeKind.VECTORS, b"\0" * 8, 1)]) == ()
         else:
             self.committer.give_back(claim)
         self.gone.set()

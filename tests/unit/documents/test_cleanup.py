@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks.documents import cleanup
-from tasks.documents.cleanup import SWEEP_AGAIN_S, Sweeping
+from tasks.documents.cleanup import SWEEP_AGAIN_S, Cleanup
 from tasks.errors import StorageUnavailable
 from worker_config.settings import Settings
 
@@ -32,7 +32,7 @@ def test_the_pause_begins_when_a_sweep_has_failed_however_long_it_took(monkeypat
     monkeypatch.setattr(cleanup, "sweep_batches", lambda *_: swept.append("batches"))
     monkeypatch.setattr(cleanup, "sweep_ingestions", lambda *_: swept.append("ingestions"))
     monkeypatch.setattr(cleanup, "sweep_datasets", lambda *_: swept.append("datasets"))
-    step: Any = Sweeping(lambda: now)
+    step: Any = Cleanup(lambda: now)
     with pytest.raises(StorageUnavailable):
         step(Context)
     assert swept == ["files", "batches", "ingestions", "datasets"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tasks.item import ItemError, Options
-from tasks.ledger import ClaimedUnit, Finished, Lane, State, replies
+from tasks.ledger import ClaimedUnit, Finished, Lane, OutcomeKind, State, replies
 
 NOW_MS = 1_900_000_000_000
 
@@ -38,7 +38,7 @@ def rows(*values: float) -> bytes:
 
 def extra(errors: dict[int, ItemError], truncated: list[int]) -> bytes:
     unit = ClaimedUnit("t", "0", 0, 1, 1, 1, 0, Options(), b"[]")
-    return Finished(unit=unit, vectors=b"", tokens=0, errors=errors, truncated=truncated).extra()
+    return Finished(unit=unit, kind=OutcomeKind.VECTORS, outcome=b"", errors=errors, truncated=truncated).extra()
 
 
 def test_an_unknown_task_is_none() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.item import ItemError, Options
-from tasks.ledger import ClaimedUnit, Finished, ModelEntry, State, WorkerEntry
+from tasks.ledger import ClaimedUnit, Finished, ModelEntry, OutcomeKind, State, WorkerEntry
 from tests.ledger_builders import model_entry, worker_entry
 
 options = st.builds(
@@ -48,11 +48,18 @@ def test_a_unit_that_was_split_off_reads_its_own_text() -> None:
 
 
 def test_an_outcome_without_errors_or_truncations_stores_nothing_beside_its_vectors() -> None:
-    assert Finished(unit=unit(0, 1, 0), vectors=b"", tokens=1).extra() == b""
+    assert Finished(unit=unit(0, 1, 0), kind=OutcomeKind.VECTORS, outcome=b"", tokens=1).extra() == b""
 
 
 def test_errors_and_truncations_are_stored_beside_the_vectors() -> None:
-    done = Finished(unit=unit(0, 1, 0), vectors=b"", tokens=1, errors={4: ItemError("c", "m")}, truncated=[5])
+    done = Finished(
+        unit=unit(0, 1, 0),
+        kind=OutcomeKind.VECTORS,
+        outcome=b"",
+        tokens=1,
+        errors={4: ItemError("c", "m")},
+        truncated=[5],
+    )
     assert orjson.loads(done.extra()) == {"errors": [[4, "c", "m"]], "truncated": [5]}
 
 

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.ingestions.tools import TOOLS
-from tasks.documents.stepper import STEP_EVERY_S
 from tasks.ledger import DOCUMENTS, Ledger
 from tasks.model.fake import FakeEncoder
 from tasks.records.datasets import present
@@ -20,7 +19,7 @@ from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, stor
 from tasks.records.ingestion_operations import create_ingestion, open_ingestions, read_closed, read_ingestion
 from tasks.records.ingestions import Ingestion, NewIngestion, new_ingestion_id
 from tasks.storage.model_files import Prompts, write_model_files
-from tests.integration.batches.hands import HOUR_MS, MODEL, Hands
+from tests.integration.batches.hands import HOUR_MS, MODEL, STEP_S, Hands
 
 DATASET = "books"
 
@@ -36,7 +35,7 @@ class IngestionHands(Hands):
 
     def step(self) -> None:
         """One step of the documents worker, a quarter of a second after the one before."""
-        self.wait(STEP_EVERY_S)
+        self.wait(STEP_S)
         self.steps(self.step_context)
 
     def wait(self, seconds: float) -> None:

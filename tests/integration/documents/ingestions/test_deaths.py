@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tasks.documents.cleanup import sweep_ingestions
+from tasks.documents.sources.source import PageLimits
 from tasks.ledger import DOCUMENTS, operations
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import resume_ingestion, retry_ingestion
@@ -90,10 +91,8 @@ def test_a_job_that_kills_every_worker_ends_its_ingestion_until_it_is_tried_agai
     nothing_is_left(hands, made)
 
 
-def test_another_try_goes_on_where_the_first_was(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 1)
-    monkeypatch.setattr("tasks.documents.ingestions.stages.ENOUGH_PAGES", 3)
-    monkeypatch.setattr("tasks.documents.ingestions.stages.IN_FLIGHT", 9)
+def test_another_try_goes_on_where_the_first_was(hands: IngestionHands) -> None:
+    hands.at_pace(page=PageLimits(records=1), load_pages=3, in_flight=9)
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(20))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
     hands.deadly_jobs.add(f"load_pages {made}/1")
@@ -122,8 +121,8 @@ def test_another_try_goes_on_where_the_first_was(hands: IngestionHands, monkeypa
     nothing_is_left(hands, made)
 
 
-def test_a_page_that_kills_every_worker_fails_alone(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 1)
+def test_a_page_that_kills_every_worker_fails_alone(hands: IngestionHands) -> None:
+    hands.at_pace(page=PageLimits(records=1))
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(3))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
     hands.deadly_jobs.add(f"parse_page {made}/0")

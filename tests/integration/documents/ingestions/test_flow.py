@@ -8,6 +8,8 @@ import pytest
 
 from tasks.documents.cleanup import sweep_ingestions
 from tasks.documents.ingestions import ending
+from tasks.documents.sources.source import PageLimits
+from tasks.documents.stepper import STEPS_STREAM
 from tasks.ledger import DOCUMENTS, Ledger, operations
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import cancel_ingestion, resume_ingestion
@@ -18,6 +20,7 @@ from tasks.storage.vector_part import RowError
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import MODEL
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
+from tests.integration.ledger.listener import Listener
 
 S = IngestionStatus
 LONG = " ".join(f"word{n}" for n in range(700))
@@ -52,14 +55,15 @@ def test_a_long_document_becomes_chunks_that_cover_it(hands: IngestionHands) -> 
 
 def test_no_step_is_left_to_the_clock(hands: IngestionHands) -> None:
     made = hands.texts({f"d{n}": f"text {n}" for n in range(30)}, mode="sync")
-    for _ in range(100):
-        hands.asked_again = 0
-        soon = hands.steps(hands.step_context)
-        jobs = hands.work_documents()  # its end is told to the steps; that of the model's work is what `soon` is for
-        if hands.ingestion(made).status.terminal:
-            break
-        assert jobs or soon or hands.asked_again, f"{hands.ingestion(made)} waits for the clock"
-        hands.work_model()
+    with Listener.of_worker(hands.ledger.client, STEPS_STREAM, DOCUMENTS) as bell:
+        for _ in range(100):
+            hands.asked_again = 0
+            assert not hands.steps(hands.step_context)
+            hands.work_documents()
+            hands.work_model()
+            if hands.ingestion(made).status.terminal:
+                break
+            assert hands.asked_again or bell.messages(), f"{hands.ingestion(made)} waits for the clock"
     assert hands.ingestion(made).status is S.COMPLETED
 
 
@@ -282,9 +286,18 @@ def test_the_same_id_in_two_pages(hands: IngestionHands) -> None:
 @pytest.mark.parametrize("stage", [None, PageStage.PARSE, PageStage.EMBED, PageStage.LOADING])
 def test_cancelled_in_every_stage(hands: IngestionHands, stage: PageStage | None) -> None:
     made = hands.texts({"a": "first", "b": LONG})
-    if stage is not None:
-        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [stage], model=stage != "embed")
-    assert hands.ledger.run(cancel_ingestion(made)) == (True, S.CANCELLING)
+    at = PageStage.READY if stage is PageStage.LOADING else stage
+    if at is not None:
+        hands.until(
+            lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [at], model=at is not PageStage.EMBED
+        )
+    if stage is PageStage.LOADING:
+        hands.until(lambda: hands.ingestion(made).load_state is not None, documents=False)
+        hands.meanwhile = lambda: hands.ledger.run(cancel_ingestion(made))
+        hands.work_documents()
+    else:
+        hands.ledger.run(cancel_ingestion(made))
+    assert hands.ingestion(made).status is S.CANCELLING
     hands.work()
     ingestion = hands.ingestion(made)
     counts = ingestion.counts
@@ -355,8 +368,8 @@ def test_a_model_worker_that_dies_of_a_chunk(hands: IngestionHands) -> None:
     assert hands.outcomes(made)["a"].status is DocumentStatus.LOADED
 
 
-def test_credit_bounds_what_is_begun(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 5)
+def test_credit_bounds_what_is_begun(hands: IngestionHands) -> None:
+    hands.at_pace(page=PageLimits(records=5))
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(100))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
     hands.settings = hands.settings.model_copy(update={"ingest_credit_chunks": 12})
@@ -375,12 +388,8 @@ def test_credit_bounds_what_is_begun(hands: IngestionHands, monkeypatch: pytest.
 
 @pytest.mark.parametrize("pages_of_a_listing", [1, 16])
 @pytest.mark.parametrize("enough_s", [-1, 30])
-def test_a_page_that_takes_long_is_divided(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch, pages_of_a_listing: int, enough_s: float
-) -> None:
-    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 4)
-    monkeypatch.setattr("tasks.documents.ingestions.list_job.PAGES", pages_of_a_listing)
-    monkeypatch.setattr("tasks.documents.ingestions.parse_job.ENOUGH_S", enough_s)
+def test_a_page_that_takes_long_is_divided(hands: IngestionHands, pages_of_a_listing: int, enough_s: float) -> None:
+    hands.at_pace(page=PageLimits(records=4), listing_pages=pages_of_a_listing, parsing_s=enough_s)
     lines = [b'{"id": "d%d", "text": "text %d"}' % (n, n) for n in range(10)]
     lines[3:3] = [b"no JSON", b'{"id": "d1", "text": "again"}', b'{"id": "empty", "text": ""}']
     made = hands.ingest({"files": [hands.file("a.jsonl", b"\n".join(lines))]})
@@ -403,10 +412,8 @@ def test_a_page_that_takes_long_is_divided(
     nothing_is_left(hands, made)
 
 
-def test_a_divided_page_goes_on_with_an_ingestion_that_had_failed(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tasks.documents.ingestions.parse_job.ENOUGH_S", -1)
+def test_a_divided_page_goes_on_with_an_ingestion_that_had_failed(hands: IngestionHands) -> None:
+    hands.at_pace(parsing_s=-1)
     made = hands.texts({f"d{n}": f"text {n}" for n in range(5)})
     hands.until(lambda: hands.ingestion(made).next_page == 2, model=False)
     ending.stop(hands.step_context, hands.ingestion(made), IngestionFault("worker_lost", "No more."))
@@ -420,7 +427,7 @@ def test_a_divided_page_goes_on_with_an_ingestion_that_had_failed(
     nothing_is_left(hands, made)
 
 
-def test_leftovers_are_swept(hands: IngestionHands) -> None:
+def test_what_is_left_is_cleaned_up(hands: IngestionHands) -> None:
     made = hands.texts({"a": "first"})
     hands.work()
     hands.storage.write(f"ingestions/{made}/work/00000000/zombie", b"x")

@@ -1,45 +1,38 @@
-"""Steps that find no room, and steps that believe in an older state: they harm nobody and cost little."""
+"""Steps beside a full queue, and steps that believe in an older state: they harm nobody and cost little."""
 
 from dataclasses import replace
 
 import pytest
 
+from tasks.documents.sources.source import PageLimits
+from tasks.ledger import DOCUMENTS, State, operations
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
 
 
-def test_pages_that_wait_for_room_cost_nothing_until_there_may_be_some(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 1)
-    monkeypatch.setattr("tasks.documents.ingestions.stages.WORKED_ON", 31)
+def test_what_was_let_in_does_not_queue_at_the_door_again(hands: IngestionHands) -> None:
+    hands.at_pace(page=PageLimits(records=1), worked_on=31)
     hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(31))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
 
-    def waiting() -> int:
+    def queued() -> int:
         pages = hands.ingestion(made).pages.values()
-        return sum(page.stage is PageStage.EMBED and page.state is None for page in pages)
+        return sum(page.stage is PageStage.EMBED and page.state is State.QUEUED for page in pages)
 
-    hands.until(lambda: waiting() == 30, model=False)
-    hands.wait(30)
+    hands.until(lambda: queued() == 31, model=False)
     hands.step()
-    assert len(hands.postponed) == 30, "one is in the queue, each of the others was refused"
     assert hands.round_trips() <= 3, "which are open, what they are, and a sample"
-    hands.wait(30)
-    assert hands.round_trips() >= 2 + 2 * 30, "each: what was found, and refused again"
+    assert len(hands.postponed) == 0
     hands.work()
     assert (hands.ingestion(made).status, hands.ingestion(made).counts.loaded) == (S.COMPLETED, 31)
 
 
 @pytest.mark.parametrize(("enough_s", "pages"), [(30, 3), (-1, 6)], ids=["whole pages", "divided pages"])
-def test_every_step_may_be_taken_twice(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch, enough_s: float, pages: int
-) -> None:
-    monkeypatch.setattr("tasks.documents.ingestions.parse_job.ENOUGH_S", enough_s)
-    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 2)
+def test_every_step_may_be_taken_twice(hands: IngestionHands, enough_s: float, pages: int) -> None:
+    hands.at_pace(parsing_s=enough_s, page=PageLimits(records=2))
     texts = {f"d{n}": f"text {n}" for n in range(6)}
     lines = b"".join(b'{"id": "%s", "text": "%s"}\n' % (name.encode(), text.encode()) for name, text in texts.items())
     hands.texts({"old": "text"})
@@ -75,8 +68,9 @@ def test_what_died_between_two_moves_leaves_no_task_behind(hands: IngestionHands
     late = next(each for each in seen if any(page.stage is PageStage.PARSE for page in each.pages.values()))
     without_task = {number: replace(page, state=None) for number, page in late.pages.items()}
     hands.until(lambda: not hands.ingestion(made).pages)
+    hands.ledger.run(operations.forget(DOCUMENTS, f"{made}-0-parse"))
     hands.steps.step(hands.step_context, replace(late, pages=without_task))
-    assert any(name.endswith("-0-parse") for name in hands.open_tasks()), "of a page that is closed"
+    assert not any(name.endswith("-0-parse") for name in hands.open_tasks()), "of a page that is closed"
     hands.work()
     nothing_is_left(hands, made)
 

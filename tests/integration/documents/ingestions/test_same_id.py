@@ -3,21 +3,22 @@
 import pytest
 
 from tasks.documents.ingestions import listed_ids
+from tasks.documents.sources.source import PageLimits
 from tests.integration.documents.ingestions.hands import IngestionHands
 
 ONE = b'{"id": "x", "text": "version A"}\n{"id": "y", "text": "of y"}\n{"id": "x", "text": "version B"}\n'
 
 
 @pytest.fixture(autouse=True)
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 1)
+def small_pages(hands: IngestionHands) -> None:
+    hands.at_pace(page=PageLimits(records=1))
 
 
 @pytest.mark.parametrize(("pages_of_a_listing", "forgetful"), [(1, False), (1, True), (16, False)])
 def test_the_second_document_with_an_id_fails_on_every_run(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch, pages_of_a_listing: int, *, forgetful: bool
+    hands: IngestionHands, pages_of_a_listing: int, *, forgetful: bool
 ) -> None:
-    monkeypatch.setattr("tasks.documents.ingestions.list_job.PAGES", pages_of_a_listing)
+    hands.at_pace(listing_pages=pages_of_a_listing)
     file_id = hands.file("a.jsonl", ONE)
     for run in range(3):
         made = hands.ingest({"files": [file_id]})
@@ -37,10 +38,8 @@ def test_the_second_document_with_an_id_fails_on_every_run(
         assert list(hands.storage.stored(f"ingestions/{made}/ids")) == []
 
 
-def test_a_redis_that_goes_back_makes_no_document_its_own_duplicate(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tasks.documents.ingestions.list_job.PAGES", 1)
+def test_a_redis_that_goes_back_makes_no_document_its_own_duplicate(hands: IngestionHands) -> None:
+    hands.at_pace(listing_pages=1)
     client = hands.ledger.client
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(6))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines + ONE)]})

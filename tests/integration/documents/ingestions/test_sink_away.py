@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stack.testing import free_port
+from tasks.documents.sources.source import PageLimits
 from tasks.ledger import Ledger
 from tasks.records.ingestion_operations import cancel_ingestion
 from tasks.records.ingestions import IngestionStatus, PageStage
@@ -50,10 +51,8 @@ def test_a_dead_sink_is_asked_less_and_less_and_holds_up_no_other_ingestion(
     assert hands.round_trips() <= 4
 
 
-def test_a_dead_sink_that_is_asked_for_receipts_is_asked_as_seldom_for_many_pages(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tasks.documents.sources.page.PAGE_RECORDS", 1)
+def test_a_dead_sink_that_is_asked_for_receipts_is_asked_as_seldom_for_many_pages(hands: IngestionHands) -> None:
+    hands.at_pace(page=PageLimits(records=1))
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(8))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]}, sink=DEAD)
     for _ in range(120):

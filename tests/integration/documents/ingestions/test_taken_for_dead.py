@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from tasks.ledger import DOCUMENTS, operations
 from tasks.records.ingestion_operations import cancel_ingestion
 from tasks.records.ingestions import IngestionStatus, PageStage
@@ -13,20 +11,16 @@ S = IngestionStatus
 TEXTS = {"a": "first", "b": "second"}
 
 
-def load_as_zombie(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
+def load_as_zombie(hands: IngestionHands, meanwhile: Callable[[], None]) -> None:
     """Runs the load that is next; once it has begun its worker is taken for dead, and something happens meanwhile."""
 
-    todo = [meanwhile]
+    def taken_for_dead() -> None:
+        hands.ledger.run(operations.lose(DOCUMENTS, f"hand/{hands.claims}"))
+        meanwhile()
 
-    def once() -> None:
-        if todo:
-            monkeypatch.undo()
-            hands.ledger.run(operations.lose(DOCUMENTS, f"hand/{hands.claims}"))
-            todo.pop()()
-
-    monkeypatch.setattr(hands, "progress", once)
+    hands.meanwhile = taken_for_dead
     hands.work_documents()
-    assert not todo
+    assert hands.meanwhile is None
 
 
 def loading(hands: IngestionHands, ingestion_id: str) -> None:
@@ -34,7 +28,7 @@ def loading(hands: IngestionHands, ingestion_id: str) -> None:
     hands.until(lambda: hands.ingestion(ingestion_id).load_state is not None, documents=False)
 
 
-def test_a_load_that_ends_after_its_repetition(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_that_ends_after_its_repetition(hands: IngestionHands) -> None:
     made = hands.texts(TEXTS)
     loading(hands, made)
 
@@ -43,7 +37,7 @@ def test_a_load_that_ends_after_its_repetition(hands: IngestionHands, monkeypatc
         hands.step()
         assert hands.ingestion(made).counts.loaded == 2
 
-    load_as_zombie(hands, monkeypatch, repeated)
+    load_as_zombie(hands, repeated)
     hands.work()
     counts = hands.ingestion(made).counts
     assert hands.ran[f"load_pages {made}/0"] == 2
@@ -53,9 +47,7 @@ def test_a_load_that_ends_after_its_repetition(hands: IngestionHands, monkeypatc
     nothing_is_left(hands, made)
 
 
-def test_a_load_that_ends_after_its_ingestion_was_cancelled(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_load_that_ends_after_its_ingestion_was_cancelled(hands: IngestionHands) -> None:
     made = hands.texts(TEXTS)
     loading(hands, made)
 
@@ -65,7 +57,7 @@ def test_a_load_that_ends_after_its_ingestion_was_cancelled(
             hands.work_documents()
             hands.step()
 
-    load_as_zombie(hands, monkeypatch, cancelled)
+    load_as_zombie(hands, cancelled)
     counts = hands.ingestion(made).counts
     assert (hands.ingestion(made).status, counts.loaded, counts.cancelled) == (S.CANCELLED, 0, 2)
     nothing_is_left(hands, made)

@@ -47,7 +47,7 @@ def submit(world: World, request: Request) -> None:
         world.stats["joined"] += 1
     else:
         assert (reply.task_id, reply.joined) == (submission.task_id, False)
-        _expect(world, submission, request)
+        expect(world, submission, poison=request.poison)
     world.rang(reply.ring, sent=request.sent)
     world.last = lambda: _submit_again(world, submission, reply.task_id)
 
@@ -170,7 +170,8 @@ def _refused(world: World, submission: Submission) -> None:
         raise AssertionError("another body under the same Idempotency-Key was accepted")
 
 
-def _expect(world: World, submission: Submission, request: Request) -> None:
+def expect(world: World, submission: Submission, *, poison: int | None = None) -> None:
+    """The task was stored. `poison`: which of its items kills whoever encodes it."""
     items = sum(unit.items for unit in submission.units)
     for older in world.tasks.values():  # its name is taken over
         if (
@@ -191,7 +192,7 @@ def _expect(world: World, submission: Submission, request: Request) -> None:
         size_bytes=sum(len(unit.payload) for unit in submission.units),
         deadline_ms=world.now_ms + submission.deadline_in_ms if submission.deadline_in_ms else None,
         alias=submission.alias,
-        poison=frozenset() if request.poison is None else frozenset({request.poison % items}),
+        poison=frozenset() if poison is None else frozenset({poison % items}),
         listed=submission.listed,
     )
     world.stats["tasks"] += 1

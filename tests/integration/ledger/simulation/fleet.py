@@ -5,14 +5,35 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.errors import ModelChanged
-from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, operations
+from tasks.ledger import (
+    Admission,
+    Claim,
+    ClaimedUnit,
+    CommitOutcome,
+    Finished,
+    JobCommit,
+    Lane,
+    Then,
+    operations,
+)
 from tasks.ledger.operations import ClaimRequest, Operation
 from tests.integration.ledger.driver import failed, finished
 from tests.integration.ledger.simulation.claims import check_claim
-from tests.integration.ledger.simulation.world import LEASE_MS, MODELS, WORKERS, Innocent, Worker, World
+from tests.integration.ledger.simulation.clients import expect
+from tests.integration.ledger.simulation.world import (
+    LEASE_MS,
+    MODELS,
+    VECTOR_BYTES,
+    WORKERS,
+    Innocent,
+    Worker,
+    World,
+)
 from tests.ledger_builders import worker_entry
 
-Deed = Literal["commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt", "suspect", "lose"]
+Deed = Literal[
+    "commit", "part", "fail", "release", "crash", "hang", "slice_end", "renew", "preempt", "suspect", "lose", "then"
+]
 DEEDS: tuple[Deed, ...] = (
     "commit",
     "part",
@@ -25,6 +46,7 @@ DEEDS: tuple[Deed, ...] = (
     "preempt",
     "suspect",
     "lose",
+    "then",
 )
 LITTLE = 10
 """A budget below it makes a worker die of an innocent suspect."""
@@ -159,7 +181,10 @@ def zombie_commit(world: World, number: int) -> None:
     token, units = world.zombies[number % len(world.zombies)]
     for unit in units:
         if unit.task_id not in world.tasks or not _poisonous(world, unit):
-            commit(world, token, [unit])
+            if number % 2:
+                commit_then(world, token, unit)
+            else:
+                commit(world, token, [unit])
 
 
 def zombie_release(world: World, number: int) -> None:
@@ -179,6 +204,24 @@ def commit(world: World, token: str, units: list[ClaimedUnit], *, fail: bool = F
     world.rang(ring=False)
     if all(held):
         world.last = lambda: _commit_again(world, call, units)
+
+
+def commit_then(world: World, token: str, unit: ClaimedUnit, *, sent: bool = True) -> None:
+    """Commits a unit that names a successor: that one is there afterwards if, and only if, the unit was held."""
+    held = world.holds(token, unit)
+    task_id = f"{unit.task_id}-{unit.unit_id}"
+    successor = world.driver.submission(
+        (2, 7), (1, 12), task_id=task_id, lane=Lane.BULK, owner="b", admission=Admission(1e9, vector_bytes=VECTOR_BYTES)
+    )
+    call = operations.commit_job(world.driver.model, token, _outcome(token, unit, fail=False), Then([successor]))
+    got = world.driver.run(call)
+    assert held == (got.outcome is CommitOutcome.COMMITTED), f"{got.outcome!r} for {unit.unit_id}"
+    assert held or not got.ring, "a bell for what was not enqueued"
+    if held:
+        expect(world, successor)
+    world.stats["successors" if held else "stale_successors"] += 1
+    world.rang(bool(got.ring), sent=sent)
+    world.last = lambda: _commit_then_again(world, call, unit, held=held)
 
 
 def give_back(world: World, token: str, units: list[ClaimedUnit], *, sent: bool = True) -> None:
@@ -211,6 +254,9 @@ def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
         worker.units = []
     elif deed in {"part", "fail"}:
         commit(world, worker.token, worker.units[:1], fail=deed == "fail")
+        worker.units = worker.units[1:]
+    elif deed == "then":
+        commit_then(world, worker.token, worker.units[0], sent=turn.sent)
         worker.units = worker.units[1:]
     elif deed == "release":
         give_back(world, worker.token, worker.units, sent=turn.sent)
@@ -329,3 +375,12 @@ def _commit_again(world: World, call: Operation[list[CommitOutcome]], units: lis
     if all(unit.task_id in world.tasks for unit in units):
         again = world.driver.run(call)
         assert set(again) == {CommitOutcome.REPEATED}
+
+
+def _commit_then_again(world: World, call: Operation[JobCommit], unit: ClaimedUnit, *, held: bool) -> None:
+    """The successor may be forgotten by now: it does not come back."""
+    if unit.task_id in world.tasks:
+        again = world.driver.run(call)
+        assert again.outcome is not CommitOutcome.COMMITTED
+        assert again.outcome is CommitOutcome.REPEATED or not held
+        assert not again.ring

@@ -44,7 +44,7 @@ _CHANGED: dict[str, dict[str, float]] = {
     "flood": {"submit": 4, "trickle": 2, "work": 6, "advance": 0.2, "cancel": 0.1},
     "chaos": {"crash": 1.5, "lose": 0.8, "zombie_commit": 1, "zombie_release": 0.5, "advance": 2},
 }
-_DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "part": 2, "preempt": 4, "suspect": 4}
+_DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "then": 1, "part": 2, "preempt": 4, "suspect": 4}
 _SHOWN_STEPS = 12
 
 

@@ -8,7 +8,7 @@ import orjson
 
 from tasks.documents.sources.access import SourceAccess, SourceLimits, StoredFile
 from tasks.documents.sources.records_process import RecordProcesses
-from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault, ListedPage, PageLimits
+from tasks.documents.sources.source import FULL_PAGE, DocumentRef, Fetched, ListedFault, ListedPage, PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tasks.documents.sources.walk import WINDOW, SortedNames
 from tasks.storage.storage import Storage
@@ -62,7 +62,7 @@ def uploaded(
     *,
     limit: int = 2**20,
     apart: RecordProcesses | None = None,
-    page: PageLimits | None = None,
+    page: PageLimits = FULL_PAGE,
     **more: bytes,
 ) -> SourceAccess:
     """Files as uploads: `a_csv=b"…"` is the file `a.csv` with the id `a_csv`."""

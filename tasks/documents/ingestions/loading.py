@@ -1,35 +1,131 @@
-"""The job that puts the vectors of several pages into the sink, and writes down what became of each document."""
+"""Loads: one at a time puts as many pages as are ready into the sink, and writes down what became of each document.
+
+The step begins a load. The job's commit closes its pages.
+"""
 
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import orjson
 
 from tasks.documents.chunking.chunk import Chunk
-from tasks.documents.context import JobContext
+from tasks.documents.context import JobContext, JobEnd, StepContext
 from tasks.documents.document_error import DocumentError
 from tasks.documents.embedded_rows import EmbeddedRow, EmbeddedRows
+from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.fingerprint import conflict, require_revision, stamp
-from tasks.documents.ingestions.job_calls import GONE, find, patiently
+from tasks.documents.ingestions.job_tasks import (
+    DONE,
+    GONE,
+    again,
+    enqueue,
+    enqueue_job,
+    error_of,
+    find,
+    now,
+    patiently,
+    task_of,
+    waits,
+)
 from tasks.documents.ingestions.manifest import ParsedDocument, chunk_of, read_manifest, read_parsed
+from tasks.documents.ingestions.page_parsing import affordable
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import ListedFault
 from tasks.errors import ModelChanged, NotStored
 from tasks.item import ItemError
+from tasks.ledger import Then, operations
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
-from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, PageStage
+from tasks.records.ingestion_operations import Move, move_ingestion
+from tasks.records.ingestions import ClosedPage, Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
 from tasks.storage.vector_part import PartReference, RowError, RowOutcome
+
+_IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
+_LOADS = (IngestionStatus.IN_PROGRESS, IngestionStatus.CANCELLING)
+
+
+# The step.
+
+
+def step(context: StepContext, ingestion: Ingestion) -> None:
+    """Begins the next load, or looks at the one under way."""
+    if is_under_way(ingestion):
+        step_load(context, ingestion)
+        return
+    pages = _ready(context, ingestion)
+    if pages:
+        number = ingestion.load_number
+        move = Move(
+            _IN_PROGRESS,
+            equal={"load_number": number},
+            stages={page.number: PageStage.READY for page in pages},
+            set={"load_number": number + 1},
+            put=[dataclasses.replace(page, stage=PageStage.LOADING, load=number) for page in pages],
+        )
+        tasks = [] if waits(ingestion, "load") else [task_of(ingestion, "load", number)]
+        enqueue(context, ingestion, move, tasks)
+
+
+def is_under_way(ingestion: Ingestion) -> bool:
+    """Whether pages are being loaded."""
+    return any(page.stage is PageStage.LOADING for page in ingestion.pages.values())
+
+
+def step_load(context: StepContext, ingestion: Ingestion) -> None:
+    """Looks at a load that has not closed its pages: it is tried again, or the ingestion cannot go on."""
+    number = ingestion.load_number - 1
+    if ingestion.load_state is None:
+        loading = {page.number: page.stage for page in ingestion.pages.values() if page.stage is PageStage.LOADING}
+        move = Move(_IN_PROGRESS, equal={"load_number": ingestion.load_number}, stages=loading)
+        enqueue_job(context, ingestion, "load", number, move)
+    elif ingestion.load_state.terminal:
+        error = error_of(context, ingestion, "load", number)
+        if error is not None and not again(context, ingestion, "load", number, error):
+            _give_up(context, ingestion, ending.fault_of(error))
+
+
+def _ready(context: StepContext, ingestion: Ingestion) -> list[PageInFlight]:
+    """The pages of a load that may begin now; none: it waits for more."""
+    ready = [page for page in ingestion.pages.values() if page.stage is PageStage.READY]
+    pace, credit = context.pace, context.settings.ingest_credit_chunks
+    begun_ms = max(ingestion.times.get(IngestionStatus.IN_PROGRESS, 0), ingestion.loaded_ms or 0)
+    nothing_to_list = bool(ingestion.waiting) or ingestion.listing_complete
+    nothing_to_begin = not affordable(ingestion, ingestion.begin_next, context)
+    nothing_else = nothing_to_list and len(ready) == len(ingestion.pages) and nothing_to_begin
+    enough = (
+        sum(page.chunks for page in ready) >= min(pace.load_chunks, credit // 2)
+        or len(ready) >= pace.load_pages
+        or ingestion.now_ms - begun_ms >= pace.load_every_ms
+    )
+    if not (enough or nothing_else):
+        return []
+    taken: list[PageInFlight] = []
+    chunks = 0
+    for page in ready:
+        chunks += page.chunks
+        if taken and chunks > pace.load_most_chunks:
+            break
+        taken.append(page)
+    return taken
+
+
+def _give_up(context: StepContext, ingestion: Ingestion, fault: IngestionFault) -> None:
+    # Its pages are ready again, and dropped with all others.
+    pages = [page for page in ingestion.pages.values() if page.stage is PageStage.LOADING]
+    ending.stop(context, ingestion, fault)
+    back = [dataclasses.replace(page, stage=PageStage.READY, load=None) for page in pages]
+    stages = {page.number: PageStage.LOADING for page in pages}
+    move = Move([IngestionStatus.CANCELLING], stages=stages, put=back)
+    context.ledger.run(move_ingestion(ingestion.id, move))
+
 
 # The documents of pages with their vectors, one document in memory at a time.
 
-_LEFT_OVER = ItemError("not_embedded", "The document's chunks were not turned into vectors. Try it again.")
+_NOT_EMBEDDED = ItemError("not_embedded", "The document's chunks were not turned into vectors. Try it again.")
 
 
 class Loading:
@@ -84,7 +180,7 @@ class Loading:
 
     def _rows(self, page: PageInFlight, embedded: Committed) -> EmbeddedRows:
         return EmbeddedRows(
-            self._context.storage, page.source, page.index, page.chunks, embedded, _LEFT_OVER, self._context.progress
+            self._context.storage, page.source, page.index, page.chunks, embedded, _NOT_EMBEDDED, self._context.progress
         )
 
 
@@ -120,18 +216,26 @@ def _with_vectors(
 
 
 def _error(outcome: RowOutcome | RowError | ItemError) -> DocumentError:
-    said = (outcome.error or _LEFT_OVER) if isinstance(outcome, RowOutcome) else outcome
-    return DocumentError(said.code, said.message, "embedding")
+    error = (outcome.error or _NOT_EMBEDDED) if isinstance(outcome, RowOutcome) else outcome
+    return DocumentError(error.code, error.message, "embedding")
 
+
+# The job.
 
 Outcomes = Mapping[str, Sequence[LoadOutcome]]
 
 
-def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
-    """The outcome as JSON: `pages`, for each a list.
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoadedPage:
+    """A page that is done: how many chunks of it were loaded, how many documents took an earlier content's place."""
 
-    It holds its number, the stored name of its outcomes, how many documents were loaded, unchanged and failed, how many
-    chunks were loaded, and how many of the documents took the place of an earlier content.
+    closed: ClosedPage
+    chunks: int
+    replaced: int
+
+
+def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
+    """Loads the pages of a load.
 
     Raises:
         SinkRefused, ModelChanged, NotStored: the ingestion cannot go on.
@@ -145,14 +249,42 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
     return patiently(context, ingestion, "load", lambda: _load(context, ingestion, pages, tools))
 
 
-def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> bytes:
-    for number in ingestion.cleanup_pages:  # of the load before: nothing needs it any more, also when this runs again
-        context.progress()
-        context.storage.delete(ingestion.page_folder(number))
+def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> JobEnd:
+    _clean_up(context, ingestion)
     loading = Loading(context, ingestion, pages)
     outcomes = _loaded(context, ingestion, loading, tools)
     writer = OutcomeWriter(context, ingestion, outcomes, loading.failures)
-    return orjson.dumps({"pages": [writer.write(page) for page in pages]})
+    move = _closing(now(context, ingestion), pages, [writer.write(page) for page in pages])
+    return JobEnd(DONE, Then(ingestion=ingestion.id, move=move.to_json()))
+
+
+def _clean_up(context: JobContext, ingestion: Ingestion) -> None:
+    """Removes what is left of the load before: nothing needs it any more, also when this one runs again."""
+    for page in ingestion.cleanup_pages:
+        context.progress()
+        context.storage.delete(ingestion.page_folder(page))
+    if ingestion.cleanup_pages:
+        embedded = [ingestion.task_id("embed", page) for page in ingestion.cleanup_pages]
+        context.ledger.run(operations.forget_all(ingestion.model, embedded))
+
+
+def _closing(ingestion: Ingestion, pages: Sequence[PageInFlight], loaded: Sequence[LoadedPage]) -> Move:
+    closed = [page.closed for page in loaded]
+    return Move(
+        _LOADS,
+        stages={page.number: PageStage.LOADING for page in pages},
+        drop=[page.number for page in pages],
+        close=closed,
+        set={"litter": " ".join(str(page.number) for page in pages), "loaded_ms": ingestion.now_ms},
+        add={
+            "loaded": sum(page.loaded for page in closed),
+            "unchanged": sum(page.unchanged for page in closed),
+            "failed": sum(page.failed for page in closed),
+            "replaced": sum(page.replaced for page in loaded),
+            "chunks_loaded": 0 if ingestion.dry_run else sum(page.chunks for page in loaded),
+            "bytes_done": sum(page.size_bytes for page in pages),
+        },
+    )
 
 
 def _loaded(context: JobContext, ingestion: Ingestion, loading: Loading, tools: Tools) -> Outcomes:
@@ -181,8 +313,8 @@ class OutcomeWriter:
         self._failures = failures
         self._taken: dict[str, int] = defaultdict(int)
 
-    def write(self, page: PageInFlight) -> list[Any]:
-        """See `load_pages`."""
+    def write(self, page: PageInFlight) -> LoadedPage:
+        """Writes those of one page, and counts them."""
         name = self._ingestion.outcomes_name(page.number, self._context.fence)
         counts = dict.fromkeys(DocumentStatus, 0)
         chunks = replaced = 0
@@ -196,7 +328,7 @@ class OutcomeWriter:
                     chunks, replaced = chunks + outcome.chunks, replaced + replaced_one
         loaded = counts[DocumentStatus.LOADED] + counts[DocumentStatus.COUNTED]
         unchanged, failed = counts[DocumentStatus.UNCHANGED], counts[DocumentStatus.FAILED]
-        return [page.number, name, loaded, unchanged, failed, chunks, replaced]
+        return LoadedPage(ClosedPage(page.number, name, loaded, unchanged, failed), chunks, replaced)
 
     def _of(self, page: PageInFlight) -> Iterator[tuple[DocumentOutcome, bool]]:
         """What became of each document, and whether it took the place of an earlier content, if it was loaded."""
@@ -216,19 +348,19 @@ class OutcomeWriter:
             return document.outcome(DocumentStatus.UNCHANGED), False
         if self._ingestion.dry_run:
             return document.outcome(DocumentStatus.COUNTED), False
-        said = self._outcomes[document.id][self._taken[document.id]]
+        outcome = self._outcomes[document.id][self._taken[document.id]]
         self._taken[document.id] += 1
-        refused = _refused(document, said)
+        refused = _refused(document, outcome)
         if refused is not None:
             return document.outcome(DocumentStatus.FAILED, refused), False
-        if said is LoadOutcome.SUPERSEDED:  # the newer version stays as it is
+        if outcome is LoadOutcome.SUPERSEDED:  # the newer version stays as it is
             return dataclasses.replace(document, note="superseded").outcome(DocumentStatus.UNCHANGED), False
         # An earlier run of this job may have loaded it, and the sink says no more what was there before.
-        return document.outcome(DocumentStatus.LOADED), said is LoadOutcome.REPLACED or document.replaces
+        return document.outcome(DocumentStatus.LOADED), outcome is LoadOutcome.REPLACED or document.replaces
 
 
-def _refused(document: ParsedDocument, said: LoadOutcome) -> DocumentError | None:
-    match said:
+def _refused(document: ParsedDocument, outcome: LoadOutcome) -> DocumentError | None:
+    match outcome:
         case LoadOutcome.DUPLICATE:
             return duplicate(None, "loading")
         case LoadOutcome.CONFLICT:
