@@ -9,7 +9,7 @@ from tasks.documents.parsing.refusals import empty, too_large
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code"]
 
-PARSER_VERSION = "2"
+PARSER_VERSION = "3"
 """Part of the fingerprint: to be changed with anything that changes text or blocks of a document."""
 
 

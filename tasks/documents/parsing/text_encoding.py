@@ -121,7 +121,12 @@ def _sample(data: bytes) -> bytes:
     """The lines around the first bytes that are not ASCII: a million lines of English say nothing."""
     first = next((match.start() for match in re.finditer(rb"[\x80-\xff]", data)), 0)
     start = data.rfind(b"\n", 0, first) + 1 if first > _SAMPLE_BYTES // 2 else 0
-    return data[max(start, first - _SAMPLE_BYTES // 2) :][:_SAMPLE_BYTES]
+    sample = data[max(start, first - _SAMPLE_BYTES // 2) :][:_SAMPLE_BYTES]
+    if len(sample) < _SAMPLE_BYTES:
+        return sample
+    # Half a character at its end would rule out the right encoding. In all of them a byte below "0" is a character.
+    end = max(map(sample.rfind, range(ord("0"))))
+    return sample[: end + 1] if end > _SAMPLE_BYTES // 2 else sample
 
 
 def _likely(sample: bytes) -> str | None:

@@ -53,6 +53,22 @@ def test_japanese(name: str) -> None:
     assert decode((JAPANESE * 5).encode(name)) == JAPANESE * 5
 
 
+ASIAN = {
+    "shift_jis": "日本語の文章です。表示する能力を確認します。",
+    "euc_jp": "日本語の文章です。表示する能力を確認します。",
+    "gb18030": "这是一个中文句子,我们来检查编码。",
+    "big5": "這是一個中文句子我們來檢查編碼",
+    "cp949": "이것은 한국어 문장입니다. 인코딩을 확인합니다.",
+}
+
+
+@pytest.mark.parametrize("name", ASIAN)
+@pytest.mark.parametrize("shift", range(4))
+def test_a_long_text_is_recognised_wherever_the_sample_of_it_ends(name: str, shift: int) -> None:
+    text = "x" * shift + "".join(f"{number} {ASIAN[name] * 3}\n" for number in range(1000))
+    assert decode(text.encode(name)) == text
+
+
 def test_a_mark_far_behind_much_english_is_seen() -> None:
     assert decode(b"plain words\n" * 20_000 + GERMAN.encode("cp1252")).endswith(GERMAN)
 
