@@ -15,7 +15,7 @@ _DIE_WITH_PARENT = str(Path(__file__).with_name("die_with_parent.py"))
 _READ_BYTES = 64 * 2**10
 
 
-class Process:
+class RoleProcess:
     """One process of a role, started by the constructor.
 
     Construct it in the main thread only: the kernel ends the process when the *thread* that started it ends.

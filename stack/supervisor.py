@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from stack.log import Log
-from stack.process import Process
+from stack.process import RoleProcess
 from stack.roles import Role
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
@@ -42,7 +42,7 @@ class Slot:
 
     def __init__(self, role: Role, log: Log) -> None:
         self.role = role
-        self.process: Process | None = None
+        self.process: RoleProcess | None = None
         self._log = log
         self._backoff = Backoff()
         self._due_at = 0.0
@@ -50,7 +50,7 @@ class Slot:
     def start_if_due(self) -> None:
         """Starts the role unless it runs or has to wait."""
         if self.process is None and time.monotonic() >= self._due_at:
-            self.process = Process(self.role, self._log)
+            self.process = RoleProcess(self.role, self._log)
             self._log.write_own(f"{self.role.name} started, pid {self.process.pid}")
 
     def kill_if_hung(self) -> None:
@@ -59,7 +59,7 @@ class Slot:
             self._log.write_own(f"{self.role.name} hangs, killing it")
             self.process.kill()
 
-    def ended(self) -> Process | None:
+    def ended(self) -> RoleProcess | None:
         """The process if it has ended since the last call; the next start is then planned."""
         process = self.process
         if process is None or process.exit_code is None:
@@ -99,7 +99,7 @@ class Supervisor:
         self._started_stages = 0
         self._announced = False
         self._signals = 0
-        self._misconfigured: Process | None = None
+        self._misconfigured: RoleProcess | None = None
 
     def run(self) -> int:
         """Blocks until a signal, or until a role exits as misconfigured. The exit code: 0 or 78."""
@@ -132,7 +132,7 @@ class Supervisor:
         if self._started_stages < len(self._stages) and all(slot.process and slot.role.is_up() for slot in running):
             self._started_stages += 1
 
-    def _report_end(self, process: Process, delay_s: float) -> None:
+    def _report_end(self, process: RoleProcess, delay_s: float) -> None:
         if process.exit_code == CONFIGURATION_EXIT_CODE:
             self._misconfigured = self._misconfigured or process
             return

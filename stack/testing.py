@@ -4,13 +4,15 @@
 test fails. Settings are passed as field names of `worker_config.settings.Settings`.
 """
 
+import asyncio
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,20 +21,11 @@ import httpx
 import psutil
 import redis
 
-from stack.polling import eventually, wait_until
 from stack.ports import free_port
 from stack.redis_server import Endpoint, find_server, server_command
 from worker_config.settings import OVERDUE_EXIT_CODE
 
-__all__ = [
-    "ApiProcess",
-    "RedisServer",
-    "Roles",
-    "WorkerProcess",
-    "eventually",
-    "free_port",
-    "wait_until",
-]
+__all__ = ["ApiProcess", "RedisServer", "Roles", "WorkerProcess", "eventually", "free_port", "wait_until"]
 
 T = TypeVar("T")
 
@@ -40,6 +33,37 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 20
 TEST_MEMORY_BYTES = 256 * 2**20
+
+_POLL_S = 0.01
+_POLL_SHARE = 0.1
+"""A long wait is polled ever more seldom: most questions cost what is waited for a part of its processor."""
+_MAX_POLL_S = 0.25
+
+
+def wait_until(condition: Callable[[], T | None], *, timeout_s: float = 20, message: str = "") -> T:
+    """The first truthy value of `condition`, polled; fails with `message` when there is none in time."""
+    began = time.monotonic()
+    while not (value := condition()):
+        waited = time.monotonic() - began
+        if waited > timeout_s:
+            raise AssertionError(f"waited {timeout_s} s: {message or condition}; last value {value!r}")
+        time.sleep(_pause(waited))
+    return value
+
+
+async def eventually(condition: Callable[[], Awaitable[T | None]], *, timeout_s: float = 20, message: str = "") -> T:
+    """`wait_until` for an asynchronous condition."""
+    began = time.monotonic()
+    while not (value := await condition()):
+        waited = time.monotonic() - began
+        if waited > timeout_s:
+            raise AssertionError(f"waited {timeout_s} s: {message or condition}; last value {value!r}")
+        await asyncio.sleep(_pause(waited))
+    return value
+
+
+def _pause(waited_s: float) -> float:
+    return min(_MAX_POLL_S, max(_POLL_S, waited_s * _POLL_SHARE))
 
 
 class Process:

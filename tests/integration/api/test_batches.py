@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stack.polling import wait_until
+from stack.testing import wait_until
 from tasks.ledger import Ledger
 from tasks.records.batches import BatchFault, BatchStatus, faults_text, move_batch
 from tests.integration.api.served import ServedApp

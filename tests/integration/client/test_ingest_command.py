@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.polling import wait_until
-from stack.testing import ApiProcess, Roles
+from stack.testing import ApiProcess, Roles, wait_until
 from tests.integration.client.command import TIMEOUT_S, Command
 
 REFUNDS = "Refunds take three days."

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stack.polling import wait_until
+from stack.testing import wait_until
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing import parser as parser_file
 from tasks.documents.parsing.limits import ParseLimits

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.polling import wait_until
+from stack.testing import wait_until
 from tasks.embedding.tokenizer_store import TokenizerStore
 from tasks.errors import StorageUnavailable
 from tasks.model.encoder import TextRules
