@@ -28,37 +28,31 @@ class FileLine:
 
     Attributes:
         number: counts from 1, blank lines too, as an editor does.
-        offset: of its first byte in the file.
         data: its bytes without the line break; None: it is longer than allowed.
     """
 
     number: int
-    offset: int
     data: bytes | None
 
 
 def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[FileLine]:
     """The lines of a file that are not blank. Of a line above `max_line_bytes` no more than that is ever kept."""
-    offset = 0
     # Room for what does not count: a mark at the beginning, and the "\r" of a line break.
     for number, line in enumerate(lines.split_lines(chunks, max_line_bytes + len(_BOM) + 1), 1):
-        start, data = offset, line.data
-        offset += line.size_bytes
-        if data is None:
-            yield FileLine(number, start, None)
+        if line.data is None:
+            yield FileLine(number, None)
             continue
-        if start == 0 and data.startswith(_BOM):
-            start, data = len(_BOM), data[len(_BOM) :]
-        data = data.removesuffix(b"\r")
+        data = (line.data.removeprefix(_BOM) if number == 1 else line.data).removesuffix(b"\r")
         if data.strip():
-            yield FileLine(number, start, data if len(data) <= max_line_bytes else None)
+            yield FileLine(number, data if len(data) <= max_line_bytes else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A line that is answered without work: the caller's own id, and what the endpoint would have answered.
 
-    It stands in place of the line in the batch's copy of the file.
+    It stands in place of the line in the batch's copy of the file. A request is a JSON object, a refusal an array: so
+    neither can be taken for the other, and a model worker that reads a refusal finds no texts in it.
     """
 
     custom_id: str

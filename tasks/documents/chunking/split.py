@@ -126,8 +126,8 @@ def _spans(text: str, blocks: Sequence[Block]) -> Iterator[_Span]:
 def _divided(text: str, start: int, stop: int, pattern: re.Pattern[str] | None, value: int) -> Iterator[Piece]:
     at = start
     for match in pattern.finditer(text, start, stop) if pattern else ():
-        if found := _stripped(text, at, match.end(), value):
-            yield from found
+        if parts := _stripped(text, at, match.end(), value):
+            yield from parts
             value = Break.INSIDE  # until the match says more
         # The best of the places between two pieces: an empty line may follow the end of a sentence.
         value, at = max(value, _VALUES[match.lastgroup or "line"]), match.end()

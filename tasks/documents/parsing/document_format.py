@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from tasks.documents.parsing.parsed_document import Parsed
-
-Content: TypeAlias = Literal["text", "binary"]
 
 
 def _never(_: bytes) -> bool:
@@ -30,7 +28,7 @@ class DocumentFormat:
 
     media_type: str
     name: str
-    content: Content
+    content: Literal["text", "binary"]
     parse: Callable[[bytes], Parsed]
     endings: tuple[str, ...] = ()
     recognises: Callable[[bytes], bool] = _never

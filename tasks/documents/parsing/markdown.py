@@ -78,10 +78,10 @@ class _Scanner:
 
     def _block(self) -> Block:
         line = self._lines[self._at].text
-        if found := _HEADING.match(line):
-            return self._take("heading", self._at + 1, len(found[1]))
-        if found := _FENCE.match(line):
-            return self._take("code", self._fence_end(found[1], self._at))
+        if heading := _HEADING.match(line):
+            return self._take("heading", self._at + 1, len(heading[1]))
+        if fence := _FENCE.match(line):
+            return self._take("code", self._fence_end(fence[1], self._at))
         if _INDENTED.match(line):
             return self._take("code", self._end_of(lambda text: not text or bool(_INDENTED.match(text))))
         if _ITEM.match(line):

@@ -22,10 +22,6 @@ class ParserNotStarted(Exception):
     """The machine starts no process now. No document's fault: the job is to be run again."""
 
 
-def _nothing() -> None:
-    pass
-
-
 class Parser:
     """Parses one document after the other; for one thread. A context manager: its process ends with it.
 
@@ -39,7 +35,7 @@ class Parser:
     """
 
     def __init__(
-        self, limits: ParseLimits, progress: Callable[[], None] = _nothing, *, module: str = CHILD_MODULE
+        self, limits: ParseLimits, progress: Callable[[], None] = lambda: None, *, module: str = CHILD_MODULE
     ) -> None:
         self._limits = limits
         self._progress = progress

@@ -12,4 +12,4 @@ from tasks.documents.parsing.plain_text import TEXT
 FORMATS: tuple[DocumentFormat, ...] = (TEXT, MARKDOWN, HTML, PDF, DOCX, EML, NOTEBOOK)
 """In the order in which messages name them, and in which they are asked whether they recognise a file."""
 
-BY_MEDIA_TYPE = {known.media_type: known for known in FORMATS}
+BY_MEDIA_TYPE = {document_format.media_type: document_format for document_format in FORMATS}

@@ -7,11 +7,10 @@ from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.parsed_document import Builder, Parsed, clean
 from tasks.documents.parsing.refusals import corrupt, missing, protected, refused
 
-_MEDIA_TYPE = "application/pdf"
-
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
+_MEDIA_TYPE = "application/pdf"
 _HEADER_WITHIN = 1024  # readers accept junk before the header, and so do we
 _PASSWORD_ERROR = 4  # FPDF_ERR_PASSWORD of fpdfview.h
 _SECURITY_ERROR = 5  # FPDF_ERR_SECURITY: encrypted in a way that PDFium does not know

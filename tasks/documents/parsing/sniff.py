@@ -13,7 +13,7 @@ from tasks.documents.parsing.plain_text import TEXT
 from tasks.documents.parsing.refusals import corrupt, protected, refused
 from tasks.documents.parsing.text_encoding import utf16_without_mark
 
-_NAMES = [known.name for known in FORMATS]
+_NAMES = [document_format.name for document_format in FORMATS]
 _SUPPORTED = (
     f"Supported are {', '.join(_NAMES[:-1])} and {_NAMES[-1]}; and JSON lines, CSV and Parquet, where every record is "
     "a document."

@@ -27,10 +27,6 @@ class SourceLimits:
     max_record_bytes: int = 16 * 2**20
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class SourceAccess:
     """What a source may use.
@@ -54,7 +50,7 @@ class SourceAccess:
     roots: Sequence[str] = ()
     limits: SourceLimits = SourceLimits()
     apart: RecordProcesses | None = None
-    progress: Callable[[], None] = _nothing
+    progress: Callable[[], None] = lambda: None
     page: PageLimits = FULL_PAGE
     names: SortedNames = sorted_names
     s3_keys: int = 1000

@@ -118,7 +118,7 @@ class FileSource:
             if version not in (None, content.version):
                 raise changed()
             version = content.version
-            for record in self._format(entry).records(content, _key(entry.place), position, self._progress):
+            for record in self._format_of(entry.name).records(content, _key(entry.place), position, self._progress):
                 if page.full:
                     return {"version": version, "position": position}
                 position = record.then
@@ -148,9 +148,6 @@ class FileSource:
         origin = entry.id if document.id else ""
         ref = DocumentRef(document_id, uri, "", record.size_bytes, place, metadata, origin)
         page.add_record(ref, record.source_bytes)
-
-    def _format(self, entry: Entry) -> RecordFormat:
-        return self._format_of(entry.name)
 
     def _format_of(self, name: str) -> RecordFormat:
         record_format = self._formats(name)

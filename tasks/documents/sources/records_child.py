@@ -107,12 +107,12 @@ def _give(request: Mapping[str, Any], channel: _Channel) -> None:
     content = _ContentThere(channel, request["size"], request["version"])
     table = Parquet(FieldMap.from_json(request["fields"]), request["max_record_bytes"])
     if "places" not in request:
-        for batch in table.batches(content, request["key"], request["position"], _nothing):
+        for batch in table.batches(content, request["key"], request["position"], lambda: None):
             channel.give(frame({"records": [record_to_values(record) for record in batch]}))
         return
     texts: list[str | DocumentError] = []
     size = 0
-    for text in table.again(content, request["key"], request["places"], _nothing):
+    for text in table.again(content, request["key"], request["places"], lambda: None):
         texts.append(text)
         size += len(text) if isinstance(text, str) else 0
         if size >= _BATCH_BYTES:
@@ -120,10 +120,6 @@ def _give(request: Mapping[str, Any], channel: _Channel) -> None:
             texts, size = [], 0
     if texts:
         channel.give(frame_from_texts(texts))
-
-
-def _nothing() -> None:
-    pass
 
 
 if __name__ == "__main__":

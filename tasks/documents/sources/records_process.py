@@ -21,7 +21,7 @@ from tasks.documents.sources.record_fields import Described, FieldMap, require_s
 from tasks.documents.sources.records import Record
 from tasks.errors import Unavailable
 
-CHILD_MODULE = "tasks.documents.sources.records_child"
+_CHILD_MODULE = "tasks.documents.sources.records_child"
 MAX_READ_BYTES = 8 * 2**20
 """Of the file, in one answer."""
 
@@ -31,12 +31,10 @@ class RecordProcesses:
 
     Args:
         limits: memory of a process, and time for each of its answers.
-        module: what it runs.
     """
 
-    def __init__(self, limits: ParseLimits, *, module: str = CHILD_MODULE) -> None:
+    def __init__(self, limits: ParseLimits) -> None:
         self._limits = limits
-        self._module = module
         self._idle: list[ChildProcess] = []
 
     @property
@@ -91,7 +89,7 @@ class RecordProcesses:
                 return child
             child.kill()
         try:
-            return ChildProcess(self._limits, self._module, progress)
+            return ChildProcess(self._limits, _CHILD_MODULE, progress)
         except (OSError, ChildDied, ChildTooSlow) as error:
             raise Unavailable("No process can be started that reads records.", retry_after_s=5) from error
 

@@ -132,8 +132,8 @@ class Urls:
 
 def _refused(failed: DocumentFailed, number: int) -> SourceFailed:
     """What is wrong with a URL of the request: nobody has seen there what is not there."""
-    gone = failed.error.code == "gone"
-    message = "There is no such file or folder on the server." if gone else failed.error.message
+    missing = failed.error.code == "gone"
+    message = "There is no such file or folder on the server." if missing else failed.error.message
     return SourceFailed(message, param=f"source.urls[{number}]")
 
 
@@ -210,7 +210,7 @@ class RemoteTree:
 class S3Tree(RemoteTree):
     """S3 lists in order and from any name on: a prefix of a million keys is read once, a window at a time."""
 
-    def __init__(self, files: Any, max_keys: int = 1000) -> None:
+    def __init__(self, files: Any, max_keys: int) -> None:
         super().__init__(files)
         self._max_keys = max_keys
 
@@ -241,7 +241,7 @@ class S3Tree(RemoteTree):
 
 def _children(answer: Any, prefix: str) -> list[Child]:
     """Keys and common prefixes of one answer, which come apart and in order, in the order of both."""
-    folders = [Child(found["Prefix"].removeprefix(prefix)) for found in answer.get("CommonPrefixes") or ()]
-    files = [Child(found["Key"].removeprefix(prefix), found["Size"]) for found in answer.get("Contents") or ()]
+    folders = [Child(folder["Prefix"].removeprefix(prefix)) for folder in answer.get("CommonPrefixes") or ()]
+    files = [Child(file["Key"].removeprefix(prefix), file["Size"]) for file in answer.get("Contents") or ()]
     # A key that ends with a slash is the folder's own marker, with nothing left of its name.
     return sorted((child for child in folders + files if child.name), key=lambda child: child.name)

@@ -58,5 +58,5 @@ def without(table: pa.Table, column: str, document_ids: Collection[str]) -> pa.T
 
 def ids(table: pa.Table) -> Sequence[str]:
     """Of the documents, in order."""
-    found: list[str] = table["doc_id"].to_pylist()
-    return found
+    document_ids: list[str] = table["doc_id"].to_pylist()
+    return document_ids

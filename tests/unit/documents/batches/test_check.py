@@ -109,7 +109,7 @@ def test_one_line(text: str | bytes, expected: list[tuple[str, str | None]]) -> 
 @pytest.mark.parametrize(("text", "code", "param"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text: str, code: str, param: str) -> None:
     found = FileCheck(models(), LIMITS)
-    good, bad = (FileLine(n, 0, data.encode()) for n, data in enumerate((line("first"), text)))
+    good, bad = (FileLine(n, data.encode()) for n, data in enumerate((line("first"), text)))
     assert found.add(good) == good.data
     refusal = Refusal.from_line(found.add(bad))
     found.finish()
@@ -126,7 +126,7 @@ ENDPOINTS = [case for case in REFUSED if case[2] != "streaming_unsupported"]
 @pytest.mark.parametrize("text", [case[1] for case in ENDPOINTS], ids=[case[0] for case in ENDPOINTS])
 def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
     checked = FileCheck(models(), LIMITS)
-    refusal = Refusal.from_line(checked.add(FileLine(1, 0, text.encode())))
+    refusal = Refusal.from_line(checked.add(FileLine(1, text.encode())))
     settings = load_settings(served_name=MODEL, max_inputs=LIMITS.max_line_inputs, max_input_bytes=100)
     registry = Registry(settings)
     registry.update(models().overviews)
@@ -181,7 +181,7 @@ def test_no_message_repeats_what_was_sent() -> None:
     assert not any(secret in fault.message for fault in check(*lines, f"{{{secret}").faults)
     checked = FileCheck(models(), LIMITS)
     refusals = [
-        Refusal.from_line(checked.add(FileLine(n, 0, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)
+        Refusal.from_line(checked.add(FileLine(n, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)
     ]
     assert [refusal is not None and secret not in refusal.error.message for refusal in refusals] == [True] * 3
 

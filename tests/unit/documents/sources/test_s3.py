@@ -64,13 +64,13 @@ ONE = {"KeyCount": 1, "IsTruncated": True, "NextContinuationToken": "t", "Conten
 
 @pytest.mark.parametrize("answers", [(MORE, ONE, EMPTY), (ONE, EMPTY), (MORE, MORE, ONE, MORE, EMPTY)])
 def test_an_empty_answer_is_no_end_where_more_was_said_to_follow(answers: tuple[dict[str, Any], ...]) -> None:
-    found = urls.S3Tree(Answers(*answers)).first(10, "bucket/in", "", lambda: None)
+    found = urls.S3Tree(Answers(*answers), 1000).first(10, "bucket/in", "", lambda: None)
     assert [child.name for child in found] == ["a.md"]
 
 
 def test_a_prefix_without_keys_is_gone() -> None:
     with pytest.raises(DocumentFailed, match="gone"):
-        urls.S3Tree(Answers(EMPTY)).first(10, "bucket/in", "", lambda: None)
+        urls.S3Tree(Answers(EMPTY), 1000).first(10, "bucket/in", "", lambda: None)
 
 
 def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
