@@ -1,1 +1,1 @@
-"""Bytes of a file -> text with its structure, in a process that may die without taking anything else along."""
+"""Bytes of a file -> text with its structure, in a process of its own, whose death harms one document alone."""

@@ -1,9 +1,9 @@
 """The process that parses: `python -m tasks.documents.parsing.child PARENT_PID MEMORY_BYTES TIMEOUT_S`.
 
-Reads documents from its standard input and answers each on what was its standard output, until that input ends. It may
-hang, crash or run out of memory: its parent kills and replaces it. What it does for that itself, before any library is
-loaded: it limits its memory, writes no file and no core, is the first to go when the machine runs out of memory, and
-dies with its parent, or at the latest when its document's time is over.
+Reads documents from its standard input and answers each on its original standard output, until the input ends. If it
+hangs, crashes or runs out of memory, its parent kills and replaces it. Before it loads any library it confines itself:
+its memory is limited, it can write no file and no core, the kernel kills it first when the machine runs out of memory,
+and it dies with its parent, or at the latest when the time for its document is over.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _KIB = 1024
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Parses until its input ends; exits early after a document that left too much behind."""
+    """Parses until its input ends; exits early after a document for which it grew too large."""
     parent_pid, memory_bytes, timeout_s = int(arguments[0]), int(arguments[1]), float(arguments[2])
     confine(parent_pid, memory_bytes)
     answers = os.fdopen(os.dup(1), "wb")
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def confine(parent_pid: int, memory_bytes: int) -> None:
-    """Limits this process before it reads anything of a stranger's."""
+    """Limits this process before it reads anything that a caller has sent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which decides
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -84,7 +84,7 @@ def peak_bytes() -> int:
 
 
 def received(requests: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
-    """Header and body of the next message; None: there will be none."""
+    """Header and body of the next message; None at the end of the input."""
     start = requests.read(LENGTHS.size)
     if len(start) < LENGTHS.size:
         return None

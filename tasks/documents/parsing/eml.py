@@ -1,4 +1,4 @@
-"""E-mail (RFC 5322): who wrote what about what, and the message itself. Attachments are left out."""
+"""E-mail (RFC 5322): subject, sender, recipients, date and the message. Attachments are left out."""
 
 import email
 import email.policy
@@ -11,7 +11,6 @@ from tasks.documents.parsing.plain_text import paragraphs
 from tasks.documents.parsing.refusals import corrupt
 
 _MEDIA_TYPE = "message/rfc822"
-
 _SHOWN = ("From", "To", "Date")
 
 

@@ -1,4 +1,4 @@
-"""What the worker and its parsing process say to each other: a header in JSON and a body of bytes.
+"""The messages between the worker and its parsing process: a header in JSON and a body of bytes.
 
 The worker trusts no answer: a parser may have been taken over by what it read.
 """
@@ -12,7 +12,7 @@ import orjson
 from tasks.documents.parsing.parsed_document import MAX_BLOCKS, MAX_TEXT_CHARS, Block, BlockKind, Parsed
 
 LENGTHS = struct.Struct(">IQ")
-"""Of the header and of the body, in bytes; in front of both."""
+"""Lengths of header and body in bytes, in front of both."""
 MAX_HEADER_BYTES = 64 * 2**20
 MAX_BODY_BYTES = 4 * MAX_TEXT_CHARS
 
@@ -22,7 +22,7 @@ _NUMBERS = 4
 
 
 class BadFrame(Exception):
-    """The other side does not keep to the protocol."""
+    """The other side breaks the protocol."""
 
 
 def frame(header: Mapping[str, Any], body: bytes = b"") -> list[bytes]:

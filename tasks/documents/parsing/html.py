@@ -1,4 +1,4 @@
-"""HTML: the main content, as blocks. Navigation, banners, scripts and what is hidden are left out.
+"""HTML: the main content, as blocks. Navigation, banners, scripts and hidden elements are left out.
 
 Nodes are walked without recursion: a page may nest as deep as it likes.
 """
@@ -35,7 +35,7 @@ _NEVER = frozenset(
     ]
 )
 _AROUND = frozenset(["nav", "aside", "footer", "header"])
-"""Around the content, not of it. Within it a header holds its title, an aside a note, a footer who said it."""
+"""Elements around the content. Within the content a header holds a title, an aside a note, a footer an author."""
 _CONTENT = frozenset({"main", "article", "blockquote"})
 _ROLES = {"navigation", "banner", "contentinfo", "complementary", "search"}
 _HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)

@@ -1,11 +1,11 @@
-"""What one document may cost."""
+"""Limits of parsing: time and memory for one document, and when a process is replaced."""
 
 from dataclasses import dataclass
 
 MAX_DOCUMENTS_PER_CHILD = 1000
 """Afterwards another process takes over: libraries in C leak a little."""
 SPENT_BYTES = 384 * 2**20
-"""A process that has grown to this is replaced after the document that made it grow."""
+"""A process of this size is replaced after the document for which it grew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +22,5 @@ class ParseLimits:
 
     @property
     def source_bytes(self) -> int:
-        """Of one document: its bytes, its text and what a library makes of both have to fit."""
+        """Bytes of one document: they, its text and the structures of a library have to fit into the memory."""
         return self.memory_bytes // 4

@@ -1,4 +1,4 @@
-"""Jupyter notebooks (nbformat 3 and 4): prose and code of the cells, without what they printed and drew."""
+"""Jupyter notebooks (nbformat 3 and 4): prose and code of the cells, without their outputs."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ PARSER_VERSION = "3"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a document that belongs together: `text[start:end]` of its `Parsed`.
+    """A part of a document that belongs together: `text[start:end]` of its `Parsed`.
 
     Attributes:
         level: of a heading, 1 to 6; 0 otherwise.
@@ -57,7 +57,7 @@ _REMOVED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff
 
 
 def clean(text: str) -> str:
-    """The text with one kind of line end, and without characters that are none."""
+    """The text with one kind of line end, and without control characters and invalid ones."""
     return _REMOVED.sub("", _LINE_END.sub("\n", text))
 
 
@@ -86,7 +86,7 @@ class Builder:
         self._mark(Block(kind, start, self._chars, level))
 
     def begin_page(self) -> None:
-        """What is added from here on is on the next page."""
+        """Begins the next page with the next block."""
         self._pages.append(len(self._blocks))
 
     def parsed(self, media_type: str, title: str | None = None) -> Parsed:
@@ -116,7 +116,7 @@ class Builder:
 
 
 def whole(text: str, blocks: list[Block], media_type: str, title: str | None = None) -> Parsed:
-    """A document whose text stays as it is written, already clean.
+    """A document whose text is clean and stays as it is.
 
     Raises:
         DocumentFailed: `empty_document`.

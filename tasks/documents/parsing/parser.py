@@ -1,4 +1,4 @@
-"""Parsing, from the worker's side: what goes wrong with a document stays with that document."""
+"""Parsing as the worker sees it: a document goes in, and its text or its own error comes out."""
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -19,7 +19,7 @@ _MAX_HARMLESS_BYTES = 256 * 1024
 
 
 class ParserNotStarted(Exception):
-    """The machine starts no process now. No document's fault: the job is to be run again."""
+    """The machine starts no process now. No document is at fault, and the job has to be run again."""
 
 
 class Parser:

@@ -27,7 +27,7 @@ class ChildDied(Exception):
     """It ended, or broke the protocol, in the middle of a document.
 
     Attributes:
-        hungry: it was killed for want of memory, as far as can be seen from outside.
+        hungry: it was killed for lack of memory, as far as its parent can tell.
     """
 
     def __init__(self, *, hungry: bool) -> None:
@@ -48,7 +48,7 @@ class ChildProcess:
 
     def __init__(self, limits: ParseLimits, module: str, progress: Callable[[], None]) -> None:
         self.progress = progress
-        """Called about once a second while an answer is awaited; it belongs to who asks."""
+        """Called about once a second while an answer is awaited; each caller of `ask` sets its own."""
         arguments = [str(os.getpid()), str(limits.memory_bytes), str(limits.timeout_s)]
         self._popen = subprocess.Popen(  # noqa: S603 - this interpreter, a module of ours
             [sys.executable, "-m", module, *arguments],
@@ -133,7 +133,7 @@ class ChildProcess:
             raise ChildDied(hungry=False) from None
 
     def _write(self, rest: list[memoryview]) -> bool:
-        """Writes what the pipe takes; False: nothing is left to write, or nobody reads (the answers will tell)."""
+        """Writes as much as the pipe takes; False: nothing is left, or the reader is gone, which `_read` will find."""
         try:
             written = os.write(self._requests, rest[0][:_CHUNK_BYTES])
         except BlockingIOError:
@@ -167,7 +167,7 @@ class _Answer:
         if self._size is None and len(self._data) >= LENGTHS.size:
             self._size = lengths(bytes(self._data[: LENGTHS.size]))
         if self._size is not None and len(self._data) > LENGTHS.size + sum(self._size):
-            raise BadFrame  # nobody asked for more
+            raise BadFrame  # more than one answer
 
     def parts(self) -> tuple[dict[str, Any], bytes]:
         if self._size is None:

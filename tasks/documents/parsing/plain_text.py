@@ -1,4 +1,4 @@
-"""Plain text: paragraphs are what blank lines divide. The text stays as it is written."""
+"""Plain text: blank lines divide paragraphs. The text stays as it is."""
 
 from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.parsed_document import Block, Parsed, whole

@@ -1,4 +1,4 @@
-"""Why a document cannot be parsed, in words for its owner.
+"""The errors of parsing, in words for the owner of a document.
 
 | code | what it means |
 |---|---|
@@ -9,7 +9,7 @@
 | `password_protected` | opens with a password only |
 | `corrupt_document` | not what its format demands |
 | `document_too_large` | more bytes or text than one document may have |
-| `unknown_encoding` | text, but nobody can say in which encoding |
+| `unknown_encoding` | text in an encoding that cannot be recognised |
 | `parse_timeout`, `parse_memory`, `parser_crashed` | it was too much for its parser, which is replaced |
 | `missing_parser` | the library for its format is not installed |
 """
@@ -31,7 +31,7 @@ def empty() -> DocumentFailed:
 
 
 def corrupt(format_name: str) -> DocumentFailed:
-    """Damaged, cut off or made wrongly."""
+    """The file is damaged, cut off or made wrongly."""
     return refused(
         "corrupt_document",
         f"The file is damaged and cannot be read as {format_name}. Open it in its application and save it again.",
@@ -52,7 +52,7 @@ def too_large(what: str) -> DocumentFailed:
 
 
 def beyond_limits(code: str, limits: ParseLimits, stage: FailureStage = "parsing") -> DocumentFailed:
-    """It was too much for the process that read it; `code` is one of `BEYOND_LIMITS`."""
+    """The document was too much for the process that read it; `code` is one of `BEYOND_LIMITS`."""
     match code:
         case "parse_timeout":
             what = f"Parsing was stopped after {limits.timeout_s:g} s (EMBEDQ_PARSE_TIMEOUT_S)."

@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes and its name; the bytes win.
+"""Recognises the format of a file by its bytes and its name; the bytes win.
 
 Cheap and safe enough for the worker's own process: nothing is unpacked.
 """
@@ -67,8 +67,8 @@ def sniff(data: bytes, name: str) -> DocumentFormat:
     """The format of a file.
 
     Raises:
-        DocumentFailed: `unsupported_type`, `binary_file`, `password_protected`, or `corrupt_document` for what its
-            name promises and its bytes do not keep.
+        DocumentFailed: `unsupported_type`, `binary_file`, `password_protected`, or `corrupt_document` for a file whose
+            name promises a format that its bytes are not.
     """
     ending = PurePosixPath(name).suffix.lower()
     head = data[:_SAMPLE_BYTES]

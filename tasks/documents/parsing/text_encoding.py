@@ -47,7 +47,7 @@ def decode(data: bytes, declared: str | None = None) -> str:
 
 
 def table_encoding(head: bytes) -> tuple[str, int]:
-    """The encoding of a table that begins so, and the length of its byte order mark; Windows-1252 if nobody can say.
+    """The encoding of a table that begins so, and the length of its byte order mark; Windows-1252 if unknown.
 
     Raises:
         DocumentFailed: `missing_parser`.
@@ -80,7 +80,7 @@ def utf16_without_mark(head: bytes, *, zero_share: float = 0.4, other_share: flo
 
 
 def _encoding(data: bytes, wide: str | None, declared: str | None = None) -> tuple[str | None, int]:
-    """The name of the encoding (None: nobody can say), and the length of the byte order mark."""
+    """The name of the encoding, None if unknown, and the length of the byte order mark."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding, len(mark)

@@ -1,1 +1,1 @@
-"""Where vectors go, and the receipts of what has got there."""
+"""The places to which vectors are loaded, with receipts of the documents in them."""

@@ -1,4 +1,4 @@
-"""What every sink does. It keeps the receipts itself, with the data, so that the two always agree."""
+"""The protocol of sinks. A sink keeps the receipts itself, beside the data, so that the two always agree."""
 
 import hashlib
 import uuid
@@ -15,15 +15,15 @@ from tasks.documents.chunking.chunk import Chunk
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Who loads, and what the vectors are.
+    """The ingestion that loads, and what its vectors are.
 
     Attributes:
-        fingerprint: 64 hexadecimal digits of everything but its content that decides what becomes of a document.
+        fingerprint: 64 hexadecimal digits of everything besides the content that decides the chunks of a document.
         dimension: of the vectors.
         order: of two ingestions the newer one has the higher number (`Ingestion.order`). Ids do not say it: they come
             from the clocks of many hosts.
-        vectors: in words what makes vectors comparable: model, revision, dimension, prompt, normalised or not.
-        replaces_others: whether its documents take the place of those that other files have brought under their ids.
+        vectors: in words, what makes vectors comparable: model, revision, dimension, prompt, normalised or not.
+        replaces_others: whether its documents replace documents of other files with the same ids.
     """
 
     ingestion: str
@@ -38,7 +38,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A document is in the sink: its content, under which pipeline, from which page of which ingestion.
+    """A document in the sink: its content, its pipeline, and the page and ingestion from which it came.
 
     `order`: that of the ingestion, as in `Stamp`. `origin`: see `DocumentRef`.
     """
@@ -55,7 +55,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class LoadDocument:
-    """A document to be loaded with all of its chunks; `vectors` float32 [number of chunks, dimension]."""
+    """A document to be loaded, with all of its chunks; `vectors` is float32 [number of chunks, dimension]."""
 
     id: str
     uri: str
@@ -68,74 +68,74 @@ class LoadDocument:
 
 
 class LoadOutcome(StrEnum):
-    """What became of one document."""
+    """The outcome of one document."""
 
     LOADED = "loaded"
     REPLACED = "replaced"
-    """Loaded, in place of another content that an earlier ingestion had brought."""
+    """Loaded, in place of other content of an earlier ingestion."""
     DUPLICATE = "duplicate"
-    """Another page of the same ingestion has brought a document with this id."""
+    """Another page of the same ingestion has a document with this id."""
     SUPERSEDED = "superseded"
-    """A newer ingestion has brought it: its version stays."""
+    """A newer ingestion has loaded this document, and its version stays."""
     CONFLICT = "conflict"
-    """Another file has brought a document with this id: that one stays."""
+    """Another file has a document with this id, and that one stays."""
 
 
 class Sink(Protocol):
     """Takes documents in. Every method may be repeated, and may be called by two workers at the same time."""
 
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
-        """Makes what is missing, and looks whether these vectors can go in. Raises like `load`."""
+        """Creates what is missing, and checks whether these vectors can be loaded. Raises like `load`."""
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
-        """Receipts of those that are there, by id."""
+        """Receipts of the documents that are in the sink, by id."""
 
     def load(
         self, documents: Iterable[LoadDocument], stamp: Stamp, progress: Callable[[], None]
     ) -> Mapping[str, Sequence[LoadOutcome]]:
-        """Puts documents in place of their earlier versions: all of them become visible together, or none.
+        """Replaces the earlier versions of documents. All of them become visible together, or none.
 
-        An id may come more than once, from several pages; the outcomes of an id are in the order in which it came.
-        A document without chunks takes its earlier version away and leaves a receipt.
+        An id may occur several times, from several pages; its outcomes are in that order. A document without chunks
+        removes its earlier version and leaves a receipt.
 
         Raises:
-            SinkUnavailable: it is down or full; nothing is visible. To be repeated.
-            SinkRefused: it can never take these vectors, such as those of another model; says what to do.
+            SinkUnavailable: the sink is down or full; nothing is visible. The call is to be repeated.
+            SinkRefused: the sink can never take these vectors, such as those of another model. Says what to do.
         """
 
     def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
         """Deletes documents whose id is not among `seen` (millions, in any order), except those of newer ingestions.
 
-        Returns how many. Raises like `load`.
+        Returns their number. Raises like `load`.
         """
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Closes connections."""
 
 
 def chunk_id(document_id: str, fingerprint: str, index: int) -> str:
-    """The same for the same chunk whenever and wherever it is made: a UUID in the form of version 5 (RFC 9562)."""
+    """The id of a chunk, the same at any time and place: a UUID in the form of version 5 (RFC 9562)."""
     digest = hashlib.sha256(f"{fingerprint}\0{index}\0{document_id}".encode()).digest()
     return str(uuid.UUID(bytes=digest[:16], version=5))
 
 
-# ---- whether a document goes in, given what the sink has of it already: the same for every sink ----------------------
+# ---- whether a document is loaded, given the receipt of its earlier version: the same for every sink -----------------
 
 
 class Verdict(Enum):
     """What to do with a document."""
 
     TAKE = auto()
-    """It goes in, in place of the earlier version if there is one."""
+    """It is loaded, in place of the earlier version if there is one."""
     KEEP = auto()
-    """An earlier run of the same work has brought it."""
+    """An earlier run of the same job has loaded it."""
     DUPLICATE = auto()
     SUPERSEDED = auto()
     CONFLICT = auto()
 
     @property
     def outcome(self) -> LoadOutcome:
-        """What is reported."""
+        """The outcome that is reported."""
         match self:
             case Verdict.DUPLICATE:
                 return LoadOutcome.DUPLICATE
@@ -163,35 +163,35 @@ def judge(earlier: Receipt | None, page: int, content_hash: str, stamp: Stamp, o
 
 
 def replaces(earlier: Receipt | None, content_hash: str, stamp: Stamp) -> bool:
-    """Whether a document that goes in takes the place of another content of an earlier ingestion."""
+    """Whether a loaded document replaces other content of an earlier ingestion."""
     return bool(
         earlier and earlier.chunks and earlier.ingestion != stamp.ingestion and earlier.content_hash != content_hash
     )
 
 
 def _from_elsewhere(earlier: Receipt, origin: str) -> bool:
-    """Whether it is a document of another file that only has the same id: what is in the sink would be lost."""
+    """Whether the earlier version is a document of another file with the same id, which would be lost."""
     return bool(earlier.chunks and earlier.origin and origin and earlier.origin != origin)
 
 
 class Arrivals:
-    """The documents of one call to `load`: what is to go in, and what to report of each.
+    """The documents of one call to `load`: those that are loaded, and the outcome of each.
 
     Attributes:
-        stamp: of the one who loads.
-        taken: id -> the receipt that it will have, for documents that go in.
+        stamp: of the ingestion that loads.
+        taken: id -> the future receipt, of documents that are loaded.
     """
 
     def __init__(self, stamp: Stamp) -> None:
         self.stamp = stamp
         self._outcomes: dict[str, list[LoadOutcome]] = {}
-        self._takes: dict[str, int] = {}  # id -> which of its outcomes is that of the one that went in
+        self._takes: dict[str, int] = {}  # id -> the number of the outcome of the document that is loaded
         self.taken: dict[str, Receipt] = {}
 
     def add(
         self, document_id: str, page: int, content_hash: str, chunks: int, earlier: Receipt | None, *, origin: str = ""
     ) -> bool:
-        """Notes one document; whether it goes in. `earlier`: what the sink has of it."""
+        """Adds one document; returns whether it is loaded. `earlier`: its receipt in the sink."""
         stamp = self.stamp
         verdict = judge(self.taken.get(document_id, earlier), page, content_hash, stamp, origin)
         if document_id in self.taken and verdict is Verdict.TAKE:
@@ -208,17 +208,17 @@ class Arrivals:
         return verdict is Verdict.TAKE
 
     def take(self, document_id: str, earlier: Receipt | None) -> None:
-        """It goes in, in place of what the sink has now."""
+        """Notes that a document is loaded, in place of what the sink has now."""
         replaced = replaces(earlier, self.taken[document_id].content_hash, self.stamp)
         outcome = LoadOutcome.REPLACED if replaced else LoadOutcome.LOADED
         self._outcomes[document_id][self._takes[document_id]] = outcome
 
     def drop(self, document_id: str, verdict: Verdict) -> None:
-        """Somebody else has brought it in the meantime."""
+        """Notes that another load has loaded it in the meantime."""
         del self.taken[document_id]
         self._outcomes[document_id][self._takes.pop(document_id)] = verdict.outcome
 
     @property
     def outcomes(self) -> dict[str, list[LoadOutcome]]:
-        """Of every document, by id."""
+        """The outcomes of every document, by id."""
         return self._outcomes

@@ -1,4 +1,4 @@
-"""Which sink a request means. A new kind of sink is one more entry of `SINKS`.
+"""Opens the sink that a request names. A new kind of sink is one more entry of `SINKS`.
 
 Sinks are imported when they are opened: their libraries are extras, and a worker without one serves the others.
 """
@@ -17,7 +17,7 @@ from worker_config.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class SinkAccess:
-    """What a sink may use: whose documents come, from which ingestion, and where its own objects and settings are."""
+    """What a sink may use: the owner and the ingestion of its documents, the storage, the settings."""
 
     owner: str
     ingestion: str
@@ -49,7 +49,7 @@ def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
 
 
 def open_sink(spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: Storage, settings: Settings) -> Sink:
-    """The sink that a request means; to be closed. Connects later. A Parquet sink without a dataset is the ingestion's.
+    """The sink of a request; to be closed. It connects later. A Parquet sink without a dataset is the ingestion's.
 
     Raises:
         InvalidValue, SinkRefused: like `check_sink`; settings may have changed since.

@@ -1,4 +1,4 @@
-"""What a source may use, and within which bounds."""
+"""What a source may use: uploads, roots, storage, and the limits of one document."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class SourceLimits:
-    """Of one document. `max_document_bytes`: a file's bytes; `max_record_bytes`: a record's line, or a row's texts."""
+    """Limits of one document. `max_document_bytes`: of a file; `max_record_bytes`: of a line, or the texts of a row."""
 
     max_document_bytes: int = 100 * 2**20
     max_record_bytes: int = 16 * 2**20
@@ -32,15 +32,15 @@ class SourceAccess:
     """What a source may use.
 
     Attributes:
-        files: the owner's uploads that the request names, by id; one that is not here is gone.
+        files: the owner's uploads that the request names, by id; an upload that is not here was deleted.
         inline: name in the storage of the request's `documents`, a JSON list.
-        listed: likewise of its `files` or `urls`, where the request itself holds only their number.
+        listed: name in the storage of its `files` or `urls`, where the request itself holds only their number.
         roots: folders and URL prefixes that may be read.
-        apart: processes that read formats whose library trusts what it reads; None: this process reads them.
-        progress: to be called once a second or so; whatever it raises passes.
+        apart: processes for formats whose library trusts the file; None: this process reads them.
+        progress: to be called about once a second; its exceptions are passed on.
         page: when a page of a listing is full.
-        names: what this process knows of folders that are being listed.
-        s3_keys: of one answer of S3, which gives no more than a thousand.
+        names: the windows of names that this process keeps of folders while they are listed.
+        s3_keys: keys in one answer of S3, which gives a thousand at most.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""Other places than this machine, through fsspec's drivers."""
+"""Buckets and other places than this machine, through fsspec's drivers."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -18,14 +18,14 @@ def open_remote(scheme: str) -> Any:
     """The driver for a scheme. Credentials come from its own environment.
 
     Raises:
-        SourceFailed: there is none, its package is missing, or the scheme is not for us.
+        SourceFailed: there is no driver, its package is missing, or the scheme is refused.
     """
     if scheme in _REFUSED:
-        # A web server decides by its redirects what is read in the end: the roots would bound nothing.
+        # A web server may redirect to any place, so the roots would bound nothing.
         message = f"{scheme}:// is not read. Use a folder or a bucket, or upload the files."
         raise SourceFailed(message, param="source.urls")
     try:
-        # Without its cache of listings, which never forgets and would hide new files from the next ingestion.
+        # Without the cache of listings: it never expires, and would hide new files from the next ingestion.
         return fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError:
         package = _PACKAGES.get(scheme, f"fsspec[{scheme}]")
@@ -36,11 +36,11 @@ def open_remote(scheme: str) -> Any:
 
 
 def answered(ask: Callable[[], _T]) -> _T:
-    """What a driver gives.
+    """The result of a call to a driver, with its errors as ours.
 
     Raises:
-        DocumentFailed: the object is not there, may not be read, or is refused whenever it is asked for.
-        StorageUnavailable: anything else; drivers raise what they like.
+        DocumentFailed: the object is not there, may not be read, or can never be read.
+        StorageUnavailable: any other error, because drivers raise all kinds of them.
     """
     try:
         return ask()
@@ -63,7 +63,7 @@ def answered(ask: Callable[[], _T]) -> _T:
 
 
 def _for_good(error: Exception) -> bool:
-    """Whether an object store has called the request wrong: that of an object with a key of somebody else's, say."""
+    """Whether an object store refuses the request for good, as for an object that is encrypted with another key."""
     response = getattr(error.__cause__ or error, "response", None)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) if isinstance(response, dict) else 0
     again = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}

@@ -19,7 +19,7 @@ class Content(Protocol):
     """One file, as it was when it was opened.
 
     Attributes:
-        version: another one if the bytes are others; positions within a file hold for one version.
+        version: differs when the bytes differ; positions within a file hold for one version.
     """
 
     size_bytes: int
@@ -35,7 +35,7 @@ class Content(Protocol):
 
 
 class StoredContent:
-    """An upload. What is stored under a name never changes."""
+    """An upload. A stored object never changes."""
 
     version = ""
 
@@ -72,7 +72,7 @@ class LocalContent:
             with open(descriptor, "rb", buffering=0, closefd=False) as file:
                 file.seek(first)
                 data = _read_all(file, size)
-            # Also afterwards: half of one version and half of another would be a document that never was.
+            # Checked again after reading: half of one version and half of another would be a document that never was.
             self._require_unchanged(descriptor)
         except OSError as error:
             raise failed_to_read(error) from None
@@ -85,11 +85,11 @@ class LocalContent:
             real = os.path.realpath(self._path, strict=True)
             if not any(is_within(real, root) for root in self._real_roots):
                 raise outside()
-            # Opening a pipe that nobody writes to would wait for ever without O_NONBLOCK.
+            # Without O_NONBLOCK, opening a pipe without a writer waits for ever.
             descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
             raise failed_to_read(error) from None
-        # A folder on the way may have become a link between the look and the opening.
+        # A folder on the path may have become a link between the check and the opening.
         moved = True
         with suppress(OSError):
             moved = os.path.realpath(self._path) != real
@@ -127,7 +127,7 @@ class RemoteContent:
 
 
 def remote_version(info: Any) -> str:
-    """What tells versions of an object apart: its tag or its time, whatever the driver has, and its size."""
+    """The version of an object: its tag or its time, whichever the driver has, and its size."""
     for name in ("ETag", "etag", "md5Hash", "version_id", "LastModified", "last_modified", "mtime", "created"):
         if info.get(name):
             return f"{info.get('size')} {info[name]}"
@@ -146,24 +146,24 @@ def pieces(content: Content, first: int, progress: Callable[[], None]) -> Iterat
 
 
 def gone() -> DocumentFailed:
-    """It was there when it was listed."""
+    """The error for a file that was deleted after it was listed."""
     return DocumentFailed("gone", "The file is no longer there.", "reading")
 
 
 def changed() -> DocumentFailed:
-    """It is not what was listed."""
+    """The error for a file that is not the version that was listed."""
     message = "The file changed while it was being ingested. Run the ingestion again when it no longer changes."
     return DocumentFailed("changed", message, "reading")
 
 
 def outside() -> DocumentFailed:
-    """It may not be read."""
+    """The error for a file that may not be read."""
     message = "The file is outside of EMBEDQ_INGEST_ROOTS, perhaps behind a link. It was not read."
     return DocumentFailed("outside_roots", message, "reading")
 
 
 def failed_to_read(error: OSError | ValueError) -> DocumentFailed:
-    """What the operating system says, as an outcome of a document."""
+    """An error of the operating system as the error of a document."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return gone()
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it has no valid name"

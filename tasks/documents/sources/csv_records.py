@@ -19,7 +19,7 @@ _DELIMITERS = ",;\t|"
 
 
 class _TooLong(Exception):
-    """A record is longer than a document may be; perhaps its quote is never closed."""
+    """A record is longer than allowed; perhaps its quote is never closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Csv:
     def _rows(
         self, content: Content, layout: _Layout, offset: int, progress: Callable[[], None]
     ) -> Iterator[tuple[list[str] | None, int, str | None]]:
-        """Rows with their sizes in bytes, or what is wrong with one. Behind a bad one it goes on with the next line."""
+        """Rows with their sizes in bytes, or the problem of a row. After a bad row it continues with the next line."""
         while True:
             lines = text_lines(content, offset, layout.encoding, self._max_bytes, progress)
             tape = _Tape(lines, self._max_bytes)
@@ -132,7 +132,7 @@ def _named(layout: _Layout, row: Sequence[str]) -> Mapping[str, str]:
 
 
 class _Tape:
-    """Gives lines to the reader and counts what it took for one record: so each begins at a known byte."""
+    """Gives lines to the reader, and counts the bytes of each record, so that the offset of the next one is known."""
 
     def __init__(self, lines: Iterator[tuple[str | None, int]], max_bytes: int) -> None:
         self._lines = lines

@@ -19,12 +19,12 @@ from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file, or what is wrong where one should be.
+    """One file, or the error of a place where a file should be.
 
     Attributes:
-        key: to go on behind it; JSON.
+        key: the listing continues behind it; JSON.
         id: of the document, or the beginning of the ids of its records.
-        place: to open it later; JSON.
+        place: with which it is opened later; JSON.
     """
 
     key: Any
@@ -37,7 +37,7 @@ class Entry:
     error: DocumentError | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For a cursor; of an entry without error."""
+        """For a cursor. The entry must have no error."""
         return asdict(self)
 
 
@@ -45,14 +45,14 @@ class Entries(Protocol):
     """Lists files in a fixed order and opens them."""
 
     def after(self, key: Any) -> Iterator[Entry]:
-        """Those behind a key, all behind None. Raises `SourceFailed` and `StorageUnavailable`."""
+        """The files behind a key, all of them for None. Raises `SourceFailed` and `StorageUnavailable`."""
 
     def open(self, place: Mapping[str, Any]) -> Content:
-        """A file that was listed. Raises `DocumentFailed` and `StorageUnavailable`."""
+        """The content of a file that was listed. Raises `DocumentFailed` and `StorageUnavailable`."""
 
 
 class FileSource:
-    """Files as documents, and the records of those that `formats` gives a format for."""
+    """Files as documents, and the records of files for which `formats` returns a format."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class FileSource:
         page.add_file(ref)
 
     def _list_records(self, page: PageBuilder, entry: Entry, cursor: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Puts records into the page; where it became full, what the cursor needs to go on with this file."""
+        """Adds records to the page. When the page is full, returns the part of the cursor that continues this file."""
         version = cursor.get("version")
         position = cursor.get("position")
         try:
@@ -197,7 +197,7 @@ class FileSource:
 
 
 def file_hash(data: bytes, metadata: Mapping[str, Any]) -> str:
-    """Of the bytes; with metadata, of its canonical JSON, a zero and the bytes."""
+    """The hash of the bytes; with metadata, of its canonical JSON, a zero byte and the bytes."""
     digest = hashlib.sha256()
     if metadata:
         digest.update(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS) + b"\0")
@@ -206,7 +206,7 @@ def file_hash(data: bytes, metadata: Mapping[str, Any]) -> str:
 
 
 def record_hash(text: str, metadata: Mapping[str, Any]) -> str:
-    """Of the canonical JSON of both."""
+    """The hash of the canonical JSON of both."""
     canonical = orjson.dumps({"text": text, "metadata": metadata}, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).hexdigest()
 

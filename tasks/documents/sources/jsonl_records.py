@@ -60,7 +60,7 @@ class JsonLines:
         try:
             fields = orjson.loads(data.removeprefix(_BOM))
         except orjson.JSONDecodeError as error:
-            # What the parser says names a place, never the text.
+            # The parser's message names a position, never the text.
             message = f"The line is not JSON in UTF-8: {error.msg} (column {error.colno})."
             return None, ("malformed_record", message)
         if not isinstance(fields, dict):

@@ -1,4 +1,4 @@
-"""The lines of a file from some place on, in bounded memory."""
+"""The lines of a file from an offset on, in bounded memory."""
 
 import codecs
 from collections.abc import Callable, Iterator, Sequence
@@ -10,29 +10,29 @@ from tasks.lines import LineSplitter, RawLine, split_lines
 
 _WIDE = ("utf-16", "utf-32")
 _MAX_READ_BYTES = 2 * PAGE_RECORD_BYTES
-"""Of places that lie next to each other, in one go."""
+"""Bytes of one read for several records that lie next to each other."""
 
 
 def byte_lines(content: Content, first: int, max_bytes: int, progress: Callable[[], None]) -> Iterator[RawLine[bytes]]:
-    """All from byte `first` on."""
+    """The lines from byte `first` on."""
     return split_lines(pieces(content, first, progress), max_bytes)
 
 
 def text_lines(
     content: Content, first: int, encoding: str, max_bytes: int, progress: Callable[[], None]
 ) -> Iterator[tuple[str | None, int]]:
-    """The same, decoded and with its line break, each with its size in bytes; None for one that is too long.
+    """The same lines, decoded, with line breaks and their sizes in bytes; None for a line that is too long.
 
-    What is wrong in the encoding becomes a lone surrogate.
+    Bytes that are wrong in the encoding become lone surrogates.
 
     Raises:
-        DocumentFailed: it begins like UTF-16 or UTF-32, and goes on as something else.
+        DocumentFailed: the file begins like UTF-16 or UTF-32, and is something else later.
     """
     if encoding.startswith(_WIDE):
         for text in _wide_lines(content, first, encoding, max_bytes, progress):
             yield None if text.data is None else text.data + "\n" * text.ended, text.size_bytes
         return
-    # In every other encoding that is taken the byte 10 is a line break and nothing else.
+    # In every other supported encoding byte 10 is a line break and nothing else.
     for line in byte_lines(content, first, max_bytes, progress):
         yield None if line.data is None else decoded(line.data, encoding) + "\n" * line.ended, line.size_bytes
 
@@ -53,7 +53,7 @@ def _wide_lines(
 
 
 def decoded(data: bytes, encoding: str) -> str:
-    """Text; what is wrong in the encoding becomes a lone surrogate, to be noticed where it matters."""
+    """Text in which wrong bytes become lone surrogates. `require_storable` refuses a text with one."""
     try:
         return data.decode(encoding, "surrogatepass" if encoding.startswith(_WIDE) else "surrogateescape")
     except UnicodeDecodeError:
@@ -61,7 +61,7 @@ def decoded(data: bytes, encoding: str) -> str:
 
 
 def read_places(content: Content, places: Sequence[Sequence[int]], progress: Callable[[], None]) -> Iterator[bytes]:
-    """The bytes at (offset, size) pairs that ascend; one read for as many as lie within a page's size."""
+    """The bytes at ascending pairs of offset and size. One read takes all pairs within `_MAX_READ_BYTES`."""
     start = 0
     while start < len(places):
         first, end = places[start][0], sum(places[start][:2])

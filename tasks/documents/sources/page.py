@@ -1,4 +1,4 @@
-"""One page while it is being filled."""
+"""A page of a listing while it is filled."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tasks.documents.sources.source import (
 
 
 def duplicate(first: str | None, stage: FailureStage = "reading") -> DocumentError:
-    """Of a document whose id another one of the same ingestion has; `first`: where that one is, if it is known."""
+    """The error for an id that another document of the ingestion has; `first`: the place of that one, if known."""
     other = f"The document at {first}" if first else "Another document of this ingestion"
     message = f"{other} has the same id. Give each its own, with source.fields.id or document_id."
     return DocumentError("duplicate_document_id", message, stage)
@@ -34,7 +34,7 @@ class PageBuilder:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more may be put in. Faults count too: a file may hold nothing else."""
+        """Whether the page takes nothing more. Faults count too, because a file may hold nothing else."""
         limits = self._limits
         return (
             self._files >= limits.files
@@ -44,32 +44,32 @@ class PageBuilder:
         )
 
     def takes_file(self, size_bytes: int) -> bool:
-        """Whether one more file may be put in. A large one wants a page of its own."""
+        """Whether the page takes one more file. A large file needs a page of its own."""
         alone = not self._documents and not self._faults
         return alone or not (self.full or size_bytes >= self._limits.file_bytes)
 
     def add_file(self, ref: DocumentRef) -> None:
-        """Puts a file in."""
+        """Adds a file."""
         self._files += 1
         self._file_bytes += ref.size_bytes or 0
         self._add(ref, ref.size_bytes or 0)
 
     def add_record(self, ref: DocumentRef, source_bytes: int) -> None:
-        """Puts a record in, which takes up some bytes of its file."""
+        """Adds a record; `source_bytes`: its bytes in the file."""
         self._records += 1
         self._record_bytes += ref.size_bytes or 0
         self._add(ref, source_bytes)
 
     def add_fault(self, document_id: str, uri: str, error: DocumentError, source_bytes: int = 0) -> None:
-        """Notes that something could not be listed: nobody knows which documents it holds, so none has vanished."""
+        """Adds something that cannot be listed. Its documents are unknown, so none counts as gone."""
         self._note(document_id, uri, replace(error, stage="listing"), source_bytes)
 
     def add_failed(self, document_id: str, uri: str, error: DocumentError, source_bytes: int = 0) -> None:
-        """Notes a document that is there, under its own id, and cannot be read."""
+        """Adds a document whose id is known and which cannot be read."""
         self._note(document_id, uri, replace(error, stage="reading"), source_bytes)
 
     def listed(self, cursor: Mapping[str, Any] | None) -> ListedPage:
-        """The page as it is."""
+        """The page so far."""
         return ListedPage(list(self._documents.values()), self._faults, cursor, self._size_bytes)
 
     def _note(self, document_id: str, uri: str, error: DocumentError, source_bytes: int) -> None:
@@ -80,7 +80,7 @@ class PageBuilder:
     def _add(self, ref: DocumentRef, source_bytes: int) -> None:
         try:
             require_id(ref.id)
-        except DocumentFailed as failed:  # no document can have it, so none of a sink is this one
+        except DocumentFailed as failed:  # no document in a sink can have this id
             self.add_failed(ref.id, ref.uri, failed.error, source_bytes)
             return
         if ref.id in self._documents:

@@ -23,10 +23,10 @@ _TABLES_KEPT = 4
 
 
 class Parquet:
-    """Columns that are needed, in batches. Numbers are those of rows, from 1.
+    """Reads only the columns that are needed, in batches. Numbers are those of rows, from 1.
 
     The library that reads it is in C++ and believes what a file says of itself: one of 550 bytes, whose rows share a
-    text, made a worker hold 4 GB. Strangers' files are read in a process of their own, see `records_process.py`.
+    text, made a worker hold 4 GB. Files of callers are read in a process of their own, see `records_process.py`.
     """
 
     def __init__(self, fields: FieldMap, max_record_bytes: int) -> None:
@@ -41,7 +41,7 @@ class Parquet:
     def batches(
         self, content: Content, key: str, position: Any, progress: Callable[[], None]
     ) -> Iterator[Sequence[Record]]:
-        """The same, in short lists; none goes over what the table holds: a page may begin anywhere in the last one."""
+        """The same in short lists, within a batch of the table: the next page may begin anywhere in the last list."""
         group, row, number = position or (0, 0, 0)
         with _Borrowed(content, f"list {key}", self._fields, (group, row)) as table:
             source_bytes = content.size_bytes // max(table.number_of_rows, 1)
@@ -82,7 +82,7 @@ class Parquet:
 
 
 class _Table:
-    """A file that is read forwards, from batch to batch."""
+    """A file read forwards, batch by batch."""
 
     def __init__(self, content: Content, fields: FieldMap) -> None:
         with _refused():
@@ -90,7 +90,7 @@ class _Table:
             source = pa.PythonFile(_Readable(content), mode="r")
             schema = pq.read_schema(source)
             texts = [name for name in schema.names if _is_text(schema.field(name).type)]
-            # Columns of texts as dictionaries: a text that a thousand rows share is in memory once, as in the file.
+            # Text columns as dictionaries: a text that a thousand rows share is in memory once, as in the file.
             self._file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=texts)
             self.number_of_rows = self._file.metadata.num_rows
         plain = [name for name in schema.names if not _is_binary(schema.field(name).type)]
@@ -102,21 +102,21 @@ class _Table:
 
     @property
     def earliest(self) -> tuple[int, int]:
-        """Row group and row back to which it can go without beginning anew."""
+        """Row group and row of the earliest row that it can still reach without a new start."""
         return self._group, self._first
 
     @property
     def at(self) -> tuple[int, int]:
-        """Row group and row that `next` gives."""
+        """Row group and row of the row that `next` returns."""
         return self._group, self._first + self._at
 
     @property
     def has_row(self) -> bool:
-        """Whether `next` gives one without reading."""
+        """Whether `next` can return a row without reading."""
         return self._at < self._length
 
     def seek(self, group: int, row: int, progress: Callable[[], None]) -> bool:
-        """Goes to a row, or where its group has none, to the next group's first. Whether there is one."""
+        """Goes to a row, or to the first row of the next group if the group ends before it. Whether there is one."""
         with _refused():
             if self._group != group or row < self._first:
                 self._begin(group)
@@ -131,9 +131,9 @@ class _Table:
         return False
 
     def next(self, max_bytes: int) -> tuple[int, dict[str, Any] | None]:
-        """Roughly the size of the row where it stands, and its fields; then it stands at the following one.
+        """The approximate size of the current row, and its fields; moves on to the next row.
 
-        No fields of a row whose texts have more than `max_bytes`: they are not made into objects.
+        None in place of the fields if the texts have more than `max_bytes`: no objects are made of them.
         """
         with _refused():
             row = {name: values[self._at] for name, values in self._values.items()}
@@ -163,10 +163,10 @@ class _Table:
 
 
 class _Borrowed:
-    """A table from those that were last used, and back to them.
+    """Borrows a table from those that were used last, and returns it to them.
 
     A row group can only be read from its beginning. Pages are listed and read one after the other, mostly by the same
-    process: it goes on where the page before ended instead of reading a large row group anew for each.
+    process, which continues where the page before ended. So a large row group is not read anew for each page.
     """
 
     _kept: ClassVar[OrderedDict[tuple[Any, ...], _Table]] = OrderedDict()
@@ -187,7 +187,7 @@ class _Borrowed:
         return table
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None and kind is not GeneratorExit:  # whatever state it is in now
+        if kind is not None and kind is not GeneratorExit:  # the state of the table is unknown
             return
         with self._lock:
             self._kept[self._key] = self._table
@@ -196,7 +196,7 @@ class _Borrowed:
 
 
 class _Readable(io.RawIOBase):
-    """A content as a file to seek in."""
+    """A content as a seekable file."""
 
     def __init__(self, content: Content) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class _Readable(io.RawIOBase):
 
 
 class _refused:  # noqa: N801 - used as a function
-    """Turns what the library says about a damaged file into a document's failure."""
+    """Turns the library's errors about a damaged file into the failure of a document."""
 
     def __enter__(self) -> None: ...
 

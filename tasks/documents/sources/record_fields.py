@@ -14,18 +14,18 @@ _IDS = ("id", "_id", "doc_id")
 _TEXTS = ("text", "content", "body")
 _METADATA = "metadata"
 _MAX_METADATA_BYTES = 64 * 1024
-"""Of one document, as JSON: it is stored with each of its chunks."""
+"""Metadata of one document as JSON. It is stored with each of its chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a record says of itself.
+    """The id and the metadata of a record.
 
     Attributes:
-        id: its own; None: it has none.
+        id: None: the record has none.
         metadata: as JSON.
-        error: why it is no document that can be read.
-        named: whether it is known which document this is; False: its id is at fault.
+        error: why the record cannot be read as a document.
+        named: whether the id is usable; False: the error is about the id.
     """
 
     id: str | None
@@ -39,9 +39,9 @@ class FieldMap:
     """A request's `fields`.
 
     Attributes:
-        id: name of the field; None: the first there is of `id`, `_id` and `doc_id`, else the record's number.
-        text: names of fields that are joined; empty: the first there is of `text`, `content` and `body`.
-        metadata: names; "*": all others; None: what is in the field `metadata`, if that is an object.
+        id: name of the field; None: the first of `id`, `_id` and `doc_id` that is present, else the record's number.
+        text: names of fields that are joined; empty: the first of `text`, `content` and `body` that is present.
+        metadata: names; "*": all other fields; None: the object in the field `metadata`, if there is one.
     """
 
     id: str | None = None
@@ -61,7 +61,7 @@ class FieldMap:
         )
 
     def columns(self, present: Sequence[str]) -> list[str]:
-        """Those that are worth reading of a table's.
+        """The columns of a table that have to be read.
 
         Raises:
             DocumentFailed: the columns asked for are not there.
@@ -86,7 +86,7 @@ class FieldMap:
         return cls(own_id, tuple(text), tuple(metadata) if isinstance(metadata, list) else metadata, separator)
 
     def described(self, record: Mapping[str, Any]) -> Described:
-        """All that is listed of a record; its text is looked at and left."""
+        """The description of a record for the listing. The text is checked and not kept."""
         try:
             own_id = self.id_of(record)
         except DocumentFailed as failed:
@@ -98,17 +98,17 @@ class FieldMap:
             return Described(own_id, {}, failed.error)
 
     def text_or_error(self, record: Mapping[str, Any]) -> str | DocumentError:
-        """Its text, or why there is none."""
+        """The text of a record, or the error for a record without one."""
         try:
             return self.text_of(record)
         except DocumentFailed as failed:
             return failed.error
 
     def text_of(self, record: Mapping[str, Any]) -> str:
-        """Its text; blank where the field is there and holds none.
+        """The text of a record; blank if the field is present and empty.
 
         Raises:
-            DocumentFailed: it has no such field, or something else in its place.
+            DocumentFailed: the field is missing, or is not a string.
         """
         names = self.text or next(((name,) for name in _TEXTS if record.get(name) is not None), ())
         values = [(name, record[name]) for name in names if record.get(name) is not None]
@@ -122,10 +122,10 @@ class FieldMap:
         return text
 
     def id_of(self, record: Mapping[str, Any]) -> str | None:
-        """Its id; None if it has none and none was asked for.
+        """The id of a record; None if it has none and the request names no field for it.
 
         Raises:
-            DocumentFailed: it is missing, or cannot be an id.
+            DocumentFailed: the id is missing, or cannot be an id.
         """
         name = self.id or next((name for name in _IDS if record.get(name) is not None), None)
         if name is None:
@@ -139,16 +139,16 @@ class FieldMap:
         return str(value)
 
     def metadata_of(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Its metadata, as JSON.
+        """The metadata of a record, as JSON.
 
         Raises:
-            DocumentFailed: something in it cannot be stored.
+            DocumentFailed: it cannot be stored.
         """
         if self.metadata is None:
             given = record.get(_METADATA)
             chosen = dict(given) if isinstance(given, Mapping) else {}
         elif isinstance(self.metadata, str):
-            # What stands for id and text by default is neither, if others were named.
+            # The default fields for id and text are metadata if the request names other fields.
             others = {self.id, *self.text} if self.text else {self.id, *_TEXTS}
             chosen = {name: value for name, value in record.items() if name not in others}
         else:
@@ -157,7 +157,7 @@ class FieldMap:
 
 
 def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The same after a way through JSON; times and decimals become strings. Raises `DocumentFailed`."""
+    """The metadata as JSON can hold it; times and decimals become strings. Raises `DocumentFailed`."""
     if is_too_deep(metadata):
         message = f"The metadata has more than {MAX_METADATA_DEPTH} levels of objects and lists. Make it flatter."
         raise _failed("invalid_metadata", message)
@@ -178,7 +178,7 @@ def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_id(value: str) -> None:
-    """Raises `DocumentFailed` for what cannot be a document's id."""
+    """Raises `DocumentFailed` for a value that cannot be the id of a document."""
     try:
         size_bytes = len(value.encode())
     except UnicodeEncodeError:
@@ -190,7 +190,7 @@ def require_id(value: str) -> None:
 
 
 def require_storable(text: str) -> None:
-    """Raises `DocumentFailed` for text that is not Unicode, or that databases refuse."""
+    """Raises `DocumentFailed` for text that is not valid Unicode, or that databases refuse."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -219,5 +219,5 @@ def _failed(code: str, message: str) -> DocumentFailed:
 
 
 def listing_error(code: str, message: str) -> DocumentError:
-    """What was found to be wrong while listing."""
+    """An error that was found while listing."""
     return DocumentError(code, message, "listing")

@@ -1,4 +1,4 @@
-"""What every format of files with many documents in them does."""
+"""The protocol of formats whose files hold many documents: JSON lines, CSV, Parquet."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Record:
 
     Attributes:
         number: as its owner would count, from 1.
-        document: what it says of itself; None with an error.
-        size_bytes: in memory, roughly.
-        source_bytes: that it takes up in the file.
-        place: to read it again; JSON.
-        then: where the next one begins; JSON.
+        document: its description; None with an error.
+        size_bytes: approximate size in memory.
+        source_bytes: its bytes in the file.
+        place: with which it is read again; JSON.
+        then: position of the next record; JSON.
     """
 
     number: int
@@ -34,16 +34,16 @@ class Record:
 
 
 class RecordFormat(Protocol):
-    """Lists the records of one file, and reads some of them again. Constant memory, but for one record."""
+    """Lists the records of one file, and reads some of them again. Memory is bounded by one record."""
 
     def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
-        """Those from a position on, all at None. `key` names the file, for what is kept between pages.
+        """The records from a position on, all of them for None. `key` names the file, for tables kept between pages.
 
         Raises:
-            DocumentFailed: the file is not what it seems.
+            DocumentFailed: the file is not of this format.
         """
 
     def again(
         self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
     ) -> Iterator[str | DocumentError]:
-        """The texts of records by their places, in order, in as few reads as may be. Raises `DocumentFailed`."""
+        """The texts of records at these places, in order, in as few reads as possible. Raises `DocumentFailed`."""

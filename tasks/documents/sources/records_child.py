@@ -1,6 +1,6 @@
 """The process that reads records: `python -m tasks.documents.sources.records_child PARENT_PID MEMORY_BYTES TIMEOUT_S`.
 
-Confined as the process that parses is. `records_process.py` says what the two send to each other.
+It is confined like the process that parses. `records_process.py` describes the messages.
 """
 
 import os
@@ -18,15 +18,15 @@ from tasks.documents.sources.record_fields import FieldMap
 from tasks.documents.sources.records_process import MAX_READ_BYTES, frame_from_texts, record_to_values
 
 _BATCH_BYTES = 2**20
-"""Of texts in one answer; one longer text is an answer of its own."""
+"""Texts in one answer; a longer text is an answer of its own."""
 
 
 class _Left(Exception):
-    """The worker wants no more of this."""
+    """The worker has left the conversation."""
 
 
 class _Channel:
-    """Asks and answers; the time for what this process does between two messages is limited by an alarm."""
+    """Requests and answers. An alarm limits the time that this process takes between two messages."""
 
     def __init__(self, requests: BinaryIO, answers: BinaryIO, timeout_s: float) -> None:
         self._requests = requests
@@ -34,7 +34,7 @@ class _Channel:
         self._timeout_s = timeout_s
 
     def receive(self) -> tuple[dict[str, Any], bytes]:
-        """The next message. Ends the process when there will be none."""
+        """The next message. Ends the process at the end of its input."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         message = received(self._requests)
         if message is None:
@@ -54,7 +54,7 @@ class _Channel:
 
 
 class _ContentThere:
-    """A file that the worker reads for us."""
+    """A file that the worker reads for this process."""
 
     def __init__(self, channel: _Channel, size_bytes: int, version: str) -> None:
         self._channel = channel

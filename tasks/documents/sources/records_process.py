@@ -2,9 +2,9 @@
 
 JSON lines and CSV are read by the worker itself: Python alone, in memory that is bounded by the longest record.
 
-A conversation: the worker sends what it wants to have read; the process answers with records, one batch at a time, or
-asks for bytes of the file, which it cannot open itself. A process is kept for the next conversation, because it knows
-the files that it has begun.
+A conversation begins with a request of the worker. The process answers with records, one batch at a time, or asks for
+bytes of the file, which it cannot open itself. It is kept for the next conversation, because it holds the tables that
+it has begun to read.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ from tasks.errors import Unavailable
 
 _CHILD_MODULE = "tasks.documents.sources.records_child"
 MAX_READ_BYTES = 8 * 2**20
-"""Of the file, in one answer."""
+"""Bytes of the file in one message."""
 
 
 class RecordProcesses:
-    """Processes that read records; one that is idle is kept. Every conversation belongs to one thread.
+    """Processes that read records; an idle one is kept. Every conversation belongs to one thread.
 
     Args:
         limits: memory of a process, and time for each of its answers.
@@ -39,22 +39,22 @@ class RecordProcesses:
 
     @property
     def idle_pids(self) -> list[int]:
-        """Process ids of those that wait."""
+        """Ids of the idle processes."""
         return [child.pid for child in self._idle]
 
     def close(self) -> None:
-        """Ends those that wait."""
+        """Ends the idle processes."""
         while self._idle:
             self._idle.pop().kill()
 
     def conversation(
         self, request: Mapping[str, Any], content: Content, progress: Callable[[], None]
     ) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Headers and bodies of the batches that come; it may be left before its end.
+        """Headers and bodies of the batches. The caller may leave it before its end.
 
         Raises:
-            DocumentFailed: the file is not what it seems, or too much for the process, which is replaced.
-            Unavailable: no process could be started. Whatever reading the file or `progress` raises goes through.
+            DocumentFailed: the file is not of this format, or too much for the process, which is replaced.
+            Unavailable: no process could be started. Exceptions of `content` and `progress` are passed on.
         """
         child = self._borrow(progress)
         kept = False
@@ -143,7 +143,7 @@ class RecordsApart:
         }
 
 
-# ---- what is said; the worker trusts no answer -----------------------------------------------------------------------
+# ---- messages; the worker trusts no answer ---------------------------------------------------------------------------
 
 
 def record_to_values(record: Record) -> list[Any]:
@@ -179,7 +179,7 @@ def record_from_values(values: Any) -> Record:
 
 
 def frame_from_texts(texts: Sequence[str | DocumentError]) -> list[bytes]:
-    """Texts, and errors in the places of those that are none, as pieces to write."""
+    """Texts, and errors in place of missing texts, as pieces to write."""
     encoded = [text.encode() if isinstance(text, str) else b"" for text in texts]
     pairs = zip(texts, encoded, strict=True)
     sizes = [len(data) if isinstance(text, str) else _error_values(text) for text, data in pairs]

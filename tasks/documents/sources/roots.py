@@ -1,4 +1,4 @@
-"""Which folders and URLs may be read: those below EMBEDQ_INGEST_ROOTS. Globs within them."""
+"""The folders and URLs that may be read, which are below EMBEDQ_INGEST_ROOTS, and globs within them."""
 
 import fnmatch
 import os
@@ -16,12 +16,12 @@ SETTING = "EMBEDQ_INGEST_ROOTS"
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A pattern, cut where it begins to vary.
+    """A pattern, divided where its first wildcard is.
 
     Attributes:
         scheme: "file" for this machine.
-        base: the fixed folder in front; without a slash at its end.
-        pattern: what follows, by folder; `**` is any number of folders. Empty: `base` may be a file or a folder.
+        base: the fixed folder before it, without a slash at the end.
+        pattern: the rest, by folder; `**` is any number of folders. Empty: `base` may be a file or a folder.
     """
 
     scheme: str
@@ -30,10 +30,10 @@ class Glob:
 
 
 def parse_glob(url: str, roots: Sequence[str], param: str) -> Glob:
-    """A glob that lies below one of the roots as far as its name tells; links are looked at when they are followed.
+    """A glob below one of the roots. Only its name is checked here; links are checked when they are followed.
 
     Raises:
-        SourceFailed: it does not, or there are no roots.
+        SourceFailed: it is not below a root, or there are no roots.
     """
     if not roots:
         message = f"This server reads no folders and URLs. Its operator allows them in {SETTING}; or upload the files."
@@ -51,8 +51,8 @@ def parse_glob(url: str, roots: Sequence[str], param: str) -> Glob:
 
 
 def is_allowed(scheme: str, path: str, roots: Sequence[str]) -> bool:
-    """Whether it is below a root by its name alone, and not hidden: no name behind the root begins with a dot."""
-    # Some drivers decode what is encoded once more.
+    """Whether its name is below a root and not hidden: no name behind the root begins with a dot."""
+    # Some drivers decode names twice.
     if ".." in unquote(unquote(path)).split("/") or "\0" in path or (scheme == "file" and not path.startswith("/")):
         return False
     tops = [top.rstrip("/") for root_scheme, top in map(split_url, roots) if root_scheme == scheme]
@@ -65,7 +65,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def is_encodable(text: str) -> bool:
-    """Whether it is Unicode; a name of a file that is not UTF-8 is not."""
+    """Whether it is valid Unicode. The name of a file that is not UTF-8 is not."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -86,15 +86,15 @@ def is_within(path: str, root: str) -> bool:
 
 
 def root_around(scheme: str, path: str, roots: Sequence[str]) -> str | None:
-    """The outermost root that is a path, or lies around it; without a slash at its end. None: there is none."""
+    """The outermost root that is the path or contains it, without a slash at the end; None: there is none."""
     tops = (top.rstrip("/") for root_scheme, top in map(split_url, roots) if root_scheme == scheme)
     return min((top for top in tops if f"{path}/".startswith(f"{top}/")), key=len, default=None)
 
 
 def document_id(scheme: str, path: str, roots: Sequence[str]) -> str:
-    """A file's path from the root that it lies in, whose own name comes first; its URL where two roots have that name.
+    """A file's path below its root, with the name of the root first; its URL if two roots have that name.
 
-    What else is asked for decides nothing: with one more URL the same file would be another document, and in twice.
+    Other URLs of the request make no difference. Else one more URL would give the same file a second id.
     """
     tops = [(root_scheme, top.rstrip("/")) for root_scheme, top in map(split_url, roots)]
     root = root_around(scheme, path, roots)
@@ -107,14 +107,14 @@ def document_id(scheme: str, path: str, roots: Sequence[str]) -> str:
 
 
 class Matcher:
-    """Where in a pattern a walk stands; each folder gives the next one. Immutable."""
+    """The position of a walk in a pattern; each name gives the next position. Immutable."""
 
     def __init__(self, pattern: Sequence[str], at: frozenset[int] | None = None) -> None:
         self._pattern = pattern
         self._at = self._closed({0} if at is None else at)
 
     def into(self, name: str) -> "Matcher":
-        """Behind one more name."""
+        """The position behind one more name."""
         following = set()
         for at in self._at:
             part = self._pattern[at] if at < len(self._pattern) else None
@@ -126,12 +126,12 @@ class Matcher:
 
     @property
     def matches(self) -> bool:
-        """Whether what was walked is the whole of the pattern."""
+        """Whether the names so far match the whole pattern."""
         return len(self._pattern) in self._at
 
     @property
     def leads_on(self) -> bool:
-        """Whether anything below could match."""
+        """Whether something below can match."""
         return any(at < len(self._pattern) for at in self._at)
 
     def _closed(self, at: frozenset[int] | set[int]) -> frozenset[int]:

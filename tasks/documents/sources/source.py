@@ -1,4 +1,4 @@
-"""What every source of documents does."""
+"""The protocol of sources, and what they list: documents, faults and pages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from tasks.documents.document_error import DocumentError
 
 PAGE_FILES = 64
 PAGE_FILE_BYTES = 4 * 2**20
-"""A page of files ends with the file that reaches either; one larger file is a page of its own."""
+"""A page of files ends with the file that reaches one of the two. A larger file is a page of its own."""
 PAGE_RECORDS = 1024
 PAGE_RECORD_BYTES = 2 * 2**20
-"""A page of records ends likewise."""
+"""A page of records ends in the same way."""
 MAX_ID_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """When a page is full: as many files or records as this, or as many bytes of either."""
+    """The limits of one page: files, their bytes, records, their bytes."""
 
     files: int = PAGE_FILES
     file_bytes: int = PAGE_FILE_BYTES
@@ -30,16 +30,16 @@ FULL_PAGE = PageLimits()
 
 @dataclass(frozen=True, slots=True)
 class DocumentRef:
-    """A document as it was listed: enough to read it later, in another process.
+    """A document as it was listed, with all that another process needs to read it later.
 
     Attributes:
-        id: the document's own, unique within its job.
+        id: unique within its job.
         uri: where it came from, as shown to its owner.
-        name: a file's name, whose ending helps to tell its type; "" for a record, which is text already.
-        size_bytes: if known before reading; None otherwise.
+        name: of the file, whose ending helps to tell its type; "" for a record, which is text already.
+        size_bytes: None if it is not known before reading.
         place: the source's own notes on where it is; JSON.
-        metadata: the owner's, goes with each of its chunks; JSON.
-        origin: the file among whose records the id is unique; "" for one that is unique by itself, such as a path.
+        metadata: of its owner, stored with each of its chunks; JSON.
+        origin: the file within which the id of a record is unique; "" for an id that is unique by itself, as a path is.
     """
 
     id: str
@@ -73,7 +73,7 @@ class DocumentRef:
 
 @dataclass(frozen=True, slots=True)
 class ListedFault:
-    """An entry of a source that is no document: a malformed line, a link that leads in a circle."""
+    """An entry of a source that is not a document, such as a malformed line or a link that leads in a circle."""
 
     id: str
     uri: str
@@ -86,9 +86,9 @@ class ListedPage:
 
     Attributes:
         documents: in the source's order; ids are unique within the page.
-        faults: what could not become a document, with an id that names it well enough to find it.
-        cursor: where the next page begins, JSON; None: this was the last page.
-        size_bytes: of the source that this page covers, for progress in bytes.
+        faults: entries that are not documents, with ids by which their owner can find them.
+        cursor: beginning of the next page, JSON; None: this was the last page.
+        size_bytes: of the part of the source that this page covers, for progress in bytes.
     """
 
     documents: Sequence[DocumentRef]
@@ -114,18 +114,18 @@ class Fetched:
 
 
 class Source(Protocol):
-    """Lists and reads documents. Constant memory, whatever its size."""
+    """Lists and reads documents. Its memory does not grow with the source."""
 
     def page(self, cursor: Mapping[str, Any] | None) -> ListedPage:
-        """The page at a cursor, the first one at None. Of the same source, the same cursor gives the same page.
+        """The page at a cursor; None: the first page. The same cursor on the same source gives the same page.
 
         Raises:
-            SourceFailed: the job cannot go on: what it names is gone, or is not what it says.
+            SourceFailed: the job cannot continue, because something that it names is gone, or is of another kind.
             StorageUnavailable: it does not answer now.
         """
 
     def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
-        """Content of documents of one page, one by one and in order; one that is gone or too large has an error.
+        """The contents of documents of one page, in order. A document that is gone or too large has an error.
 
         Raises:
             StorageUnavailable: it does not answer now.

@@ -46,11 +46,10 @@ class Uploads:
 
 
 class StoredList(Sequence[Any]):
-    """A JSON list in the storage, read when an element is asked for: most jobs of an ingestion need no name of them.
+    """A JSON list in the storage, read at the first use of an element, because most jobs of an ingestion use none.
 
-    Its length is known before.
-
-    Whoever asks for an element may get `SourceFailed`, naming `param`, or `StorageUnavailable`.
+    Its length is known without reading. Using an element raises `SourceFailed`, naming `param`, or
+    `StorageUnavailable`.
     """
 
     def __init__(self, storage: Storage, name: str, length: int, param: str) -> None:

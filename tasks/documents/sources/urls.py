@@ -62,7 +62,7 @@ class Urls:
         """See `Entries`."""
         url = str(place["url"])
         scheme, path = split_url(url)
-        # Once more: the roots may be others than those that it was listed under.
+        # Checked again, because the roots may have changed since the listing.
         if not is_allowed(scheme, path, self._access.roots):
             raise outside()
         if scheme == "file":
@@ -89,7 +89,7 @@ class Urls:
         return any(_matches(earlier, url) for earlier in self._resolved[:number])
 
     def _resolve(self, glob: Glob, number: int) -> Glob:
-        """With a file's name as the pattern, and all that is below for a folder's."""
+        """The glob with a pattern: the name of a file, or everything below a folder."""
         try:
             tree = self._tree(glob.scheme)
             self._require_straight(tree, glob)
@@ -107,7 +107,7 @@ class Urls:
         return Glob(glob.scheme, base, (name,))
 
     def _require_straight(self, tree: Tree, glob: Glob) -> None:
-        """A link to a folder around it would give each file below one more id; a walk does not follow it either."""
+        """Refuses a link to a folder around it, which would give each file below a second id. A walk refuses it too."""
         path = root_around(glob.scheme, glob.base, self._access.roots) or ""
         real = tree.real(path or "/")
         for name in glob.base[len(path) :].split("/")[1:]:
@@ -131,7 +131,7 @@ class Urls:
 
 
 def _refused(failed: DocumentFailed, number: int) -> SourceFailed:
-    """What is wrong with a URL of the request: nobody has seen there what is not there."""
+    """The failure of a URL of the request. A missing file was never listed, so it is not called gone."""
     missing = failed.error.code == "gone"
     message = "There is no such file or folder on the server." if missing else failed.error.message
     return SourceFailed(message, param=f"source.urls[{number}]")
@@ -159,7 +159,7 @@ def _matches(glob: Glob, url: str) -> bool:
     return matcher.matches
 
 
-# ---- prefixes of buckets, which count as folders ---------------------------------------------------------------------
+# ---- prefixes of buckets, as folders ---------------------------------------------------------------------------------
 
 _LAST = "\U0010ffff"
 """Behind every other character, in S3's order too."""
@@ -171,7 +171,7 @@ def remote_tree(files: Any, s3_keys: int) -> Tree:
 
 
 class RemoteTree:
-    """Whatever fsspec has a driver for. Drivers list a folder as a whole: its names are all in memory for a while."""
+    """Any place for which fsspec has a driver. Drivers list a folder whole: all its names are in memory for a while."""
 
     def __init__(self, files: Any) -> None:
         self._files = files
@@ -223,7 +223,7 @@ class S3Tree(RemoteTree):
         prefix = f"{key.strip('/')}/" if key.strip("/") else ""
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "MaxKeys": self._max_keys}
         if behind:
-            # Behind a folder means behind all that is in it, or it would be listed again with the rest.
+            # Behind a folder means behind all keys in it. Else the folder would be listed again.
             request["StartAfter"] = prefix + behind + (_LAST if behind.endswith("/") else "")
         exists = bool(behind)
         while True:
@@ -240,7 +240,7 @@ class S3Tree(RemoteTree):
 
 
 def _children(answer: Any, prefix: str) -> list[Child]:
-    """Keys and common prefixes of one answer, which come apart and in order, in the order of both."""
+    """The keys and common prefixes of one answer, merged into one order."""
     folders = [Child(folder["Prefix"].removeprefix(prefix)) for folder in answer.get("CommonPrefixes") or ()]
     files = [Child(file["Key"].removeprefix(prefix), file["Size"]) for file in answer.get("Contents") or ()]
     # A key that ends with a slash is the folder's own marker, with nothing left of its name.

@@ -1,10 +1,11 @@
-"""A walk through folders in a fixed order, which can be taken up again behind any of its files."""
+"""A walk through folders in a fixed order, which can continue behind any of its files."""
 
 import errno
 import heapq
 import itertools
 import os
 import stat
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,20 +19,20 @@ _MAX_DEPTH = 100
 _MAX_LINKS = 8
 """Links to folders on one path. A few that point at each other make more paths than there are atoms."""
 WINDOW = 16_384
-"""Names that are kept of one folder: its listing is read anew for each so many."""
+"""Names of one folder that are kept. Its listing is read anew for each window."""
 _WINDOWS_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """What a folder holds under a name; a folder's name ends with "/". `size_bytes`: None if not known yet."""
+    """An entry of a folder; the name of a folder ends with "/". `size_bytes`: None if not known yet."""
 
     name: str
     size_bytes: int | None = None
 
 
 class Tree(Protocol):
-    """Folders with files. Paths are relative to nothing: they are the tree's own."""
+    """Folders with files. The form of paths is the tree's own."""
 
     def first(self, number: int, folder: str, behind: str, progress: Callable[[], None]) -> list[Child]:
         """The first children of a folder behind a name, in their order and without hidden ones.
@@ -73,7 +74,7 @@ class LocalTree:
 
     def real(self, path: str) -> str:
         """See `Tree`."""
-        # Where it leads comes first: whether something is there is nobody's business outside of the roots.
+        # Its target is checked first: outside of the roots a caller must not learn what exists.
         real = os.path.realpath(path)
         if not any(is_within(real, root) for root in self._real_roots):
             raise outside()
@@ -91,10 +92,10 @@ class LocalTree:
 
 
 class SortedNames:
-    """Children of folders in order, with a bounded memory.
+    """Children of folders in order, in bounded memory.
 
-    A folder of a million is asked once for each window of them, not for each page: the windows last used stay, also
-    for the next job in this process. A window belongs to one listing, so that no later one sees what is old.
+    A folder of a million names is listed once for each window, not for each page: the windows used last stay, also
+    for the next job in this process. A window belongs to one listing, so a later listing sees no old names.
     """
 
     def __init__(self, window: int = WINDOW) -> None:
@@ -116,7 +117,7 @@ class SortedNames:
     ) -> tuple[list[Child], int]:
         for (of, where, first), window in self._windows.items():
             if (of, where) == (listing, folder) and first <= name:
-                start = _behind(window, name)
+                start = bisect_right(window, name, key=lambda child: child.name)
                 if start < len(window) or len(window) < self._window_size:
                     self._windows.move_to_end((of, where, first))
                     return window, start
@@ -128,26 +129,26 @@ class SortedNames:
 
 
 sorted_names = SortedNames()
-"""Of this process."""
+"""The windows of this process."""
 
 
 def circle() -> DocumentFailed:
-    """A link to a folder around it."""
+    """The error for a link to a folder around it."""
     return DocumentFailed("symlink_loop", "The link leads to a folder that it lies in. It was not followed.", "listing")
 
 
 def leads_back(real: str, around: str, name: str) -> bool:
-    """Whether what a folder has under a name is a link to that folder or to one around it; all without links."""
+    """Whether the entry `name` of a folder links to that folder or to one around it. Both paths are without links."""
     return real != f"{around.rstrip('/')}/{name}" and f"{around}/".startswith(f"{real.rstrip('/')}/")
 
 
 def smallest(number: int, children: Iterable[Child], behind: str, progress: Callable[[], None]) -> list[Child]:
-    """The first of them behind a name, out of any order."""
+    """The first children behind a name in order, from children in any order."""
     return heapq.nsmallest(number, shown(children, behind, progress), key=lambda child: child.name)
 
 
 def shown(children: Iterable[Child], behind: str, progress: Callable[[], None]) -> Iterator[Child]:
-    """Those behind a name that are not hidden."""
+    """The children behind a name that are not hidden."""
     for number, child in enumerate(children):
         if number % WINDOW == 0:
             progress()
@@ -164,14 +165,6 @@ def _entries(folder: str) -> Iterator[Child]:
         raise failed_to_read(error) from None
 
 
-def _behind(window: Sequence[Child], name: str) -> int:
-    low, high = 0, len(window)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if window[middle].name <= name else (low, middle)
-    return low
-
-
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
@@ -184,7 +177,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file that matches, or what is wrong at a place. `path`: behind the base; a folder's ends with "/"."""
+    """A file that matches, or the error of a place. `path`: below the base; that of a folder ends with "/"."""
 
     path: str
     size_bytes: int = 0
@@ -220,7 +213,7 @@ class Walk:
         self._names = names
 
     def after(self, path: str) -> Iterator[FoundFile]:
-        """Those behind a path, all behind "".
+        """The files behind a path, all of them for "".
 
         Raises:
             DocumentFailed: the base itself cannot be read.

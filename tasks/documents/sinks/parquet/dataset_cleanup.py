@@ -1,4 +1,4 @@
-"""The sweep of datasets: deletes what no version names that anybody may still read."""
+"""The sweep of datasets: deletes objects that no version names any more, once no reader can still use them."""
 
 import logging
 import re
@@ -24,9 +24,9 @@ from tasks.records.storage_identity import confirmed, is_ours
 from tasks.storage.storage import Storage, Stored
 
 SPARE_S = 86_400.0
-"""What no version names and is younger may be a load that is under way."""
+"""A younger object that no version names may belong to a load that is under way."""
 _FAILURES = 20
-"""Datasets that cannot be swept, after which a sweep is given up: each may have taken many seconds."""
+"""A sweep is given up after so many datasets that cannot be swept: each may have taken many seconds."""
 
 _OLD_CATALOG = re.compile(r"/catalog-[^/]*\.json$")
 
@@ -42,7 +42,7 @@ class _DatasetObjects:
 
     @property
     def of_first_version(self) -> bool:
-        """Whether the first version made it, which had its catalogs beside the parts. Nobody reads them any more."""
+        """Whether the first version of embedq made it, with catalogs beside the parts. They are not read any more."""
         return not self.catalogs and any(_OLD_CATALOG.search(part.name) for part in self.parts)
 
 
@@ -51,12 +51,12 @@ def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S
 
     Returns the number of objects.
 
-    A dataset that was deleted goes whole after the grace; that of an ingestion alone is deleted when it is older than
-    `spare_s` and the record of the ingestion is gone. Several may sweep at the same time. One dataset that cannot be
-    read is no other one's trouble.
+    A deleted dataset is removed whole after the grace. The dataset of a single ingestion is deleted when it is older
+    than `spare_s` and the record of the ingestion is gone. Several sweeps may run at the same time. A dataset that
+    cannot be read does not stop the others.
 
     Raises:
-        StorageUnavailable, RedisUnavailable: the sweep is not over; a later one does the rest.
+        StorageUnavailable, RedisUnavailable: the sweep is not complete; a later one does the rest.
     """
     if not is_ours(storage, ledger):
         return 0
@@ -67,7 +67,7 @@ def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S
                 storage.delete(name)
                 deleted += 1
         except NotStored:
-            continue  # somebody else has moved or deleted it since it was listed
+            continue  # another process has moved or deleted it since it was listed
         except StorageUnavailable as error:
             away.append(error)
             if len(away) == _FAILURES:
@@ -110,7 +110,7 @@ def _newest(storage: Storage, objects: _DatasetObjects, ledger: Ledger, spare_s:
 
 def _deletable(objects: _DatasetObjects, catalog: Catalog | None, grace_s: float, spare_s: float) -> Iterator[str]:
     if objects.of_first_version:
-        return  # its owner may want it, and nothing could make it again
+        return  # its owner may want it, and it could not be made again
     now_ms = time.time() * 1000
     grace_ms, spare_ms = now_ms - grace_s * 1000, now_ms - spare_s * 1000
     live = set(_names(catalog.parts)) if catalog else set()

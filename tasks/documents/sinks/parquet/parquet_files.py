@@ -1,4 +1,4 @@
-"""Parquet files into the storage and out of it."""
+"""Writes Parquet files to the storage, and reads them from it."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -96,7 +96,7 @@ def writing_parquet(
 
 @contextmanager
 def reading_parquet(storage: Storage, name: str) -> Iterator[pq.ParquetFile]:
-    """A stored Parquet file, copied into the temporary folder first: reading jumps about in it.
+    """A stored Parquet file, copied into the temporary folder first, because it is not read in order.
 
     Raises:
         NotStored: there is no such object.

@@ -1,8 +1,8 @@
-"""The Parquet sink: a dataset whose versions follow each other whole.
+"""The Parquet sink: a dataset whose versions replace each other whole.
 
-A load writes a new part and copies of the parts from which documents are replaced, which nobody sees until a catalog
-with the next version's number names them. If somebody else was first with that number, only what the other has changed
-is done anew. Then some small parts become one, if there are many (`to_merge`).
+A load writes a new part, and copies of the parts from which documents are replaced. No reader sees them until a catalog
+with the number of the next version names them. If another load takes that number first, only the parts that it has
+changed are written again. Afterwards small parts are merged, if there are many (`to_merge`).
 """
 
 import logging
@@ -131,7 +131,7 @@ class ParquetSink:
             progress()
 
     def _moved(self, present: Version, new: DatasetPart, arrivals: Arrivals, copies: "_Copies") -> bool:
-        """Whether the dataset has a version with these documents; if not, somebody else has moved it."""
+        """Whether a version of the dataset has these documents; if not, another load has moved it."""
         receipts = self._index.find(present.catalog, list(arrivals.taken), copies.progress)
         late: dict[str, Verdict] = {}
         replaced: dict[str, list[str]] = {}
@@ -158,7 +158,7 @@ class ParquetSink:
         return True
 
     def _merge(self, progress: Callable[[], None]) -> None:
-        """Makes one part of some small ones, if there are many. What fails or comes too late is a later load's."""
+        """Merges small parts, if there are many. If that fails or comes too late, a later load does it."""
         try:
             present = self._dataset.present()
             small = to_merge(present.catalog.parts)
@@ -166,10 +166,10 @@ class ParquetSink:
                 return
             merged = self._parts.merged(small, progress)
             others = [part for part in present.catalog.parts if part not in small]
-            # When it came too late the part is left to the sweep: perhaps it came in time, only the answer was lost,
-            # and somebody has moved the dataset on since.
+            # If it came too late, the part is left to the sweep. It may have come in time: the answer may be lost, and
+            # another load may have moved the dataset since.
             self._dataset.move(present, [*others, merged], present.catalog.dimension, present.catalog.vectors)
-        except (Unavailable, NotStored, pa.ArrowException, OSError) as error:  # the latter: a part is damaged
+        except (Unavailable, NotStored, pa.ArrowException, OSError) as error:  # the last two: a part is damaged
             _log.warning("small parts of %s stay as they are: %s", self._dataset.folder, type(error).__name__)
 
 
@@ -214,13 +214,18 @@ def _require_shape(document: LoadDocument, stamp: Stamp) -> None:
         raise ValueError(f"vectors of shape {document.vectors.shape} for {wanted}")
 
 
-# ---- a dataset as its writers see it: the present version, and how it is replaced ------------------------------------
+# ---- the dataset: its present version, and the move to the next one --------------------------------------------------
 
 
 class Dataset:
-    """One dataset of one owner. `anonymous`: it is named by the ingestion that loads, and by nobody else.
+    """One dataset of one owner.
 
-    `ingestion`: who loads; "" for somebody whom it does not concern that a dataset is deleted and made again.
+    Args:
+        storage: where it is.
+        owner: the caller that it belongs to.
+        name: of the dataset.
+        anonymous: whether only the ingestion that loads names it.
+        ingestion: the one that loads; "" if a dataset that is deleted and made again makes no difference.
     """
 
     def __init__(
@@ -235,15 +240,15 @@ class Dataset:
         self.folder = datasets.dataset_folder(owner, name)
 
     def present(self) -> Version:
-        """The present version; of one that was deleted, too. Raises `StorageUnavailable`: it cannot be known."""
+        """The present version, also of a deleted dataset. Raises `StorageUnavailable` if it cannot be known."""
         self._last = datasets.present(self._storage, self._owner, self._name, self._last)
         return self._last
 
     def require_same(self, catalog: Catalog) -> None:
-        """Whoever sees a dataset first for an ingestion keeps its id beside the ingestion's other objects.
+        """Checks that the ingestion sees the same dataset as before. The first check stores the id of the dataset.
 
         Raises:
-            DatasetDeleted: this is another dataset than the one that the ingestion has seen, or none.
+            DatasetDeleted: this is another dataset than the ingestion has seen, or none.
             StorageUnavailable, DiskFull: it cannot be known.
         """
         if not self._ingestion:
@@ -262,10 +267,10 @@ class Dataset:
             )
 
     def move(self, present: Version, parts: list[DatasetPart], dimension: int, vectors: str) -> bool:
-        """Makes these parts the next version; whether that succeeded: not if somebody else has moved the dataset.
+        """Makes these parts the next version; returns False if another process has moved the dataset.
 
-        Parts with a number below zero are new and get their numbers here. Raises like `present`; nobody knows then
-        whether it has been moved.
+        Parts with a number below zero are new and get their numbers here. Raises like `present`; it is then unknown
+        whether the dataset has been moved.
         """
         old = present.catalog
         numbered, following = [], old.next_part
@@ -296,11 +301,11 @@ class Dataset:
         return True
 
 
-# ---- which documents an ingestion has seen: millions of ids, in any order, outside memory ----------------------------
+# ---- the documents that an ingestion has seen: millions of ids, in any order, outside memory -------------------------
 
 
 class Seen:
-    """Ids that were seen; raises like `Runs.add`."""
+    """The ids that an ingestion has seen. Raises like `Runs.add`."""
 
     def __init__(self, document_ids: Iterable[str], progress: Callable[[], None]) -> None:
         self._runs = Runs(np.uint8)
@@ -309,25 +314,25 @@ class Seen:
             progress()
 
     def missing(self, receipts: pa.Table, order: int) -> list[str]:
-        """Documents of some receipts that were not seen and come from no later ingestion than that of `order`."""
+        """The documents of some receipts that were not seen, without those of ingestions later than `order`."""
         old = receipts.filter(pc.less_equal(receipts["order"], order))
         candidates = ids(old)
         seen = self._runs.contains(keys_of(candidates))
         return [candidates[at] for at in np.flatnonzero(~seen).tolist()]
 
 
-# ---- which small parts are to become one: loads of a few documents would make thousands ------------------------------
+# ---- the choice of small parts to merge: loads of a few documents would make thousands -------------------------------
 
 FULL = 8192
-"""Rows of a part that stays as it is; documents count as rows, and so do 8 KiB of it, which makes 64 MiB."""
+"""Rows of a part that is not merged any more. Documents count as rows, and so do 8 KiB each: 64 MiB are full."""
 BESIDE = 4
-"""Parts of like size, within a factor of four, that stay side by side."""
+"""Parts of similar size, within a factor of four, that are not merged."""
 
 _ROW_BYTES = 8192
 
 
 def to_merge(parts: Sequence[DatasetPart]) -> list[DatasetPart]:
-    """The parts that the next merge takes, together twice as large as a full one at most; [] if there are few enough.
+    """The parts for the next merge, together at most twice as large as a full one; [] if there are few enough.
 
     A row is written again about seven times until its part is full, and there are at most 28 parts besides full ones,
     once merges have caught up.

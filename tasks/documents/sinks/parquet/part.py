@@ -23,7 +23,7 @@ NEW = -1
 
 
 class Parts:
-    """Writes parts of one dataset. Nobody sees them until a catalog names them."""
+    """Writes parts of one dataset. No reader sees them until a catalog names them."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
@@ -124,7 +124,7 @@ class Parts:
                     self._storage.delete(name)
 
     def _names(self, number: int) -> tuple[str, str]:
-        # The number in the name is only for people who look into the storage: another writer may get it first.
+        # The number in the name is only a hint for people: another writer may take it first.
         beginning = f"{self._folder}/part-{number:06d}.{new_fence()}"
         return f"{beginning}.parquet", f"{beginning}.receipts"
 

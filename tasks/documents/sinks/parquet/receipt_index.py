@@ -21,8 +21,8 @@ from tasks.records.datasets import Catalog
 from tasks.storage.storage import Storage
 
 _MAX_INDEXES = 16
-"""Of one storage in one process: ingestions take turns by pages, and a dataset whose index was dropped is learned anew.
-Each costs 120 bytes of the temporary folder for each document, and some open files."""
+"""Indexes of one storage in one process. Ingestions take turns by pages, and a dropped index has to be learned anew.
+Each index costs 120 bytes of the temporary folder for each document, and some open files."""
 
 _HASH_CHARS = 64
 _RECORD = [("part", "u4"), ("stamp", "u4"), ("page", "i8"), ("chunks", "i8"), ("content_hash", f"S{_HASH_CHARS}")]
@@ -40,7 +40,7 @@ class ReceiptIndex:
     """Receipts of one dataset. Several threads may use it, each at its own version of the dataset."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = weakref.proxy(storage)  # `index_of` forgets indexes of storages that nobody uses any more
+        self._storage = weakref.proxy(storage)  # `index_of` forgets the indexes of storages that are not used any more
         self._lock = threading.RLock()
         self._living = _Living()
         self._runs = Runs(_RECORD, self._living)
@@ -52,7 +52,7 @@ class ReceiptIndex:
     def find(
         self, catalog: Catalog, document_ids: Sequence[str], progress: Callable[[], None] = lambda: None
     ) -> Mapping[str, StoredReceipt]:
-        """What a version of the dataset has of some documents, by id.
+        """The receipts of documents in a version of the dataset, by id.
 
         Raises:
             NotStored: the version is so old that its receipts are gone.
@@ -73,7 +73,7 @@ class ReceiptIndex:
         wanted = {part.receipts: part for part in catalog.parts}
         if wanted.keys() == self._numbers.keys():
             return
-        # The old ones first: a document may have moved from one part to another.
+        # Old parts first, because a document may have moved from one part to another.
         for name in self._numbers.keys() - wanted.keys():
             self._living.parts[self._numbers.pop(name)] = False
         for name in wanted:
@@ -113,9 +113,9 @@ class ReceiptIndex:
 
 
 class _Living:
-    """Which records are of parts in the version at hand; `parts` says it by number.
+    """Which records are of parts in the present version; `parts` is indexed by the number of the part.
 
-    It knows no index: in a circle an index would keep its files open until all of the process's garbage is looked for.
+    It holds no reference to the index: a cycle would keep the index's files open until the next garbage collection.
     """
 
     def __init__(self) -> None:
@@ -137,5 +137,5 @@ def index_of(storage: Storage, folder: str) -> ReceiptIndex:
         index = indexes.pop(folder, None) or ReceiptIndex(storage)
         indexes[folder] = index  # those used last are at the end
         while len(indexes) > _MAX_INDEXES:
-            del indexes[next(iter(indexes))]  # not closed: somebody may be using it
+            del indexes[next(iter(indexes))]  # not closed: a thread may be using it
         return index

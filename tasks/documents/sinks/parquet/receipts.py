@@ -25,7 +25,7 @@ _SCHEMA = pa.schema(
 
 
 def receipts_table(receipts: Iterable[Receipt]) -> pa.Table:
-    """As they are stored."""
+    """The table of receipts as it is stored."""
     rows = [
         (r.document_id, r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks, r.order, r.origin)
         for r in receipts
@@ -36,14 +36,14 @@ def receipts_table(receipts: Iterable[Receipt]) -> pa.Table:
 
 
 def write_receipts(storage: Storage, name: str, table: pa.Table) -> None:
-    """Stores them; raises like `Storage.writing`."""
+    """Stores a table of receipts; raises like `Storage.writing`."""
     repeated = ["fingerprint", "ingestion", "page", "order", "origin"]
     with writing_parquet(storage, name, _SCHEMA, repeated) as (writer, _):
         writer.write(table)
 
 
 def read_receipts(storage: Storage, name: str) -> pa.Table:
-    """Those of one part, at most a load's documents; raises like `Storage.read`."""
+    """The receipts of one part; raises like `Storage.read`."""
     table = pq.read_table(pa.BufferReader(storage.read(name)))
     if "origin" not in table.column_names:  # of an earlier version
         table = table.append_column(_SCHEMA.field("origin"), pa.repeat(pa.scalar(""), table.num_rows))
@@ -57,6 +57,6 @@ def without(table: pa.Table, column: str, document_ids: Collection[str]) -> pa.T
 
 
 def ids(table: pa.Table) -> Sequence[str]:
-    """Of the documents, in order."""
+    """The ids of the documents, in order."""
     document_ids: list[str] = table["doc_id"].to_pylist()
     return document_ids

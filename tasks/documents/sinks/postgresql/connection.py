@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 CONNECT_S = 5.0
 COMMAND_S = 120.0
-"""Of one command. Whoever uses a connection keeps each of them small: one that lasts longer is repeated for ever."""
+"""Limit of one command. Commands have to be small, because one that takes longer is repeated for ever."""
 _PROGRESS_S = 0.5
 _CLOSE_S = 2.0
 
 
 class Connection:
-    """One connection, opened when it is needed, and anew after it broke. For one thread at a time.
+    """One connection, opened when it is needed, and again after it broke. For one thread at a time.
 
     Args:
         name: of the sink, for messages.
@@ -42,8 +42,8 @@ class Connection:
         """The result of `work(connection)` in one transaction; `progress` is called meanwhile and may end it.
 
         Raises:
-            SinkUnavailable: the server is down or full. The transaction had no effect, or it is not known to have.
-            SinkRefused: the server will never do it, or its URL is wrong.
+            SinkUnavailable: the server is down or full. The transaction had no effect, or its effect is unknown.
+            SinkRefused: the server can never do it, or its URL is wrong.
         """
         if self._loop is None:
             self._loop = asyncio.Runner()
@@ -54,7 +54,7 @@ class Connection:
         """Closes the connection."""
         if self._loop is None:
             return
-        with suppress(Exception):  # whatever is wrong with it, it is not needed any more
+        with suppress(Exception):  # the connection is not needed any more
             self._loop.run(self._leave())
         self._loop.close()
         self._loop = None
@@ -68,7 +68,7 @@ class Connection:
         except BaseException:
             task.cancel()
             await asyncio.wait({task}, timeout=_CLOSE_S)
-            await self._leave()  # whatever state it is in, the next one is new
+            await self._leave()  # its state is unknown: the next transaction opens a new one
             raise
 
     async def _transaction(self, work: Callable[[Any], Awaitable[T]]) -> T:
@@ -88,7 +88,7 @@ class Connection:
 
 
 async def know_vectors(connection: Any) -> None:
-    """Makes the connection send vectors as they are in memory. The extension must be there."""
+    """Makes the connection send vectors in their binary form. The extension must exist."""
     schema = await connection.fetchval(
         "SELECT nspname FROM pg_type JOIN pg_namespace n ON n.oid = typnamespace WHERE typname = 'vector'"
     )
@@ -104,10 +104,10 @@ def _unpacked(data: bytes) -> npt.NDArray[np.float32]:
     return np.frombuffer(data, ">f4", offset=4).astype(np.float32)
 
 
-# ---- errors of PostgreSQL and of its client: what passes by itself, and what somebody must mend ----------------------
+# ---- errors of PostgreSQL and of its client: transient ones, and those that need an operator -------------------------
 
-# Beginnings of SQLSTATE, the longest first: what passes by itself, or by what an operator does to the server and not to
-# this job. https://www.postgresql.org/docs/current/errcodes-appendix.html
+# Prefixes of SQLSTATE, the longest first: errors that pass by themselves, or once an operator has repaired the server.
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
 _PASSING = {
     "25006": "takes no writes at present, as a standby does",
     "25P03": "ended a transaction that stood idle",
@@ -147,13 +147,13 @@ _REASONS = {
     "58P01": "lacks a file of pgvector; install pgvector anew on the server",
 }
 _URL_REASONS = ("22023", "42602", "42704", "55P02")
-"""At the opening of a connection: of a parameter in the URL that the server does not know, or not with this value."""
+"""States at the opening of a connection if the server does not know a parameter of the URL, or its value."""
 _MEND_URL = "Mend its URL in EMBEDQ_SINKS and restart the documents workers, then retry."
 
 
 @contextmanager
 def opening(sink: str, url: str) -> Iterator[None]:
-    """Refuses where a connection cannot be had because it is described wrongly.
+    """Refuses a connection whose description is wrong.
 
     Raises:
         SinkRefused: the URL is wrong, or does not fit the server.
@@ -181,9 +181,9 @@ def translated(sink: str) -> Iterator[None]:
     """Raises errors of PostgreSQL and of its client as ours.
 
     Raises:
-        SinkUnavailable: it passes.
-        SinkRefused: it does not; says what to do.
-        InternalError: a value of ours is none for this database.
+        SinkUnavailable: the error is transient.
+        SinkRefused: it is not. Says what to do.
+        InternalError: the database cannot hold a value of ours.
     """
     try:
         yield

@@ -15,9 +15,9 @@ _CHUNKS_AT_ONCE = 4096
 _SEEN_AT_ONCE = 10_000
 _LOOKED_AT_ONCE = 5_000
 _RECEIPT = RECEIPT[:-1]
-"""What a `Receipt` holds of them."""
+"""The columns that a `Receipt` holds."""
 _IDLE = "300s"
-"""After which the server ends a transaction in which nothing happens: a process that does nothing for so long hangs."""
+"""The server ends a transaction that is idle for so long, because its process hangs."""
 
 
 class PostgresSink:
@@ -36,7 +36,7 @@ class PostgresSink:
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
         """See `Sink.prepare`."""
 
-        # A transaction of its own: nobody else waits for a whole load to see the tables.
+        # A transaction of its own, so that other loads need not wait for this one to see the tables.
         async def work(connection: Any) -> None:
             await ensure_tables(connection, self._table, stamp.dimension, self._name)
             await require_alike(connection, self._table, stamp.vectors)
@@ -107,7 +107,7 @@ class PostgresSink:
 
     async def _begin(self, connection: Any) -> None:
         await connection.execute(LOCK_TIMEOUT)
-        # A limit on whole transactions would end each repetition of a long load. One that stands still is ended.
+        # A limit on whole transactions would end each repetition of a long load. An idle one is ended.
         await connection.execute(
             "SELECT set_config(name, CASE name WHEN 'transaction_timeout' THEN '0' ELSE $1 END, true) FROM pg_settings"
             " WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout')",

@@ -12,10 +12,10 @@ from tasks.errors import SinkDimensionMismatch, SinkModelMismatch, SinkRefused
 MAX_DIMENSION = 16_000
 """Of pgvector's type `vector`."""
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
-"""As unavailable as a server that does not answer."""
+"""A longer wait counts as a server that does not answer."""
 
 _TRIES = 5
-# What somebody meets who creates the same thing in the same moment; "IF NOT EXISTS" is no protection from it.
+# Errors when two sessions create the same thing at the same moment. "IF NOT EXISTS" does not prevent them.
 _RACED = (
     asyncpg.UniqueViolationError,
     asyncpg.DuplicateTableError,
@@ -26,10 +26,10 @@ _RACED = (
 
 
 async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str) -> None:
-    """Creates what is not there; within a transaction, which should end soon then.
+    """Creates what is missing; within a transaction, which should end soon afterwards.
 
     Raises:
-        SinkRefused: pgvector is not there and cannot be made, or what is there are other tables.
+        SinkRefused: pgvector is missing and cannot be created, or the tables are not ours.
         SinkDimensionMismatch: the table holds vectors of another dimension.
     """
     if dimension > MAX_DIMENSION:
@@ -49,14 +49,14 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
             async with connection.transaction():  # within the other: what fails is undone, and the rest goes on
                 await _create(connection, table, dimension, sink)
             break
-        except _RACED:  # by somebody who knows nothing of our lock
+        except _RACED:  # with a session that does not use our lock
             if not left:
                 raise
     await _require_rights(connection, table, sink)
 
 
 async def table_exists(connection: Any, table: Table) -> bool:
-    """Whether something has been loaded before."""
+    """Whether the tables exist, so something may have been loaded."""
     return await _exists(connection, table.documents)
 
 
@@ -95,7 +95,7 @@ async def _ensure_extension(connection: Any, sink: str) -> None:
 
 
 async def _require_rights(connection: Any, table: Table, sink: str) -> None:
-    """What a load does later: rows are changed, and arrive in a temporary table."""
+    """Checks the rights for a load, which changes rows and uses a temporary table."""
     rights = "SELECT, INSERT, UPDATE, DELETE"
     for name in (table.rows, table.documents):
         all_rights = " AND ".join(f"has_table_privilege($1, '{right}')" for right in rights.split(", "))
@@ -112,7 +112,7 @@ async def _require_rights(connection: Any, table: Table, sink: str) -> None:
 
 
 async def require_alike(connection: Any, table: Table, vectors: str) -> None:
-    """Looks at one of the receipts: all say the same. Under the lock of `Table`, or another load may come between.
+    """Checks one of the receipts, as all are alike. Under the lock of `Table`, or another load may come between.
 
     Raises:
         SinkModelMismatch: the table holds vectors that cannot be compared with these.
@@ -127,7 +127,7 @@ async def require_alike(connection: Any, table: Table, vectors: str) -> None:
 
 
 async def _require_columns(connection: Any, table: str, columns: Sequence[str]) -> dict[str, str]:
-    """What the table has: column -> type."""
+    """The columns of the table: name -> type. Refuses a table that lacks one."""
     kinds = await connection.fetch(
         "SELECT attname, format_type(atttypid, atttypmod) AS kind FROM pg_attribute"
         " WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",

@@ -12,7 +12,7 @@ from tasks.documents.sinks.sink import LoadDocument, Receipt, Stamp, chunk_id
 from tasks.pieces import pieces, weighed
 
 ROWS = 1000
-"""Of one statement at most: an index over vectors may take 100 ms for each on a slow machine, and a statement 120 s."""
+"""Rows of one statement. An index over vectors may take 100 ms for each on a slow machine; a statement has 120 s."""
 _BYTES = 8 * 2**20
 _RECEIPT_TYPES = ("text", "text", "text", "text", "bigint", "bigint", "bigint", "text", "text")
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
@@ -29,11 +29,11 @@ class ChangingRows:
         self._progress = progress
 
     async def begin(self) -> None:
-        """To be called before `replace`, once in a transaction."""
+        """Makes the temporary table for `replace`; once in a transaction."""
         await self._connection.execute(f"CREATE TEMP TABLE arriving (LIKE {self._table.rows}) ON COMMIT DROP")
 
     async def replace(self, documents: Sequence[LoadDocument], stamp: Stamp) -> None:
-        """Puts the chunks of documents in place of those that these had before."""
+        """Replaces the chunks of documents."""
         await self._leave_only(documents, stamp)
         rows = (row for document in documents for row in _rows(document, stamp))
         for some in weighed(rows, lambda row: max(_size_bytes(row), _BYTES // ROWS), _BYTES):
@@ -80,7 +80,7 @@ class ChangingRows:
         await self._delete_chunks([clean(document.id) for document in documents], keep=coming)
 
     async def _delete_chunks(self, document_ids: Sequence[str], keep: Callable[[], set[UUID]]) -> None:
-        """Deletes chunks of documents but those that `keep` says; it is asked if there are any."""
+        """Deletes chunks of documents except those of `keep`, which is only called if there are any."""
         kept: set[UUID] | None = None
         old = await self._connection.cursor(
             f"SELECT chunk_id FROM {self._table.rows} WHERE doc_id = ANY($1::text[])",  # noqa: S608 - checked names
@@ -99,7 +99,7 @@ class ChangingRows:
 
 
 def clean(text: str) -> str:
-    """As PostgreSQL can hold it: its text has no NUL. Another character in its place keeps all offsets."""
+    """The text as PostgreSQL can hold it, without NUL. A replacement character keeps all offsets."""
     return text.replace("\0", "\ufffd")
 
 
