@@ -111,9 +111,9 @@ class Suite:
     def _bare(self) -> None:
         sizes = self._options.sizes
         ingested = sizes.ingest_passages if "ingest" in self._options.scenarios else 0
-        found = measure_bare(sizes.load_s, self._options.settings, ingested=ingested)
-        self._results.header["encoder"] = ", ".join(str(value) for value in found["encoder"].values())
-        self._results.add(BARE, Observed(found["figures"]))
+        bare = measure_bare(sizes.load_s, self._options.settings, ingested=ingested)
+        self._results.header["encoder"] = ", ".join(str(value) for value in bare["encoder"].values())
+        self._results.add(BARE, Observed(bare["figures"]))
 
     def _server(self, name: str) -> None:
         open_server = product if name == PRODUCT else partial(baseline, name)

@@ -77,15 +77,15 @@ def parse(output: str) -> LoadResult:
     line = next((line for line in output.splitlines() if line.startswith(_MARK)), None)
     if line is None:
         raise WrkError(f"wrk printed no result: {output.strip()[-300:]}")
-    found = json.loads(line.removeprefix(_MARK))
+    measured = json.loads(line.removeprefix(_MARK))
     return LoadResult(
-        requests=found["requests"] - found["errors"],  # wrk counts refused requests among the answered ones
-        errors=found["errors"] + found["lost"],
-        seconds=found["us"] / 1e6,
-        p50_ms=found["p50"] / 1000,
-        p90_ms=found["p90"] / 1000,
-        p99_ms=found["p99"] / 1000,
-        max_ms=found["max"] / 1000,
+        requests=measured["requests"] - measured["errors"],  # wrk counts refused requests among the answered ones
+        errors=measured["errors"] + measured["lost"],
+        seconds=measured["us"] / 1e6,
+        p50_ms=measured["p50"] / 1000,
+        p90_ms=measured["p90"] / 1000,
+        p99_ms=measured["p99"] / 1000,
+        max_ms=measured["max"] / 1000,
     )
 
 

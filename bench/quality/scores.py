@@ -58,8 +58,8 @@ def rank(
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         cosines = queries[start : start + _QUERIES_AT_ONCE] @ documents.T
         for query_id, row in zip(query_ids[start:], cosines, strict=False):
-            found = np.argsort(-row, kind="stable")[:depth]
-            ids = [document_ids[index] for index in found.tolist()]
+            best = np.argsort(-row, kind="stable")[:depth]
+            ids = [document_ids[index] for index in best.tolist()]
             rankings.append([document_id for document_id in ids if document_id != query_id][:_DEPTH])
     return rankings
 

@@ -75,11 +75,11 @@ def figures(keys: set[str]) -> list[Figure]:
     Raises:
         KeyError: nobody has described one of them.
     """
-    known = [figure for figure in FIGURES if figure.key in keys]
+    described = [figure for figure in FIGURES if figure.key in keys]
     ledger = sorted((key for key in keys if key.startswith("ledger_")), key=_ledger_order)
-    if strange := keys.difference(ledger, (figure.key for figure in known)):
+    if strange := keys.difference(ledger, (figure.key for figure in described)):
         raise KeyError(f"not in the catalog: {', '.join(sorted(strange))}")
-    return [*known, *(_of_ledger(key) for key in ledger)]
+    return [*described, *(_of_ledger(key) for key in ledger)]
 
 
 def _ledger_order(key: str) -> tuple[int, int]:

@@ -16,9 +16,9 @@ _TICKS = 4
 
 def draw(samples: Sequence[Sample], path: Path) -> None:
     """Writes the file. `samples` are those of `bench.scenarios.million`."""
-    memory = {key.removesuffix("_mb"): [each[key] for each in samples] for key in samples[0] if key.endswith("_mb")}
+    memory = {key.removesuffix("_mb"): [sample[key] for sample in samples] for key in samples[0] if key.endswith("_mb")}
     minutes, rates = per_minute(samples)
-    times = [each["seconds"] / _MINUTE_S for each in samples]
+    times = [sample["seconds"] / _MINUTE_S for sample in samples]
     end = times[-1]
     parts = [
         _panel(20, "documents loaded per minute", end, {"": (minutes, rates)}),
@@ -34,7 +34,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
 
 def per_minute(samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     """Ends of whole minutes, and documents loaded in each; a shorter run has ten parts, scaled to a minute."""
-    seconds, documents = ([each[key] for each in samples] for key in ("seconds", "documents"))
+    seconds, documents = ([sample[key] for sample in samples] for key in ("seconds", "documents"))
     step = _MINUTE_S if seconds[-1] >= 10 * _MINUTE_S else seconds[-1] / 10
     ends = np.arange(1, int(seconds[-1] / step + 1e-9) + 1) * step
     counts = np.diff(np.interp(ends, seconds, documents), prepend=documents[0])

@@ -96,5 +96,5 @@ def _completed(client: httpx.Client, batch_id: str) -> int:
 
 
 def _read(client: httpx.Client, batch_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(f"/batches/{batch_id}").raise_for_status().json()
-    return found
+    batch: dict[str, Any] = client.get(f"/batches/{batch_id}").raise_for_status().json()
+    return batch

@@ -18,16 +18,16 @@ def records_file(path: Path, texts: Iterable[str]) -> Path:
     return path
 
 
-def start(client: httpx.Client, path: Path, **asked: Any) -> str:
+def start(client: httpx.Client, path: Path, **options: Any) -> str:
     """The id of an ingestion of a file that the server reads itself, below `EMBEDQ_INGEST_ROOTS`."""
-    body = {"source": {"urls": [f"file://{path.resolve()}"]}, "sink": {"type": "parquet"}} | asked
+    body = {"source": {"urls": [f"file://{path.resolve()}"]}, "sink": {"type": "parquet"}} | options
     return str(client.post("/ingestions", json=body).raise_for_status().json()["id"])
 
 
 def read(client: httpx.Client, ingestion_id: str) -> dict[str, Any]:
     """The ingestion as it is now."""
-    found: dict[str, Any] = client.get(f"/ingestions/{ingestion_id}").raise_for_status().json()
-    return found
+    ingestion: dict[str, Any] = client.get(f"/ingestions/{ingestion_id}").raise_for_status().json()
+    return ingestion
 
 
 def require_completed(ingestion: Mapping[str, Any]) -> Mapping[str, Any]:

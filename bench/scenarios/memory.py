@@ -53,11 +53,11 @@ def growth_percent(samples: Sequence[float]) -> float:
 
 
 def _range_of(role: str, samples: Sequence[Mapping[str, float]], sizes: Sizes) -> str:
-    found = [sample[f"{role}_rss_mb"] for sample in samples]
+    megabytes = [sample[f"{role}_rss_mb"] for sample in samples]
     first, last = sizes.memory_texts
     return (
-        f"memory of the {role}: {found[0]:.0f} MB after {first:,} texts, at most {max(found):.0f} and in the end "
-        f"{found[-1]:.0f} MB up to {last:,} ({len(found)} samples)"
+        f"memory of the {role}: {megabytes[0]:.0f} MB after {first:,} texts, at most {max(megabytes):.0f} and in "
+        f"the end {megabytes[-1]:.0f} MB up to {last:,} ({len(megabytes)} samples)"
     )
 
 

@@ -45,8 +45,8 @@ def ingest(folder: Path, sizes: Sizes) -> Observed:
             samples = list(_samples(look, store, processes, sizes.ingest_sample_s))
     finally:
         server.stop()
-    found = observed(samples)
-    return Observed(found.values, [*found.notes, *refusals], found.series)
+    result = observed(samples)
+    return Observed(result.values, [*result.notes, *refusals], result.series)
 
 
 def observed(samples: Sequence[Sample]) -> Observed:
@@ -59,10 +59,11 @@ def observed(samples: Sequence[Sample]) -> Observed:
     }
     if start := _rate(samples, 0):  # a short one may have loaded nothing yet
         values["ingest_end_of_start"] = _rate(samples, 2) / start
-    for key, found in sizes.items():
+    for key, megabytes in sizes.items():
         if key != "redis_used_mb":
-            values[f"ingest_{key.removesuffix('_mb')}_growth_percent"] = 100 * (max(found) / max(_first(found)) - 1)
-    notes = [_described(key.removesuffix("_mb"), found) for key, found in sizes.items()]
+            growth_percent = 100 * (max(megabytes) / max(_first(megabytes)) - 1)
+            values[f"ingest_{key.removesuffix('_mb')}_growth_percent"] = growth_percent
+    notes = [_described(key.removesuffix("_mb"), megabytes) for key, megabytes in sizes.items()]
     cost = ", ".join(
         f"{key.removesuffix('_cpu_s')} {1e6 * last[key] / last['documents']:.0f}"
         for key in last
@@ -78,7 +79,7 @@ class Processes:
     def __init__(self, pids: Mapping[str, int]) -> None:
         parent = psutil.Process(pids["documents"])
         (child,) = wait_until(parent.children, timeout_s=_START_TIMEOUT_S, message="the documents worker's own process")
-        self._known = {
+        self._processes = {
             **{role: psutil.Process(pid) for role, pid in pids.items() if role != "documents"},
             "documents": child,
             "documents_parent": parent,
@@ -86,13 +87,13 @@ class Processes:
         }
 
     def sample(self) -> Sample:
-        """Resident megabytes and processor seconds of each; those of parsers, which come and go, together."""
-        found: Sample = {}
-        for role, process in self._known.items():
-            found[f"{role}_mb"] = process.memory_info().rss / _MB
+        """Resident megabytes and processor seconds of each process."""
+        sample: Sample = {}
+        for role, process in self._processes.items():
+            sample[f"{role}_mb"] = process.memory_info().rss / _MB
             times = process.cpu_times()
-            found[f"{role}_cpu_s"] = times.user + times.system
-        return found
+            sample[f"{role}_cpu_s"] = times.user + times.system
+        return sample
 
 
 def _texts(count: int) -> Iterator[str]:
@@ -144,7 +145,8 @@ def _rate(samples: Sequence[Sample], third: int) -> float:
 
 def _documents_at(samples: Sequence[Sample], seconds: float) -> float:
     """How many there were, or would have been if they came evenly between two samples."""
-    return float(np.interp(seconds, [each["seconds"] for each in samples], [each["documents"] for each in samples]))
+    times, documents = ([sample[key] for sample in samples] for key in ("seconds", "documents"))
+    return float(np.interp(seconds, times, documents))
 
 
 def _first(values: Sequence[float]) -> Sequence[float]:
@@ -152,5 +154,6 @@ def _first(values: Sequence[float]) -> Sequence[float]:
     return values[: -(-len(values) // 3)]
 
 
-def _described(role: str, found: Sequence[float]) -> str:
-    return f"memory of {role}: at most {max(_first(found)):.0f} MB in the first third, {max(found):.0f} MB in all"
+def _described(role: str, megabytes: Sequence[float]) -> str:
+    first = max(_first(megabytes))
+    return f"memory of {role}: at most {first:.0f} MB in the first third, {max(megabytes):.0f} MB in all"
