@@ -16,7 +16,7 @@ _UNPROCESSABLE = 422
 """What the synchronous call answers for a text that kills its worker."""
 
 EmbeddedRow: TypeAlias = tuple[int, bytes, RowOutcome | RowError | ItemError]
-"""Number, line, and an answer, what an answer would have said, or why it was never executed."""
+"""Number, line and outcome: vectors, the error that the endpoint would answer, or why it was never executed."""
 
 
 @dataclass(frozen=True, slots=True)

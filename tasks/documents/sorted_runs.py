@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tasks.storage.writer import spooling
 
 BUCKET = 65_536
-"""Records that are in memory while two runs become one."""
+"""Records that are in memory while runs are merged."""
 
 Keys = npt.NDArray[np.uint64]
 """[n, 2]: each a key of 128 bits."""
@@ -34,12 +34,12 @@ def keys_of(document_ids: Iterable[str]) -> Keys:
 
 
 class Runs:
-    """Records of one type by key. Each addition is a sorted run; runs of like size become one.
+    """Records of one type by key. Each addition is a sorted run; runs of similar size are merged.
 
     Args:
         kind: of the records.
-        kept: which of some records are to stay, asked when runs become one and at each look-up.
-        bucket: records that are in memory while two runs become one.
+        kept: which of some records count; called when runs are merged, and at each look-up.
+        bucket: records that are in memory while runs are merged.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Runs:
         return sum(run.size for run in self._runs)
 
     def add(self, keys: Keys, records: Records) -> None:
-        """Adds some, which are to fit into memory.
+        """Adds records, which have to fit into memory.
 
         Raises:
             DiskFull, StorageUnavailable: the temporary folder takes no file.
@@ -70,18 +70,18 @@ class Runs:
             self._merge(2)
 
     def compact(self) -> None:
-        """Makes one run of all, of what is kept; raises like `add`."""
+        """Merges all runs, without records that do not count any more; raises like `add`."""
         self._merge(len(self._runs))
 
     def find(self, keys: Keys) -> Iterator[tuple[int, Any]]:
-        """The number of a key, and what is kept under it; one of them where there are several in a run."""
+        """The number of a key and its record, for each run that has one; one record if a run has several."""
         order = np.lexsort((keys[:, 1], keys[:, 0]))  # neighbours look into the same pages
         for run in self._runs:
             at, records = run.find(keys[order], self._kept)
             yield from zip(order[at].tolist(), records.tolist(), strict=True)
 
     def contains(self, keys: Keys) -> npt.NDArray[np.bool_]:
-        """Of each key whether something is kept under it."""
+        """Whether each key has a record."""
         contained = np.zeros(len(keys), np.bool_)
         for run in self._runs:
             contained[run.find(keys, self._kept)[0]] = True

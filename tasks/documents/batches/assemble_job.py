@@ -1,4 +1,4 @@
-"""The job that writes down what came of each request of a batch: an output file, and an error file if there is need."""
+"""The job that writes the output file of a batch, and its error file if a request failed."""
 
 import contextlib
 import hashlib
@@ -28,12 +28,12 @@ _CANCELLED = ItemError("batch_cancelled", "This request was not executed: the ba
 _PART_LOST = ItemError("batch_part_lost", "What came of this request is no longer in the storage. Send it again.")
 
 Outcome: TypeAlias = RowOutcome | RowError | ItemError
-"""What became of a row: an answer; what an answer would have said; or why it was never executed."""
+"""The outcome of a row: its vectors, the error that the endpoint would have answered, or why it was never executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What VALIDATE found: where the rows are, and how many."""
+    """The result of VALIDATE: the place of the rows, and their number."""
 
     source: str
     index: str
@@ -61,7 +61,7 @@ def assemble_batch(context: JobContext, batch_id: str) -> bytes:
 
     Raises:
         NotStored: the rows, or what came of them, are gone.
-        Unavailable: nothing was written that anybody sees.
+        Unavailable: nothing became visible.
     """
     batch = context.ledger.run(read_batch(batch_id))
     if batch is None:
@@ -79,7 +79,7 @@ def assemble_batch(context: JobContext, batch_id: str) -> bytes:
 def _outcomes(
     context: JobContext, plan: Plan, embedded: Committed, leftover: ItemError
 ) -> Iterator[tuple[Row, Outcome]]:
-    """Every row in order, each once, with what became of it; `leftover`: of rows that nobody came to."""
+    """Every row once, in order, with its outcome. `leftover`: the outcome of rows that no worker has encoded."""
     rows = EmbeddedRows(
         context.storage, plan.source, plan.index, plan.lines, embedded, leftover, context.progress, lost=_PART_LOST
     )
@@ -87,7 +87,7 @@ def _outcomes(
         refusal = Refusal.from_line(line)
         if refusal is None:
             yield Row.from_line(number, line), outcome
-        else:  # whatever became of the others
+        else:  # also in a batch that expired or was cancelled
             yield Row(number, refusal.custom_id, base64=False), refusal.error
 
 
@@ -110,11 +110,11 @@ def _write(context: JobContext, batch: Batch, plan: Plan, outcomes: Iterable[tup
     return orjson.dumps(counts | {"model": plan.model} | present)
 
 
-# ---- one line of an output or error file, as OpenAI's readers expect it ----------------------------------------------
+# ---- one line of an output or error file, as OpenAI's clients expect it ----------------------------------------------
 
 
 def render_line(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:
-    """The file that it belongs into, and the line with its line break. Rendering it again gives the same bytes."""
+    """The file of a row, and its line with the line break. Rendering it again gives the same bytes."""
     unique = hashlib.sha256(f"{batch_id} {row.number}".encode()).hexdigest()[:_ID_CHARS]
     head = orjson.dumps({"id": f"batch_req_{unique}", "custom_id": row.custom_id})[:-1]
     if isinstance(outcome, ItemError):

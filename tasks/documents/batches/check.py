@@ -36,7 +36,7 @@ class FileLine:
 
 
 def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[FileLine]:
-    """The lines of a file that are not blank. Of a line above `max_line_bytes` no more than that is ever kept."""
+    """The lines of a file that are not blank. At most about `max_line_bytes` of a line are kept."""
     # Room for what does not count: a mark at the beginning, and the "\r" of a line break.
     for number, line in enumerate(lines.split_lines(chunks, max_line_bytes + len(_BOM) + 1), 1):
         if line.data is None:
@@ -79,7 +79,7 @@ _SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one file, and of the units it is cut into."""
+    """Limits of one file, and of the units into which it is cut."""
 
     max_lines: int
     max_inputs: int
@@ -113,7 +113,7 @@ class KnownModels:
 
     Attributes:
         own: names of the configured one, the canonical one first: known before any worker has loaded it.
-        overviews: what the ledger says, by served name.
+        overviews: state of the models in the ledger, by served name.
     """
 
     own: Sequence[str]
@@ -136,13 +136,13 @@ class FileCheck:
     _inputs: int = 0
     _ids: dict[bytes, int] = field(default_factory=dict)
     _names: dict[str, ServedModel] = field(default_factory=dict)
-    """By what lines call their model: it is looked up once."""
+    """By the name of the model in a line, so that each name is looked up once."""
     _served: ServedModel | None = None
     _cutter: UnitCutter | None = None
 
     @property
     def model(self) -> str | None:
-        """Canonical name of the model that the first line names which names one."""
+        """Canonical name of the first model that a line names; None: no line has named one."""
         return self._served.name if self._served else None
 
     @property
@@ -152,14 +152,14 @@ class FileCheck:
 
     @property
     def full(self) -> bool:
-        """Nothing more need be read: the file has too many lines, texts or faults."""
+        """Whether the check can end, because the file has too many lines, texts or faults."""
         too_many = self.rows > self.limits.max_lines or self._inputs > self.limits.max_inputs
         return too_many or len(self.faults) >= MAX_FAULTS
 
     def add(self, line: FileLine) -> bytes:
-        """Takes the next line; what stands for it in the batch's copy of the file, without its line break.
+        """Takes the next line. Returns the line for the batch's copy of the file, without a line break.
 
-        Nothing where it is at fault. A line that the endpoint would refuse is none of the file's faults: its refusal.
+        The line is empty for a fault. A body that the endpoint would refuse is not a fault: its line is the refusal.
         """
         self.rows += 1
         if line.data is None:
@@ -182,7 +182,7 @@ class FileCheck:
         return b"" if faults else self._taken(request["custom_id"], request["body"], line.data)
 
     def finish(self) -> None:
-        """The last line has been taken."""
+        """Checks the file as a whole, after its last line."""
         if self.rows > self.limits.max_lines:
             self._whole("too_many_tasks", f"A batch takes {self.limits.max_lines:,} lines; this file has more.")
         if self._inputs > self.limits.max_inputs:

@@ -15,12 +15,12 @@ from tasks.documents.parsing.parsed_document import Block
 from tasks.errors import InvalidValue
 
 MAX_AUTO_TOKENS = 8192
-"""Of a chunk of a model without a maximum."""
+"""Tokens of a chunk, for a model without a maximum."""
 MAX_COUNTED_CHARS = 2**20
-"""A longer text, if it is not to be cut, counts as longer than any window. To know better takes 100 bytes of memory for
-each of its characters: 20 MB of one letter took 2.3 GB."""
+"""A longer text that is not to be cut counts as longer than any window. Counting it takes 100 bytes of memory for each
+of its characters: 20 MB of one letter took 2.3 GB."""
 _SMALL_CHARS_PER_TOKEN = 3
-"""A text with no more is probably a single chunk."""
+"""A text with no more is tried as a single chunk first."""
 _FIRST_CHARS_PER_TOKEN = 16
 
 
@@ -58,9 +58,9 @@ class Chunker:
         return self._counter.count(text)
 
     def chunks(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> Iterator[Chunk]:
-        """The chunks of a document in order, all of its text but white space; none if it is blank.
+        """The chunks of a document in order, which hold all of its text but white space; none if it is blank.
 
-        One after another, so that memory is bounded.
+        A generator, so that memory is bounded.
 
         Args:
             text: the document's.
@@ -103,7 +103,7 @@ class Chunker:
         """Tokens of a text; of one above the window, some number above it, without reading all of a long one."""
         size, above = _FIRST_CHARS_PER_TOKEN * self._window, 2 * self._window
         while size < min(len(text), MAX_COUNTED_CHARS):
-            # The end may be in the middle of a word: what is well above the window there is so with any end.
+            # The end may be in the middle of a word, so the count has to be well above the window.
             if self._counter.count(text[:size]) > above:
                 return above
             size *= 4
@@ -116,14 +116,14 @@ def _kept(text: str) -> tuple[int, int]:
     return start, max(start, len(text.rstrip()))
 
 
-# ---- where in a document a chunk is: its page, and the headings above it ---------------------------------------------
+# ---- the place of a chunk in its document: its page, and the headings above it ---------------------------------------
 
 MAX_TITLE_CHARS = 500
-"""Of a heading as it stands beside each chunk of its section: a page without line breaks may pass for one."""
+"""Longest heading beside the chunks of its section: a page without line breaks may be taken for a heading."""
 
 
 class Outline:
-    """Answers for places in the order of the text."""
+    """Pages and headings of places, which have to be asked for in the order of the text."""
 
     def __init__(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> None:
         self._text = text
@@ -137,7 +137,7 @@ class Outline:
         return max(1, bisect_right(self._pages, place)) if self._pages else None
 
     def headings(self, place: int) -> tuple[str, ...]:
-        """Of the sections that a place is in, the outermost first; one that begins there included.
+        """The headings of the sections around a place, the outermost first. A heading at the place counts.
 
         `place` is not before that of an earlier call.
         """

@@ -10,19 +10,19 @@ from itertools import islice, pairwise
 from tasks.documents.chunking.tokens import TokenCounter, blank
 from tasks.documents.parsing.parsed_document import Block
 
-# ---- pieces of a text, and how good a place the beginning of each one is for a cut -----------------------------------
+# ---- pieces of a text, each with the value of its beginning as a place for a cut -------------------------------------
 
 PIECE_CHARS = 1024
 """Longest piece. Sentences are far shorter; a line of a megabyte comes in many pieces, so that memory stays bounded."""
 
 
 class Break(IntEnum):
-    """Places for a cut, the better the higher. Of headings, those of the higher level have the higher value."""
+    """Places for a cut; a higher value is better. Headings of a higher level have a higher value."""
 
     INSIDE = 0
-    """Of a word."""
+    """Inside of a word."""
     HEADING = 1
-    """Behind a heading, which belongs to what follows."""
+    """Behind a heading, which belongs to the text after it."""
     WORD = 2
     LINE = 3
     SENTENCE = 4
@@ -35,10 +35,10 @@ _SENTENCE = (
     r"(?P<sentence>[.!?…](?<!\n\d\.)(?<!\n\d\d\.)['\"”’»)\]]*+(?=\s)(?!\s++[a-z])"  # noqa: RUF001 - as texts have them
     r"|[。！？｡][」』”’）]*+)"  # noqa: RUF001
 )
-"""A full stop behind a number that begins a line is a list's."""
+"""A full stop behind a number at the beginning of a line belongs to a list."""
 _ROW = r"(?P<row>\n)"
 _TEXT = re.compile(rf"(?P<block>\n[^\S\n]*+\n)|{_SENTENCE}|(?P<line>\n)")
-"""Of a text without known structure: a single new line may be one, or the end of a screen's width."""
+"""For a text without known structure: a line break may end a paragraph, or only the width of a screen."""
 _ENDS = {
     "paragraph": re.compile(_SENTENCE),
     "list": re.compile(rf"{_SENTENCE}|{_ROW}"),
@@ -56,8 +56,8 @@ class Piece:
 
     Attributes:
         value: of its beginning as a place for a cut: a `Break`, or more than `SECTION` for a heading.
-        apart: a blank lies before it, so that its tokens do not mix with those of the piece before.
-        tokens: of its text alone; set by whoever counts.
+        apart: whether a blank lies before it, so that its tokens do not mix with those of the piece before.
+        tokens: of its text alone; set by the splitter.
     """
 
     text: str
@@ -73,7 +73,7 @@ class Piece:
 
 
 def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[Piece]:
-    """All of a text but white space, in order.
+    """The pieces of a text in order, which hold all of it but white space.
 
     Args:
         text: of a document.
@@ -91,7 +91,7 @@ def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[
 
 
 def words(piece: Piece) -> list[Piece]:
-    """The same piece, word by word; of one that is a single word two halves. Of a single character: itself."""
+    """The words of a piece; the two halves of a single word; a single character as it is."""
     parts = [
         Piece(match[0], piece.start + match.start(), Break.WORD, apart=True) for match in _WORD.finditer(piece.text)
     ]
@@ -111,7 +111,7 @@ _Span = tuple[int, int, re.Pattern[str] | None, int]
 
 
 def _spans(text: str, blocks: Sequence[Block]) -> Iterator[_Span]:
-    """Blocks and what lies between them: start, end, pattern of the ends within, value of the start."""
+    """Blocks and the text between them: start, end, pattern of the ends within, value of the start."""
     end, behind_heading = 0, False
     for block in blocks:
         if text[end : block.start].strip():
@@ -159,7 +159,7 @@ def _end_of_words(text: str, start: int) -> int:
 # ---- chunks of these pieces ------------------------------------------------------------------------------------------
 
 _READ_PIECES = 512
-"""Tokenized in one call: enough to make calls cheap, and at most half a megabyte."""
+"""Pieces tokenized in one call: enough to make calls cheap, and at most half a megabyte."""
 _CHARS_PER_TOKEN = 64
 """A chunk has no more: for a tokenizer, a megabyte of one letter may be a single unknown word."""
 _FULL_ENOUGH = 0.5
