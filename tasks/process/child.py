@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 
 FINISH_PATIENCE_S = 14.0
 """A stop ends a slice within a forward pass. Just below the time after which the parent kills this process."""
-BROKEN_EXIT_CODE = 70
-"""EX_SOFTWARE of sysexits.h."""
 STOP_CHECK_S = 0.1
 
 _M_ARENA_MAX = -8  # <malloc.h> of glibc
@@ -91,7 +89,7 @@ class WorkerChild:
             self._served.run_slice()
         except self._role.breaks as error:
             _log.critical("this process cannot go on (%s); a new one takes over", error)
-            os._exit(BROKEN_EXIT_CODE)
+            os._exit(os.EX_SOFTWARE)
         except MemoryError:
             # The claims come back when their leases end.
             _log.error("a slice ran out of memory outside of its work")

@@ -15,8 +15,6 @@ from tasks.process.role import Start
 _log = logging.getLogger(__name__)
 
 FINISH_PATIENCE_S = 2.0
-THREAD_DIED_EXIT_CODE = 70
-"""EX_SOFTWARE of sysexits.h."""
 
 
 class Heartbeat(threading.Thread):
@@ -74,7 +72,7 @@ class Heartbeat(threading.Thread):
                 return
             # A worker without a heartbeat loses every lease and nobody sees why: better a new process.
             _log.critical("the heartbeat thread died of %s; leaving", type(error).__name__)
-            os._exit(THREAD_DIED_EXIT_CODE)
+            os._exit(os.EX_SOFTWARE)
 
     def beat(self) -> None:
         """One beat, one renewal, one watch.
@@ -104,10 +102,10 @@ class Heartbeat(threading.Thread):
             # It would hear no bell any more while this process looks healthy. A supervisor starts a new one.
             _log.critical("the parent has hung for %.0f s; leaving together", self._parent_hangs.patience_s)
             os.kill(os.getppid(), signal.SIGKILL)
-            os._exit(THREAD_DIED_EXIT_CODE)
+            os._exit(os.EX_SOFTWARE)
         if self._work_hangs():
             _log.critical("the work has stood still for too long; leaving")
-            os._exit(THREAD_DIED_EXIT_CODE)
+            os._exit(os.EX_SOFTWARE)
         try:
             self.beat()
             self._away = False
