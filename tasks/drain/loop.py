@@ -126,7 +126,7 @@ class Drain:
         # and may send one more. When each stream did, every slice sent as many, and messages piled up.
         self._clears_bell = number == 0
         self._work = work
-        self.wakeup = Wakeup(self._ledger, self._queue, self._name)
+        self._wakeup = Wakeup(self._ledger, self._queue, self._name)
         self._numbers = itertools.count()
         self._suspects_wait = False
         # The start time makes tokens unique over the restarts of a child under the same parent.
@@ -143,13 +143,13 @@ class Drain:
         part = StreamSlice(together or JointSlice(), self._consumer.slice_s)
         committer = self._consumer.committer
         try:
-            self.wakeup.open()
+            self._wakeup.open()
             worked = self._run(part)
             self._send_bell_if(committer.release_owed())
             left = operations.leave(self._queue, self._name, warm=worked and not self._stop())
             self._send_bell_if(self._ledger.run(left))
         except (RedisUnavailable, RedisError) as error:
-            self.wakeup.close()
+            self._wakeup.close()
             _log.warning("slice ended early: Redis is unavailable (%s)", type(error).__name__)
             self._send_bell_if(committer.release_when_back())
         finally:
@@ -157,7 +157,7 @@ class Drain:
 
     def close(self) -> None:
         """Ends the subscription. No slice runs any more."""
-        self.wakeup.close()
+        self._wakeup.close()
 
     def _run(self, part: StreamSlice) -> bool:
         """Claims until the slice is over; whether any claim took something."""
@@ -165,7 +165,7 @@ class Drain:
         while not self._stop():
             # A wait that lost its connection has closed it. Nobody could wake this stream, which would not wait either:
             # it claimed hundreds of times a second.
-            self.wakeup.open()
+            self._wakeup.open()
             left_s = part.left_s
             linger_s = max(LATE_LINGER_S, min(left_s, MAX_LINGER_S)) if lingers else 0
             claim = self._claim(left_s, linger_s=linger_s, rang=rang)
@@ -177,9 +177,9 @@ class Drain:
                 if self._consumer.suspects.turn(self._do_suspect, idle=not claim.units):
                     worked = True
                 elif not claim.units:  # another stream is at it, or the storage is away; new work is looked for
-                    self.wakeup.wait(SUSPECTS_WAIT_S, self._stop)
+                    self._wakeup.wait(SUSPECTS_WAIT_S, self._stop)
             if claim.wait_ms:
-                self.wakeup.wait(claim.wait_ms / 1000, self._stop)
+                self._wakeup.wait(claim.wait_ms / 1000, self._stop)
                 lingers = part.goes_on()
                 continue  # a drain leaves its linger only through another CLAIM, or a wake-up would be lost
             if not part.goes_on():

@@ -72,7 +72,7 @@ class Stream:
     def __call__(self, claim: Claim, _: object) -> bool:
         self.claims.append(claim)
         if self.breaks:
-            self.drain.wakeup.close()  # as its wait does when Redis was away
+            self.drain.close()  # as its wait does when Redis was away
         if not self.stops:
             finished = [
                 Finished(unit, OutcomeKind.VECTORS, np.zeros((unit.items, 2), "<f4").tobytes(), 1)
