@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from tasks.errors import Unavailable
 from tasks.model.encoder import Encoder
+from tasks.model.location import UNKNOWN_REVISION
 from tasks.storage.model_files import Prompts, has_model_files, write_model_files
 from tasks.storage.storage import Storage
 
 RETRY_S = 10.0
 CHECK_EVERY_S = 60.0
 """A storage may be emptied, or replaced by another, while workers run."""
-UNKNOWN = "unknown"
-"""A revision that several models may have: the files of this name may be another model's."""
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class TokenizerStore:
 
     def _store(self) -> None:
         storage, revision = self._storage(), self._encoder.info.revision
-        another_may_lie_there = revision == UNKNOWN and not self.checks
+        another_may_lie_there = revision == UNKNOWN_REVISION and not self.checks  # several models may have it
         if another_may_lie_there or not has_model_files(storage, revision):
             rules = self._encoder.text_rules()
             write_model_files(storage, revision, rules.tokenizer, Prompts(rules.prompts, rules.default_prompt))

