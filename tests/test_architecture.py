@@ -124,7 +124,7 @@ def reads_environment(file: SourceFile) -> list[str]:
 
 
 def names_redis_keys(file: SourceFile) -> list[str]:
-    makers = {f"tasks.ledger.keys.{name}" for name in ("ROOT", "queue_key", "task_key")}
+    makers = {f"tasks.ledger.keys.{name}" for name in ("ROOT", "queue_key")}
     spelled = [at(file, found.lineno, repr(found.value)) for found in file.strings if _REDIS_KEY.search(_text(found))]
     return spelled + [at(file, found.line, found.module) for found in file.imports if found.module in makers]
 

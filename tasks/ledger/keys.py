@@ -81,7 +81,7 @@ its end (the retention):
                                  when they are known; `losses_{stage}`: how often its workers died, `again_at`: when it
                                  is tried again. Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
     R:batch-alias:{owner}:{name}  string  "batch digest": a repetition of a request finds its batch
-    R:batches:{owner}    zset    batch -> 0: that owner's batches, in the order of their ids, which is that of time
+    R:batches:{owner}    zset    batch -> 0: that owner's batches, in the order of their ids, which is that of time.
                                  Ids of batches that are gone are removed when a list meets them, and at each creation,
                                  which looks at two at random
     R:batches-open:{owner}  zset  batch -> when its record ends by itself: those of the owner that have not ended
@@ -130,11 +130,6 @@ CHANGED_CHANNEL = f"{ROOT}:changed"
 def queue_key(queue: str, part: str, root: str = ROOT) -> str:
     """`Q:{part}` of the table above."""
     return f"{root}:q:{queue}:{part}"
-
-
-def task_key(kind: str, task_id: str, root: str = ROOT) -> str:
-    """`R:{kind}:{task_id}` of the table above."""
-    return f"{root}:{kind}:{task_id}"
 
 
 def wake_channel(queue: str, stream: str, root: str = ROOT) -> str:

@@ -168,9 +168,9 @@ class ServedModel:
         """The most tokens that it reads of one text."""
         return self.entry.max_tokens if self.entry else UNKNOWN_MODEL_MAX_TOKENS
 
-    def unit_cost(self, max_tokens: int, unit_s: float) -> int:
-        """Estimated tokens that one unit may hold: what one stream does in `unit_s`, at most `max_tokens`."""
-        return max(1, min(max_tokens, int(unit_s * self.rate / max(1, self.streams))))
+    def unit_cost(self, most: int, unit_s: float) -> int:
+        """Estimated tokens that one unit may hold: what one stream does in `unit_s`, but no more than `most`."""
+        return max(1, min(most, int(unit_s * self.rate / max(1, self.streams))))
 
 
 def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> ServedModel | None:

@@ -42,7 +42,7 @@ class NewUnit:
     Attributes:
         items: number of texts in it.
         cost: estimated tokens.
-        payload: JSON array of the texts, UTF-8, or the JSON object of a `rows.UnitReference`; the first byte tells. For
+        payload: JSON array of the texts, UTF-8, or JSON object of a `row_file.UnitReference`; the first byte tells. For
             the documents queue the JSON object of a job.
     """
 
