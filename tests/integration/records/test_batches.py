@@ -48,21 +48,21 @@ def move(driver: Driver, batch_id: str, to: BatchStatus, *only_from: BatchStatus
 
 
 def test_a_new_batch(driver: Driver) -> None:
-    asked = new(metadata={"a": "b"}, output_expires_s=3600)
-    assert driver.run(create_batch(asked)) == asked.id
-    batch = read(driver, asked.id)
+    new_batch = new(metadata={"a": "b"}, output_expires_s=3600)
+    assert driver.run(create_batch(new_batch)) == new_batch.id
+    batch = read(driver, new_batch.id)
     assert (batch.status, batch.total, batch.model, batch.tokens) == (BatchStatus.VALIDATING, 0, None, None)
     assert (batch.metadata, batch.output_expires_s, batch.input_file_id) == ({"a": "b"}, 3600, "file-1")
     assert (batch.created_ms, batch.expires_ms) == (driver.now_ms, driver.now_ms + 24 * HOUR_MS)
-    assert driver.run(open_batches(10)) == [asked.id]
+    assert driver.run(open_batches(10)) == [new_batch.id]
 
 
 def test_creating_again_changes_nothing(driver: Driver) -> None:
-    asked = new()
-    driver.run(create_batch(asked))
-    move(driver, asked.id, BatchStatus.IN_PROGRESS)
-    assert driver.run(create_batch(asked)) == asked.id
-    assert read(driver, asked.id).status is BatchStatus.IN_PROGRESS
+    new_batch = new()
+    driver.run(create_batch(new_batch))
+    move(driver, new_batch.id, BatchStatus.IN_PROGRESS)
+    assert driver.run(create_batch(new_batch)) == new_batch.id
+    assert read(driver, new_batch.id).status is BatchStatus.IN_PROGRESS
 
 
 def test_a_key_finds_its_batch_and_refuses_another_request(driver: Driver) -> None:
@@ -75,43 +75,43 @@ def test_a_key_finds_its_batch_and_refuses_another_request(driver: Driver) -> No
 
 
 def test_a_move_names_where_it_may_start(driver: Driver) -> None:
-    asked = new()
-    driver.run(create_batch(asked))
+    new_batch = new()
+    driver.run(create_batch(new_batch))
     driver.advance(5)
-    assert move(driver, asked.id, BatchStatus.IN_PROGRESS, model="m", total=7)
-    assert not move(driver, asked.id, BatchStatus.FAILED)
-    batch = read(driver, asked.id)
+    assert move(driver, new_batch.id, BatchStatus.IN_PROGRESS, model="m", total=7)
+    assert not move(driver, new_batch.id, BatchStatus.FAILED)
+    batch = read(driver, new_batch.id)
     assert (batch.status, batch.model, batch.total) == (BatchStatus.IN_PROGRESS, "m", 7)
     reached = {BatchStatus.IN_PROGRESS: driver.now_ms}
     assert batch.times == reached
     driver.advance(5)
-    assert move(driver, asked.id, BatchStatus.IN_PROGRESS, BatchStatus.IN_PROGRESS, total=8)
-    assert read(driver, asked.id).times == reached, "it was there before"
+    assert move(driver, new_batch.id, BatchStatus.IN_PROGRESS, BatchStatus.IN_PROGRESS, total=8)
+    assert read(driver, new_batch.id).times == reached, "it was there before"
     assert driver.run(move_batch("batch_none", BatchStatus.FAILED, only_from=list(BatchStatus))) == (False, None)
 
 
 def test_faults_and_states_of_tasks_are_read(driver: Driver) -> None:
-    asked = new()
-    driver.run(create_batch(asked))
-    driver.submit((3, 10), task_id=f"{asked.id}-embed")
+    new_batch = new()
+    driver.run(create_batch(new_batch))
+    driver.submit((3, 10), task_id=f"{new_batch.id}-embed")
     faults = [BatchFault("invalid_json_line", "x", None, 2), BatchFault("empty_file", "y")]
-    move(driver, asked.id, BatchStatus.FAILED, errors=faults_text(faults))
-    batch = read(driver, asked.id)
+    move(driver, new_batch.id, BatchStatus.FAILED, errors=faults_text(faults))
+    batch = read(driver, new_batch.id)
     assert (list(batch.errors), batch.stages) == (faults, {Stage.EMBED: State.QUEUED})
     driver.work_off()
-    assert (read(driver, asked.id).completed, read(driver, asked.id).failed) == (3, 0)
+    assert (read(driver, new_batch.id).completed, read(driver, new_batch.id).failed) == (3, 0)
 
 
 def test_a_batch_expires_after_its_end_and_its_key_with_it(driver: Driver) -> None:
-    asked = new(key=KEY)
-    driver.run(create_batch(asked))
+    new_batch = new(key=KEY)
+    driver.run(create_batch(new_batch))
     longest = max(driver.client.pttl(key) for key in driver.client.keys("eq:batch*"))
     assert 24 * HOUR_MS + YEAR_MS < longest < 49 * HOUR_MS + YEAR_MS
-    move(driver, asked.id, BatchStatus.FAILED)
-    assert 0 < driver.client.pttl(f"eq:batch:{asked.id}") <= HOUR_MS
+    move(driver, new_batch.id, BatchStatus.FAILED)
+    assert 0 < driver.client.pttl(f"eq:batch:{new_batch.id}") <= HOUR_MS
     assert 0 < driver.client.pttl(f"eq:batch-alias:anonymous:{KEY[0]}") <= HOUR_MS
-    assert driver.run(open_batches(10)) == [asked.id], "its traces are still to be removed"
-    driver.run(close_batch(asked.id))
+    assert driver.run(open_batches(10)) == [new_batch.id], "its traces are still to be removed"
+    driver.run(close_batch(new_batch.id))
     assert driver.run(open_batches(10)) == []
 
 
@@ -129,14 +129,14 @@ def test_a_list_is_by_owner_and_paged_and_forgets_the_dead(driver: Driver) -> No
 
 
 def test_a_full_redis_refuses_new_batches_and_moves_old_ones(driver: Driver) -> None:
-    asked = new()
-    driver.run(create_batch(asked))
+    new_batch = new()
+    driver.run(create_batch(new_batch))
     driver.client.config_set("maxmemory", 1)
     try:
         with pytest.raises(StorageFull):
             driver.run(create_batch(new()))
-        assert move(driver, asked.id, BatchStatus.IN_PROGRESS)
-        assert driver.run(open_batches(10)) == [asked.id]
+        assert move(driver, new_batch.id, BatchStatus.IN_PROGRESS)
+        assert driver.run(open_batches(10)) == [new_batch.id]
     finally:
         driver.client.config_set("maxmemory", 256 * 2**20)
 
@@ -197,8 +197,8 @@ def test_a_list_loses_its_dead_without_being_read(driver: Driver) -> None:
 
 
 def test_a_list_lives_as_long_as_what_ends_late(driver: Driver) -> None:
-    asked = new(ttl_ms=HOUR_MS)
-    driver.run(create_batch(asked))
+    new_batch = new(ttl_ms=HOUR_MS)
+    driver.run(create_batch(new_batch))
     driver.client.pexpire("eq:batches:anonymous", 1000)
-    move(driver, asked.id, BatchStatus.FAILED)
+    move(driver, new_batch.id, BatchStatus.FAILED)
     assert driver.client.pttl("eq:batches:anonymous") > HOUR_MS - 60_000

@@ -324,7 +324,7 @@ def storage(driver: Driver, tmp_path: Path) -> Storage:
 
 
 def stored(storage: Storage) -> list[str]:
-    return sorted(found.name for found in storage.stored("files"))
+    return sorted(stored.name for stored in storage.stored("files"))
 
 
 def test_the_sweep_deletes_what_no_record_names(driver: Driver, storage: Storage) -> None:

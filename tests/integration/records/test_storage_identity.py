@@ -17,7 +17,7 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def stored(storage: Storage) -> list[str]:
-    return sorted(found.name for found in storage.stored("files"))
+    return sorted(stored.name for stored in storage.stored("files"))
 
 
 def test_the_sweep_goes_on_beside_what_cannot_be_deleted(

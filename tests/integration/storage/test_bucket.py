@@ -29,7 +29,7 @@ def url(s3: S3Server) -> str:
 
 def names(url: str) -> list[str]:
     """Of all files in the bucket."""
-    return [found.name for found in Storage.open(url).stored("files")]
+    return [stored.name for stored in Storage.open(url).stored("files")]
 
 
 def test_a_file_is_uploaded_read_and_deleted(serve: Callable[..., ServedApp], url: str) -> None:

@@ -192,7 +192,7 @@ def test_a_part_that_cannot_be_written_is_not_encoded_again_and_again(
     wait_until(lambda: _encoded(client) >= 8 + 3 + 8, message="the last beat")
     assert _encoded(client) == 8 + 3 + 8, "the rows once in vain, the texts, and the rows once more"
     assert worker.log().count("the storage is away") == 1
-    assert [found.name for found in storage.stored(f"{BATCH}/parts") if "probe" in found.name] == []
+    assert [stored.name for stored in storage.stored(f"{BATCH}/parts") if "probe" in stored.name] == []
 
 
 def _encoded(client: LedgerClient) -> int:

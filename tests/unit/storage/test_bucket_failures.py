@@ -137,7 +137,7 @@ def test_an_object_is_not_found_by_the_beginning_of_its_name(s3: S3Server) -> No
     storage.write("batches/b/index", b"x")
     storage.write("batches/bb", b"x")
     storage.delete("batches/b")
-    assert sorted(found.name for found in storage.stored("batches")) == ["batches/b/index", "batches/bb"]
+    assert sorted(stored.name for stored in storage.stored("batches")) == ["batches/b/index", "batches/bb"]
 
 
 def test_deleting_that_the_driver_keeps_quiet_about(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ for pieces in ([bytes(10_000)] * 20, [bytes(99_999), b"12"]):  # refused by a wr
                 writer.write(piece)
     except DiskFull as error:
         print(error.detail)
-assert [found.name for found in storage.stored("kept")] + [found.name for found in storage.stored("new")] == ["kept"]
+assert [stored.name for folder in ("kept", "new") for stored in storage.stored(folder)] == ["kept"]
 """
 
 

@@ -39,7 +39,7 @@ def storage(url: str) -> Storage:
 
 
 def names(storage: Storage, folder: str) -> list[str]:
-    return sorted(found.name for found in storage.stored(folder))
+    return sorted(stored.name for stored in storage.stored(folder))
 
 
 def test_what_was_written_is_read(storage: Storage) -> None:
