@@ -98,6 +98,7 @@ class Ledger:
         root: prefix of all keys.
         clock_offset_ms: added to the server's clock; 0 outside tests.
         scripts: folder of the Lua files; another one only in tests that break them on purpose.
+        refusals: where its connections note that they ended; None: they do not.
 
     Attributes:
         frozen_ms: the time at which scripts run instead of the server's; None outside tests.
@@ -120,7 +121,7 @@ class Ledger:
         self._scripts = scripts
 
     @classmethod
-    def connect(cls, url: str, *, root: str = ROOT) -> "Ledger":
+    def connect(cls, url: str) -> "Ledger":
         """An executor that repeats calls whose connection broke, for a few seconds at most.
 
         `socket_timeout` is above every blocking read, so that a half-open connection is noticed.
@@ -131,7 +132,7 @@ class Ledger:
         )
         pool, refusals = client.connection_pool, Refusals()
         pool.connection_class = watched(pool.connection_class, refusals)
-        return cls(client, root=root, refusals=refusals)
+        return cls(client, refusals=refusals)
 
     def run(self, operation: Operation[T]) -> T:
         """The operation's reply.
@@ -160,30 +161,30 @@ class Ledger:
 
 
 class AsyncLedger:
-    """Asynchronous executor for the web tier. Same arguments as `Ledger`; repeats a call only on a dead connection.
+    """Asynchronous executor for the web tier; repeats a call only on a dead connection.
 
-    `large`: a client for calls that move megabytes. Without one they go over `client`, whose limits then count.
-    `lag_s`: by how much the event loop was late of late. An answer that a late loop did not read in time is no outage.
-    `round_trip_s`: that calls which travel together may take.
+    Args:
+        client: for usual calls.
+        large: for calls that move megabytes.
+        refusals: of the connections of both.
+        lag_s: by how much the event loop was late of late. An answer that a late loop did not read in time is no
+            outage.
+        round_trip_s: that calls which travel together may take.
     """
 
     def __init__(
         self,
         client: redis.asyncio.Redis,
+        large: redis.asyncio.Redis,
+        refusals: Refusals,
         *,
-        large: redis.asyncio.Redis | None = None,
-        root: str = ROOT,
-        clock_offset_ms: int = 0,
-        lag_s: Callable[[], float] = lambda: 0.0,
-        refusals: Refusals | None = None,
-        round_trip_s: float = ROUND_TRIP_S,
+        lag_s: Callable[[], float],
+        round_trip_s: float,
     ) -> None:
-        self.refusals = refusals or Refusals()
-        self._lag_s = lag_s
         self.client = client
-        self.root = root
-        self.clock_offset_ms = clock_offset_ms
-        self._large = large or client
+        self.refusals = refusals
+        self._large = large
+        self._lag_s = lag_s
         self._gatherer = Gatherer(client, round_trip_s)
 
     @classmethod
@@ -191,7 +192,6 @@ class AsyncLedger:
         cls,
         url: str,
         *,
-        root: str = ROOT,
         max_connections: int = 64,
         lag_s: Callable[[], float] = lambda: 0.0,
         round_trip_s: float = ROUND_TRIP_S,
@@ -204,7 +204,7 @@ class AsyncLedger:
         # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
         # Nor may they be refused for waiting on each other for a connection, while they have time.
         large = _client(url, refusals, max_connections=max_connections, socket_timeout=None, pool_timeout=None)
-        return cls(usual, large=large, root=root, lag_s=lag_s, refusals=refusals, round_trip_s=round_trip_s)
+        return cls(usual, large, refusals, lag_s=lag_s, round_trip_s=round_trip_s)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
         """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.
@@ -232,7 +232,7 @@ class AsyncLedger:
     async def _evaluate(
         self, operation: Operation[T], client: redis.asyncio.Redis, send: Callable[..., Awaitable[Any]]
     ) -> Any:
-        arguments = script_arguments(self.root, self.clock_offset_ms, operation)
+        arguments = script_arguments(ROOT, 0, operation)
         try:
             return await send(_sha(operation.script), 0, *arguments)
         except NoScriptError:

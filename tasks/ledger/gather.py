@@ -105,7 +105,7 @@ _Call = tuple[bytes, "asyncio.Future[Any]"]
 class Gatherer:
     """Sends EVALSHA calls over lines of its own, with the parameters of a client's connections."""
 
-    def __init__(self, client: redis.asyncio.Redis, round_trip_s: float = ROUND_TRIP_S) -> None:
+    def __init__(self, client: redis.asyncio.Redis, round_trip_s: float) -> None:
         self._waiting: deque[_Call] = deque()
         self._lines = tuple(PipelinedConnection(client.connection_pool, round_trip_s) for _ in range(MAX_UNDER_WAY))
         self._idle = list(self._lines)

@@ -98,9 +98,9 @@ def part_name(reference: UnitReference, run: str) -> str:
 
 
 class PartWriter:
-    """Writes a part: `with storage.writing(name) as file: part = PartWriter(name, file.write)`."""
+    """Writes a part: `with storage.writing(name) as file: part = PartWriter(name, file.write, revision)`."""
 
-    def __init__(self, name: str, write: Callable[[bytes], object], revision: str = "") -> None:
+    def __init__(self, name: str, write: Callable[[bytes], object], revision: str) -> None:
         self._name = name
         self._revision = revision
         self._write = write
