@@ -16,134 +16,6 @@ from fsspec.callbacks import Callback
 from tasks.errors import DiskFull, EmbedqError, NotStored, StorageUnavailable
 from tasks.storage.writer import STORAGE, Spool, spooling
 
-# What a bucket's driver raises, as our errors: which of its many reasons it was, and nothing that it says itself.
-
-_FULL = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"})
-_THERE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "FileExistsError"})
-_REASONS = {
-    "has no such bucket": {"NoSuchBucket", "InvalidBucketName", "ParamValidationError"},
-    "does not know the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)": {
-        "InvalidAccessKeyId",
-        "SignatureDoesNotMatch",
-        "ExpiredToken",
-        "InvalidToken",
-        "InvalidClientTokenId",
-    },
-    "needs credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), of which there are none": {
-        "NoCredentialsError",
-        "PartialCredentialsError",
-    },
-    "denies access": {"AccessDenied", "AllAccessDisabled", "403", "Forbidden", "PermissionError"},
-    "is in another region (AWS_DEFAULT_REGION)": {
-        "PermanentRedirect",
-        "AuthorizationHeaderMalformed",
-        "IllegalLocationConstraintException",
-        "301",
-    },
-    "cannot be reached in time (AWS_ENDPOINT_URL)": {
-        "EndpointConnectionError",
-        "ConnectTimeoutError",
-        "ReadTimeoutError",
-        "ConnectionClosedError",
-        "FSTimeoutError",
-        "TimeoutError",
-        "ConnectionRefusedError",
-    },
-}
-_REASON_OF = {code: reason for reason, codes in _REASONS.items() for code in codes}
-
-
-class BehindTheEnd(Exception):
-    """A range that begins where the object has ended."""
-
-
-class AlreadyThere(Exception):
-    """A name that was to be new has an object, or somebody else is giving it one."""
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raises what the driver raises as one of ours.
-
-    Raises:
-        NotStored: there is no such object, in a bucket that is there.
-        BehindTheEnd: there is, and it is shorter.
-        AlreadyThere: there is, and there should not be.
-        DiskFull: the bucket takes no more.
-        StorageUnavailable: anything else; the message names the setting to look at.
-    """
-    try:
-        yield
-    except EmbedqError:
-        raise
-    except Exception as error:  # the edge to drivers, which raise whatever their own libraries raise
-        codes = _codes(error)
-        if not codes.isdisjoint({"InvalidRange", "416"}):
-            raise BehindTheEnd from error
-        if not codes.isdisjoint(_THERE):
-            raise AlreadyThere from error
-        if not codes.isdisjoint(_FULL):
-            raise DiskFull(f"{STORAGE} is full. Nothing was stored.", retry_after_s=60) from error
-        reason = next((_REASON_OF[code] for code in codes if code in _REASON_OF), "")
-        if isinstance(error, FileNotFoundError) and not reason:
-            raise NotStored("This object is not in the storage.") from None
-        raise StorageUnavailable(
-            f"{STORAGE} {reason or 'does not answer or refuses'}. Nothing was stored.",
-            retry_after_s=10,
-        ) from error
-
-
-def _codes(error: BaseException) -> set[str]:
-    """Of an error and what it came from: the service's own codes and the names of the driver's classes."""
-    codes: set[str] = set()
-    cause: BaseException | None = error
-    while cause is not None:
-        response = getattr(cause, "response", None)
-        if isinstance(response, dict):
-            codes.add(str(response.get("Error", {}).get("Code", "")))
-        codes.add(type(cause).__name__)
-        cause = cause.__cause__
-    return codes
-
-
-# Sending one object to a bucket: it may take as long as it moves, and says so piece by piece.
-
-_PIECE_BYTES, _PIECES_AT_ONCE = 8 * 2**20, 2
-"""Of a large object on its way. The driver holds all that is under way in memory, by default 500 MB."""
-_STALLED_S, _SLOWEST_BYTES_PER_S = 12, 256 * 1024
-"""An upload of which no piece arrives for longer has stopped: the driver waits for ever for leave to send, and for a
-peer that takes no bytes."""
-
-
-def upload(files: Any, path: str, target: str, size_bytes: int, moved: Callable[[], None]) -> None:
-    """Sends the file at `path`; `moved` is called after each piece, in a thread of the driver's, and must not raise.
-
-    Raises what the driver raises, and `TimeoutError` when nothing has moved for as long as the slowest link takes for
-    the pieces under way.
-    """
-    pieces = Callback(hooks={"moved": lambda *_, **__: moved()})
-    if not files.async_impl:
-        files.put_file(path, target, callback=pieces)
-        return
-    piece_bytes = max(_PIECE_BYTES, size_bytes // 5_000)  # a bucket takes 10,000 pieces of one object
-    under_way = min(size_bytes, _PIECES_AT_ONCE * piece_bytes)
-    patience_s = _STALLED_S + under_way / _SLOWEST_BYTES_PER_S
-
-    async def watched() -> None:
-        options = {"chunksize": piece_bytes, "max_concurrency": _PIECES_AT_ONCE}
-        # The driver's own `timeout` is one of the whole: of a large object it would outlast a peer that has died.
-        sending = asyncio.ensure_future(files._put_file(path, target, callback=pieces, **options))  # noqa: SLF001
-        while not sending.done():
-            before = pieces.value
-            await asyncio.wait({sending}, timeout=patience_s)
-            if not sending.done() and pieces.value == before:
-                sending.cancel()
-                raise TimeoutError
-        await sending
-
-    sync(files.loop, watched)
-
-
 _INSTALL = "pip install s3fs"
 _PROBE = "conditional-writes"
 """An empty object that is created twice, to see whether the second time is refused."""
@@ -189,7 +61,7 @@ class ObjectStore:
         with spooling() as spool:
             yield spool
             path = spool.finish()
-            with translated():
+            with _translated():
                 upload(self._files, path, self._path(name), spool.size_bytes, self._moved)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -208,9 +80,9 @@ class ObjectStore:
 
     def _create(self, name: str, data: bytes) -> bool:
         try:
-            with translated():
+            with _translated():
                 self._files.pipe_file(self._path(name), data, mode="create")
-        except AlreadyThere:
+        except _AlreadyThere:
             return False
         return True
 
@@ -219,14 +91,14 @@ class ObjectStore:
         if size == 0:
             return b""  # a range without a byte cannot be asked for
         end = None if size is None else first + size
-        with suppress(BehindTheEnd), translated():
+        with suppress(_BehindTheEnd), _translated():
             data: bytes = self._files.cat_file(self._path(name), start=first or None, end=end)
             return data
         return b""
 
     def size_bytes(self, name: str) -> int:
         """See `Storage.size_bytes`."""
-        with translated():
+        with _translated():
             entry = self._files.info(self._path(name))
         if entry["type"] != "file":  # some object has a longer name
             raise NotStored("This object is not in the storage.")
@@ -241,7 +113,7 @@ class ObjectStore:
 
     def delete(self, name: str) -> None:
         """Removes one object."""
-        with suppress(NotStored), translated():
+        with suppress(NotStored), _translated():
             self._files.rm_file(self._path(name))
 
     def delete_below(self, folder: str) -> None:
@@ -249,7 +121,7 @@ class ObjectStore:
         doomed = {name for name, _, _ in self.below(folder)}
         if not doomed:
             return
-        with suppress(NotStored), translated():
+        with suppress(NotStored), _translated():
             self._files.rm(self._path(folder), recursive=True)
         # The driver reports what it removed and says nothing of what it may not remove.
         if not doomed.isdisjoint(name for name, _, _ in self.below(folder)):
@@ -257,7 +129,7 @@ class ObjectStore:
 
     def below(self, folder: str) -> Iterator[tuple[str, int, int]]:
         """Name, size and time of writing (ms) of each object below."""
-        with translated():
+        with _translated():
             entries = self._files.find(self._path(folder), detail=True)
         for path, entry in entries.items():
             yield path[len(self._prefix) + 1 :], int(entry["size"]), self._modified_ms(path, entry)
@@ -272,7 +144,7 @@ class ObjectStore:
     def _modified_ms(self, path: str, entry: dict[str, Any]) -> int:
         modified = entry.get("LastModified")
         if not isinstance(modified, datetime):
-            with translated():
+            with _translated():
                 modified = self._files.modified(path)
         return int(modified.timestamp() * 1000)
 
@@ -289,3 +161,131 @@ def _s3_options() -> dict[str, Any]:
             "retries": {"total_max_attempts": _ATTEMPTS, "mode": "standard"},
         },
     }
+
+
+# Sending one object to a bucket: it may take as long as it moves, and says so piece by piece.
+
+_PIECE_BYTES, _PIECES_AT_ONCE = 8 * 2**20, 2
+"""Of a large object on its way. The driver holds all that is under way in memory, by default 500 MB."""
+_STALLED_S, _SLOWEST_BYTES_PER_S = 12, 256 * 1024
+"""An upload of which no piece arrives for longer has stopped: the driver waits for ever for leave to send, and for a
+peer that takes no bytes."""
+
+
+def upload(files: Any, path: str, target: str, size_bytes: int, moved: Callable[[], None]) -> None:
+    """Sends the file at `path`; `moved` is called after each piece, in a thread of the driver's, and must not raise.
+
+    Raises what the driver raises, and `TimeoutError` when nothing has moved for as long as the slowest link takes for
+    the pieces under way.
+    """
+    pieces = Callback(hooks={"moved": lambda *_, **__: moved()})
+    if not files.async_impl:
+        files.put_file(path, target, callback=pieces)
+        return
+    piece_bytes = max(_PIECE_BYTES, size_bytes // 5_000)  # a bucket takes 10,000 pieces of one object
+    under_way = min(size_bytes, _PIECES_AT_ONCE * piece_bytes)
+    patience_s = _STALLED_S + under_way / _SLOWEST_BYTES_PER_S
+
+    async def watched() -> None:
+        options = {"chunksize": piece_bytes, "max_concurrency": _PIECES_AT_ONCE}
+        # The driver's own `timeout` is one of the whole: of a large object it would outlast a peer that has died.
+        sending = asyncio.ensure_future(files._put_file(path, target, callback=pieces, **options))  # noqa: SLF001
+        while not sending.done():
+            before = pieces.value
+            await asyncio.wait({sending}, timeout=patience_s)
+            if not sending.done() and pieces.value == before:
+                sending.cancel()
+                raise TimeoutError
+        await sending
+
+    sync(files.loop, watched)
+
+
+# What a bucket's driver raises, as our errors: which of its many reasons it was, and nothing that it says itself.
+
+_FULL = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"})
+_THERE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "FileExistsError"})
+_REASONS = {
+    "has no such bucket": {"NoSuchBucket", "InvalidBucketName", "ParamValidationError"},
+    "does not know the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)": {
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "ExpiredToken",
+        "InvalidToken",
+        "InvalidClientTokenId",
+    },
+    "needs credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), of which there are none": {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+    },
+    "denies access": {"AccessDenied", "AllAccessDisabled", "403", "Forbidden", "PermissionError"},
+    "is in another region (AWS_DEFAULT_REGION)": {
+        "PermanentRedirect",
+        "AuthorizationHeaderMalformed",
+        "IllegalLocationConstraintException",
+        "301",
+    },
+    "cannot be reached in time (AWS_ENDPOINT_URL)": {
+        "EndpointConnectionError",
+        "ConnectTimeoutError",
+        "ReadTimeoutError",
+        "ConnectionClosedError",
+        "FSTimeoutError",
+        "TimeoutError",
+        "ConnectionRefusedError",
+    },
+}
+_REASON_OF = {code: reason for reason, codes in _REASONS.items() for code in codes}
+
+
+class _BehindTheEnd(Exception):
+    """A range that begins where the object has ended."""
+
+
+class _AlreadyThere(Exception):
+    """A name that was to be new has an object, or somebody else is giving it one."""
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raises what the driver raises as one of ours.
+
+    Raises:
+        NotStored: there is no such object, in a bucket that is there.
+        _BehindTheEnd: there is, and it is shorter.
+        _AlreadyThere: there is, and there should not be.
+        DiskFull: the bucket takes no more.
+        StorageUnavailable: anything else; the message names the setting to look at.
+    """
+    try:
+        yield
+    except EmbedqError:
+        raise
+    except Exception as error:  # the edge to drivers, which raise whatever their own libraries raise
+        codes = _codes(error)
+        if not codes.isdisjoint({"InvalidRange", "416"}):
+            raise _BehindTheEnd from error
+        if not codes.isdisjoint(_THERE):
+            raise _AlreadyThere from error
+        if not codes.isdisjoint(_FULL):
+            raise DiskFull(f"{STORAGE} is full. Nothing was stored.", retry_after_s=60) from error
+        reason = next((_REASON_OF[code] for code in codes if code in _REASON_OF), "")
+        if isinstance(error, FileNotFoundError) and not reason:
+            raise NotStored("This object is not in the storage.") from None
+        raise StorageUnavailable(
+            f"{STORAGE} {reason or 'does not answer or refuses'}. Nothing was stored.",
+            retry_after_s=10,
+        ) from error
+
+
+def _codes(error: BaseException) -> set[str]:
+    """Of an error and what it came from: the service's own codes and the names of the driver's classes."""
+    codes: set[str] = set()
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)
+        if isinstance(response, dict):
+            codes.add(str(response.get("Error", {}).get("Code", "")))
+        codes.add(type(cause).__name__)
+        cause = cause.__cause__
+    return codes

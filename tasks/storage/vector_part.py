@@ -19,21 +19,8 @@ from tasks.item import FLOAT32_BYTES
 from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
 
-# Names that no two attempts share.
-
-_HEX_CHARS = 16
-
-
-def fence(token: str) -> str:
-    """16 hexadecimal digits of a claim's token: part of the name of whatever that claim writes into the storage.
-
-    A worker that has lost its claim without knowing can leave an object that nothing names. It never replaces what
-    another one wrote.
-    """
-    return hashlib.sha256(token.encode()).hexdigest()[:_HEX_CHARS]
-
-
 _LENGTH = struct.Struct("<I")
+_FENCE_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +77,15 @@ class PartReference:
     def from_json(cls, data: bytes) -> Self:
         """Inverse of `to_json`."""
         return cls(**orjson.loads(data))
+
+
+def fence(token: str) -> str:
+    """16 hexadecimal digits of a claim's token: part of the name of whatever that claim writes into the storage.
+
+    A worker that has lost its claim without knowing can leave an object that nothing names. It never replaces what
+    another one wrote.
+    """
+    return hashlib.sha256(token.encode()).hexdigest()[:_FENCE_DIGITS]
 
 
 def part_name(reference: UnitReference, run: str) -> str:
