@@ -99,20 +99,20 @@ def test_every_operation_is_one_round_trip(driver: Driver, redis_client: redis.R
         with redis_client.monitor() as monitor:  # type: ignore[no-untyped-call]
             everything()
             other.echo("end")
-            asked = commands_of_clients(monitor)
-    assert asked == ["EVALSHA"] * 14
+            sent = commands_of_clients(monitor)
+    assert sent == ["EVALSHA"] * 14
 
 
 def commands_of_clients(monitor: Monitor) -> list[str]:
     """Up to the first ECHO."""
-    asked = []
+    sent = []
     for seen in monitor.listen():  # type: ignore[no-untyped-call]
         if seen["client_type"] == "lua":
             continue
         if seen["command"].startswith("ECHO"):
             break
-        asked.append(seen["command"].split(" ")[0])
-    return asked
+        sent.append(seen["command"].split(" ")[0])
+    return sent
 
 
 def test_a_queued_text_takes_little_memory(driver: Driver, redis_client: redis.Redis) -> None:

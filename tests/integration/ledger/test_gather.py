@@ -34,11 +34,11 @@ async def test_concurrent_calls_share_round_trips(ledger: AsyncLedger, redis_cli
 
 
 async def test_each_caller_gets_its_own_reply(ledger: AsyncLedger, driver: Driver) -> None:
-    known = [driver.submit().task_id for _ in range(20)]
-    asked = [name for task_id in known for name in (task_id, f"{task_id}-unknown")]
-    found = await asyncio.gather(*(ledger.run(operations.read_task(name)) for name in asked))
-    assert [task.id if task else None for task in found] == [
-        name if name in known else None for task_id in known for name in (task_id, f"{task_id}-unknown")
+    task_ids = [driver.submit().task_id for _ in range(20)]
+    names = [name for task_id in task_ids for name in (task_id, f"{task_id}-unknown")]
+    tasks = await asyncio.gather(*(ledger.run(operations.read_task(name)) for name in names))
+    assert [task.id if task else None for task in tasks] == [
+        name if name in task_ids else None for task_id in task_ids for name in (task_id, f"{task_id}-unknown")
     ]
 
 

@@ -70,9 +70,9 @@ def move(ingestion: str, **changed: Any) -> Then:
 
 
 def loaded(driver: Driver, ingestion: str) -> int:
-    found = driver.run(read_ingestion(ingestion))
-    assert found is not None
-    return found.counts.loaded
+    record = driver.run(read_ingestion(ingestion))
+    assert record is not None
+    return record.counts.loaded
 
 
 def test_a_successor_is_as_if_it_had_been_submitted(driver: Driver, jobs: Driver) -> None:

@@ -63,11 +63,11 @@ def test_suspects_do_not_stand_in_the_way_of_others(driver: Driver, online_only:
 def test_who_finds_nothing_else_is_told_of_suspects_and_does_not_linger(driver: Driver) -> None:
     driver.submit((2, 20), lane=Lane.BULK)
     dies(driver, driver.claim())
-    told = driver.claim(linger_ms=800)
-    assert (told.units, told.suspects, told.more, told.wait_ms) == ((), True, True, 0)
-    found = [suspect(driver) for _ in range(3)]
-    assert [(claim.lane, len(claim.units)) for claim in found] == [(Lane.BULK, 1), (Lane.BULK, 1), (None, 0)]
-    assert [claim.suspects for claim in found] == [True, False, False]
+    idle = driver.claim(linger_ms=800)
+    assert (idle.units, idle.suspects, idle.more, idle.wait_ms) == ((), True, True, 0)
+    claims = [suspect(driver) for _ in range(3)]
+    assert [(claim.lane, len(claim.units)) for claim in claims] == [(Lane.BULK, 1), (Lane.BULK, 1), (None, 0)]
+    assert [claim.suspects for claim in claims] == [True, False, False]
     assert driver.claim(linger_ms=800).wait_ms == 800, "nothing is ready any more"
 
 

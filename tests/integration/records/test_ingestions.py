@@ -46,9 +46,9 @@ def new(owner: str = "anonymous", **changed: Any) -> NewIngestion:
 
 
 def read(driver: Driver, ingestion_id: str) -> Ingestion:
-    found = driver.run(read_ingestion(ingestion_id))
-    assert found is not None
-    return found
+    ingestion = driver.run(read_ingestion(ingestion_id))
+    assert ingestion is not None
+    return ingestion
 
 
 def created(driver: Driver, **changed: Any) -> str:

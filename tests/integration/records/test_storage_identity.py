@@ -62,11 +62,11 @@ def test_a_redis_keeps_the_storage_that_it_met_first(driver: Driver, storage: St
     """The rest of it is in test_another_redis."""
     assert driver.run(redis_id()) == ""
     assert is_ours(storage, driver.ledger)
-    known = driver.run(redis_id())
-    assert id_of(storage) == known
-    assert driver.run(redis_id("a" * 32)) == known
+    id_in_redis = driver.run(redis_id())
+    assert id_of(storage) == id_in_redis
+    assert driver.run(redis_id("a" * 32)) == id_in_redis
     assert is_ours(storage, driver.ledger)
     driver.run(redis_id("b" * 32, replace=True))
     assert not is_ours(storage, driver.ledger)
-    assert adopt(storage, driver.ledger, known)
-    assert id_of(storage) == driver.run(redis_id()) != known
+    assert adopt(storage, driver.ledger, id_in_redis)
+    assert id_of(storage) == driver.run(redis_id()) != id_in_redis
