@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from tasks.embedding import units as row_units
 from tasks.embedding.units import RowUnit
 from tasks.errors import EmbedqError, NotStored, Unavailable
 from tasks.ledger import ClaimedUnit, CommitOutcome, Finished, OutcomeKind
@@ -71,15 +70,15 @@ class RowStore:
 
     def _read(self, unit: ClaimedUnit, reference: UnitReference) -> RowUnit | None:
         try:
-            rows = read_rows(self._storage(), reference, reference.first + unit.offset, unit.items)
+            lines = read_rows(self._storage(), reference, reference.first + unit.offset, unit.items)
         except NotStored:
             _log.warning("rows of %s are gone", unit.task_id)
-            return row_units.gone(unit, reference)
+            return RowUnit.gone(unit, reference)
         except Unavailable as error:
             self._missed(error, reference.folder)
             return None
         self._away = False
-        return row_units.parsed(unit, reference, rows, self._prompts)
+        return RowUnit.from_lines(unit, reference, lines, self._prompts)
 
     def write(self, run: str, units: Iterable[Written]) -> list[Finished]:
         """Writes the outcomes of units, one part for each task; what to commit, in no particular order.

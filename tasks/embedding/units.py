@@ -69,6 +69,18 @@ class RowUnit:
     reference: UnitReference
     rows: Sequence[Sequence[TextItem] | RowError]
 
+    @classmethod
+    def from_lines(
+        cls, unit: ClaimedUnit, reference: UnitReference, lines: Sequence[bytes], prompts: Collection[str]
+    ) -> "RowUnit":
+        """`prompts` are the model's, for rows that say by `input_type` what their texts are."""
+        return cls(unit, reference, [_texts(line, prompts) for line in lines])
+
+    @classmethod
+    def gone(cls, unit: ClaimedUnit, reference: UnitReference) -> "RowUnit":
+        """A unit whose rows are not there any more."""
+        return cls(unit, reference, [_GONE] * unit.items)
+
     @property
     def items(self) -> list[TextItem]:
         """The texts of all rows."""
@@ -84,16 +96,6 @@ class RowUnit:
                 outcomes.append(_outcome(vectors[at : at + len(row)]))
                 at += len(row)
         return outcomes
-
-
-def parsed(unit: ClaimedUnit, reference: UnitReference, rows: Sequence[bytes], prompts: Collection[str]) -> RowUnit:
-    """The unit of these lines. `prompts` are the model's, for rows that say by `input_type` what their texts are."""
-    return RowUnit(unit, reference, [_texts(row, prompts) for row in rows])
-
-
-def gone(unit: ClaimedUnit, reference: UnitReference) -> RowUnit:
-    """The unit when its rows are not there any more."""
-    return RowUnit(unit, reference, [_GONE] * unit.items)
 
 
 def _texts(row: bytes, prompts: Collection[str]) -> Sequence[TextItem] | RowError:
