@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -88,6 +89,15 @@ CODE_EXECUTION = ("pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"
 NAMES_OF_NOTHING = {"utils", "util", "common", "helpers", "misc", "manager", "managers", "base"}
 
 MAX_FUNCTION_LINES = 45
+SMALL = 40
+"""Lines. A file below them that one other file uses is a part of that file."""
+ENTRIES = {
+    Path("tasks/worker.py"),
+    Path("tasks/documents_worker.py"),
+    Path("tasks/probe.py"),
+    Path("stack/die_with_parent.py"),
+    Path("embedq/cli/dataset.py"),  # commands are found by their name
+}
 
 _REDIS_KEY = re.compile(r"^eq(:|$)|:q:")
 
@@ -191,6 +201,26 @@ def test_every_file_says_first_what_it_is() -> None:
     assert [str(file.path) for file in source_files() if file.text and not ast.get_docstring(file.tree)] == []
 
 
+def test_a_small_file_has_two_users_or_a_reason() -> None:
+    importers = Counter(name for file in source_files() for name in _imported_files(file))
+    assert [
+        f"{file.path} has {lines} lines and {importers[file.module]} users: put it where it is used"
+        for file in source_files()
+        if (lines := len(file.text.splitlines())) < SMALL and importers[file.module] < 2
+        if file.path.stem not in {"__init__", "__main__"} and file.path not in ENTRIES
+    ] == []
+
+
+def test_a_class_name_stands_for_one_thing_in_a_package() -> None:
+    names = Counter(
+        (file.path.parts[0], node.name)
+        for file in source_files()
+        for node in file.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, times in names.items() if times > 1] == []
+
+
 def test_functions_fit_on_a_screen() -> None:
     assert [
         at(file, function.lineno, f"{function.name} has {file.code_lines(function)} lines")
@@ -230,6 +260,13 @@ def test_the_rules_see_what_they_forbid() -> None:
         ("api.errors.x", False),
         ("torch.nn", True),
     ]
+
+
+def _imported_files(file: SourceFile) -> set[str]:
+    """Modules of ours that a file imports, each once."""
+    modules = {other.module for other in source_files()}
+    names = {found.module if found.module in modules else found.module.rpartition(".")[0] for found in file.imports}
+    return names & modules
 
 
 def circles(files: list[SourceFile]) -> list[set[str]]:
