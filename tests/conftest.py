@@ -52,17 +52,21 @@ def pytest_configure() -> None:
     Settings.model_config["env_file"] = None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Says for `--dist loadgroup` which tests share a process, and puts the longest ones first.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Says for `--dist loadgroup` which tests share a process.
 
     The tests of a file share one, for the fixtures of its module. All tests of torch, or of a server that takes seconds
     to start, share one too: each process would otherwise start its own. Fault tests are as long as files and go alone.
     """
-    for item in items:
-        group = _group(item)
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=_turn)  # stable: the order within a turn stays random
+    group = _group(item)
+    if group is not None:  # now, because xdist reads it before the list is sorted
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest tests first, so that no process ends with one. Within a turn the order stays random."""
+    items.sort(key=_turn)
 
 
 def _group(item: pytest.Item) -> str | None:
