@@ -35,6 +35,7 @@ from tests.s3_server import S3Server
 from worker_config.settings import PREFIX, Settings
 
 _SHOWN_CHARS = 6000
+_LONG_ID = 40
 _EXPENSIVE = ("pg_server", "s3_server")
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - a folder of our own is made in it
 
@@ -50,6 +51,11 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     Settings.model_config["env_file"] = None
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """No id holds the bytes of a file: a ZIP made at another second has others, and the processes would disagree."""
+    return "bytes" if isinstance(val, bytes) and len(val) > _LONG_ID else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
