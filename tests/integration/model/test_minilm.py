@@ -65,7 +65,7 @@ def rows(outcomes: list[ItemVector]) -> Float32Array:
 
 
 def expected(library: sentence_transformers.SentenceTransformer, texts: list[str]) -> Float32Array:
-    return np.asarray(library.encode(texts, show_progress_bar=False), dtype=np.float32)
+    return np.asarray(library.encode(texts, batch_size=4, show_progress_bar=False), dtype=np.float32)
 
 
 @pytest.mark.parametrize("count", [1, 2, 500, 2048])
