@@ -14,8 +14,8 @@ from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import Registry
 from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
+from api.request.api_keys import KeyRing
 from api.request.body import Bodies
-from api.request.callers import KeyRing
 from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
 from api.server.overload import Door, StallProbe

@@ -18,9 +18,9 @@ from tasks.gate import ALONE, Gate
 from tasks.item import FLOAT32_BYTES, cost
 from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
 from tasks.model.batching import PassBudget
-from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder, EncoderBroken, EncodeStats, ItemVector, TextItem
 from tasks.model.encoding import encode
+from tasks.model.vector_cache import VectorCache
 from tasks.pieces import weighed
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping

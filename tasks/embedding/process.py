@@ -17,9 +17,9 @@ from tasks.embedding.tokenizer_store import TokenizerStore
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
 from tasks.model.batching import PassBudget
-from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder, ModelInfo, ModelLoadError
 from tasks.model.load import load
+from tasks.model.vector_cache import VectorCache
 from tasks.process.heartbeat import Heartbeat
 from tasks.process.joining import wait_for, warn_about_durability
 from tasks.process.liveness import any_hangs

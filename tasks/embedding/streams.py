@@ -20,8 +20,8 @@ from tasks.embedding.speed import measure_rate
 from tasks.gate import Gate
 from tasks.ledger import Ledger
 from tasks.model.batching import PassBudget
-from tasks.model.cache import VectorCache
 from tasks.model.encoder import Encoder, EncoderBroken
+from tasks.model.vector_cache import VectorCache
 from tasks.process.role import Start
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from tasks.gate import ALONE, Gate, nothing
 from tasks.item import ItemError, Options
 from tasks.model import forward
 from tasks.model.batching import plan
-from tasks.model.cache import OFF, CachedText, TextKey, VectorCache
 from tasks.model.encoder import Encoder, EncodeStats, Float32Array, ItemVector, ModelInfo, TextItem, TokenizedText
+from tasks.model.vector_cache import OFF, CachedText, TextKey, VectorCache
 from tasks.pieces import weighed
 
 NON_FINITE = ItemError("non_finite_vector", "The model gave a vector with NaN or infinite components.")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.sources.buckets import answered
+from tasks.documents.sources.remote_files import answered
 from tasks.documents.sources.roots import is_within
 from tasks.errors import NotStored
 from tasks.storage.storage import Storage

@@ -9,9 +9,9 @@ from typing import Any
 
 from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.access import SourceAccess
-from tasks.documents.sources.buckets import answered, open_remote
 from tasks.documents.sources.content import Content, LocalContent, RemoteContent, gone, outside
 from tasks.documents.sources.file_source import Entry
+from tasks.documents.sources.remote_files import answered, open_remote
 from tasks.documents.sources.roots import (
     Glob,
     Matcher,

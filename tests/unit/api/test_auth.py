@@ -5,7 +5,7 @@ from hashlib import sha256
 import pytest
 from starlette.datastructures import Headers
 
-from api.request.callers import KeyRing
+from api.request.api_keys import KeyRing
 from tasks.errors import Unauthenticated
 from tasks.ledger import ANONYMOUS
 

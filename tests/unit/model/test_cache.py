@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from tasks.model.cache import OVERHEAD_BYTES, CachedText, CacheState, TextKey, VectorCache
+from tasks.model.vector_cache import OVERHEAD_BYTES, CachedText, CacheState, TextKey, VectorCache
 
 VECTOR_BYTES = 16
 ENTRY_BYTES = VECTOR_BYTES + OVERHEAD_BYTES

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.item import Options
-from tasks.model.cache import OVERHEAD_BYTES, VectorCache
 from tasks.model.encoder import EncodeStats, ItemVector, TextItem
 from tasks.model.encoding import encode
 from tasks.model.fake import FakeEncoder
+from tasks.model.vector_cache import OVERHEAD_BYTES, VectorCache
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 
 LARGE = 2**20

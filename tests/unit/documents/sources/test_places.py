@@ -14,7 +14,7 @@ from s3fs.errors import translate_boto_error
 
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.sources.access import SourceAccess
-from tasks.documents.sources.buckets import answered
+from tasks.documents.sources.remote_files import answered
 from tasks.documents.sources.source import DocumentRef, PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tasks.documents.sources.walk import SortedNames
