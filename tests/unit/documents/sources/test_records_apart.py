@@ -1,15 +1,14 @@
 """Records that a process of their own reads: what a file does to it stays with that file."""
 
-import io
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tasks.documents.parsing.limits import ParseLimits
@@ -32,14 +31,22 @@ def processes() -> Iterator[RecordProcesses]:
     made.close()
 
 
-def small_file_of(texts: list[str]) -> bytes:
-    out = io.BytesIO()
-    pq.write_table(pa.table({"text": texts}), out, compression="zstd", dictionary_pagesize_limit=64 * MIB)
-    return out.getvalue()
+_WRITE = """
+import sys, pyarrow as pa, pyarrow.parquet as pq
+letter, chars, rows = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+table = pa.table({"text": [letter * chars] * rows})
+pq.write_table(table, sys.stdout.buffer, compression="zstd", dictionary_pagesize_limit=64 * 2**20)
+"""
+
+
+def small_file_of(letter: str, chars: int, rows: int) -> bytes:
+    """Rows of one long text; written by a process of its own, because writing takes more than a gigabyte."""
+    command = [sys.executable, "-c", _WRITE, letter, str(chars), str(rows)]
+    return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def test_a_text_that_many_rows_share_is_in_memory_once(tmp_path: Path, processes: RecordProcesses) -> None:
-    data = small_file_of(["x" * (4 * MIB)] * 160)
+    data = small_file_of("x", 4 * MIB, 160)
     assert len(data) < 10_000
     access = uploaded(tmp_path, limit=16 * MIB, apart=processes, a_parquet=data)
     found = pages(files("a_parquet"), access)
@@ -50,7 +57,7 @@ def test_a_text_that_many_rows_share_is_in_memory_once(tmp_path: Path, processes
 
 def test_a_file_that_needs_more_memory_fails_alone(tmp_path: Path, processes: RecordProcesses) -> None:
     fine = parquet([{"text": "fine"}])
-    bomb = small_file_of(["y" * (150 * MIB)])
+    bomb = small_file_of("y", 150 * MIB, 1)
     access = uploaded(tmp_path, limit=16 * MIB, apart=processes, a_parquet=bomb, b_parquet=fine)
     assert codes(files("a_parquet", "b_parquet"), access) == {"a.parquet": "parse_memory"}
     assert texts(files("a_parquet", "b_parquet"), access) == {"b.parquet#1": "fine"}
