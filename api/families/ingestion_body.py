@@ -1,7 +1,7 @@
-"""The body of `POST /v1/ingestions`, and what of it pydantic cannot say."""
+"""The body of `POST /v1/ingestions`, with the checks that pydantic cannot express."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import unquote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
@@ -93,6 +93,11 @@ Urls = Annotated[list[Url], Field(min_length=1, max_length=MAX_URLS)]
 Documents = Annotated[list[InlineDocument], Field(min_length=1, max_length=MAX_LISTED)]
 
 
+SourceKind = Literal["files", "urls", "documents"]
+SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
+"""Fields of `source`, one of which a request has. A new kind is one more, with its checks in this file."""
+
+
 class Source(BaseModel):
     """Where documents come from: one of `files`, `urls`, `documents`."""
 
@@ -106,6 +111,12 @@ class Source(BaseModel):
         None, description="Of all files, whatever their names say."
     )
     records: bool | None = Field(None, description="false: a file of records is one document, too.")
+
+    def listed(self) -> tuple[SourceKind, list[Any]]:
+        """Which kind of source it is, and the list of what it names as JSON. For a source that has been checked."""
+        kind = next(kind for kind in SOURCE_KINDS if getattr(self, kind) is not None)
+        named: Sequence[str | BaseModel] = getattr(self, kind)
+        return kind, [one if isinstance(one, str) else one.model_dump(exclude_none=True) for one in named]
 
 
 class StaticChunking(BaseModel):
@@ -214,9 +225,10 @@ def require_known_fields(body: Mapping[str, Any]) -> None:
 
 def check_source(source: Source, settings: Settings) -> None:
     """Raises `MissingParameter`, `InvalidValue` or `SourceFailed` where nothing can be read."""
-    given = [name for name in ("files", "urls", "documents") if getattr(source, name) is not None]
+    given = [kind for kind in SOURCE_KINDS if getattr(source, kind) is not None]
     if not given:
-        raise MissingParameter("source needs one of files, urls and documents.", param="source")
+        kinds = f"{', '.join(SOURCE_KINDS[:-1])} and {SOURCE_KINDS[-1]}"
+        raise MissingParameter(f"source needs one of {kinds}.", param="source")
     if len(given) > 1:
         raise InvalidValue(
             f"source has {' and '.join(given)}; one ingestion has one kind of source.", param=f"source.{given[1]}"
@@ -267,7 +279,7 @@ def check_sink(sink: Sink, settings: Settings) -> None:
 
 
 def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None) -> None:
-    """All of the above; raises what they raise."""
+    """All of the checks above; raises what they raise."""
     check_source(body.source, settings)
     if body.chunking is not None:
         check_chunking(body.chunking, max_tokens)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import Answer, json_body, query
 from api.answer.task_json import LOCATION, RETRY_AFTER, Reason, Usage
-from api.families.ingestion_body import IngestionBody, Source, check_body, require_known_fields
+from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, SourceKind, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
 from api.queue.served_models import Registry
@@ -45,7 +45,6 @@ from worker_config.settings import Settings
 # An ingestion from the body of a request, and as JSON.
 
 INGESTIONS = Resource("ingestion", is_ingestion_id, read_ingestion, IngestionUnknown, "POST /v1/ingestions")
-_KINDS = ("files", "urls", "documents")
 _URLS_SHOWN = 10
 _OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
 
@@ -91,7 +90,7 @@ class IngestionRequest:
             key=key_digests(checked_key(idempotency_key), body),
         )
         files = [file.id for file in parsed.source.files or ()]
-        return cls(ingestion, files, stored, orjson.dumps(_listed(parsed.source)[1]))
+        return cls(ingestion, files, stored, orjson.dumps(parsed.source.listed()[1]))
 
 
 def ingestion_json(ingestion: ingestions.Ingestion) -> dict[str, Any]:
@@ -143,24 +142,16 @@ def ingestion_json(ingestion: ingestions.Ingestion) -> dict[str, Any]:
 
 def _source(spec: Mapping[str, Any]) -> dict[str, Any]:
     source = spec["source"]
-    kind = next(name for name in _KINDS if source.get(name) is not None)
+    kind = next(name for name in SOURCE_KINDS if source.get(name) is not None)
     given = {name: source[name] for name in ("fields", "format", "records") if source.get(name) is not None}
     shown = {"urls": spec["urls_shown"]} if "urls_shown" in spec else {}
     return {"type": kind, "count": source[kind], **shown, **given}
 
 
-def _listed(source: Source) -> tuple[str, list[Any]]:
-    """Which kind of source it is, and the list of what it names as JSON."""
-    if source.urls is not None:
-        return "urls", source.urls
-    kind, models = ("files", source.files) if source.files is not None else ("documents", source.documents)
-    return kind, [one.model_dump(exclude_none=True) for one in models or ()]
-
-
 def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
-    kind, listed = _listed(body.source)
+    kind, listed = body.source.listed()
     # Every step and every poll reads the spec: ten thousand ids of files have no place in it.
-    source = body.source.model_dump(exclude_none=True, exclude={*_KINDS}) | {kind: len(listed)}
+    source = body.source.model_dump(exclude_none=True, exclude={*SOURCE_KINDS}) | {kind: len(listed)}
     if body.source.fields and body.source.fields.metadata == ["*"]:
         source["fields"]["metadata"] = "*"
     options = {name: value for name in _OPTIONS if (value := getattr(body, name)) is not None}
@@ -209,7 +200,7 @@ class ChunkCounts(BaseModel):
 class SourceShown(BaseModel):
     """What was asked for, without the list of files or documents."""
 
-    type: Literal["files", "urls", "documents"]
+    type: SourceKind
     count: int
     urls: list[str] | None = Field(None, description="The first 10 of them.")
     fields: dict[str, Any] | None = None
