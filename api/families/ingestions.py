@@ -151,7 +151,7 @@ def _source(spec: Mapping[str, Any]) -> dict[str, Any]:
 def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
     kind, listed = body.source.listed()
     # Every step and every poll reads the spec: ten thousand ids of files have no place in it.
-    source = body.source.model_dump(exclude_none=True, exclude={*SOURCE_KINDS}) | {kind: len(listed)}
+    source = body.source.model_dump(exclude_none=True, exclude=set[str](SOURCE_KINDS)) | {kind: len(listed)}
     if body.source.fields and body.source.fields.metadata == ["*"]:
         source["fields"]["metadata"] = "*"
     options = {name: value for name in _OPTIONS if (value := getattr(body, name)) is not None}
