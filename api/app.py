@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from api.answer import errors
 from api.document import openapi
 from api.families import batches, datasets, embeddings, files, health, ingestions, models, tasks, tei
+from api.families.route import answer_headers
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
 from api.server.origins import Visitors, admit
@@ -43,9 +45,10 @@ def create_app(
         app.include_router(router)
     routes = [route for router in routers for route in router.routes]
     errors.install(app, routes)
-    app.add_middleware(admit, origins=settings.cors_origins)
+    pages = partial(admit, origins=settings.cors_origins, readable=answer_headers(routes))
+    app.add_middleware(pages)
     visitors = Visitors(settings)
     app.add_middleware(Edge, metrics=services.metrics, visitors=visitors)  # the last one added is the outermost
-    app.shortcuts = make_shortcuts(app, routes, services.metrics, visitors, settings.cors_origins)
+    app.shortcuts = make_shortcuts(app, routes, services.metrics, visitors, pages)
     openapi.describe(app)
     return app

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import orjson
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from api.answer.description import SCHEMAS
 from api.answer.errors import Problem, TEIError
 from api.document.reference import POLICY, page
-from api.server.direct import direct_router
+from api.families.route import DirectRoute
 
 _KEY = "Needed where keys are set; the headers `api-key` and `x-api-key` do as well."
 _NEVER = "Validation Error"
@@ -85,7 +85,7 @@ def _add(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, str]:
 
 # The document and its page over HTTP.
 
-router = direct_router(tag="docs")
+router = APIRouter(route_class=DirectRoute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,6 @@ class Reference:
 
 
 @router.get("/openapi.json", include_in_schema=False)
-@router.head("/openapi.json", include_in_schema=False)
 async def read_document(request: Request) -> Response:
     """Open, also where API keys are needed."""
     return Response(_reference(request).document, media_type="application/json")

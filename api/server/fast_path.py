@@ -4,7 +4,7 @@ On the framework's way through its layers and its router, a small request spends
 is not in the table takes that way and behaves as the framework says.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -13,10 +13,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.answer import errors
 from api.answer.errors import CallerGone
+from api.families.route import DirectRoute
 from api.queue.metrics import Metrics
-from api.server.direct import DirectRoute
 from api.server.edge import Edge
-from api.server.origins import Visitors, admit
+from api.server.origins import Visitors
 from tasks.errors import EmbedqError
 
 Shortcuts = Mapping[tuple[str, str], ASGIApp]
@@ -64,12 +64,12 @@ def _head_of(send: Send) -> Send:
 
 
 def make_shortcuts(
-    app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics, visitors: Visitors, origins: Sequence[str]
+    app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics, visitors: Visitors, admit: Callable[[ASGIApp], ASGIApp]
 ) -> Shortcuts:
-    """Those of the routes that can be told by method and path alone. `origins`: of web pages that may call them."""
+    """Those of the routes that can be told by method and path alone. `admit`: lets web pages call them, too."""
     fixed = [route for route in routes if isinstance(route, DirectRoute) and not route.param_convertors]
     return {
-        (method, route.path): Edge(admit(_Shortcut(app, route), origins), metrics, visitors)
+        (method, route.path): Edge(admit(_Shortcut(app, route)), metrics, visitors)
         for route in fixed
         for method in route.methods or ()
     }

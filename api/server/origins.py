@@ -5,7 +5,7 @@ A page whose name resolves to 127.0.0.1 is of the same origin for the browser (D
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from ipaddress import ip_address
 
 from starlette.middleware.cors import CORSMiddleware
@@ -92,17 +92,10 @@ def _is_address(name: str) -> bool:
     return True
 
 
-EXPOSED = (
-    "x-request-id", "retry-after", "location", "etag", "preference-applied", "x-should-retry", "openai-processing-ms",
-    "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
-    "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
-    "content-range", "content-disposition",
-)  # fmt: skip
-"""A page reads no header of another origin's answer that is not named to its browser."""
-
-
-def admit(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+def admit(app: ASGIApp, origins: Sequence[str], readable: Collection[str]) -> ASGIApp:
     """`app` for web pages of these origins too (CORS); `app` itself where there are none.
+
+    `readable`: headers of answers beside `x-request-id`. A page reads no others of another origin's answer.
 
     Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's client
     in a browser sends a dozen of its own.
@@ -114,5 +107,5 @@ def admit(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
         allow_origins=list(origins),
         allow_methods=["GET", "HEAD", "POST", "DELETE"],
         allow_headers=["*"],
-        expose_headers=EXPOSED,
+        expose_headers=sorted({"x-request-id", *readable}),
     )
