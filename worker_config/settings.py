@@ -283,9 +283,7 @@ def _warn_about_unknown() -> None:
         for name in sorted(names):
             own = name.upper().removeprefix(PREFIX)
             if name.upper().startswith(PREFIX) and own not in settings:
-                nearest = difflib.get_close_matches(
-                    own, settings, n=1
-                )  # without the prefix, which makes all of them near
+                nearest = difflib.get_close_matches(own, settings, n=1)  # the prefix would make all of them near
                 hint = f"; did you mean {PREFIX}{nearest[0]}?" if nearest else ""
                 _log.warning("unknown setting %s%s is ignored%s", name, where, hint)
 

@@ -16,15 +16,15 @@ from tasks.errors import RangeNotSatisfiable
 _ONE_RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
 
 
-def byte_range(header: str | None, size: int) -> range | None:
-    """The positions that are asked for of `size` bytes; None for all of them.
+def byte_range(wanted: str | None, size: int) -> range | None:
+    """The positions that a Range header asks for of `size` bytes; None for all of them.
 
     Several ranges, other units and nonsense count as no range: a server may answer with the whole.
 
     Raises:
         RangeNotSatisfiable: it begins behind the end.
     """
-    match = _ONE_RANGE.fullmatch(header) if header else None
+    match = _ONE_RANGE.fullmatch(wanted) if wanted else None
     if match is None or not (match[1] or match[2]):
         return None
     if not match[1]:

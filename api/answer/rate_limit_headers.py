@@ -38,10 +38,6 @@ class RateLimits:
             found = self._made[model, owner] = self._headers(model, owner)
         return found
 
-    def limit(self, model: str) -> int:
-        """The most that may wait, in estimated tokens."""
-        return self._registry.limit(model)
-
     def _headers(self, model: str, owner: str) -> Headers:
         left, reset_s = self._registry.room(model, owner)
         values = {

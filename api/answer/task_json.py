@@ -93,11 +93,11 @@ def task_json(task: ledger.Task) -> dict[str, Any]:
         "object": "embedding.task",
         "status": task.state.value,
         "lane": task.lane.value,
-        "created_at": _seconds(task.created_ms),
-        "started_at": _seconds(task.started_ms),
-        "finished_at": _seconds(task.finished_ms),
-        "expires_at": _seconds(task.expires_ms),
-        "deadline": _seconds(task.deadline_ms),
+        "created_at": unix_seconds(task.created_ms),
+        "started_at": unix_seconds(task.started_ms),
+        "finished_at": unix_seconds(task.finished_ms),
+        "expires_at": unix_seconds(task.expires_ms),
+        "deadline": unix_seconds(task.deadline_ms),
         "model": task.queue,
         "counts": {"total": task.total, "completed": task.completed, "failed": task.failed},
         "usage": {"prompt_tokens": task.prompt_tokens, "total_tokens": task.prompt_tokens},
@@ -147,5 +147,6 @@ def _error(task: ledger.Task) -> ItemError | None:
     return None
 
 
-def _seconds(milliseconds: int | None) -> int | None:
+def unix_seconds(milliseconds: int | None) -> int | None:
+    """Whole seconds, as clients read times; None stays None."""
     return None if milliseconds is None else milliseconds // 1000

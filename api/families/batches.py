@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer, json_body
-from api.answer.task_json import Counts
+from api.answer.task_json import Counts, unix_seconds
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS, checked_key, key_digests
@@ -134,7 +134,7 @@ def admission(settings: Settings) -> BatchAdmission:
 
 def batch_json(batch: batches.Batch) -> dict[str, Any]:
     """OpenAI's batch object, for orjson. Times are Unix seconds."""
-    times = {f"{status}_at": _seconds(batch.times.get(status)) for status in BatchStatus if status != "validating"}
+    times = {f"{status}_at": unix_seconds(batch.times.get(status)) for status in BatchStatus if status != "validating"}
     errors = list(batch.errors)  # orjson writes dataclasses itself, and there may be a thousand
     return {
         "id": batch.id,
@@ -147,8 +147,8 @@ def batch_json(batch: batches.Batch) -> dict[str, Any]:
         "status": batch.status.value,
         "output_file_id": batch.output_file_id,
         "error_file_id": batch.error_file_id,
-        "created_at": _seconds(batch.created_ms),
-        "expires_at": _seconds(batch.expires_ms),
+        "created_at": unix_seconds(batch.created_ms),
+        "expires_at": unix_seconds(batch.expires_ms),
         **times,
         "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
         "usage": _usage(batch.tokens),
@@ -166,10 +166,6 @@ def _usage(tokens: int | None) -> dict[str, Any] | None:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": tokens,
     }
-
-
-def _seconds(milliseconds: int | None) -> int | None:
-    return None if milliseconds is None else milliseconds // 1000
 
 
 def _same_request(body: BatchBody) -> bytes:

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import TEXT, Answer, query
-from api.families.route import CALLER, Errors, Family, page_after
+from api.answer.task_json import unix_seconds
+from api.families.route import CALLER, Errors, Family, page_after, page_limit
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload
 from api.request.ownership import Resource, read_own
@@ -183,12 +184,7 @@ def _made(file_id: str, owner: str, received: Received) -> FileRecord:
     errors=(*CALLER, errors.RequestError, errors.Overloaded),
     reads=(
         query("purpose", TEXT, "Files of this purpose only.", empty_is_absent=True),
-        query(
-            "limit",
-            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": MAX_LIMIT},
-            "Files per page.",
-            empty_is_absent=True,
-        ),
+        page_limit("Files per page.", default=MAX_LIMIT, most=MAX_LIMIT),
         query("order", {"enum": ["asc", "desc"], "default": "desc"}, "By time of creation.", empty_is_absent=True),
         page_after("The last file of the page before."),
     ),
@@ -295,7 +291,7 @@ def _file(file: FileRecord) -> dict[str, Any]:
         "object": "file",
         "bytes": file.size_bytes,
         "created_at": file.created_ms // 1000,
-        "expires_at": None if file.expires_ms is None else file.expires_ms // 1000,
+        "expires_at": unix_seconds(file.expires_ms),
         "filename": file.filename,
         "purpose": file.purpose.value,
         "status": "processed",

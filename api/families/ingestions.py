@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import Answer, json_body, query
-from api.answer.task_json import LOCATION, RETRY_AFTER, Reason, Usage
+from api.answer.task_json import LOCATION, RETRY_AFTER, Reason, Usage, unix_seconds
 from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, SourceKind, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
@@ -103,8 +103,8 @@ def ingestion_json(ingestion: ingestions.Ingestion) -> dict[str, Any]:
         "status": ingestion.status.value,
         "created_at": ingestion.created_ms // 1000,
         "started_at": min(started) // 1000 if started else None,
-        "finished_at": _seconds(ingestion.finished_ms),
-        "expires_at": _seconds(ingestion.expires_ms),
+        "finished_at": unix_seconds(ingestion.finished_ms),
+        "expires_at": unix_seconds(ingestion.expires_ms),
         "model": ingestion.model,
         "source": _source(spec),
         "chunking": spec["chunking"],
@@ -166,10 +166,6 @@ def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
         **({"urls_shown": listed[:_URLS_SHOWN]} if kind == "urls" else {}),
         **options,
     }
-
-
-def _seconds(milliseconds: int | None) -> int | None:
-    return None if milliseconds is None else milliseconds // 1000
 
 
 # The answers as pydantic models. They document; `ingestion_json` and its like render, which is several times faster.

@@ -62,9 +62,9 @@ def page_after(description: str) -> Parameter:
     return query("after", {"type": "string"}, description, empty_is_absent=True)
 
 
-def page_limit(description: str) -> Parameter:
-    """The query parameter that says how long a page may be."""
-    schema = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
+def page_limit(description: str, *, default: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> Parameter:
+    """The query parameter that says how long a page may be, with the limits of `read_limit`."""
+    schema = {"type": "integer", "minimum": 1, "maximum": most, "default": default}
     return query("limit", schema, description, empty_is_absent=True)
 
 

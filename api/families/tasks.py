@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from api.answer import task_json, vectors
 from api.answer.description import TEXT, Answer, header, json_body, query
-from api.families.route import CALLER, IDEMPOTENCY_KEY, PREFER_WAIT, TEXTS, Errors, Family, page_after
+from api.families.route import CALLER, IDEMPOTENCY_KEY, PREFER_WAIT, TEXTS, Errors, Family, page_after, page_limit
 from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
-from api.request.paging import MAX_LIMIT, ListPage, list_json, read_limit, read_page
+from api.request.paging import ListPage, list_json, read_limit, read_page
 from api.request.prefer import preference, query_wait_s
 from api.request.schemas import TaskBody
 from api.services import Services
@@ -85,12 +85,7 @@ async def create_task(request: Request) -> Response:
     reads=(
         query("status", TEXT, "States to list, separated by commas; all by default.", empty_is_absent=True),
         page_after("Id of the task behind which the page begins."),
-        query(
-            "limit",
-            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
-            "Tasks per page; 20.",
-            empty_is_absent=True,
-        ),
+        page_limit("Tasks per page."),
     ),
     slash=True,
 )

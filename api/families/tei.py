@@ -107,7 +107,7 @@ def _info(services: Services, entry: ModelEntry, version: str) -> dict[str, obje
         "model_dtype": entry.precision,
         "served_model_name": entry.id,
         "model_type": {"embedding": {"pooling": None}},
-        "max_concurrent_requests": services.rate_limits.limit(entry.id),
+        "max_concurrent_requests": services.registry.limit(entry.id),
         "max_input_length": entry.max_tokens,
         "max_batch_tokens": settings.unit_max_tokens,
         "max_batch_requests": None,
