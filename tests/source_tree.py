@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -103,7 +103,6 @@ class SourceFile:
         return ".".join([*base, *([node.module] if node.module else [])])
 
 
-@cache
 def source_files(*packages: str) -> list[SourceFile]:
     """The Python files of the given packages, of all of ours when none is given."""
     paths = sorted(path for package in packages or PACKAGES for path in (CHECKOUT / package).rglob("*.py"))

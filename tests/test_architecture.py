@@ -202,10 +202,12 @@ def test_every_file_says_first_what_it_is() -> None:
 
 
 def test_a_small_file_has_two_users_or_a_reason() -> None:
-    importers = Counter(name for file in source_files() for name in _imported_files(file))
+    files = source_files()
+    modules = {file.module for file in files}
+    importers = Counter(name for file in files for name in _imported_files(file, modules))
     assert [
         f"{file.path} has {lines} lines and {importers[file.module]} users: put it where it is used"
-        for file in source_files()
+        for file in files
         if (lines := len(file.text.splitlines())) < SMALL and importers[file.module] < 2
         if file.path.stem not in {"__init__", "__main__"} and file.path not in ENTRIES
     ] == []
@@ -262,9 +264,8 @@ def test_the_rules_see_what_they_forbid() -> None:
     ]
 
 
-def _imported_files(file: SourceFile) -> set[str]:
-    """Modules of ours that a file imports, each once."""
-    modules = {other.module for other in source_files()}
+def _imported_files(file: SourceFile, modules: set[str]) -> set[str]:
+    """Those of `modules` that a file imports, each once."""
     names = {found.module if found.module in modules else found.module.rpartition(".")[0] for found in file.imports}
     return names & modules
 
