@@ -27,8 +27,8 @@ from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, names_mall
 
 _log = logging.getLogger(__name__)
 
-FINISH_PATIENCE_S = 14.0
-"""A stop ends a slice within a forward pass. Just below the time after which the parent kills this process."""
+LEAVE_S = 1.0
+"""For what comes after the last slice of a stop, out of the time after which the parent kills this process."""
 STOP_CHECK_S = 0.1
 
 _M_ARENA_MAX = -8  # <malloc.h> of glibc
@@ -67,7 +67,7 @@ class WorkerChild:
     def leave(self, *, exitcode: int, **_: Any) -> None:
         """Signal handler of `worker_process_shutdown`."""
         if self._slices is not None:
-            self._slices.finish()
+            self._slices.finish(self._patience.stop_s - LEAVE_S)
         if self._served is not None:
             self._served.leave()
         os._exit(exitcode)  # billiard would do that too, after one second's sleep
@@ -171,12 +171,12 @@ class Slices(threading.Thread):
         with self._turn:
             self._turn.wait_for(lambda: self._ended > at or self._finished)
 
-    def finish(self) -> None:
-        """No slice begins any more. Waits for the one that runs, which ends because this process was told to stop."""
+    def finish(self, patience_s: float) -> None:
+        """No slice begins any more. Waits for the one that runs: a stop ends it within a forward pass."""
         with self._turn:
             self._finished = True
             self._turn.notify_all()
-        self.join(FINISH_PATIENCE_S)
+        self.join(patience_s)
 
     def _next(self) -> bool:
         with self._turn:

@@ -4,6 +4,7 @@ Every role has the same one: it consumes bells and keeps one child. It imports n
 """
 
 import contextlib
+import itertools
 import logging
 import math
 import os
@@ -38,6 +39,8 @@ from worker_config.settings import (
 )
 
 _log = logging.getLogger(__name__)
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 ALIVE_EVERY_S = 0.2
 """The loop looks for a stop only when it turns, so this is also how long a stop may go unnoticed."""
@@ -78,6 +81,8 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     _connect(child, stop, patience.stop_s)
     parent = _Parent(app, files, HangWatch(files.beat_at, settings.heartbeat_s + patience.child_s))
     parent.start()
+    for number in _STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # the interpreter's end restores the default action, which kills
     failure = files.failure()
     if failure is not None:
         sys.stderr.write(f"embedq {role.command}: {failure}\n")
@@ -146,7 +151,17 @@ class _Parent(celery_worker.Worker):
         """Called by Celery once, at start."""
         install = celery_worker.install_worker_term_handler  # type: ignore[attr-defined]  # the stubs lack it
         install(worker, verbose=False)
-        install(worker, sig="SIGINT", verbose=False)
+        warm_stop: Any = signal.getsignal(signal.SIGTERM)
+        calls = itertools.count()
+
+        def stop_once(number: int, frame: FrameType | None) -> None:
+            # Celery dispatches under a lock that is not reentrant. A second signal on top of the first would wait for
+            # it for ever, before the stop has got its limit.
+            if next(calls) == 0:
+                warm_stop(number, frame)
+
+        for number in _STOP_SIGNALS:
+            signal.signal(number, stop_once)
 
     def turned(self) -> None:
         """To be called with each turn of the loop: touches the alive file, and kills a child whose heartbeat is still.

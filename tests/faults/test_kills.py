@@ -13,8 +13,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 KILLS = 3
 BETWEEN = 60
 """Texts accepted between two kills: the fault falls into running work, however fast the machine is."""
-SLOW = QUICK | {"fake_tokens_per_s": 600}
-"""Texts are encoded slower than they come in, also on a slow machine: the worker is at work when it is killed."""
+SLOW = QUICK | {"fake_tokens_per_s": 150, "max_padded_tokens": 64}
+"""Texts are encoded slower than they come in, also on a slow machine: the worker is at work when it is killed. Small
+passes, because the lease lasts for several of the longest."""
 
 
 def _is_working(client: LedgerClient) -> None:

@@ -105,6 +105,15 @@ def test_two_interrupts_in_a_row_still_stop_in_order(roles: Roles, client: Ledge
     assert (overview.leases, overview.workers) == (0, ())
 
 
+def test_signals_on_top_of_one_another_still_stop_in_order(roles: Roles) -> None:
+    """The second arrives while the handler of the first holds a lock of Celery's."""
+    worker = roles.worker()
+    while worker.running:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            worker.send(number)
+    assert worker.wait() == 0
+
+
 def test_a_stop_during_the_load_does_not_wait_for_it(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(start=False, fake_load_s=600)
     worker.launch()
