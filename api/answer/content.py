@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from api.answer.description import Answer, ResponseHeader, header
 from api.answer.errors import problem
 from api.async_storage import AsyncStorage
-from tasks.errors import RangeNotSatisfiable
+from tasks.errors import EmbedqError, NotStored, RangeNotSatisfiable
 
 # The Range header of HTTP (RFC 9110, 14.2). Only one range of bytes is supported.
 
@@ -57,12 +57,19 @@ RANGE = (
 
 
 async def content(
-    request: Request, storage: AsyncStorage, stored: str, *, size_bytes: int, tag: str, filename: str
+    request: Request,
+    storage: AsyncStorage,
+    stored: str,
+    *,
+    size_bytes: int,
+    tag: str,
+    filename: str,
+    gone: EmbedqError,
 ) -> Response:
     """The answer. `tag`: never the same for other bytes.
 
     Raises:
-        NotStored: there is no such object (any more).
+        EmbedqError: `gone`: there is no such object any more.
         StorageUnavailable: it cannot be read now.
     """
     etag = f'"{tag}"'
@@ -74,7 +81,10 @@ async def content(
         refusal.headers["content-range"] = f"bytes */{size_bytes}"
         return refusal
     span = part if part is not None else range(size_bytes)
-    chunks = await storage.chunks(stored, span.start, len(span))
+    try:
+        chunks = await storage.chunks(stored, span.start, len(span))
+    except NotStored:
+        raise gone from None
     headers = {
         "accept-ranges": "bytes",
         "cache-control": "private",

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from api.answer.description import SCHEMAS, SECONDS, ResponseHeader, header_objects
+from api.answer.json_response import JSON, NO_STORE, json_response
 from tasks.errors import (
     BacklogFull,
     EmbedqError,
@@ -115,7 +116,7 @@ def new_request_id() -> bytes:
 
 def headers(error: EmbedqError) -> dict[str, str]:
     """What a response to a request that ended in `error` says in its head, whatever the form of its body."""
-    lines = {"cache-control": "no-store"}
+    lines = {**NO_STORE}
     if error.retry_after_s is not None:
         lines["retry-after"] = str(error.retry_after_s)
     if error.should_retry is not None:
@@ -178,7 +179,7 @@ def failure(error: EmbedqError) -> Response:
     """The response to a request that ended in `error`."""
     kind = next((kind for of, _, kind in _KINDS if isinstance(error, of)), "Backend")
     body = {"error": _in_their_words(error), "error_type": kind}
-    return Response(orjson.dumps(body), status(type(error)), headers(error), "application/json")
+    return json_response(body, headers(error), status=status(type(error)))
 
 
 def status(kind: type[EmbedqError]) -> int:
@@ -206,7 +207,7 @@ def error_answers(kinds: Sequence[type[EmbedqError]], path: str) -> dict[int, di
     return {
         number: {
             "description": ", or: ".join(dict.fromkeys(kind.title for kind in same)),
-            "content": {"application/json" if theirs else MEDIA_TYPE: {"schema": schema}},
+            "content": {JSON if theirs else MEDIA_TYPE: {"schema": schema}},
             **header_objects(_described_headers(same)),
         }
         for number, same in sorted(by_status.items())

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.answer.description import SECONDS, ResponseHeader
+from api.answer.json_response import NO_STORE, Counts, Reason, Usage, json_response, unix_seconds
 from tasks import ledger
 from tasks.item import ItemError
 from tasks.ledger import Lane, State, Submission
@@ -14,32 +15,9 @@ from tasks.ledger.ids import created_ms
 
 FIRST_VERSION = 1
 """What SUBMIT gives a new task."""
-JSON = "application/json"
 ETAG = ResponseHeader("ETag", "Version of the task.", required=True)
 RETRY_AFTER = ResponseHeader("Retry-After", "Seconds, while open.", SECONDS)
 LOCATION = ResponseHeader("Location", "Path of what was begun.", required=True)
-
-
-class Counts(BaseModel):
-    """How many texts a task has, and how many have ended in which way."""
-
-    total: int
-    completed: int
-    failed: int
-
-
-class Usage(BaseModel):
-    """Tokens that the model read, special tokens included."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
-class Reason(BaseModel):
-    """Why something failed; `code` is stable."""
-
-    code: str
-    message: str
 
 
 class Links(BaseModel):
@@ -72,12 +50,12 @@ class Task(BaseModel):
 
 def task_response(task: ledger.Task, *, retry_after_s: int, status: int = 200, location: bool = False) -> Response:
     """The task with its `ETag`, and `Retry-After` while it is open."""
-    headers = {"etag": etag(task), "cache-control": "no-store", "vary": "Prefer"}
+    headers = {"etag": etag(task), **NO_STORE, "vary": "Prefer"}
     if not task.state.terminal:
         headers["retry-after"] = str(retry_after_s)
     if location:
         headers["location"] = _links(task.id)["self"]
-    return Response(orjson.dumps(task_json(task)), status, headers, JSON)
+    return json_response(task_json(task), headers, status=status)
 
 
 def etag(task: ledger.Task) -> str:
@@ -145,8 +123,3 @@ def _error(task: ledger.Task) -> ItemError | None:
     if task.state is State.EXPIRED:
         return ItemError("expired", "The deadline passed before everything was encoded.")
     return None
-
-
-def unix_seconds(milliseconds: int | None) -> int | None:
-    """Whole seconds, as clients read times; None stays None."""
-    return None if milliseconds is None else milliseconds // 1000

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field
 
-from api.answer.task_json import Reason, Usage
+from api.answer.json_response import Reason, Usage
 from tasks.ledger import Result
 from tasks.wire import embedding_list as rendering
 

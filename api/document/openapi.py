@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from api.answer.description import SCHEMAS
 from api.answer.errors import Problem, TEIError
+from api.answer.json_response import JSON
 from api.document.reference import POLICY, page
 from api.families.route import DirectRoute
 
@@ -104,7 +105,7 @@ class Reference:
 @router.get("/openapi.json", include_in_schema=False)
 async def read_document(request: Request) -> Response:
     """Open, also where API keys are needed."""
-    return Response(_reference(request).document, media_type="application/json")
+    return Response(_reference(request).document, media_type=JSON)
 
 
 @router.get("/docs", include_in_schema=False)

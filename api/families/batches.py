@@ -10,13 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer, json_body
-from api.answer.task_json import Counts, unix_seconds
+from api.answer.json_response import NO_STORE, Counts, ListOf, json_response, list_json, unix_seconds
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS, checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
-from api.request.paging import list_json
 from api.request.quota import quota
 from api.request.schemas import MetadataKey, MetadataValue
 from api.services import Services
@@ -243,22 +242,14 @@ class Batch(BaseModel):
     metadata: dict[str, str] | None
 
 
-class BatchList(BaseModel):
+class BatchList(ListOf[Batch]):
     """A page of batches, the newest first."""
-
-    object: Literal["list"]
-    data: list[Batch]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
 router = Family("batches", bare=True)
 
 _BATCH: Errors = (*CALLER, errors.BatchUnknown)
 
-_JSON = "application/json"
-_NO_STORE = {"cache-control": "no-store"}
 _LIST_TIMEOUT_S = 5.0
 """A page may hold thousands of error messages."""
 _CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
@@ -290,7 +281,7 @@ async def create(request: Request) -> Response:
         len(body), new_batch, body, owner=owner, idempotency_key=key, settings=services.settings
     )
     batch_id = await services.ledger.run(create_batch(wanted, admission(services.settings)))
-    return _answer(await read_own(services, request, BATCHES, batch_id))
+    return await _answer(services, request, batch_id)
 
 
 @router.describe(
@@ -306,19 +297,19 @@ async def list_own(request: Request) -> Response:
     services = Services.from_request(request)
     page = await read_own_ids(services, request, BATCHES, list_batches)
     if not page.items:
-        return _json(orjson.dumps(list_json([], more=page.more)))
+        return json_response(list_json([], more=page.more), NO_STORE)
     later = await services.ledger.run(read_batches_later(page.items), timeout_s=_LIST_TIMEOUT_S)
 
-    def render() -> bytes:
-        return orjson.dumps(list_json([batch_json(batch) for batch in later()], more=page.more))
+    def render() -> Response:
+        return json_response(list_json([batch_json(batch) for batch in later()], more=page.more), NO_STORE)
 
-    return _json(await asyncio.to_thread(render))
+    return await asyncio.to_thread(render)
 
 
 @router.describe("GET", "/v1/batches/{batch_id}", Answer(200, Batch), errors=_BATCH, slash=True)
 async def read(request: Request, batch_id: str) -> Response:
     """Returns a batch as it is now."""
-    return _answer(await read_own(Services.from_request(request), request, BATCHES, batch_id))
+    return await _answer(Services.from_request(request), request, batch_id)
 
 
 @router.describe(
@@ -332,12 +323,8 @@ async def cancel(request: Request, batch_id: str) -> Response:
     _, status = await services.ledger.run(move)
     if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
         raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
-    return _answer(await read_own(services, request, BATCHES, batch_id))
+    return await _answer(services, request, batch_id)
 
 
-def _answer(batch: batches.Batch) -> Response:
-    return _json(orjson.dumps(batch_json(batch)))
-
-
-def _json(body: bytes) -> Response:
-    return Response(body, media_type=_JSON, headers=_NO_STORE)
+async def _answer(services: Services, request: Request, batch_id: str) -> Response:
+    return json_response(batch_json(await read_own(services, request, BATCHES, batch_id)), NO_STORE)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal
 
-import orjson
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer
+from api.answer.json_response import NO_STORE, ListOf, json_response, list_json
 from api.families.route import Errors, Family, page_after, page_limit
-from api.request.paging import list_json, read_limit
+from api.request.paging import read_limit
 from api.services import Services
 from tasks import errors
 from tasks.errors import DatasetUnknown, InvalidValue
@@ -37,14 +37,10 @@ class Dataset(BaseModel):
     of_one_ingestion: bool = Field(description="It has no name of its own and goes with its ingestion's record.")
 
 
-class DatasetList(BaseModel):
+class DatasetList(ListOf[Dataset]):
     """A page of datasets."""
 
-    object: Literal["list"]
-    data: list[Dataset]
-    first_id: str | None
     last_id: str | None = Field(description="Value of `after` for the next page: a name.")
-    has_more: bool
 
 
 class DeletedDataset(BaseModel):
@@ -57,8 +53,6 @@ class DeletedDataset(BaseModel):
 
 router = Family("datasets")
 
-_JSON = "application/json"
-_NO_STORE = {"cache-control": "no-store"}
 _DATASET: Errors = (errors.Unauthenticated, errors.DatasetUnknown, errors.StorageUnavailable)
 
 
@@ -81,34 +75,36 @@ async def list_own(request: Request) -> Response:
     storage = await services.storage.open()
     catalogs = await services.storage.run(_some, storage, owner, after, limit + 1)
     page = [_dataset(catalog) for catalog in catalogs[:limit]]
-    return _answer(list_json(page, more=len(catalogs) > limit, key="name"))
+    return json_response(list_json(page, more=len(catalogs) > limit, key="name"), NO_STORE)
 
 
 @router.describe("GET", "/v1/datasets/{name}", Answer(200, Dataset), errors=_DATASET)
 async def read(request: Request, name: str) -> Response:
     """Returns a dataset as it is now."""
     services = Services.from_request(request)
-    owner = services.owner(request)
-    storage = await services.storage.open()
-    if not datasets.is_dataset_name(name):
-        raise _unknown()
+    owner, storage = await _open(services, request, name)
     catalog = (await services.storage.run(datasets.present, storage, owner, name)).catalog
     if not catalog.exists:
         raise _unknown()
-    return _answer(_dataset(catalog))
+    return json_response(_dataset(catalog), NO_STORE)
 
 
 @router.describe("DELETE", "/v1/datasets/{name}", Answer(200, DeletedDataset), errors=(*_DATASET, errors.DiskFull))
 async def delete(request: Request, name: str) -> Response:
     """Deletes a dataset for good, with all its vectors."""
     services = Services.from_request(request)
+    owner, storage = await _open(services, request, name)
+    if not await services.storage.run(datasets.delete_dataset, storage, owner, name):
+        raise _unknown()
+    return json_response({"name": name, "object": "dataset", "deleted": True}, NO_STORE)
+
+
+async def _open(services: Services, request: Request, name: str) -> tuple[str, Storage]:
     owner = services.owner(request)
     storage = await services.storage.open()
     if not datasets.is_dataset_name(name):
         raise _unknown()
-    if not await services.storage.run(datasets.delete_dataset, storage, owner, name):
-        raise _unknown()
-    return _answer({"name": name, "object": "dataset", "deleted": True})
+    return owner, storage
 
 
 def _some(storage: Storage, owner: str, after: str | None, number: int) -> Sequence[Catalog]:
@@ -134,7 +130,3 @@ def _dataset(catalog: Catalog) -> dict[str, Any]:
         "bytes": sum(part.size_bytes for part in catalog.parts),
         "of_one_ingestion": catalog.anonymous,
     }
-
-
-def _answer(body: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(body), headers=_NO_STORE, media_type=_JSON)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from api.answer import task_json, vectors
 from api.answer.description import Answer, ResponseHeader, header, json_body
 from api.answer.errors import ItemRefused
+from api.answer.json_response import JSON
 from api.answer.rate_limit_headers import RATE_LIMITS
 from api.families.route import CLIENT_TIMEOUTS, KEY_EFFECT, TEXTS, Family
 from api.request.memory_budget import LargeResponse
@@ -92,7 +93,7 @@ async def create_embeddings(request: Request) -> Response:
         outcome = await encode_now(services, request, submission, end_s - time.monotonic())
     services.take_answer(request, vectors.size_bytes(outcome))
     content = await offload(vectors.size_bytes(outcome), vectors.embedding_list, outcome, base64=base64)
-    response = LargeResponse(content, media_type="application/json")
+    response = LargeResponse(content, media_type=JSON)
     took_ms = int((time.perf_counter() - started_s) * 1000)
     response.raw_headers += [
         (b"openai-processing-ms", b"%d" % took_ms),

@@ -13,17 +13,17 @@ from starlette.responses import Response
 
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import TEXT, Answer, query
-from api.answer.task_json import unix_seconds
+from api.answer.json_response import JSON, ListOf, json_response, list_json, unix_seconds
 from api.families.route import CALLER, Errors, Family, page_after, page_limit
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload
 from api.request.ownership import Resource, read_own
-from api.request.paging import ListPage, list_json, read_limit, read_page
+from api.request.paging import ListPage, read_limit, read_page
 from api.request.quota import quota, room
 from api.request.upload import MAX_EXPIRY_S, MIN_EXPIRY_S, Received, announced_bytes, receive
 from api.services import Services
 from tasks import errors
-from tasks.errors import FileUnknown, InvalidValue, NotStored, QuotaExceeded, StorageFull, StorageUnavailable
+from tasks.errors import FileUnknown, InvalidValue, QuotaExceeded, StorageFull, StorageUnavailable
 from tasks.ledger import AsyncLedger
 from tasks.records import files
 from tasks.records.files import (
@@ -97,14 +97,8 @@ class File(BaseModel):
     status: Literal["processed"]
 
 
-class FileList(BaseModel):
+class FileList(ListOf[File]):
     """A page of files."""
-
-    object: Literal["list"]
-    data: list[File]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
 class DeletedFile(BaseModel):
@@ -118,7 +112,6 @@ class DeletedFile(BaseModel):
 router = Family("files", bare=True)
 
 _log = logging.getLogger(__name__)
-_JSON = "application/json"
 _BYTES_OF_FILE = 400
 """About as much has a file in a list."""
 _FILE: Errors = (*CALLER, errors.FileUnknown)
@@ -160,7 +153,7 @@ async def create_file(request: Request) -> Response:
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
     async with room(services.ledger, owner, file_id, quota(services.settings), announced) as taken:
         received = await receive(request, services.storage, stored_name(file_id), services.settings, taken)
-        return _json(_file(await _record(services, _made(file_id, owner, received))))
+        return json_response(_file(await _record(services, _made(file_id, owner, received))))
 
 
 def _made(file_id: str, owner: str, received: Received) -> FileRecord:
@@ -197,13 +190,13 @@ async def list_files(request: Request) -> Response:
     files, more = await read_files(services.ledger, owner, FileQuery.from_query(request.query_params))
     size_bytes = len(files) * _BYTES_OF_FILE
     services.answers.take_large(request.scope, size_bytes)
-    return LargeResponse(await offload(size_bytes, _page, files, more=more), media_type=_JSON)
+    return LargeResponse(await offload(size_bytes, _page, files, more=more), media_type=JSON)
 
 
 @router.describe("GET", "/v1/files/{file_id}", Answer(200, File), errors=_FILE, slash=True)
 async def retrieve_file(request: Request, file_id: str) -> Response:
     """Returns the record of a file."""
-    return _json(_file(await read_own(Services.from_request(request), request, FILES, file_id)))
+    return json_response(_file(await read_own(Services.from_request(request), request, FILES, file_id)))
 
 
 @router.describe(
@@ -218,18 +211,15 @@ async def retrieve_content(request: Request, file_id: str) -> Response:
     """Returns the bytes of a file as they were uploaded; with `Range`, some of them."""
     services = Services.from_request(request)
     file = await read_own(services, request, FILES, file_id)
-    try:
-        return await content(
-            # An id never gets another content, so it does as a tag.
-            request,
-            services.storage,
-            file.stored,
-            size_bytes=file.size_bytes,
-            tag=file.id,
-            filename=file.filename,
-        )
-    except NotStored:
-        raise _unknown(file_id) from None
+    return await content(
+        request,
+        services.storage,
+        file.stored,
+        size_bytes=file.size_bytes,
+        tag=file.id,  # an id never gets another content
+        filename=file.filename,
+        gone=_unknown(file_id),
+    )
 
 
 @router.describe(
@@ -246,7 +236,7 @@ async def remove_file(request: Request, file_id: str) -> Response:
     # The bytes first: where the storage refuses, the caller hears it, and the record still leads to them.
     await services.storage.delete(file.stored)
     await services.ledger.run(delete_file(file_id))
-    return _json({"id": file_id, "object": "file", "deleted": True})
+    return json_response({"id": file_id, "object": "file", "deleted": True})
 
 
 def _page(files: Sequence[FileRecord], *, more: bool) -> bytes:
@@ -296,7 +286,3 @@ def _file(file: FileRecord) -> dict[str, Any]:
         "purpose": file.purpose.value,
         "status": "processed",
     }
-
-
-def _json(content: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(content), media_type=_JSON)

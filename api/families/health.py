@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-import orjson
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer
+from api.answer.json_response import NO_STORE, json_response
 from api.families.route import Family
 from api.queue.metrics import CONTENT_TYPE
 from api.services import Services
@@ -31,13 +31,11 @@ class Ready(BaseModel):
 
 router = Family("health")
 
-_JSON = "application/json"
-
 
 @router.describe("GET", "/health/live", Answer(200, Live), slash=True)
 async def live(_request: Request) -> Response:
     """Answers 200 while the process's event loop turns. No other process is asked."""
-    return Response(b'{"status":"live"}', media_type=_JSON, headers={"cache-control": "no-store"})
+    return json_response({"status": "live"}, NO_STORE)
 
 
 @router.describe("GET", "/health/ready", Answer(200, Ready), errors=(NotReady,), slash=True)
@@ -58,8 +56,7 @@ async def ready(request: Request) -> Response:
             param="worker",
             retry_after_s=5,
         )
-    body = {"status": "ready", "redis": "up", "workers": workers}
-    return Response(orjson.dumps(body), media_type=_JSON, headers={"cache-control": "no-store"})
+    return json_response({"status": "ready", "redis": "up", "workers": workers}, NO_STORE)
 
 
 @router.describe("GET", "/metrics", Answer(200, media_types=("text/plain",)))

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import Answer, json_body, query
-from api.answer.task_json import LOCATION, RETRY_AFTER, Reason, Usage, unix_seconds
+from api.answer.json_response import NO_STORE, ListOf, Reason, Usage, json_response, list_json, unix_seconds
+from api.answer.task_json import LOCATION, RETRY_AFTER
 from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, SourceKind, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
@@ -20,11 +21,10 @@ from api.request.body import parse_object
 from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
-from api.request.paging import list_json
 from api.request.quota import quota
 from api.services import Services
 from tasks import errors
-from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, NotStored, RequestError
+from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, RequestError
 from tasks.item import Options
 from tasks.records import datasets, ingestions
 from tasks.records.files import read_files
@@ -240,14 +240,8 @@ class Ingestion(BaseModel):
     resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
 
 
-class IngestionList(BaseModel):
+class IngestionList(ListOf[Ingestion]):
     """A page of ingestions, the newest first."""
-
-    object: Literal["list"]
-    data: list[Ingestion]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
 class IngestionDocument(BaseModel):
@@ -299,8 +293,6 @@ class Output(BaseModel):
 
 router = Family("ingestions")
 
-_JSON = "application/json"
-_NO_STORE = {"cache-control": "no-store"}
 _LIST_TIMEOUT_S = 5.0
 _FILES_AT_ONCE = 500
 _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
@@ -344,8 +336,8 @@ async def create(request: Request) -> Response:
     await _require_files(services, owner, wanted.files)
     ingestion_id = await _create(services, wanted)
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
-    headers = {"location": f"/v1/ingestions/{ingestion.id}", "retry-after": "1"}
-    return Response(orjson.dumps(ingestion_json(ingestion)), 202, headers | _NO_STORE, _JSON)
+    headers = {"location": f"/v1/ingestions/{ingestion.id}", "retry-after": "1", **NO_STORE}
+    return json_response(ingestion_json(ingestion), headers, status=202)
 
 
 @router.describe(
@@ -361,14 +353,13 @@ async def list_own(request: Request) -> Response:
     services = Services.from_request(request)
     page = await read_own_ids(services, request, INGESTIONS, list_ingestions)
     records = await services.ledger.run(read_ingestions(page.items), timeout_s=_LIST_TIMEOUT_S) if page.items else []
-    body = list_json([ingestion_json(record) for record in records], more=page.more)
-    return Response(orjson.dumps(body), headers=_NO_STORE, media_type=_JSON)
+    return json_response(list_json([ingestion_json(record) for record in records], more=page.more), NO_STORE)
 
 
 @router.describe("GET", "/v1/ingestions/{ingestion_id}", Answer(200, Ingestion), errors=_INGESTION)
 async def read(request: Request, ingestion_id: str) -> Response:
     """Returns an ingestion as it is now."""
-    return _answer(await read_own(Services.from_request(request), request, INGESTIONS, ingestion_id))
+    return await _answer(Services.from_request(request), request, ingestion_id)
 
 
 @router.describe(
@@ -388,7 +379,7 @@ async def documents(request: Request, ingestion_id: str) -> Response:
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
     page = await read_documents(services, ingestion, DocumentQuery.from_query(request.query_params))
     answer = {"object": "list", "data": page.documents, "last_id": page.until, "has_more": page.more}
-    return Response(orjson.dumps(answer), headers=_NO_STORE, media_type=_JSON)
+    return json_response(answer, NO_STORE)
 
 
 @router.describe(
@@ -401,8 +392,7 @@ async def output(request: Request, ingestion_id: str) -> Response:
     """Lists the Parquet files of an ingestion's dataset, as the dataset is now."""
     services = Services.from_request(request)
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
-    listed = output_json(ingestion, await read_output(services, ingestion))
-    return Response(orjson.dumps(listed), headers=_NO_STORE, media_type=_JSON)
+    return json_response(output_json(ingestion, await read_output(services, ingestion)), NO_STORE)
 
 
 @router.describe(
@@ -426,17 +416,15 @@ async def part(request: Request, ingestion_id: str, name: str) -> Response:
     gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
     if wanted is None:
         raise gone
-    try:
-        return await content(
-            request,
-            services.storage,
-            wanted.stored,
-            size_bytes=wanted.size_bytes,
-            tag=part_tag(wanted),
-            filename=wanted.name,
-        )
-    except NotStored:
-        raise gone from None
+    return await content(
+        request,
+        services.storage,
+        wanted.stored,
+        size_bytes=wanted.size_bytes,
+        tag=part_tag(wanted),
+        filename=wanted.name,
+        gone=gone,
+    )
 
 
 @router.describe(
@@ -453,7 +441,7 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
     _, status = await services.ledger.run(cancel_ingestion(ingestion_id))
     if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
         raise IngestionEnded(f"Cannot cancel an ingestion with status '{status}'.")
-    return _answer(await read_own(services, request, INGESTIONS, ingestion_id))
+    return await _answer(services, request, ingestion_id)
 
 
 @router.describe(
@@ -477,7 +465,7 @@ async def retry(request: Request, ingestion_id: str) -> Response:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
         advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
         raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.{advice}")
-    return _answer(await read_own(services, request, INGESTIONS, ingestion_id))
+    return await _answer(services, request, ingestion_id)
 
 
 async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> None:
@@ -508,5 +496,5 @@ async def _create(services: Services, wanted: IngestionRequest) -> str:
     return ingestion_id
 
 
-def _answer(ingestion: ingestions.Ingestion) -> Response:
-    return Response(orjson.dumps(ingestion_json(ingestion)), headers=_NO_STORE, media_type=_JSON)
+async def _answer(services: Services, request: Request, ingestion_id: str) -> Response:
+    return json_response(ingestion_json(await read_own(services, request, INGESTIONS, ingestion_id)), NO_STORE)

@@ -3,12 +3,12 @@
 import time
 from typing import Any, Literal
 
-import orjson
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer
+from api.answer.json_response import json_response
 from api.families.route import Family
 from api.queue.served_models import Registry
 from api.services import Services
@@ -43,7 +43,6 @@ class ModelList(BaseModel):
 
 router = Family("models", bare=True)
 
-_JSON = "application/json"
 _STARTED_AT = int(time.time())
 _FACTS = ("dimension", "max_tokens", "device", "compute", "precision", "revision")
 """Of `ModelEntry`: what a worker said when it loaded the model."""
@@ -55,7 +54,7 @@ async def list_models(request: Request) -> Response:
     services = Services.from_request(request)
     services.owner(request)
     data = [_model(services.registry, name) for name in services.registry.names()]
-    return Response(orjson.dumps({"object": "list", "data": data}), media_type=_JSON)
+    return json_response({"object": "list", "data": data})
 
 
 @router.describe(
@@ -67,7 +66,7 @@ async def read_model(request: Request, model_id: str) -> Response:
     services.owner(request)
     name = model_id.removesuffix("/")
     services.registry.served(name)
-    return Response(orjson.dumps(_model(services.registry, name)), media_type=_JSON)
+    return json_response(_model(services.registry, name))
 
 
 def _model(registry: Registry, name: str) -> dict[str, Any]:

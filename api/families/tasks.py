@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import orjson
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer import task_json, vectors
 from api.answer.description import TEXT, Answer, header, json_body, query
+from api.answer.json_response import JSON, NO_STORE, ListOf, json_response, list_json
 from api.families.route import CALLER, IDEMPOTENCY_KEY, PREFER_WAIT, TEXTS, Errors, Family, page_after, page_limit
 from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
-from api.request.paging import ListPage, list_json, read_limit, read_page
+from api.request.paging import ListPage, read_limit, read_page
 from api.request.prefer import preference, query_wait_s
 from api.request.schemas import TaskBody
 from api.services import Services
@@ -29,14 +29,10 @@ from tasks.ledger.ids import missing
 # The answers as pydantic models. They document; the routes below render, which is several times faster.
 
 
-class TaskList(BaseModel):
+class TaskList(ListOf[task_json.Task]):
     """A page of tasks, newest first."""
 
-    object: Literal["list"]
-    data: list[task_json.Task]
-    first_id: str | None
     last_id: str | None = Field(description="Value of `after` for the next page.")
-    has_more: bool
 
 
 class Deleted(BaseModel):
@@ -50,7 +46,6 @@ class Deleted(BaseModel):
 router = Family("tasks")
 
 _TASK: Errors = (*CALLER, errors.TaskNotFound, errors.TaskGone)
-_JSON = "application/json"
 _MAX_CALLS = 20
 """For one page. Where few tasks are in the states asked for, it is shorter than that; nobody waits for the search of a
 million."""
@@ -98,7 +93,7 @@ async def list_tasks(request: Request) -> Response:
     limit = read_limit(parameters)
     page = await read_tasks(services.ledger, owner, states, after=after, limit=limit)
     body = list_json([task_json.task_json(task) for task in page.items], more=page.more, until=page.until)
-    return Response(orjson.dumps(body), media_type=_JSON, headers={"cache-control": "no-store"})
+    return json_response(body, NO_STORE)
 
 
 @router.describe(
@@ -122,7 +117,7 @@ async def read_task(request: Request, task_id: str) -> Response:
     known_etag = request.headers.get("if-none-match")
     task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s), known_etag)
     if matches(known_etag, task):
-        return Response(status_code=304, headers={"etag": task_json.etag(task), "cache-control": "no-store"})
+        return Response(status_code=304, headers={"etag": task_json.etag(task), **NO_STORE})
     return _state(services, task)
 
 
@@ -172,7 +167,7 @@ async def read_result(request: Request, task_id: str) -> Response:
         file = await offload(size, vectors.npy_file, result, _dimension(services, result.task))
         return LargeResponse(file, media_type=vectors.NPY, headers=headers)
     content = await offload(size, vectors.embedding_list, result, base64=base64)
-    return LargeResponse(content, media_type=_JSON, headers=headers)
+    return LargeResponse(content, media_type=JSON, headers=headers)
 
 
 @router.describe(
@@ -198,7 +193,7 @@ async def delete_task(request: Request, task_id: str) -> Response:
     services = Services.from_request(request)
     task = await ownership.own_task(services, request, task_id)
     await services.ledger.run(operations.forget(task.queue, task_id))
-    return Response(orjson.dumps({"id": task_id, "object": "embedding.task", "deleted": True}), media_type=_JSON)
+    return json_response({"id": task_id, "object": "embedding.task", "deleted": True})
 
 
 def _state(services: Services, task: ledger.Task) -> Response:

@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer, json_body
 from api.answer.errors import ItemFailed, ItemRefused
+from api.answer.json_response import JSON, NO_STORE, json_response
 from api.answer.vectors import matrix, size_bytes
 from api.families.health import Live, live
 from api.families.route import CLIENT_TIMEOUTS, JSON_BODY, PREFER_WAIT, Errors, Family
@@ -47,7 +47,6 @@ class TEIInfo(BaseModel):
 
 router = Family("text-embeddings-inference")
 
-_JSON = "application/json"
 _VECTORS = Answer(200, list[list[float]])
 _TEXTS: Errors = (
     *JSON_BODY,
@@ -76,7 +75,7 @@ async def embed(request: Request) -> Response:
     submission = await offload_in_turn(len(body), services.requests.embed, body, owner=owner, wait_s=wait_s)
     result = await encode_now(services, request, submission, wait_s)
     services.take_answer(request, size_bytes(result))
-    return LargeResponse(await offload(size_bytes(result), matrix, result), media_type=_JSON)
+    return LargeResponse(await offload(size_bytes(result), matrix, result), media_type=JSON)
 
 
 @router.describe("GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, NotReady), slash=True)
@@ -87,7 +86,7 @@ async def info(request: Request) -> Response:
     entry = services.registry.entry(services.registry.own_model)
     if entry is None:
         raise NotReady("No worker has loaded the model yet.", param="worker", retry_after_s=5)
-    return Response(orjson.dumps(_info(services, entry, request.app.version)), media_type=_JSON)
+    return json_response(_info(services, entry, request.app.version))
 
 
 @router.describe("GET", "/health", Answer(200), errors=(NotReady,), slash=True)
@@ -96,7 +95,7 @@ async def health(request: Request) -> Response:
     registry = Services.from_request(request).registry
     if not registry.redis_up or not registry.live_workers().get(registry.own_model):
         raise NotReady("unhealthy", retry_after_s=5)
-    return Response(headers={"cache-control": "no-store"})
+    return Response(headers=NO_STORE)
 
 
 def _info(services: Services, entry: ModelEntry, version: str) -> dict[str, object]:

@@ -1,9 +1,9 @@
-"""Pages of lists: the limit in a query, reading a page in several calls, and its form as JSON."""
+"""Pages of lists: the limit in a query, and reading a page in several calls."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from starlette.datastructures import QueryParams
 
@@ -70,16 +70,3 @@ async def read_page(
             return ListPage(items, None, part.more)
         if calls == max_calls:
             return ListPage(items, after, part.more)
-
-
-def list_json(
-    data: Sequence[dict[str, Any]], *, more: bool, until: str | None = None, key: str = "id"
-) -> dict[str, Any]:
-    """The page in the form of OpenAI's lists. `until`: as in `ListPage`. `key`: of the field that names a place."""
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": data[0][key] if data else None,
-        "last_id": until or (data[-1][key] if data else None),
-        "has_more": more,
-    }

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from api.answer.json_response import NO_STORE
 from api.answer.task_json import etag, task_json
 from api.server.edge import ENDLESS
 from api.services import Services
@@ -29,7 +30,7 @@ class EventStream(StreamingResponse):
 
     def __init__(self, events: AsyncGenerator[bytes]) -> None:
         # nginx gathers an answer before it passes it on, unless told otherwise.
-        super().__init__(events, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        super().__init__(events, headers={**NO_STORE, "x-accel-buffering": "no"})
         self._events = events
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:

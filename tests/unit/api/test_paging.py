@@ -3,7 +3,8 @@
 import pytest
 from starlette.datastructures import QueryParams
 
-from api.request.paging import ListPage, list_json, read_limit, read_page
+from api.answer.json_response import list_json
+from api.request.paging import ListPage, read_limit, read_page
 from tasks.errors import InvalidValue
 
 
