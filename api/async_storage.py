@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from tasks.errors import StorageUnavailable
 from tasks.ledger import AsyncLedger
 from tasks.records.storage_identity import NOT_OURS, give_first_id, id_of, new_id, redis_id
 from tasks.storage.storage import Storage, Writer
@@ -87,3 +88,10 @@ class AsyncStorage:
     async def delete(self, name: str) -> None:
         """As `Storage.delete`."""
         await self.run((await self.open()).delete, name)
+
+    async def discard(self, name: str) -> None:
+        """Deletes what no record leads to. What cannot be deleted now is left to the sweep."""
+        try:
+            await self.delete(name)
+        except StorageUnavailable:
+            _log.warning("%s could not be deleted; the sweep will", name)

@@ -1,6 +1,5 @@
 """Files: OpenAI's calls. The bytes are in the storage, the records in the ledger."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -23,7 +22,7 @@ from api.request.quota import quota, room
 from api.request.upload import MAX_EXPIRY_S, MIN_EXPIRY_S, Received, announced_bytes, receive
 from api.services import Services
 from tasks import errors
-from tasks.errors import FileUnknown, InvalidValue, QuotaExceeded, StorageFull, StorageUnavailable
+from tasks.errors import FileUnknown, InvalidValue, QuotaExceeded, StorageFull
 from tasks.ledger import AsyncLedger
 from tasks.records import files
 from tasks.records.files import (
@@ -111,7 +110,6 @@ class DeletedFile(BaseModel):
 
 router = Family("files", bare=True)
 
-_log = logging.getLogger(__name__)
 _BYTES_OF_FILE = 400
 """About as much has a file in a list."""
 _FILE: Errors = (*CALLER, errors.FileUnknown)
@@ -248,15 +246,8 @@ async def _record(services: Services, record: FileRecord) -> FileRecord:
         return await services.ledger.run(put_file(record, quota(services.settings)))
     except (QuotaExceeded, StorageFull):
         # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
-        await _discard(services, record.stored)
+        await services.storage.discard(record.stored)
         raise
-
-
-async def _discard(services: Services, stored: str) -> None:
-    try:
-        await services.storage.delete(stored)
-    except StorageUnavailable:
-        _log.warning("%s could not be deleted; the sweep will", stored)
 
 
 def _unknown(file_id: str) -> FileUnknown:

@@ -24,7 +24,7 @@ from api.request.ownership import Resource, read_own, read_own_ids
 from api.request.quota import quota
 from api.services import Services
 from tasks import errors
-from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, RequestError
+from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, RequestError, StorageFull
 from tasks.item import Options
 from tasks.records import datasets, ingestions
 from tasks.records.files import read_files
@@ -488,11 +488,12 @@ async def _create(services: Services, wanted: IngestionRequest) -> str:
         allowed = quota(services.settings)
         create = create_ingestion(wanted.ingestion, max_open=max_open, quota=allowed, dataset_bytes=held)
         ingestion_id = await services.ledger.run(create)
-    except RequestError:
-        await services.storage.delete(wanted.stored)
+    except (RequestError, StorageFull):
+        # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
+        await services.storage.discard(wanted.stored)
         raise
     if ingestion_id != wanted.ingestion.id:
-        await services.storage.delete(wanted.stored)
+        await services.storage.discard(wanted.stored)
     return ingestion_id
 
 

@@ -328,3 +328,16 @@ def test_too_many_open_ingestions_are_429_and_nothing_is_stored(
     assert "Wait for one to end, or cancel one" in error["message"]
     assert [made["id"] for made in client.get("/v1/ingestions").json()["data"]] == [first["id"]]
     assert sorted(stored.name for stored in storage.stored("ingestions/")) == before
+
+
+def test_a_full_redis_takes_no_new_ingestion_and_nothing_is_stored(
+    private_redis: RedisServer, root: Path, storage: Storage
+) -> None:
+    with ServedApp(private_redis.url, storage_url=str(root)) as served:
+        create(served.client)
+        before = sorted(stored.name for stored in storage.stored("ingestions/"))
+        with private_redis.client() as connection:
+            connection.config_set("maxmemory", 1)
+        answer = served.client.post("/v1/ingestions", json=GOOD)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage_full")
+    assert sorted(stored.name for stored in storage.stored("ingestions/")) == before
