@@ -22,7 +22,7 @@ FAMILIES = (embeddings, tasks, files, batches, ingestions, datasets, models, tei
 def create_app(
     settings: Settings,
     process: int | None = None,
-    times: WaitingTimes = WaitingTimes(),  # noqa: B008 - frozen
+    times: WaitingTimes = WaitingTimes(),
 ) -> App:
     """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too.
 
@@ -50,5 +50,4 @@ def create_app(
     visitors = Visitors(settings)
     app.add_middleware(Edge, metrics=services.metrics, visitors=visitors)  # the last one added is the outermost
     app.shortcuts = make_shortcuts(app, routes, services.metrics, visitors, pages)
-    openapi.describe(app)
     return app

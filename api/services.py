@@ -56,7 +56,7 @@ class Services:
         cls,
         settings: Settings,
         process: int | None = None,
-        times: WaitingTimes = WaitingTimes(),  # noqa: B008 - frozen
+        times: WaitingTimes = WaitingTimes(),
     ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
         metrics = Metrics(process)

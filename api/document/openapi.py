@@ -29,18 +29,8 @@ _PAGE_HEADERS = {
 }
 
 
-def describe(app: FastAPI) -> None:
-    """Makes `app.openapi` return the whole document."""
-
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
-        return app.openapi_schema
-
-    app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
-
-
-def _document(app: FastAPI) -> dict[str, Any]:
+def make_document(app: FastAPI) -> dict[str, Any]:
+    """The whole document of an app whose routes are known."""
     document = get_openapi(
         title="embedq",
         version="0.1.0",

@@ -26,8 +26,8 @@ from tasks.wire.embeddings_body import EmbeddingsBody
 R = TypeVar("R")
 
 
-async def read_with_vocabulary(services: Services, size_bytes: int, patience_s: float, make: Callable[[], R]) -> R:
-    """What `make` returns, which calls `services.requests`; in a thread if the body is large.
+async def _read_with_vocabulary(size_bytes: int, patience_s: float, make: Callable[[], R]) -> R:
+    """What `make` returns; in a thread if the body is large.
 
     Raises:
         RequestError: what `make` raises, or that token numbers cannot be decoded here.
@@ -35,9 +35,8 @@ async def read_with_vocabulary(services: Services, size_bytes: int, patience_s: 
     """
     try:
         return await offload_in_turn(size_bytes, make)
-    except VocabularyNotLoaded:
-        assert services.requests.vocabulary is not None  # noqa: S101 - it raised
-        await services.requests.vocabulary.load(patience_s)
+    except VocabularyNotLoaded as error:
+        await error.vocabulary.load(patience_s)
     return await offload_in_turn(size_bytes, make)
 
 
@@ -83,13 +82,13 @@ async def create_embeddings(request: Request) -> Response:
     if wishes.respond_async:
         key = request.headers.get("idempotency-key")
         make = partial(services.requests.openai_task, body, owner=owner, idempotency_key=key)
-        submission, base64 = await read_with_vocabulary(services, len(body), wait_s, make)
+        submission, base64 = await _read_with_vocabulary(len(body), wait_s, make)
         outcome = await task_or_result(services, request, submission, end_s if wishes.wait_s else None)
         if isinstance(outcome, ledger.Task):
             return _accepted(services, outcome, applied(wishes, wait_s))
     else:
         make = partial(services.requests.synchronous, body, owner=owner, wait_s=wait_s)
-        submission, base64 = await read_with_vocabulary(services, len(body), wait_s, make)
+        submission, base64 = await _read_with_vocabulary(len(body), wait_s, make)
         outcome = await encode_now(services, request, submission, end_s - time.monotonic())
     services.take_answer(request, vectors.size_bytes(outcome))
     content = await offload(vectors.size_bytes(outcome), vectors.embedding_list, outcome, base64=base64)

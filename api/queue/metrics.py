@@ -1,7 +1,7 @@
 """Metrics for Prometheus: of one process, of its event loop, and of queues and workers."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
@@ -164,6 +164,17 @@ class QueueMetrics(Collector):
         yield from _totals(overviews)
 
 
+_OF_ONE_WORKER: Sequence[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str]] = (
+    (GaugeMetricFamily, "embedq_worker_rss_bytes", "Memory of a model process."),
+    (CounterMetricFamily, "embedq_worker_forward_passes", "Forward passes of a model process."),
+    (CounterMetricFamily, "embedq_worker_items", "Texts it encoded."),
+    (CounterMetricFamily, "embedq_worker_cache_hits", "Texts whose vector it had kept."),
+    (CounterMetricFamily, "embedq_worker_cache_misses", "Texts whose vector it had not."),
+    (GaugeMetricFamily, "embedq_worker_cache_bytes", "Memory of the vectors it keeps."),
+)
+"""Each is named after a field of `WorkerEntry`."""
+
+
 def _queues(overviews: list[ModelOverview]) -> Iterator[Metric]:
     cost = GaugeMetricFamily("embedq_backlog_tokens", "Estimated tokens not done yet.", labels=["model", "lane"])
     tasks = GaugeMetricFamily("embedq_backlog_tasks", "Open tasks.", labels=["model", "lane"])
@@ -184,34 +195,18 @@ def _queues(overviews: list[ModelOverview]) -> Iterator[Metric]:
 def _workers(overviews: list[ModelOverview]) -> Iterator[Metric]:
     live = GaugeMetricFamily("embedq_workers", "Workers with a loaded model that beat.", labels=["model"])
     rate = GaugeMetricFamily("embedq_tokens_per_second", "Speed of all live workers, or last known.", labels=["model"])
-    rss = GaugeMetricFamily("embedq_worker_rss_bytes", "Memory of a model process.", labels=["model", "worker"])
-    passes = CounterMetricFamily(
-        "embedq_worker_forward_passes", "Forward passes of a model process.", labels=["model", "worker"]
-    )
-    items = CounterMetricFamily("embedq_worker_items", "Texts it encoded.", labels=["model", "worker"])
     for o in overviews:
         live.add_metric([o.queue], len(o.workers))
         if o.rate is not None:
             rate.add_metric([o.queue], o.rate)
-        for worker in o.workers:
-            rss.add_metric([o.queue, worker.id], worker.rss_bytes)
-            passes.add_metric([o.queue, worker.id], worker.forward_passes)
-            items.add_metric([o.queue, worker.id], worker.items)
-    yield from (live, rate, rss, passes, items)
-    yield from _caches(overviews)
-
-
-def _caches(overviews: list[ModelOverview]) -> Iterator[Metric]:
-    labels = ["model", "worker"]
-    hits = CounterMetricFamily("embedq_worker_cache_hits", "Texts whose vector it had kept.", labels=labels)
-    misses = CounterMetricFamily("embedq_worker_cache_misses", "Texts whose vector it had not.", labels=labels)
-    size = GaugeMetricFamily("embedq_worker_cache_bytes", "Memory of the vectors it keeps.", labels=labels)
-    for o in overviews:
-        for worker in o.workers:
-            hits.add_metric([o.queue, worker.id], worker.cache_hits)
-            misses.add_metric([o.queue, worker.id], worker.cache_misses)
-            size.add_metric([o.queue, worker.id], worker.cache_bytes)
-    yield from (hits, misses, size)
+    yield from (live, rate)
+    for kind, name, meaning in _OF_ONE_WORKER:
+        family = kind(name, meaning, labels=["model", "worker"])
+        field = name.removeprefix("embedq_worker_")
+        for o in overviews:
+            for worker in o.workers:
+                family.add_metric([o.queue, worker.id], getattr(worker, field))
+        yield family
 
 
 def _totals(overviews: list[ModelOverview]) -> Iterator[Metric]:

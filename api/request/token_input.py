@@ -43,7 +43,11 @@ class Encoding(Protocol):
 
 
 class VocabularyNotLoaded(Exception):
-    """Token numbers came before the vocabulary is there: load it, then try again."""
+    """Token numbers came before `vocabulary` is there: load it, then try again."""
+
+    def __init__(self, vocabulary: "Vocabulary") -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
 
 
 class Vocabulary:
@@ -104,7 +108,7 @@ class Vocabulary:
             RequestError: an array is empty, holds something else or a number that is no token, or stands for too much.
         """
         if self._encoding is None:
-            raise VocabularyNotLoaded
+            raise VocabularyNotLoaded(self)
         if type(value[0]) is int:
             return [self._text(self._encoding, value, "input", self._max_input_bytes)]
         left = self._max_total_bytes

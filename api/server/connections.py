@@ -4,7 +4,7 @@ import asyncio
 import logging
 import resource
 from collections import OrderedDict
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -31,7 +31,7 @@ class Connections:
         idle: connections that wait for a request, the longest waiting first.
     """
 
-    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    def __init__(self, limits: Limits = Limits()) -> None:
         self._limits = limits
         self.idle: OrderedDict[Protocol, None] = OrderedDict()
         self._state: ServerState | None = None
@@ -82,9 +82,9 @@ class Connections:
 class _Full(asyncio.Protocol):
     """Of a connection too many."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        transport.write(_FULL % new_request_id())
+        cast("asyncio.Transport", transport).write(_FULL % new_request_id())
         transport.close()
 
 

@@ -5,6 +5,7 @@ is not in the table takes that way and behaves as the framework says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.answer import errors
 from api.answer.errors import CallerGone
+from api.document.openapi import make_document
 from api.families.route import DirectRoute
 from api.queue.metrics import Metrics
 from api.server.edge import Edge
@@ -31,6 +33,12 @@ class App(FastAPI):
     """
 
     shortcuts: Shortcuts
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made once. FastAPI's own lacks our forms of errors and the security scheme."""
+        if self.openapi_schema is None:
+            self.openapi_schema = make_document(self)
+        return self.openapi_schema
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection of whatever type."""

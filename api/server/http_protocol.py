@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
@@ -135,9 +135,10 @@ class Protocol(HttpToolsProtocol):
         self._sent_bytes: int | None = None
         """At the last tick, if something waited to be sent then."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        super().connection_made(Joined(transport, self.loop))  # type: ignore[arg-type]
+        joined = Joined(cast("asyncio.Transport", transport), self.loop)
+        super().connection_made(cast("asyncio.Transport", joined))
         self._idle[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -13,7 +13,7 @@ from api.answer.json_response import NO_STORE
 from api.answer.task_json import etag, task_json
 from api.server.edge import ENDLESS
 from api.services import Services
-from api.waiting.departure import watched
+from api.waiting.hub import watched
 from api.waiting.long_poll import UNSEEN, matches
 from tasks.errors import Unavailable
 from tasks.ledger import Task

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from redis.asyncio.client import PubSub
+from starlette.requests import Request
 
 from api.waiting.shared_reads import Readings
 from tasks.errors import EmbedqError
@@ -96,6 +97,22 @@ class Waiter:
 def _expire(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+@contextmanager
+def watched(request: Request, waiter: Waiter) -> Iterator[None]:
+    """While inside, the end of the connection makes `waiter` leave. The request's body must have been read before."""
+    watching = asyncio.create_task(_until_gone(request, waiter))
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+async def _until_gone(request: Request, waiter: Waiter) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass  # a GET may come with an empty body, which is of no interest
+    waiter.leave()
 
 
 _log = logging.getLogger(__name__)

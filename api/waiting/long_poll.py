@@ -8,8 +8,7 @@ from api.answer.errors import CallerGone
 from api.answer.task_json import etag
 from api.request.ownership import own_task
 from api.services import Services
-from api.waiting.departure import watched
-from api.waiting.hub import Waiter
+from api.waiting.hub import Waiter, watched
 from tasks.ledger import Task
 
 UNSEEN = 0

@@ -11,8 +11,7 @@ from api.queue.accept import accept, submit
 from api.queue.submission import LINGERING_INTEREST_S
 from api.request.ownership import read_result
 from api.services import Services
-from api.waiting.departure import watched
-from api.waiting.hub import Waiter
+from api.waiting.hub import Waiter, watched
 from api.waiting.long_poll import next_state
 from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import Result, State, Submission, Task, operations
