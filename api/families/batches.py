@@ -5,7 +5,7 @@ import re
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,7 +13,7 @@ from api.answer.description import Answer, json_body
 from api.answer.json_response import NO_STORE, Counts, ListOf, json_response, list_json, unix_seconds
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
 from api.request.body import parse_object
-from api.request.idempotency import MAX_KEY_CHARS, checked_key, key_digests
+from api.request.idempotency import KEY_SCHEMA, checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
 from api.request.quota import quota
@@ -79,7 +79,7 @@ class BatchBody(BaseModel):
         None, max_length=MAX_METADATA_PAIRS, description="Kept with the batch."
     )
     output_expires_after: OutputLife | None = None
-    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
+    idempotency_key: Annotated[str, WithJsonSchema(KEY_SCHEMA)] | None = Field(
         None, description="As the header `Idempotency-Key`, which wins over it."
     )
 
@@ -112,7 +112,7 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
     """
     parsed = validated(BatchBody, parse_object(body))
     parsed.require_endpoint()
-    key = checked_key(idempotency_key) or checked_key(parsed.idempotency_key, "idempotency_key")
+    of_body = checked_key(parsed.idempotency_key, "idempotency_key")
     return NewBatch(
         id=new_batch_id(),
         owner=owner,
@@ -122,7 +122,7 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
         ttl_ms=round(settings.batch_ttl_s * 1000),
         metadata=parsed.metadata,
         output_expires_s=parsed.output_expires_after.seconds if parsed.output_expires_after else None,
-        key=key_digests(key, _same_request(parsed)),
+        key=key_digests(checked_key(idempotency_key) or of_body, _same_request(parsed)),
     )
 
 

@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute
 
 from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
-from api.request.idempotency import MAX_KEY_CHARS
+from api.request.idempotency import KEY_SCHEMA
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
 from tasks import errors
 
@@ -48,8 +48,7 @@ TEXTS: Errors = (
 )
 
 KEY_EFFECT = "Makes a repetition safe: the same key and body get the same object again."
-_KEY = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[ -~]*$"}
-IDEMPOTENCY_KEY = header("Idempotency-Key", KEY_EFFECT, _KEY)
+IDEMPOTENCY_KEY = header("Idempotency-Key", KEY_EFFECT, KEY_SCHEMA)
 PREFER_WAIT = header("Prefer", "`wait=<seconds>` (RFC 7240). Invalid preferences are ignored.", example="wait=1")
 CLIENT_TIMEOUTS = (
     header("x-stainless-read-timeout", "Seconds that OpenAI's client for Python waits; the answer comes before."),

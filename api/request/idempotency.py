@@ -9,6 +9,8 @@ HEADER = "Idempotency-Key"
 MAX_KEY_CHARS = 255
 DIGEST_CHARS = 32
 _KEY = re.compile(rf"[ -~]{{1,{MAX_KEY_CHARS}}}")
+KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[ -~]*$"}
+"""The rule in the words of OpenAPI."""
 
 
 def checked_key(key: str | None, param: str = HEADER) -> str | None:

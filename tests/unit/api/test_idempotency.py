@@ -7,8 +7,9 @@ batches and ingestions whatever came: such a key gets a 400 that names the rule.
 import orjson
 import pytest
 
-from api.families.batches import new_batch
+from api.families.batches import BatchBody, new_batch
 from api.families.ingestions import IngestionRequest
+from api.families.route import IDEMPOTENCY_KEY
 from api.request.idempotency import checked_key
 from tasks.errors import InvalidValue
 from tests.unit.api.embedding_requests import requests
@@ -63,7 +64,14 @@ def test_any_other_key_is_refused_everywhere_in_the_same_words(key: str) -> None
         assert (refused.value.detail, refused.value.param) == (caught.value.detail, "Idempotency-Key")
 
 
-def test_the_key_in_a_batch_s_body_is_named_as_it_is_there() -> None:
+@pytest.mark.parametrize("header", [None, "good"])
+@pytest.mark.parametrize("key", BAD)
+def test_the_key_in_a_batch_s_body_has_the_same_rule_and_is_named_as_it_is_there(key: str, header: str | None) -> None:
     with pytest.raises(InvalidValue, match=r"^idempotency_key must have 1 to 255") as caught:
-        take(None, field="caf\xe9")
+        take(header, field=key)
     assert caught.value.param == "idempotency_key"
+
+
+def test_the_rule_is_described_wherever_a_key_comes_in() -> None:
+    (of_body, _null) = BatchBody.model_json_schema()["properties"]["idempotency_key"]["anyOf"]
+    assert of_body == IDEMPOTENCY_KEY.schema
