@@ -77,12 +77,13 @@ class Registry:
             ModelNotFound: nobody has ever served it here.
             RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
         """
-        served = self._served.get(name)
+        kept = self._served  # before the overviews: threads come here too, and `update` replaces both in between
+        served = kept.get(name)
         if served is not None:
             return served
         served = find_served(self.own_model if name is None else name, self._own_names, self.overviews)
         if served is not None:
-            self._served[name] = served
+            kept[name] = served
             return served
         if not self._seen:
             raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=spread(3))

@@ -1,6 +1,7 @@
 """What the web tier makes of the ledger's overviews."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from api.queue.served_models import Registry
 from tests.unit.api.embedding_requests import ENTRY, MODEL, overview, requests
@@ -40,3 +41,17 @@ def test_a_model_is_looked_up_anew_after_each_overview() -> None:
 
     registry.update({MODEL: overview(workers=1, rate=50)})
     assert (registry.served(MODEL).rate, registry.served(MODEL).streams) == (50, 1)
+
+
+def test_a_thread_that_looks_a_model_up_while_an_overview_comes_keeps_nothing_old() -> None:
+    registry = Registry(load_settings(served_name=MODEL))
+
+    class Overtaken(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            registry.update({MODEL: overview(workers=2, rate=100)})
+            return super().get(key, default)
+
+    registry.update({MODEL: overview(workers=1, rate=50)})
+    registry.overviews = Overtaken(registry.overviews)
+    assert registry.served(MODEL).rate == 50
+    assert registry.served(MODEL).rate == 100
