@@ -1,13 +1,14 @@
 """Batches over real processes: all roles on one storage, files of many lines, and what came back."""
 
+from __future__ import annotations
+
 import io
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-import openai
-
 from stack.testing import ApiProcess, Process, Roles, WorkerProcess, wait_until
+from tests.heavy import openai
 from worker_config.settings import DEFAULT_MODEL
 
 TERMINAL = {"completed", "failed", "expired", "cancelled"}

@@ -16,10 +16,12 @@
 """
 
 import contextlib
+import ctypes
 import os
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -29,6 +31,7 @@ import redis
 
 from stack.errors import StackError
 from stack.testing import Process, RedisServer, Roles
+from tasks.process.child import share_arenas
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
 from tests.s3_server import S3Server
@@ -37,6 +40,7 @@ from worker_config.settings import PREFIX, Settings
 _SHOWN_CHARS = 6000
 _LONG_ID = 40
 _EXPENSIVE = ("pg_server", "s3_server")
+_TORCH_FOLDER = "tests/integration/model/"
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - a folder of our own is made in it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -51,6 +55,10 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     Settings.model_config["env_file"] = None
+    # As in the Makefile, for a pytest that somebody runs without it: the tests start hundreds of Pythons.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    share_arenas()  # a process of the suite runs thousands of threads, one after the other
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -61,8 +69,9 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Says for `--dist loadgroup` which tests share a process.
 
-    The tests of a file share one, for the fixtures of its module. All tests of torch, or of a server that takes seconds
-    to start, share one too: each process would otherwise start its own. Fault tests are as long as files and go alone.
+    The tests of a file share one, for the fixtures of its module. All files that import torch, or use a server that
+    takes seconds to start, share one too: each process would otherwise have its own. Fault tests are as long as files
+    and go alone.
     """
     group = _group(item)
     if group is not None:  # now, because xdist reads it before the list is sorted
@@ -78,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _group(item: pytest.Item) -> str | None:
     if item.get_closest_marker("faults"):
         return None
-    if item.get_closest_marker("model"):
+    if item.get_closest_marker("model") and _TORCH_FOLDER in item.nodeid:
         return "model"
     servers = [server for server in _EXPENSIVE if server in getattr(item, "fixturenames", ())]
     return servers[0] if servers else item.nodeid.partition("::")[0]
@@ -88,6 +97,15 @@ def _turn(item: pytest.Item) -> int:
     if item.get_closest_marker("faults"):
         return 0
     return 1 if _group(item) in {"model", *_EXPENSIVE} else 2 if "/integration/" in item.nodeid else 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _memory_given_back() -> Iterator[None]:
+    """What the tests of a file have freed goes back to the system: malloc keeps it below what is still in use."""
+    yield
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import duckdb
     import haystack
     import haystack.components.embedders as haystack_embedders
     import haystack.utils as haystack_utils
     import langchain_openai
+    import openai
+    import polars as pl
     import sentence_transformers
     import sentence_transformers.sentence_transformer.modules as sentence_modules
     import torch
@@ -31,10 +34,13 @@ else:
                 raise AttributeError(attribute)
             return getattr(import_module(self._name), attribute)
 
+    duckdb = _Library("duckdb")
     haystack = _Library("haystack")
     haystack_embedders = _Library("haystack.components.embedders")
     haystack_utils = _Library("haystack.utils")
     langchain_openai = _Library("langchain_openai")
+    openai = _Library("openai")
+    pl = _Library("polars")
     sentence_transformers = _Library("sentence_transformers")
     sentence_modules = _Library("sentence_transformers.sentence_transformer.modules")
     torch = _Library("torch")
@@ -42,11 +48,14 @@ else:
     failing_devices = _Library("tests.integration.model.failing_devices")
 
 __all__ = [
+    "duckdb",
     "failing_devices",
     "haystack",
     "haystack_embedders",
     "haystack_utils",
     "langchain_openai",
+    "openai",
+    "pl",
     "sentence_modules",
     "sentence_transformers",
     "torch",

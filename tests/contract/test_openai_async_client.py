@@ -1,12 +1,14 @@
 """The web tier through OpenAI's own asynchronous Python client."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator
 
 import numpy as np
-import openai
 import pytest
 
+from tests.heavy import openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 
 from stack.testing import RedisServer, Roles, eventually, wait_until
 from tests.bulk import Bulk, line
+from tests.heavy import openai
 
 SLOW = {"fake_tokens_per_s": 400, "unit_s": 0.1}
 

@@ -1,5 +1,7 @@
 """The web tier through OpenAI's own Python client."""
 
+from __future__ import annotations
+
 import base64
 import concurrent.futures
 from collections.abc import Iterator
@@ -7,12 +9,12 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
-import openai
 import pytest
 
 from stack.testing import wait_until
 from tasks.item import ItemError
 from tasks.ledger import operations
+from tests.heavy import openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 

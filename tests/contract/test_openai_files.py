@@ -1,12 +1,14 @@
 """Files through OpenAI's own Python client, unmodified."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import openai
 import pytest
 
+from tests.heavy import openai
 from tests.integration.api.served import KEYS, ServedApp
 
 LINES = b'{"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": {"input": "x"}}\n'

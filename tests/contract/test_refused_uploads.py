@@ -1,5 +1,7 @@
 """Uploads that are refused before they are read: every kind of client hears why, and no broken pipe."""
 
+from __future__ import annotations
+
 import json
 import shutil
 import socket
@@ -7,9 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import openai
 import pytest
 
+from tests.heavy import openai
 from tests.integration.api.file_uploads import stored
 from tests.integration.api.served import KEYS, ServedApp
 

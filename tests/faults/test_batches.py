@@ -1,16 +1,18 @@
 """Batches that are hard on the worker: everything that works on a large one is killed, twice each; one line is huge."""
 
+from __future__ import annotations
+
 import base64
 from typing import Any
 
 import numpy as np
-import openai
 import pytest
 
 from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger import DOCUMENTS, Ledger
 from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
+from tests.heavy import openai
 from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]

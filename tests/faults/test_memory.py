@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
 ROOM_BYTES = 4 * 2**20
 OUT_OF_MEMORY = "out of memory outside of its work|claim of 1 units failed|slice ended early"
-TEXT = "w" * (4 * ROOM_BYTES)
 
 
 def test_a_claim_that_does_not_fit_harms_no_other_and_not_the_worker(
@@ -23,7 +22,7 @@ def test_a_claim_that_does_not_fit_harms_no_other_and_not_the_worker(
     child = psutil.Process(worker.child_pid)
     unlimited = child.rlimit(psutil.RLIMIT_AS)
     child.rlimit(psutil.RLIMIT_AS, (child.memory_info().vms + ROOM_BYTES, unlimited[1]))
-    large = client.submit([TEXT])
+    large = client.submit(["w" * (4 * ROOM_BYTES)])
     wait_until(lambda: re.search(OUT_OF_MEMORY, worker.log()), message="the memory's end")
     small = client.submit(["a small text"])
     client.completed(small)

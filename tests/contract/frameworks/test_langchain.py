@@ -7,12 +7,11 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
-import openai
 import pytest
 import tiktoken
 
 from api.request.token_input import ENCODING
-from tests.heavy import langchain_openai
+from tests.heavy import langchain_openai, openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 

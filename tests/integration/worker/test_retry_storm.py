@@ -1,5 +1,7 @@
 """Clients that give up and try again pay for their work once: OpenAI's own client, a real web tier, a real worker."""
 
+from __future__ import annotations
+
 import asyncio
 import concurrent.futures
 import os
@@ -7,9 +9,9 @@ import re
 import signal
 
 import httpx
-import openai
 
 from stack.testing import ApiProcess, Roles, wait_until
+from tests.heavy import openai
 from tests.ledger_client import LedgerClient
 from worker_config.settings import DEFAULT_MODEL
 

@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -37,6 +35,7 @@ from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tasks.records.storage_identity import confirmed
 from tasks.storage.folder import LocalFolder
 from tasks.storage.storage import Storage
+from tests.heavy import duckdb, pl
 from tests.integration.documents.sinks.failing_place import FailingPlace
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, download, present, rows_of
