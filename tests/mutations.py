@@ -21,10 +21,10 @@ def _cut(name: str, file: str, text: str, *, quick: bool = False) -> Mutation:
 MUTATIONS: tuple[Mutation, ...] = (
     # Fencing and leases
     Mutation("no fence at commit", "commit.lua", "if u and u.token == token then", "if u then", quick=True),
-    Mutation("no fence when units come back", "prelude.lua", "if u.token ~= token then return end", ""),
-    _cut("an expired claim keeps its key", "prelude.lua", "  call('DEL', claim_key(token))\n", quick=True),
-    _cut("an expired lease stays", "prelude.lua", "  call('ZREM', LEASES, token)\n  settled()", quick=True),
-    Mutation("leases never expire", "prelude.lua", "'LIMIT', 0, limit)", "'LIMIT', 0, 0)"),
+    Mutation("no fence when units come back", "shared/suspects.lua", "if u.token ~= token then return end", ""),
+    _cut("an expired claim keeps its key", "shared/leases.lua", "  call('DEL', claim_key(token))\n", quick=True),
+    _cut("an expired lease stays", "shared/leases.lua", "  call('ZREM', LEASES, token)\n  settled()", quick=True),
+    Mutation("leases never expire", "shared/leases.lua", "'LIMIT', 0, limit)", "'LIMIT', 0, 0)"),
     _cut(
         "a finished claim keeps its lease",
         "commit.lua",
@@ -45,16 +45,16 @@ MUTATIONS: tuple[Mutation, ...] = (
         "u.token = token",
         quick=True,
     ),
-    Mutation("convicted after two deaths", "prelude.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 2"),
-    Mutation("convicted after four deaths", "prelude.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 4"),
+    Mutation("convicted after two deaths", "shared/suspects.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 2"),
+    Mutation("convicted after four deaths", "shared/suspects.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 4"),
     Mutation("one stream takes all", "claim.lua", "open_cost * rate / total_rate", "open_cost"),
     Mutation("claims of bulk work do not shrink", "claim.lua", "name == 'bulk' and part / 2 or part", "part"),
     Mutation("who is alone takes a stream's part", "claim.lua", "if alone and rate > 0 then", "if false then"),
     Mutation("who is alone takes all", "claim.lua", "if rate > 0 and rate <", "if not alone and rate > 0 and rate <"),
-    Mutation("suspects in the lanes", "prelude.lua", "if u.attempts > 0 then  ", "if false then  ", quick=True),
+    Mutation("suspects in the lanes", "shared/suspects.lua", "if u.attempts > 0 then  ", "if false then  ", quick=True),
     Mutation("suspects in company", "claim.lua", "suspect and 1 or math.min", "math.min"),
     Mutation("nobody hears of suspects", "claim.lua", "'suspects'))\nsettled()", "'nobody'))\nsettled()"),
-    Mutation("suspects make no work", "prelude.lua", " + call('ZCARD', lane_key('suspects'))", ""),
+    Mutation("suspects make no work", "shared/turns.lua", " + call('ZCARD', lane_key('suspects'))", ""),
     Mutation("one suspect hides the others", "claim.lua", "then more = call('EXISTS', came_back) == 1 end", "then end"),
     Mutation("a lane pays for suspects", "claim.lua", "if not suspect then call('HSET'", "if true then call('HSET'"),
     Mutation(
@@ -65,67 +65,86 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "suspects of an ended task stay",
-        "prelude.lua",
+        "shared/ending.lua",
         "if call('EXISTS', suspects_key(id)) == 1 then",
         "if false then",
     ),
-    Mutation("bystanders of a suspect die", "prelude.lua", "  if alone then\n", "  if false then\n"),
-    Mutation("every claim of the dead was a bystander", "prelude.lua", "  if alone then\n", "  if true then\n"),
+    Mutation("bystanders of a suspect die", "shared/leases.lua", "  if alone then\n", "  if false then\n"),
+    Mutation("every claim of the dead was a bystander", "shared/leases.lua", "  if alone then\n", "  if true then\n"),
     _cut(
         "what stood still counts as a death",
-        "prelude.lua",
+        "shared/leases.lua",
         "  if not call('ZSCORE', LEASES, token) then return end  -- it stood still itself\n",
     ),
     # Redis or its clock stands still
-    Mutation("a standstill ends leases", "prelude.lua", "  if gap > STILL_MS then\n", "  if false then\n"),
-    Mutation("rare looks keep leases for ever", "prelude.lua", "+ gap - STILL_MS), leases", "+ gap), leases"),
+    Mutation("a standstill ends leases", "shared/leases.lua", "  if gap > STILL_MS then\n", "  if false then\n"),
+    Mutation("rare looks keep leases for ever", "shared/leases.lua", "+ gap - STILL_MS), leases", "+ gap), leases"),
     _cut("the first lease is not noted", "claim.lua", "  call('HSETNX', S, 'last', int(NOW))\n"),
-    _cut("what was noted stays", "prelude.lua", "    call('HDEL', S, 'last')\n"),
+    _cut("what was noted stays", "shared/leases.lua", "    call('HDEL', S, 'last')\n"),
     _cut("a renewal counts a standstill", "renew.lua", "look_at_clock()\n"),
     Mutation("no beat notes the time", "beat.lua", "look_at_clock(true)", "look_at_clock()"),
     Mutation("no watch notes the time", "watch.lua", "look_at_clock(true)", "look_at_clock()"),
-    Mutation("release does not refund", "prelude.lua", "u.attempts = u.attempts - 1", "u.attempts = u.attempts"),
-    Mutation("parts lose cost", "prelude.lua", "i == u.items - 1 and left or math.floor", "math.floor"),
-    Mutation("parts read the wrong text", "prelude.lua", "offset = u.offset + i", "offset = u.offset"),
+    Mutation(
+        "release does not refund", "shared/suspects.lua", "u.attempts = u.attempts - 1", "u.attempts = u.attempts"
+    ),
+    Mutation("parts lose cost", "shared/suspects.lua", "i == u.items - 1 and left or math.floor", "math.floor"),
+    Mutation("parts read the wrong text", "shared/suspects.lua", "offset = u.offset + i", "offset = u.offset"),
     # Ends
-    _cut("a cancelled task keeps its place", "prelude.lua", "  leave_lane(id, f[2], f[3])\n"),
-    _cut("an ended task keeps its deadline", "prelude.lua", "  if t.deadline then call('ZREM', DEADLINES, id) end\n"),
+    _cut("a cancelled task keeps its place", "shared/ending.lua", "  leave_lane(id, f[2], f[3])\n"),
+    _cut(
+        "an ended task keeps its deadline",
+        "shared/ending.lua",
+        "  if t.deadline then call('ZREM', DEADLINES, id) end\n",
+    ),
     _cut(
         "an ended task keeps its units",
-        "prelude.lua",
+        "shared/ending.lua",
         "  call('UNLINK', units_key(id), back_key(id), suspects_key(id))\n",
     ),
     Mutation(
         "results live for ever",
-        "prelude.lua",
+        "shared/ending.lua",
         "{task_key(id), result_key(id), meta_key(id)}) do",
         "{task_key(id), meta_key(id)}) do",
     ),
     Mutation("a claim ignores deadlines", "claim.lua", "if f[2] and tonumber(f[2]) <= NOW then", "if false then"),
     Mutation("watch ignores deadlines", "watch.lua", "if end_task(id, 'expired') then", "if false then"),
-    Mutation("a task of errors has completed", "prelude.lua", "t.ok > 0 and 'completed' or 'failed'", "'completed'"),
-    _cut("the backlog keeps an ended task's cost", "prelude.lua", "  owe(t.lane, t.owner, 0 - t.cost)\n"),
-    Mutation("the backlog keeps an ended task's bytes", "prelude.lua", "t.owner, -1, 0 - t.bytes)", "t.owner, -1, 0)"),
     Mutation(
-        "an owner's backlog keeps what is done", "prelude.lua", "  add(S, 'cost_' .. lane .. ':' .. owner, cost)\n", ""
+        "a task of errors has completed", "shared/ending.lua", "t.ok > 0 and 'completed' or 'failed'", "'completed'"
     ),
-    Mutation("owners count for ever", "prelude.lua", "== math.max(n, 0) then", "== 1 then", quick=True),
-    _cut("an owner's account keeps what was open", "prelude.lua", "  add(HELD, t.owner, 0 - t.held)\n"),
-    _cut("results are in no account", "prelude.lua", "  keep_results(t.owner, kept, t.ttl)\n", quick=True),
+    _cut("the backlog keeps an ended task's cost", "shared/ending.lua", "  owe(t.lane, t.owner, 0 - t.cost)\n"),
     Mutation(
-        "results of a cancelled task count whole", "prelude.lua", "t.held - t.bytes - t.reserve", "t.held - t.bytes"
+        "the backlog keeps an ended task's bytes", "shared/ending.lua", "t.owner, -1, 0 - t.bytes)", "t.owner, -1, 0)"
+    ),
+    Mutation(
+        "an owner's backlog keeps what is done",
+        "shared/accounts.lua",
+        "  add(S, 'cost_' .. lane .. ':' .. owner, cost)\n",
+        "",
+    ),
+    Mutation("owners count for ever", "shared/accounts.lua", "== math.max(n, 0) then", "== 1 then", quick=True),
+    _cut("an owner's account keeps what was open", "shared/ending.lua", "  add(HELD, t.owner, 0 - t.held)\n"),
+    _cut("results are in no account", "shared/ending.lua", "  keep_results(t.owner, kept, t.ttl)\n", quick=True),
+    Mutation(
+        "results of a cancelled task count whole",
+        "shared/ending.lua",
+        "t.held - t.bytes - t.reserve",
+        "t.held - t.bytes",
     ),
     Mutation("results count after their end", "watch.lua", "'LIMIT', 0, MAX_DROPPED)", "'LIMIT', 0, 0)"),
-    Mutation("results leave the account too early", "prelude.lua", "int(math.ceil(", "int(math.floor("),
+    Mutation("results leave the account too early", "shared/accounts.lua", "int(math.ceil(", "int(math.floor("),
     Mutation("a forgotten result stays in the account", "forget.lua", "if tonumber(held[1]) > 0 then", "if false then"),
     Mutation(
-        "a counted-out result is counted out twice", "prelude.lua", "math.min(bytes or kept, kept)", "bytes or kept"
+        "a counted-out result is counted out twice",
+        "shared/accounts.lua",
+        "math.min(bytes or kept, kept)",
+        "bytes or kept",
     ),
-    Mutation("no new version at commit", "prelude.lua", "    t.version = t.version + 1\n", ""),
+    Mutation("no new version at commit", "shared/ending.lua", "    t.version = t.version + 1\n", ""),
     # Aliases
     Mutation(
         "an alias dies with the task it had",
-        "prelude.lua",
+        "shared/base.lua",
         "if entry and string.match(entry, '^%S+') == id then",
         "if entry then",
     ),
@@ -142,22 +161,27 @@ MUTATIONS: tuple[Mutation, ...] = (
     # Successors
     Mutation("a stale commit enqueues", "commit.lua", "if out[1] == 1 then\n", "if true then\n", quick=True),
     Mutation("a repeated commit enqueues again", "commit.lua", "if out[1] == 1 then\n", "if out[1] >= 1 then\n"),
-    Mutation("no successor is enqueued", "commit.lua", "rings = enqueue(SUCCESSORS)", "rings = {}", quick=True),
-    Mutation("a successor comes without its move", "commit.lua", "if goes_on then rings", "if true then rings"),
+    Mutation("no successor is enqueued", "commit.lua", "bells = enqueue(SUCCESSORS)", "bells = {}", quick=True),
+    Mutation("a successor comes without its move", "commit.lua", "if goes_on then bells", "if true then bells"),
     Mutation("a successor comes without its change", "ingestion_move.lua", "if moved then\n", "if true then\n"),
-    Mutation("a successor in its predecessor's queue", "prelude.lua", "    use_queue(t.queue)\n", ""),
-    Mutation("a queue is left to a successor", "prelude.lua", "  use_queue(own)\n", ""),
+    Mutation("a successor in its predecessor's queue", "shared/enqueue.lua", "    use_queue(t.queue)\n", ""),
+    Mutation("a queue is left to a successor", "shared/enqueue.lua", "  use_queue(own)\n", ""),
     Mutation(
-        "a successor replaces what is there", "prelude.lua", "task_key(t.id)) == 0 then", "task_key(t.id)) < 2 then"
+        "a successor replaces what is there",
+        "shared/enqueue.lua",
+        "task_key(t.id)) == 0 then",
+        "task_key(t.id)) < 2 then",
     ),
-    Mutation("a successor wakes nobody", "prelude.lua", "if ready() > 0 and wake() == 1 then", "if false then"),
-    Mutation("a successor needs no room", "prelude.lua", "= room_for(t.total, t.vector_bytes), ''", "= 0, ''"),
-    Mutation("no step hears of an end", "prelude.lua", "if t.wakes then wake_steps() end", ""),
-    Mutation("every end wakes the steps", "prelude.lua", "if t.wakes then wake_steps() end", "wake_steps()"),
+    Mutation("a successor wakes nobody", "shared/enqueue.lua", "if ready() > 0 and wake() == 1 then", "if false then"),
+    Mutation("a successor needs no room", "shared/enqueue.lua", "= room_for(t.total, t.vector_bytes), ''", "= 0, ''"),
+    Mutation("no step hears of an end", "shared/ending.lua", "if t.wakes then wake_steps() end", ""),
+    Mutation("every end wakes the steps", "shared/ending.lua", "if t.wakes then wake_steps() end", "wake_steps()"),
     _cut("a new ingestion wakes no step", "ingestion_create.lua", "wake_steps()\n"),
     _cut("a new batch wakes no step", "batch_create.lua", "wake_steps()\n"),
     _cut("a batch's state wakes no step", "batch_move.lua", "if f[1] ~= to then wake_steps() end\n"),
-    Mutation("an ingestion's state wakes no step", "prelude.lua", "  wake_steps()\n  return true", "  return true"),
+    Mutation(
+        "an ingestion's state wakes no step", "shared/ingestions.lua", "  wake_steps()\n  return true", "  return true"
+    ),
     _cut("outcomes of moved jobs stay", "commit.lua", "      settling[ARGV[UNITS]].ttl = MOVED_MS\n"),
     # Wake-up
     Mutation(
@@ -170,7 +194,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("every claim clears the bell", "claim.lua", "if rang then call('HDEL'", "if true then call('HDEL'"),
     Mutation(
         "a registration is believed",
-        "prelude.lua",
+        "shared/wakeup.lua",
         "'work') > 0 then return true end",
         "'work') >= 0 then return true end",
     ),
@@ -181,13 +205,16 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("release wakes nobody", "release.lua", "return ready() > 0 and wake() or 0", "return 0"),
     Mutation("abandon wakes nobody", "abandon.lua", "return ready() > 0 and wake() or 0", "return 0"),
     Mutation("submit wakes nobody", "submit.lua", "return {'ok', id, wake()}", "return {'ok', id, 0}", quick=True),
-    Mutation("watch rings for nobody", "watch.lua", "  rung = ring()\n", ""),
+    Mutation("watch rings for nobody", "watch.lua", "  due = bell_due()\n", ""),
     Mutation(
         "lingers beside ready work", "claim.lua", "if ready() > 0 then\n  out[1], out[3] = wake(), 1\nelseif", "if"
     ),
-    Mutation("a bell is believed for ever", "prelude.lua", "NOW - at < BELL_MS * 2 ^", "NOW - at < 1e12 * 2 ^"),
+    Mutation("a bell is believed for ever", "shared/wakeup.lua", "NOW - at < BELL_MS * 2 ^", "NOW - at < 1e12 * 2 ^"),
     Mutation(
-        "a bell does not age more slowly", "prelude.lua", "BELL_MS * 2 ^ math.min(math.max(rings - 1, 0), 5)", "BELL_MS"
+        "a bell does not age more slowly",
+        "shared/wakeup.lua",
+        "BELL_MS * 2 ^ math.min(math.max(rings - 1, 0), 5)",
+        "BELL_MS",
     ),
     Mutation("no model is ever forgotten", "watch.lua", "elseif NOW - since >= FORGOTTEN_AFTER_MS", "elseif false"),
     Mutation("a model without workers is forgotten at once", "watch.lua", "7 * 86400000", "0"),
@@ -210,11 +237,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a task keeps its turn", "claim.lua", "int(tag + u.cost), id) end", "int(tag), id) end"),
     Mutation(
         "who comes late goes first",
-        "prelude.lua",
+        "shared/turns.lua",
         "int(math.max(tonumber(v[2] or 0), tonumber(v[3] or 0)))",
         "int(tonumber(v[2] or 0))",
     ),
-    Mutation("new tasks go first", "prelude.lua", "'NX', int(tonumber(v[1] or 0) + cost), id)", "'NX', int(cost), id)"),
+    Mutation(
+        "new tasks go first", "shared/turns.lua", "'NX', int(tonumber(v[1] or 0) + cost), id)", "'NX', int(cost), id)"
+    ),
     Mutation(
         "a look at the online lane takes bulk",
         "claim.lua",
@@ -228,41 +257,65 @@ MUTATIONS: tuple[Mutation, ...] = (
         "call('ZADD', owner_key(line, owner), tag + 1000, id)   --",
     ),
     # Admission and a full Redis
-    Mutation("admission ignores what comes", "submit.lua", "before + cost - limit_cost", "before - limit_cost"),
-    Mutation("admission judges by all of an owner's work", "submit.lua", "math.min(q.mine, q.tasks * cost)", "q.mine"),
-    Mutation("admission judges by all others' work", "submit.lua", "others * (mine + cost))", "q.all)"),
-    Mutation("any sum of falling sizes", "submit.lua", "if above <= 0 and far <= 0 then", "if above <= 0 then"),
-    Mutation("a crowded lane takes nothing large", "submit.lua", "math.min(over, (others", "math.max(over, (others"),
-    Mutation("admission ignores others", "submit.lua", "math.min(q.all - q.mine, others * (mine + cost))", "0"),
-    Mutation("what nobody waits for counts", "submit.lua", "do without(q, other) end", "do local _ = other end"),
+    Mutation(
+        "admission ignores what comes", "shared/admission.lua", "before + cost - limit_cost", "before - limit_cost"
+    ),
+    Mutation(
+        "admission judges by all of an owner's work",
+        "shared/admission.lua",
+        "math.min(q.mine, q.tasks * cost)",
+        "q.mine",
+    ),
+    Mutation("admission judges by all others' work", "shared/admission.lua", "q.others * (mine + cost))", "q.all)"),
+    Mutation(
+        "any sum of falling sizes", "shared/admission.lua", "if above <= 0 and far <= 0 then", "if above <= 0 then"
+    ),
+    Mutation(
+        "a crowded lane takes nothing large",
+        "shared/admission.lua",
+        "math.min(over, (q.others",
+        "math.max(over, (q.others",
+    ),
+    Mutation(
+        "admission ignores others", "shared/admission.lua", "math.min(q.all - q.mine, q.others * (mine + cost))", "0"
+    ),
+    Mutation(
+        "what nobody waits for counts", "shared/admission.lua", "do without(q, other) end", "do local _ = other end"
+    ),
     Mutation(
         "what is listed does not count near its end",
-        "submit.lua",
-        "if f[1] ~= lane or f[4] then",
-        "if f[1] ~= lane then",
+        "shared/admission.lua",
+        "if f[1] ~= q.lane or f[4] then",
+        "if f[1] ~= q.lane then",
     ),
-    Mutation("the other lane's end counts", "submit.lua", "if f[1] ~= lane or f[4] then", "if f[4] then"),
-    Mutation("a time beyond the end of abandoned work", "submit.lua", "    without(q, later[i])\n", ""),
+    Mutation("the other lane's end counts", "shared/admission.lua", "if f[1] ~= q.lane or f[4] then", "if f[4] then"),
+    Mutation("a time beyond the end of abandoned work", "shared/admission.lua", "    without(q, later[i])\n", ""),
     Mutation(
-        "a time as if all were served alike", "submit.lua", "above * math.max(1, q.mine / math.max(mine, 1))", "above"
+        "a time as if all were served alike",
+        "shared/admission.lua",
+        "above * math.max(1, q.mine / math.max(mine, 1))",
+        "above",
     ),
     Mutation(
         "a time to serve more than there is",
-        "submit.lua",
+        "shared/admission.lua",
         "return math.min(above, q.mine +",
         "return math.max(above, q.mine +",
     ),
-    Mutation("an owner fills all", "submit.lua", "if share > 0 and mine > 0", "if false and mine > 0"),
+    Mutation("an owner fills all", "shared/admission.lua", "if share > 0 and mine > 0", "if false and mine > 0"),
     Mutation(
-        "others' results make an owner room", "submit.lua", "if not of_owner or who == owner", "if true or who == owner"
+        "others' results make an owner room",
+        "shared/admission.lua",
+        "if not owner or who == owner",
+        "if true or who == owner",
     ),
     Mutation(
         "queued texts free no memory",
-        "submit.lua",
-        "math.min(expired(n, of_owner), worked_off(n))",
-        "expired(n, of_owner)",
+        "shared/admission.lua",
+        "math.min(gone, worked_off(q, n))",
+        "gone",
     ),
-    Mutation("a full Redis does not say when", "submit.lua", "tostring(expired(bytes + reserve))", "'1e6'"),
+    Mutation("a full Redis does not say when", "submit.lua", "tostring(results_gone(bytes + reserve))", "'1e6'"),
     Mutation(
         "submit grows a full Redis",
         "submit.lua",
@@ -273,15 +326,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),
     # Lists
     _cut("a forgotten task stays listed", "forget.lua", "call('ZREM', tasks_key(f[1]), id)\n"),
-    Mutation("a list expires under an open task", "prelude.lua", "call('PERSIST', tasks_key(owner))", "local _ = 1"),
     Mutation(
-        "a list lives for ever", "prelude.lua", "    call('PEXPIRE', tasks_key(t.owner), t.ttl)\n", "", quick=True
+        "a list expires under an open task", "shared/enqueue.lua", "call('PERSIST', tasks_key(owner))", "local _ = 1"
     ),
-    Mutation("a list expires with the first end", "prelude.lua", "call('DECR', open_key(t.owner)) <= 0", "true"),
-    Mutation("what nobody lists counts as open", "prelude.lua", "if t.listed and call('DECR'", "if call('DECR'"),
-    Mutation("everything is listed", "submit.lua", "local listed = arg(16) == '1'", "local listed = true"),
+    Mutation(
+        "a list lives for ever", "shared/ending.lua", "    call('PEXPIRE', tasks_key(t.owner), t.ttl)\n", "", quick=True
+    ),
+    Mutation("a list expires with the first end", "shared/ending.lua", "call('DECR', open_key(t.owner)) <= 0", "true"),
+    Mutation("what nobody lists counts as open", "shared/ending.lua", "if t.listed and call('DECR'", "if call('DECR'"),
+    Mutation("everything is listed", "submit.lua", "listed = listed == '1'", "listed = true"),
     Mutation("a list holds what is gone", "list.lua", "call('ZREM', tasks_key(owner), id)", "out[1] = id"),
-    Mutation("lists fill up with what is gone", "prelude.lua", "call('EXISTS', task_key(other)) == 0", "false"),
+    Mutation("lists fill up with what is gone", "shared/enqueue.lua", "call('EXISTS', task_key(other)) == 0", "false"),
     # One model under a name
     Mutation("an emptied Redis serves two models", "claim.lua", "if stamp ~= '' then", "if false then"),
     Mutation("any model gets work", "claim.lua", "if serves and serves ~= stamp then", "if false then"),
@@ -291,22 +346,24 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("two models are let in", "register.lua", "if other ~= worker then return 0 end", ""),
     Mutation(
         "nobody remembers the model",
-        "prelude.lua",
+        "shared/ending.lua",
         "if serves then call('HSET', task_key(id), 'made_by'",
         "if false then call('HSET', task_key(id), 'made_by'",
     ),
     Mutation("a replaced worker counts", "beat.lua", "then return 0 end", "then end"),
     Mutation(
-        "what another model left has not failed", "prelude.lua", "'failed', int(failed), 'ended_by'", "'ended_by'"
+        "what another model left has not failed", "shared/ending.lua", "'failed', int(failed), 'ended_by'", "'ended_by'"
     ),
     # What worked and failed at once
     Mutation("lose refunds", "lose.lua", "drop_claim(arg(1), false)", "drop_claim(arg(1), true)"),
     Mutation("lose wakes nobody", "lose.lua", "return ready() > 0 and wake() or 0", "return 0"),
     # Files
-    Mutation("a file's owner is ignored by the account", "prelude.lua", "R .. ':files:' .. owner", "R .. ':files:x'"),
+    Mutation(
+        "a file's owner is ignored by the account", "shared/quota.lua", "R .. ':files:' .. owner", "R .. ':files:x'"
+    ),
     Mutation(
         "expired files count",
-        "prelude.lua",
+        "shared/quota.lua",
         "call('GET', account.bytes) or 0) - freed",
         "call('GET', account.bytes) or 0)",
     ),
@@ -318,7 +375,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a deleted file keeps its bytes",
-        "prelude.lua",
+        "shared/quota.lua",
         "== 1 then call('DECRBY', account.bytes, size) end",
         "== 1 then end",
     ),
@@ -344,7 +401,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("whoever has too much goes on", "batch_create.lua", "if over then return over end", ""),
     Mutation("whoever has too much ingests", "ingestion_create.lua", "if over then return over end", ""),
     Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(for_ms))", ""),
-    Mutation("a backlog of expired files counts", "prelude.lua", "#gone < LOOKED_AT_FILES", "true"),
+    Mutation("a backlog of expired files counts", "shared/quota.lua", "#gone < LOOKED_AT_FILES", "true"),
     Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
     Mutation("a deleted cursor begins anew", "file_list.lua", "before = before + 1", "before = 0"),
@@ -361,11 +418,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("moving a batch stops when full", "batch_move.lua", "allowed_when_full()\n", ""),
     Mutation(
         "a record is stored twice",
-        "prelude.lua",
+        "shared/records.lua",
         "':' .. id) == 1 then return {'ok'",
         "':' .. id) == 2 then return {'ok'",
     ),
-    Mutation("a key takes any request", "prelude.lua", "if of ~= digest then return {'conflict'} end", ""),
+    Mutation("a key takes any request", "shared/records.lua", "if of ~= digest then return {'conflict'} end", ""),
     Mutation(
         "a list of batches never ends", "batch_create.lua", "if call('PTTL', name) < life_ms then", "if false then"
     ),
@@ -393,8 +450,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "batches that are gone count", "batch_create.lua", "call('ZCARD', running) - lost", "call('ZCARD', running)"
     ),
-    Mutation("reserved memory takes batches", "batch_create.lua", "tonumber(used) + reserved >", "tonumber(used) >"),
-    Mutation("a list of records keeps its dead", "prelude.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
+    Mutation("reserved memory takes batches", "shared/accounts.lua", " - tonumber(call('GET', RESERVED) or 0)", ""),
+    Mutation("a list of records keeps its dead", "shared/records.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
     Mutation("an ended batch counts as open", "batch_move.lua", "call('ZREM', R .. ':batches-open:' .. f[3], id)", ""),
     Mutation(
         "a list ends before its batches", "batch_move.lua", "if left >= 0 and left <", "if left > 0 and left < 0 *"

@@ -17,7 +17,7 @@ from tests.source_tree import CHECKOUT, source_files
 from worker_config.settings import PREFIX, Settings, load_settings
 
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
-LUA = "\n".join(file.read_text() for file in (CHECKOUT / "tasks/ledger/lua").glob("*.lua"))
+LUA = "\n".join(file.read_text() for file in (CHECKOUT / "tasks/ledger/lua").rglob("*.lua"))
 
 CLIENT_SETTINGS = {f"{PREFIX}URL", f"{PREFIX}API_KEY"}
 MUST_NOT_EXIST = "utils.py"

@@ -29,7 +29,7 @@ SWEEPS: list[Step] = [Cleanup()]
 _log = logging.getLogger(__name__)
 
 STEPS_STREAM = "steps"
-"""Of the documents queue: scripts wake it (`STEPS` in `prelude.lua`) when a batch or an ingestion comes in or changes
+"""Of the documents queue: scripts wake it (`STEPS` in `lua/shared/base.lua`) when a batch or an ingestion comes in or changes
 its state, and when a task ends that one of them waits for."""
 STEP_EVERY_S = 1.0
 """Between two rounds when nobody wakes the stepper. A wake-up may be lost with a connection, and a worker may load the

@@ -30,6 +30,7 @@ WORKER_RETRIES = 3
 
 SCRIPTS = Path(__file__).parent / "lua"
 
+_USES = re.compile(r"^-- uses: (.+)$", re.MULTILINE)
 _NAMED = re.compile(r"^local ([\w,\s]+) = named\(\d+\)", re.MULTILINE)
 
 _REASONS = {
@@ -55,8 +56,26 @@ SOCKET_TIMEOUT_S = 1.0
 
 @cache
 def source(name: str, folder: Path = SCRIPTS) -> str:
-    """The text of one script: the shared prelude and its own file."""
-    return f"{(folder / 'prelude.lua').read_text()}\n{(folder / f'{name}.lua').read_text()}"
+    """The text of one script: the shared parts that it and they name with `-- uses:`, each once, and its own file.
+
+    Redis runs the whole text with each call, so a script does not pay for parts that it does not use.
+    """
+    parts = {"shared/base": (folder / "shared/base.lua").read_text()}
+
+    def add(part: str) -> None:
+        text = (folder / f"{part}.lua").read_text()
+        for used in _uses(text):
+            if f"shared/{used}" not in parts:
+                add(f"shared/{used}")
+        parts[part] = text
+
+    add(name)
+    return "\n".join(parts.values())
+
+
+def _uses(text: str) -> list[str]:
+    line = _USES.search(text)
+    return line[1].split() if line else []
 
 
 @cache
@@ -269,7 +288,7 @@ def _keepalive(url: str) -> dict[str, Any]:
 
 
 def script_arguments(root: str, clock: int | str, operation: Operation[Any]) -> list[Any]:
-    """ARGV of a call: what `lua/prelude.lua` reads, then the script's own; first those by name, in the script's order.
+    """ARGV of a call: what `lua/shared/base.lua` reads, then the script's own; first those by name, in the script's order.
 
     Raises:
         ValueError: the script takes other names.

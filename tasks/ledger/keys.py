@@ -1,7 +1,7 @@
 """The data model: the one place that names keys.
 
 `R` is the root (`eq`), `Q` is `R:q:{queue}`, `{queue}` the served name of a model or `DOCUMENTS`. Scripts build these
-names too: those of tasks, owners and accounts in `lua/prelude.lua`, those of a record in the scripts of its kind
+names too: those of tasks, owners and accounts in `lua/shared/`, those of a record in the scripts of its kind
 (`lua/file_*.lua`, `lua/batch_*.lua`, `lua/ingestion_*.lua`). All keys live in one Redis instance (derived keys rule
 Redis Cluster out).
 

@@ -161,28 +161,27 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         IdempotencyConflict: the alias belongs to a task with another digest.
     """
     s, admission, alias = submission, submission.admission, submission.alias
-    arguments: tuple[Argument, ...] = (
-        s.task_id,
-        s.lane,
-        s.owner,
-        s.deadline_in_ms or 0,
-        s.ttl_ms,
-        s.options.to_text(),
-        s.metadata,
-        alias.name if alias else "",
-        alias.digest if alias else "",
-        int(bool(alias and alias.join)),
-        admission.max_backlog_s,
-        admission.default_rate,
-        admission.max_backlog_bytes,
-        admission.max_memory_percent,
-        admission.vector_bytes,
-        int(s.listed),
-        admission.owner_share,
-        int(s.wakes_steps),
-        *_unit_arguments(s),
-    )
-    return Operation("submit", s.queue, arguments, _submitted)
+    named: dict[str, Argument] = {
+        "id": s.task_id,
+        "lane": s.lane,
+        "owner": s.owner,
+        "deadline_in": s.deadline_in_ms or 0,
+        "ttl": s.ttl_ms,
+        "options": s.options.to_text(),
+        "meta": s.metadata,
+        "alias": alias.name if alias else "",
+        "digest": alias.digest if alias else "",
+        "join": int(bool(alias and alias.join)),
+        "max_backlog_s": admission.max_backlog_s,
+        "default_rate": admission.default_rate,
+        "max_bytes": admission.max_backlog_bytes,
+        "max_memory": admission.max_memory_percent,
+        "vector_bytes": admission.vector_bytes,
+        "listed": int(s.listed),
+        "share": admission.owner_share,
+        "wakes": int(s.wakes_steps),
+    }
+    return Operation("submit", s.queue, tuple(_unit_arguments(s)), _submitted, named)
 
 
 def _unit_arguments(submission: Submission) -> list[Argument]:

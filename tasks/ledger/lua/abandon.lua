@@ -1,5 +1,6 @@
 -- The worker's previous incarnation died: its claims are lost now, not at the end of their leases.
--- own: worker   reply: ring.   O(number of claims and lingerers), few per worker.
+-- own: worker   reply: bell due.   O(number of claims and lingerers), few per worker.
+-- uses: leases turns wakeup
 local prefix = arg(1) .. '/'
 allowed_when_full()
 stop_lingering(arg(1))

@@ -2,6 +2,7 @@
 -- max_open, max_bytes, max_files: -1: no limit; bytes and files are those that the owner has stored.
 -- Behind them: field value...
 -- reply: {'ok' | 'joined', id} | {'conflict'} | {'full', open ones} | {'memory'} | {'quota', bytes, files}
+-- uses: accounts quota records
 local id, owner, window_ms, ttl_ms, alias, digest, max_open, max_memory, max_bytes, max_files = named(10)
 max_open = tonumber(max_open)
 -- An open batch waits so long for its workers, however short a time it is kept after its end.
@@ -17,11 +18,8 @@ local open = call('ZCARD', running) - lost
 if max_open >= 0 and open >= max_open then return {'full', open} end
 local over = over_quota(owner, tonumber(max_bytes), tonumber(max_files))
 if over then return over end
-local used, limit = string.match(call('GET', MEMORY) or '', '^(%d+) (%d+)$')
-if used and tonumber(limit) > 0 then
-  local reserved = tonumber(call('GET', RESERVED) or 0)
-  if tonumber(used) + reserved > tonumber(limit) * tonumber(max_memory) / 100 then return {'memory'} end
-end
+local room = memory_room(tonumber(max_memory))
+if room and room < 0 then return {'memory'} end
 
 local refused = store_record('batch', list, id, owner, alias, digest, life_ms, FIRST + 11, 'owner', owner,
   'status', 'validating', 'created', int(NOW), 'expires', int(NOW + window_ms), 'ttl', ttl_ms)

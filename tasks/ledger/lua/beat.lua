@@ -1,5 +1,6 @@
 -- A worker lives.   own: worker ttl_ms rate worker entry (JSON) model entry (JSON or '') stamp
 -- reply: 1, 0: its model is no longer served, so it does not count
+-- uses: leases wakeup
 allowed_when_full()
 local serves = served()
 if arg(6) ~= '' and serves and serves ~= arg(6) then return 0 end

@@ -1,6 +1,7 @@
 -- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
 -- reply: {'changed'}: the worker's model is no longer served; or
---   {ring, wait_ms, more, lane, suspects wait, {id, unit, first, items, cost, attempts, offset, options, payload}...}
+--   {bell due, wait_ms, more, lane, suspects wait, {id, unit, first, items, cost, attempts, offset, options, payload}...}
+-- uses: ending leases turns wakeup
 local worker, token, budget, online_budget, max_units, lease_ms, linger_ms, rang, online_only, suspect, alone, rate,
   stamp = named(13)
 lease_ms, linger_ms, rate = tonumber(lease_ms), tonumber(linger_ms), tonumber(rate)

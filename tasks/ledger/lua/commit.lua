@@ -1,15 +1,16 @@
 -- Stores units' outcomes, each only if the token still holds it.
 -- own: token forward_passes padded_tokens units ingestion move, then per unit: id unit first items failed tokens extra
---      outcome, then successors (prelude) of the first unit
--- reply: per unit 1 committed, 2 was already, the same, 0 not yours any more; then the queues for which to ring
--- What follows the first unit happens with its commit or never: `move` changes the ingestion (JSON, see move_ingestion),
+--      outcome, then successors (shared/enqueue.lua) of the first unit
+-- reply: per unit 1 committed, 2 was already, the same, 0 not yours any more; then the queues for which a bell is due
+-- What follows the first unit happens with its commit or never: `move` changes the ingestion (JSON, see shared/ingestions.lua),
 -- and the successors are enqueued. Where the ingestion is no longer as the move expects, neither happens.
+-- uses: ending enqueue ingestions
 local MOVED_MS = 60000      -- a job's outcome is kept so long when its ingestion has moved: for a repeated commit alone
 local token, units, ingestion = arg(1), tonumber(arg(4)), arg(5)
 local UNITS = FIRST + 7
 local SUCCESSORS = UNITS + 8 * units
 allowed_when_full()
-local out, refs, rings = {}, {}, {}
+local out, refs, bells = {}, {}, {}
 local items_ok, items_failed, stale, repeated, tokens_sum = 0, 0, 0, 0, 0
 for i = UNITS, SUCCESSORS - 1, 8 do
   local id, uid, first, items, failed, tokens, extra, outcome =
@@ -49,7 +50,7 @@ if out[1] == 1 then
       settling[ARGV[UNITS]].ttl = MOVED_MS
     end
   end
-  if goes_on then rings = enqueue(SUCCESSORS) end
+  if goes_on then bells = enqueue(SUCCESSORS) end
 end
 settled()
 count('committed_items', items_ok)
@@ -61,5 +62,5 @@ if repeated == 0 or repeated < #out then  -- a call that was repeated as a whole
   count('padded_tokens', tonumber(arg(3)))
 end
 announce()
-for _, queue in ipairs(rings) do out[#out + 1] = queue end
+for _, queue in ipairs(bells) do out[#out + 1] = queue end
 return out

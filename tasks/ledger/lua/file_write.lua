@@ -6,6 +6,7 @@
 --   release: an upload has come to nothing. reply {'ok'}
 --   delete: reply {'ok', what the record was, or false}
 -- Arguments that a verb does not need are empty. max_bytes, max_files: -1: no limit.
+-- uses: quota
 local verb, id, owner, size, for_ms, max_bytes, max_files, filename, purpose, created, stored, batch = named(12)
 size, for_ms, max_bytes, max_files = tonumber(size), tonumber(for_ms), tonumber(max_bytes), tonumber(max_files)
 local SLACK_MS = 60000      -- the account outlives the last file, so that its entries never outlive the account

@@ -1,4 +1,5 @@
 -- Cancels tasks that are open and removes every trace of them.   own: id...   reply: how many there were
+-- uses: accounts ending
 allowed_when_full()
 local forgotten = 0
 for i = FIRST + 1, #ARGV do

@@ -2,6 +2,7 @@
 -- max_open, max_bytes, max_files: -1: no limit; bytes and files are those that the owner has stored, dataset_bytes those
 -- in datasets. Behind them: field value...
 -- reply: {'ok' | 'joined', id} | {'conflict'} | {'full', open ones} | {'quota', bytes, files}
+-- uses: quota records
 local id, owner, ttl_ms, alias, digest, max_open, max_bytes, max_files, dataset_bytes = named(9)
 max_open = tonumber(max_open)
 local list = R .. ':ingestions:' .. owner

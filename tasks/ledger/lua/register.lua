@@ -1,6 +1,7 @@
 -- A model was loaded and serves, unless live workers serve another one under its name.
 -- own: entry (JSON) stamp worker ttl_ms   ("" and 0: nobody in particular)   reply: 1, 0 refused
 -- The worker counts as live from here on, so of two that start together with different models one is refused.
+-- uses: leases
 allowed_when_full()
 local stamp, worker, ttl = arg(2), arg(3), tonumber(arg(4))
 local serves = served()

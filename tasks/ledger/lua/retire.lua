@@ -1,4 +1,5 @@
 -- A worker stops.   own: worker
+-- uses: wakeup
 allowed_when_full()
 call('ZREM', WORKERS, arg(1))
 stop_lingering(arg(1))

@@ -1,4 +1,5 @@
--- Housekeeping that must not depend on a live worker.   reply: {ring, ready, leases, expired, more}
+-- Housekeeping that must not depend on a live worker.   reply: {bell due, ready, leases, expired, more}
+-- uses: accounts ending leases turns wakeup
 local MAX_ENDED = 64 -- Redis is not held for long
 local FORGOTTEN_AFTER_MS = 7 * 86400000
 local MAX_DROPPED = 256
@@ -20,7 +21,7 @@ call('SET', MEMORY, used .. ' ' .. (limit or 0), 'PX', 60000)
 
 -- Every worker that holds a lease asks for more by itself: bells would only pile up behind long claims.
 local leases, workers = call('ZCARD', LEASES), call('ZCARD', WORKERS)
-local waiting, rung = ready(), 0
+local waiting, due = ready(), 0
 local function busy()                   -- live workers with a lease; each has few, one for each of its streams
   local seen, n = {}, 0
   for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do
@@ -31,7 +32,7 @@ local function busy()                   -- live workers with a lease; each has f
 end
 if waiting > 0 and (workers == 0 or busy() < workers) then
   wake_lingerer()
-  rung = ring()
+  due = bell_due()
 end
 
 -- A model that nobody has served or asked for in a week is unknown again: each web tier watches all that are known.
@@ -47,4 +48,4 @@ if workers == 0 and call('HEXISTS', R .. ':models', QUEUE) == 1 then
 end
 settled()
 announce()
-return {rung, waiting, leases, expired, #overdue == MAX_ENDED and 1 or 0}
+return {due, waiting, leases, expired, #overdue == MAX_ENDED and 1 or 0}

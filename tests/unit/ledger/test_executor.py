@@ -18,6 +18,7 @@ from tasks.errors import RedisUnavailable, StorageFull
 from tasks.ledger.executor import SCRIPTS, argument_names, script_arguments, source, translate
 from tasks.ledger.operations import ClaimRequest, Operation, claim
 
+NAMES = sorted(path.stem for path in SCRIPTS.glob("*.lua"))
 IN_SCRIPT = "Error running script (call to f_0): @user_script:226: @user_script: 226: "
 
 
@@ -71,13 +72,36 @@ def test_a_defect_stays_what_it_is(text: str) -> None:
     assert translate(error) is error
 
 
-@pytest.mark.parametrize("name", sorted(file.stem for file in SCRIPTS.glob("*.lua") if file.stem != "prelude"))
-def test_every_script_says_what_it_does_and_has_the_prelude(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_every_script_says_what_it_does_and_begins_with_the_base(name: str) -> None:
     text = source(name)
     own = (SCRIPTS / f"{name}.lua").read_text()
     assert text.endswith(own)
-    assert text.startswith((SCRIPTS / "prelude.lua").read_text())
+    assert text.startswith((SCRIPTS / "shared/base.lua").read_text())
     assert own.startswith("-- ")
+
+
+def test_a_script_has_each_shared_part_once_and_before_those_that_use_it() -> None:
+    text = source("watch")
+    heads = [(SCRIPTS / f"shared/{part}.lua").read_text() for part in ("base", "accounts", "ending", "leases")]
+    assert [text.count(head) for head in heads] == [1, 1, 1, 1]
+    assert sorted(heads, key=text.index) == heads
+    assert (SCRIPTS / "shared/admission.lua").read_text() not in text
+
+
+@pytest.mark.parametrize("file", [*NAMES, *(f"shared/{path.stem}" for path in sorted(SCRIPTS.glob("shared/*.lua")))])
+def test_a_script_names_the_shared_parts_that_it_uses_and_no_others(file: str) -> None:
+    defined: dict[str, str] = {}
+    for path in SCRIPTS.glob("shared/*.lua"):
+        for match in re.finditer(r"^local (?:function (\w+)|([\w, ]+?)(?: =|$))", path.read_text(), re.MULTILINE):
+            defined |= dict.fromkeys((match[1] or match[2]).replace(",", " ").split(), path.stem)
+    text = (SCRIPTS / f"{file}.lua").read_text()
+    uses = re.search(r"^-- uses: (.+)$", text, re.MULTILINE)
+    code = re.sub(r"'[^']*'", "", re.sub(r"--.*", "", text))
+    own = {name for names in re.findall(r"local (?:function )?([\w, ]+)", code) for name in names.replace(",", " ").split()}
+    words = set(re.findall(r"(?<![.\w])\w+", code)) - own
+    needed = {defined[word] for word in words if word in defined} - {"base", file.removeprefix("shared/")}
+    assert sorted(needed) == (uses[1].split() if uses else [])
 
 
 def test_arguments_by_name_travel_in_the_order_of_the_script() -> None:
@@ -96,10 +120,10 @@ def test_a_script_gets_all_of_its_names_and_no_others(named: dict[str, str | int
         script_arguments("eq", 0, Operation("claim", "m", (), bool, named))
 
 
-@pytest.mark.parametrize("script", sorted(path.stem for path in SCRIPTS.glob("*.lua") if path.stem != "prelude"))
+@pytest.mark.parametrize("script", NAMES)
 def test_a_script_takes_few_arguments_or_names_them(script: str) -> None:
     text = (SCRIPTS / f"{script}.lua").read_text()
     numbers = [int(number) for number in re.findall(r"\barg\((\d+)\)", text)]
-    assert max(numbers, default=0) <= 6 or script == "submit"
+    assert max(numbers, default=0) <= 6
     if "named(" in text:
         assert f"named({len(argument_names(script))})" in text

@@ -1,0 +1,82 @@
+-- The end of tasks and of units: what was settled of them, and what becomes of a task that has ended.
+-- uses: accounts turns
+
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, wakes.
+-- Constant work, whatever the task's size.
+local function finish(id, state, t)
+  local kept = t.held - t.bytes - t.reserve
+  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1), 'held', int(kept))
+  if t.deadline then call('ZREM', DEADLINES, id) end
+  call('UNLINK', units_key(id), back_key(id), suspects_key(id))
+  for _, key in ipairs({task_key(id), result_key(id), meta_key(id)}) do call('PEXPIRE', key, t.ttl) end
+  local alias = t.alias and alias_of(id, t.owner, t.alias)
+  if alias then call('PEXPIRE', alias, t.ttl) end
+  if t.listed and call('DECR', open_key(t.owner)) <= 0 then
+    call('DEL', open_key(t.owner))
+    call('PEXPIRE', tasks_key(t.owner), t.ttl)
+  end
+  owe(t.lane, t.owner, 0 - t.cost)
+  count_open(t.lane, t.owner, -1, 0 - t.bytes)
+  if t.reserve > 0 then call('DECRBY', RESERVED, int(t.reserve)) end
+  add(HELD, t.owner, 0 - t.held)
+  keep_results(t.owner, kept, t.ttl)
+  ended_ids[#ended_ids + 1] = id
+  if t.wakes then wake_steps() end
+end
+local function end_task(id, state)      -- cancel, deadline, another model; false when it is not open
+  local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve',
+    'listed', 'held', 'completed', 'failed', 'total', 'wakes')
+  if not f[1] or not OPEN[f[1]] then return false end
+  if state == 'model_changed' then      -- the vectors it has are good; its other items have failed
+    local failed = tonumber(f[14]) - tonumber(f[12])
+    call('HSET', task_key(id), 'failed', int(failed), 'ended_by', state)
+    count('failed_items', failed - tonumber(f[13]))
+    state = tonumber(f[12]) > 0 and 'completed' or 'failed'
+  end
+  leave_lane(id, f[2], f[3])
+  if call('EXISTS', suspects_key(id)) == 1 then leave_lane(id, 'suspects', f[3]) end
+  finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
+    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10], held = tonumber(f[11]),
+    wakes = f[15]})
+  return true
+end
+
+-- Units that ended are gathered per task, so that a task is read and written once however many of its units ended.
+local settling = {}
+local function settle(id, ok, failed, cost, tokens)
+  local t = settling[id]
+  if not t then
+    local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
+      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes')
+    t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
+      ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
+      bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), listed = f[14],
+      held = tonumber(f[15]), wakes = f[16], spent = 0, ended = 0}
+    settling[id] = t
+  end
+  t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
+  t.spent, t.ended, t.made = t.spent + cost, t.ended + ok + failed, t.made or ok > 0
+end
+local function settled()
+  local serves
+  for id, t in pairs(settling) do
+    t.version = t.version + 1
+    if t.reserve > 0 then               -- what has its vector needs no more room than it has
+      local left = t.total - t.ok - t.failed
+      local reserve = math.floor(t.reserve * left / (left + t.ended))
+      call('DECRBY', RESERVED, int(t.reserve - reserve))
+      call('HSET', task_key(id), 'reserve', int(reserve))
+      t.reserve = reserve
+    end
+    call('HSET', task_key(id), 'completed', int(t.ok), 'failed', int(t.failed), 'cost', int(t.cost),
+      'tokens', int(t.tokens), 'version', int(t.version))
+    owe(t.lane, t.owner, 0 - t.spent)
+    if t.made and t.ok + t.failed < t.total then  -- what comes later must be of the same model
+      if serves == nil then serves = served() end
+      if serves then call('HSET', task_key(id), 'made_by', serves) end
+    end
+    if t.ok + t.failed >= t.total then finish(id, t.ok > 0 and 'completed' or 'failed', t)
+    else changed_ids[#changed_ids + 1] = id end
+  end
+  settling = {}
+end

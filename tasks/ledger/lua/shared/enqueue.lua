@@ -1,0 +1,78 @@
+-- Tasks that come in: stored whole, by SUBMIT or as successors of others.
+-- uses: accounts turns wakeup
+local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
+
+local function measure(at, units)       -- of so many units from ARGV[at] on: their items, cost and bytes
+  local total, cost, bytes = 0, 0, 0
+  for i = at, at + 3 * units - 1, 3 do
+    total, cost, bytes = total + tonumber(ARGV[i]), cost + tonumber(ARGV[i + 1]), bytes + #ARGV[i + 2]
+  end
+  return total, cost, bytes
+end
+local function room_for(total, vector_bytes)  -- which the vectors of so many items may need
+  return vector_bytes > 0 and total * vector_bytes + TASK_BYTES or 0
+end
+-- t: id lane owner ttl options meta alias digest listed wakes deadline_in, and of its units (ARGV[at]: items, cost and
+-- payload of the first one) units at total cost bytes reserve. `write` does the first write. A full Redis refuses that
+-- one, before anything has changed; what it said is returned.
+local function store_task(t, write)
+  local id, lane, owner = t.id, t.lane, t.owner
+  local stored = write('HSET', task_key(id), 'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued',
+    'total', int(t.total), 'completed', 0, 'failed', 0, 'units', int(t.units), 'next', 0, 'back', 0,
+    'cost', int(t.cost), 'bytes', int(t.bytes), 'reserve', int(t.reserve), 'held', int(t.bytes + t.reserve),
+    'created', int(NOW), 'ttl', int(t.ttl), 'tokens', 0, 'version', 1)
+  if type(stored) == 'table' and stored.err then return stored.err end
+  if t.options ~= '' then call('HSET', task_key(id), 'options', t.options) end
+  if t.wakes then call('HSET', task_key(id), 'wakes', 1) end
+  if t.listed then
+    call('HSET', task_key(id), 'listed', 1)
+    call('ZADD', tasks_key(owner), 0, id)
+    if call('INCR', open_key(owner)) == 1 then call('PERSIST', tasks_key(owner)) end
+    -- Tasks expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
+    for _, other in ipairs(call('ZRANDMEMBER', tasks_key(owner), -2)) do
+      if call('EXISTS', task_key(other)) == 0 then call('ZREM', tasks_key(owner), other) end
+    end
+  end
+  if t.meta ~= '' then call('SET', meta_key(id), t.meta) end
+  if t.deadline_in > 0 then
+    call('HSET', task_key(id), 'deadline', int(NOW + t.deadline_in))
+    call('ZADD', DEADLINES, int(NOW + t.deadline_in), id)
+  end
+  if t.alias ~= '' then
+    call('HSET', task_key(id), 'alias', t.alias)
+    call('SET', alias_key(owner, t.alias), id .. ' ' .. t.digest)
+  end
+  local first = 0
+  for i = 0, t.units - 1 do
+    local at = t.at + 3 * i
+    local items = tonumber(ARGV[at])
+    call('HSET', units_key(id), 'u' .. int(i), unit_text({first = first, items = items, cost = tonumber(ARGV[at + 1]),
+      attempts = 0, root = int(i), offset = 0, token = '-'}), 'p' .. int(i), ARGV[at + 2])
+    first = first + items
+  end
+  owe(lane, owner, t.cost)
+  count_open(lane, owner, 1, t.bytes)
+  add(HELD, owner, t.bytes + t.reserve)
+  call('INCRBY', RESERVED, int(t.reserve))
+  enter_lane(id, lane, owner, tonumber(ARGV[t.at + 1]))
+end
+-- Successors: tasks of work that was let in long ago, so they are not judged again. They are named from ARGV[at] on,
+-- for each: JSON {id queue lane owner ttl options vector_bytes wakes}, number of units, then per unit items cost payload.
+-- Each is stored in its own queue, unless it is there. Returns the queues for which a bell is due.
+local function enqueue(at)
+  local bells, own = {}, QUEUE
+  while ARGV[at] do
+    local t = cjson.decode(ARGV[at])
+    t.units, t.at = tonumber(ARGV[at + 1]), at + 2
+    use_queue(t.queue)
+    if call('EXISTS', task_key(t.id)) == 0 then
+      t.total, t.cost, t.bytes = measure(t.at, t.units)
+      t.reserve, t.meta, t.alias, t.deadline_in = room_for(t.total, t.vector_bytes), '', '', 0
+      store_task(t, call)
+    end
+    if ready() > 0 and wake() == 1 then bells[#bells + 1] = t.queue end
+    at = at + 2 + 3 * t.units
+  end
+  use_queue(own)
+  return bells
+end

@@ -1,0 +1,68 @@
+-- Ingestions: how one changes, whole or not at all.
+
+-- Changes one if it is as expected. Returns whether it did, and its status now or ''.
+-- m: expected are states [status...], equal [[field, value]...], stages [[page, stage or '']...], begin [entry...] (the
+-- first ones that wait). To be done: to (status or ''), set [[field, value]...], unset [field...],
+-- add [[field, number]...], put [[page, JSON]...], drop [page...], wait [entry...], close [[page, JSON]...]
+local function move_ingestion(id, m)
+  local key, waiting = R .. ':ingestion:' .. id, R .. ':ingestion-waiting:' .. id
+  local pages, closed = R .. ':ingestion-pages:' .. id, R .. ':ingestion-closed:' .. id
+  local f = call('HMGET', key, 'status', 'ttl', 'owner', 'alias')
+  local TERMINAL = {completed = true, failed = true, cancelled = true}
+
+  local function fits()
+    local ok = false
+    for _, state in ipairs(m.states) do ok = ok or state == f[1] end
+    if not ok then return false end
+    for _, pair in ipairs(m.equal) do      -- a number that is absent is 0
+      local value = call('HGET', key, pair[1]) or ''
+      if value ~= pair[2] and not ((value == '' or value == '0') and (pair[2] == '' or pair[2] == '0')) then
+        return false
+      end
+    end
+    for _, pair in ipairs(m.stages) do
+      local page = call('HGET', pages, pair[1])
+      if (page and cjson.decode(page).stage or '') ~= pair[2] then return false end
+    end
+    for i, entry in ipairs(m.begin) do
+      if call('LINDEX', waiting, i - 1) ~= entry then return false end
+    end
+    return true
+  end
+
+  local function keep(alias_at)           -- open again
+    for _, name in ipairs({key, closed, waiting}) do call('PERSIST', name) end
+    if alias_at then call('PERSIST', alias_at) end
+    call('PERSIST', R .. ':ingestions:' .. f[3])
+    call('SADD', R .. ':ingesting:' .. f[3], id)
+    call('SADD', R .. ':open-ingestions', id)
+  end
+  local function let_go(alias_at)         -- its list lives as long as the one that ends last
+    call('PEXPIRE', key, f[2])
+    call('PEXPIRE', closed, f[2])
+    call('PEXPIRE', pages, f[2])
+    if call('HGET', key, 'resumable') then call('PEXPIRE', waiting, f[2]) else call('DEL', waiting) end
+    if alias_at then call('PEXPIRE', alias_at, f[2]) end
+    call('SREM', R .. ':ingesting:' .. f[3], id)
+    if call('EXISTS', R .. ':ingesting:' .. f[3]) == 0 then call('PEXPIRE', R .. ':ingestions:' .. f[3], f[2]) end
+  end
+
+  if not fits() then return false, f[1] or '' end
+  for _, pair in ipairs(m.set) do call('HSET', key, pair[1], pair[2]) end
+  for _, name in ipairs(m.unset) do call('HDEL', key, name) end
+  for _, pair in ipairs(m.add) do call('HINCRBY', key, pair[1], pair[2]) end
+  for _, pair in ipairs(m.put) do call('HSET', pages, pair[1], pair[2]) end
+  for _, page in ipairs(m.drop) do call('HDEL', pages, page) end
+  for _ = 1, #m.begin do call('LPOP', waiting) end
+  for _, entry in ipairs(m.wait) do call('RPUSH', waiting, entry) end
+  for _, pair in ipairs(m.close) do call('HSET', closed, pair[1], pair[2]) end
+  if m.to == '' then return true, f[1] end
+  call('HSET', key, 'status', m.to, 't_' .. m.to, int(NOW))
+  local alias_at = f[4] and R .. ':ingestion-alias:' .. f[3] .. ':' .. f[4]
+  if alias_at and string.match(call('GET', alias_at) or '', '^%S+') ~= id then alias_at = nil end
+  if TERMINAL[m.to] then let_go(alias_at) elseif TERMINAL[f[1]] then keep(alias_at) end
+  local told = TERMINAL[m.to] and ended_ids or changed_ids
+  told[#told + 1] = id
+  wake_steps()
+  return true, m.to
+end
