@@ -29,8 +29,8 @@ SWEEPS: list[Step] = [Cleanup()]
 _log = logging.getLogger(__name__)
 
 STEPS_STREAM = "steps"
-"""Of the documents queue: scripts wake it (`STEPS` in `lua/shared/base.lua`) when a batch or an ingestion comes in or changes
-its state, and when a task ends that one of them waits for."""
+"""Of the documents queue: scripts wake it (`STEPS` in `lua/shared/base.lua`) when a batch or an ingestion comes in or
+changes its state, and when a task ends that one of them waits for."""
 STEP_EVERY_S = 1.0
 """Between two rounds when nobody wakes the stepper. A wake-up may be lost with a connection, and a worker may load the
 model that an ingestion waits for."""

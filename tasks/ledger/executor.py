@@ -288,7 +288,7 @@ def _keepalive(url: str) -> dict[str, Any]:
 
 
 def script_arguments(root: str, clock: int | str, operation: Operation[Any]) -> list[Any]:
-    """ARGV of a call: what `lua/shared/base.lua` reads, then the script's own; first those by name, in the script's order.
+    """ARGV of a call: what `lua/shared/base.lua` reads, then the script's own, those by name first and in its order.
 
     Raises:
         ValueError: the script takes other names.

@@ -98,7 +98,7 @@ def test_a_script_names_the_shared_parts_that_it_uses_and_no_others(file: str) -
     text = (SCRIPTS / f"{file}.lua").read_text()
     uses = re.search(r"^-- uses: (.+)$", text, re.MULTILINE)
     code = re.sub(r"'[^']*'", "", re.sub(r"--.*", "", text))
-    own = {name for names in re.findall(r"local (?:function )?([\w, ]+)", code) for name in names.replace(",", " ").split()}
+    own = set(re.findall(r"\w+", " ".join(re.findall(r"local (?:function )?([\w, ]+)", code))))
     words = set(re.findall(r"(?<![.\w])\w+", code)) - own
     needed = {defined[word] for word in words if word in defined} - {"base", file.removeprefix("shared/")}
     assert sorted(needed) == (uses[1].split() if uses else [])
