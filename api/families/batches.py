@@ -24,7 +24,6 @@ from tasks.errors import BatchEnded, BatchUnknown, InvalidValue
 from tasks.records import batches
 from tasks.records.batches import (
     ENDPOINT,
-    BatchAdmission,
     BatchStatus,
     NewBatch,
     create_batch,
@@ -35,6 +34,7 @@ from tasks.records.batches import (
     read_batch,
     read_batches_later,
 )
+from tasks.records.creation import RecordLimits
 from tasks.wire.validation import MAX_METADATA_PAIRS, validated
 from worker_config.settings import Settings
 
@@ -124,11 +124,6 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
         output_expires_s=parsed.output_expires_after.seconds if parsed.output_expires_after else None,
         key=key_digests(checked_key(idempotency_key) or of_body, _same_request(parsed)),
     )
-
-
-def admission(settings: Settings) -> BatchAdmission:
-    """What must hold for another batch to be taken."""
-    return BatchAdmission(settings.max_open_batches, settings.max_redis_memory_percent, quota(settings))
 
 
 def batch_json(batch: batches.Batch) -> dict[str, Any]:
@@ -280,7 +275,9 @@ async def create(request: Request) -> Response:
     wanted = await offload_in_turn(
         len(body), new_batch, body, owner=owner, idempotency_key=key, settings=services.settings
     )
-    batch_id = await services.ledger.run(create_batch(wanted, admission(services.settings)))
+    limits = RecordLimits(services.settings.max_open_batches, quota(services.settings))
+    memory_percent = services.settings.max_redis_memory_percent
+    batch_id = await services.ledger.run(create_batch(wanted, limits, max_memory_percent=memory_percent))
     return await _answer(services, request, batch_id)
 
 

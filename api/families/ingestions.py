@@ -27,6 +27,7 @@ from tasks import errors
 from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, RequestError, StorageFull
 from tasks.item import Options
 from tasks.records import datasets, ingestions
+from tasks.records.creation import RecordLimits
 from tasks.records.files import read_files
 from tasks.records.ingestion_operations import (
     cancel_ingestion,
@@ -438,7 +439,7 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
     """Cancels an ingestion; what is loaded stays. Cancelling twice returns 200."""
     services = Services.from_request(request)
     await read_own(services, request, INGESTIONS, ingestion_id)
-    _, status = await services.ledger.run(cancel_ingestion(ingestion_id))
+    status = (await services.ledger.run(cancel_ingestion(ingestion_id))).status
     if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
         raise IngestionEnded(f"Cannot cancel an ingestion with status '{status}'.")
     return await _answer(services, request, ingestion_id)
@@ -458,10 +459,11 @@ async def retry(request: Request, ingestion_id: str) -> Response:
     if ingestion.status.terminal and not ingestion.counts.failed and not ingestion.resumable:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
     again = resume_ingestion if ingestion.resumable else retry_ingestion
-    moved, status = await services.ledger.run(again(ingestion_id))
+    move = await services.ledger.run(again(ingestion_id))
+    status = move.status
     # Not moved by this call: by an earlier one whose answer was lost, or by somebody else in this moment.
     going_on = ingestion.status.terminal and status is not None and not status.terminal
-    if not moved and status is not None and not going_on:
+    if not move.moved and status is not None and not going_on:
         reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
         advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
         raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.{advice}")
@@ -483,10 +485,9 @@ async def _create(services: Services, wanted: IngestionRequest) -> str:
     storage = await services.storage.open_to_write()
     await services.storage.run(storage.write, wanted.stored, wanted.listed)
     try:
-        max_open = services.settings.max_open_ingestions
         held = await services.storage.run(datasets.held_bytes, storage, wanted.ingestion.owner)
-        allowed = quota(services.settings)
-        create = create_ingestion(wanted.ingestion, max_open=max_open, quota=allowed, dataset_bytes=held)
+        limits = RecordLimits(services.settings.max_open_ingestions, quota(services.settings))
+        create = create_ingestion(wanted.ingestion, limits, dataset_bytes=held)
         ingestion_id = await services.ledger.run(create)
     except (RequestError, StorageFull):
         # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.

@@ -30,7 +30,7 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     except Unavailable:
         await services.door.pace()  # a caller that is refused may ask again at once
         raise
-    if reply.ring:
+    if reply.bell_due:
         services.bell.send_bell(submission.queue)
     services.metrics.submitted(submission, joined=reply.joined)
     return reply

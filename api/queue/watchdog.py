@@ -77,7 +77,7 @@ class Watchdog:
     async def _watch(self, queue: str) -> None:
         for _ in range(_MAX_WATCHES):
             watched = await self._ledger.run(operations.watch(queue))
-            if watched.ring:
+            if watched.bell_due:
                 self._bell.send_bell(queue)
             if not watched.more:
                 return

@@ -32,7 +32,7 @@ _USUAL = Pace()
 
 
 class JobWork:
-    """Runs the jobs of claims, one after the other. One thread. `ring` sends the bell of a queue, and never raises."""
+    """Runs the jobs of claims, one after the other. One thread. `send_bell` never raises."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class JobWork:
         committer: Committer,
         progress: Progress,
         stop: Callable[[], bool],
-        ring: Callable[[str], None] = lambda _: None,
+        send_bell: Callable[[str], None] = lambda _: None,
         pace: Pace = _USUAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,7 +55,7 @@ class JobWork:
         self._committer = committer
         self._progress = progress
         self._stop = stop
-        self._ring = ring
+        self._send_bell = send_bell
         self._pace = pace
         self._clock = clock
         self.done = 0
@@ -72,7 +72,7 @@ class JobWork:
                 with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
                     finished, then = self._charged(unit, claim.token)
                 for queue in self._committer.commit_job(claim, finished, then):
-                    self._ring(queue)
+                    self._send_bell(queue)
                 self.done += 1
         except Stopping:
             self._committer.give_back(claim)

@@ -116,7 +116,7 @@ class StepContext:
     """What steps may use.
 
     Attributes:
-        ring: sends a bell for a queue, where SUBMIT said so. Never raises.
+        send_bell: of a queue for which a script said that one is due. Never raises.
         stop: whether a stop was asked for: leave, the next documents worker goes on.
         moved: to be called between two calls that may take long. A step that has not called it for five minutes hangs:
             its process is ended.
@@ -127,7 +127,7 @@ class StepContext:
     ledger: Ledger
     storage: Storage
     settings: Settings
-    ring: Callable[[str], None]
+    send_bell: Callable[[str], None]
     stop: Callable[[], bool]
     moved: Callable[[], None] = lambda: None
     again: Callable[[], None] = lambda: None

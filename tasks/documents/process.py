@@ -54,7 +54,7 @@ class JobWorker:
             committer=committer,
             progress=progress,
             stop=start.stop,
-            ring=start.send_bell,
+            send_bell=start.send_bell,
         )
         consumer = Consumer(
             ledger=ledger,

@@ -114,6 +114,6 @@ def submit(context: StepContext, task: Submission) -> bool:
         _log.info("%s waits: %s", task.task_id, error.code)
         context.postponed.refused(task.task_id, error.retry_after_s)
         return False
-    if reply.ring:
-        context.ring(task.queue)
+    if reply.bell_due:
+        context.send_bell(task.queue)
     return True

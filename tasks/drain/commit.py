@@ -65,7 +65,7 @@ class Committer:
             return ()
         if committed.outcome is CommitOutcome.STALE:
             _log.info("a job was cancelled, expired or taken over meanwhile")
-        return committed.ring
+        return committed.bells_due
 
     def give_back(self, claim: Claim) -> None:
         """The rest of the claim is anybody's again, and its attempts do not count."""

@@ -232,7 +232,7 @@ class Drain:
             committer.owe(request.token)  # it may hold units on which nobody works
             raise
         self._suspects_wait = claim.suspects
-        self._send_bell_if(claim.ring)
+        self._send_bell_if(claim.bell_due)
         return claim
 
     def _send_bell_if(self, due: bool) -> None:

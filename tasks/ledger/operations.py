@@ -112,10 +112,10 @@ class Then:
 
 @dataclass(frozen=True, slots=True)
 class JobCommit:
-    """What COMMIT did with a job. `ring`: queues for which the caller must send a bell message."""
+    """What COMMIT did with a job. `bells_due`: queues for which the caller must send a bell message."""
 
     outcome: CommitOutcome
-    ring: Sequence[str]
+    bells_due: Sequence[str]
 
 
 T = TypeVar("T")
@@ -331,7 +331,7 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
     def read(reply: list[Any]) -> Claim:
         if reply[0] == b"changed":
             raise ModelChanged("Workers serve another model under this name than the one that this process has loaded.")
-        ring, wait_ms, more, lane, suspects, *units = reply
+        bell_due, wait_ms, more, lane, suspects, *units = reply
         return Claim(
             token=r.token,
             units=tuple(replies.unit_from_reply(unit) for unit in units),
@@ -339,7 +339,7 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
             more=bool(more),
             suspects=bool(suspects),
             wait_ms=int(wait_ms),
-            ring=bool(ring),
+            bell_due=bool(bell_due),
             suspect=r.suspect,
         )
 
@@ -376,8 +376,8 @@ def commit_job(queue: str, token: str, finished: Finished, then: Then) -> Operat
     """
 
     def read(reply: list[Any]) -> JobCommit:
-        outcome, *ring = reply
-        return JobCommit(CommitOutcome(outcome), tuple(name.decode() for name in ring))
+        outcome, *queues = reply
+        return JobCommit(CommitOutcome(outcome), tuple(name.decode() for name in queues))
 
     return Operation("commit", queue, _commit_arguments(token, [finished], then, 0, 0), read)
 
@@ -395,7 +395,7 @@ def _commit_arguments(
 def release(queue: str, token: str) -> Operation[bool]:
     """Gives back what a claim still holds and refunds the attempt: the worker stops, nothing was wrong.
 
-    True: the caller must ring.
+    True: the caller must send a bell.
     """
     return Operation("release", queue, (token,), bool)
 
@@ -403,13 +403,13 @@ def release(queue: str, token: str) -> Operation[bool]:
 def lose(queue: str, token: str) -> Operation[bool]:
     """Gives back what a claim still holds as suspects: its work failed and no item can be named.
 
-    True: the caller must ring.
+    True: the caller must send a bell.
     """
     return Operation("lose", queue, (token,), bool)
 
 
 def abandon(queue: str, worker: str) -> Operation[bool]:
-    """Declares the earlier claims of `worker` lost: its previous incarnation died. True: the caller must ring.
+    """Declares the earlier claims of `worker` lost: its previous incarnation died. True: the caller must send a bell.
 
     Without it they would wait for the end of their lease. The items come back as suspects, each to be run alone.
     """
@@ -429,7 +429,7 @@ def charge(queue: str, task_id: str, cost: int) -> Operation[bool]:
 def leave(queue: str, worker: str, *, warm: bool) -> Operation[bool]:
     """A drain ends: it no longer lingers. `warm`: it did work and wants the bell rung once more.
 
-    True: the caller must ring.
+    True: the caller must send a bell.
     """
     return Operation("leave", queue, (worker, int(warm)), bool)
 
@@ -522,4 +522,4 @@ def _submitted(reply: list[Any]) -> SubmitReply:
         raise StorageFull(f"{what}; try again in {wait_s} s. Nothing was stored.", retry_after_s=wait_s)
     if outcome == b"conflict":
         raise IdempotencyConflict("This Idempotency-Key was used with another body. Use a new key for a new request.")
-    return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", ring=bool(reply[2]))
+    return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", bell_due=bool(reply[2]))

@@ -125,12 +125,12 @@ class SubmitReply:
     Attributes:
         task_id: the stored task, or the earlier one that this call joined.
         joined: an earlier task was found under the alias.
-        ring: the caller must send one bell message to the task's queue.
+        bell_due: the caller must send one bell message to the task's queue.
     """
 
     task_id: str
     joined: bool
-    ring: bool
+    bell_due: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class Claim:
         more: ready work was left behind.
         suspects: texts whose worker died wait; a caller that is alone can ask for one.
         wait_ms: the caller is registered as lingering and must wait this long for its wake-up; 0: it is not.
-        ring: the caller must send one bell message.
+        bell_due: the caller must send one bell message.
         suspect: it was asked for a suspect, and what it holds is one.
     """
 
@@ -273,7 +273,7 @@ class Claim:
     more: bool
     suspects: bool
     wait_ms: int
-    ring: bool
+    bell_due: bool
     suspect: bool = False
 
 
@@ -282,12 +282,12 @@ CancelOutcome = Literal["cancelled", "was_cancelled", "ended", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What WATCH saw: `ring` as elsewhere, owners with ready work, leases, and tasks it ended at their deadline.
+    """What WATCH saw: `bell_due` as elsewhere, owners with ready work, leases, tasks it ended at their deadline.
 
     `more`: it looked at as many as one call may, and more may be overdue.
     """
 
-    ring: bool
+    bell_due: bool
     ready: int
     leases: int
     expired: int

@@ -85,7 +85,7 @@ class Heartbeat(threading.Thread):
             for token in stream.to_renew():
                 self._ledger.run(operations.renew(self._queue, token, self._lease_ms))
         watched = self._ledger.run(operations.watch(self._queue))
-        if watched.ring:
+        if watched.bell_due:
             self._send_bell()
         if watched.ready:
             self._wake()  # the bell may have failed or be lost, and the ledger believes in it for a while

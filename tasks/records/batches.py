@@ -4,16 +4,17 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import orjson
 import uuid_utils
 
-from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
 from tasks.ledger import replies
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.task import State
-from tasks.records.files import Quota, file_id_from, quota_arguments
+from tasks.records.creation import NO_LIMITS, RecordKind, RecordLimits, create_record, list_records, open_records
+from tasks.records.files import file_id_from
 
 ENDPOINT = "/v1/embeddings"
 """The only call that a batch can make."""
@@ -82,22 +83,6 @@ class NewBatch:
     metadata: Mapping[str, str] | None = None
     output_expires_s: int | None = None
     key: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchAdmission:
-    """Limits that are checked in the same step in which a batch is stored.
-
-    Attributes:
-        max_open: batches of one owner that have not ended; None: any number.
-        max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
-            included.
-        quota: of the owner's files. Whoever has stored more makes nothing new; None: as much as anybody likes.
-    """
-
-    max_open: int | None = None
-    max_memory_percent: int = 100
-    quota: Quota | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,59 +157,25 @@ def is_batch_id(text: str) -> bool:
 
 # Operations on batches: values as in `tasks.ledger.operations`, each one script and harmless when run twice.
 
-_ROOM_AFTER_S = 60
-"""When a batch of the owner may have ended; nobody knows."""
-_MEMORY_AFTER_S = 5
 
+def create_batch(
+    batch: NewBatch, limits: RecordLimits = NO_LIMITS, *, max_memory_percent: float = 100
+) -> Operation[str]:
+    """Stores a batch, or finds the one that its key names, see `create_record`; the id of either.
 
-def create_batch(batch: NewBatch, admission: BatchAdmission = BatchAdmission()) -> Operation[str]:
-    """Stores a batch, or finds the one that its key names; the id of either.
-
-    Raises on reading:
-        IdempotencyConflict: the key belongs to a batch of another request.
-        TooManyBatches: the owner has as many open batches as it may.
-        QuotaExceeded: the owner has stored more than it may.
-        StorageFull: Redis is full, or above the allowed share of its memory.
+    `max_memory_percent`: share of Redis's `maxmemory` above which none is taken, what open tasks will need included.
     """
     fields = {"input_file": batch.input_file_id, "window": batch.completion_window}
     if batch.metadata:
         fields["metadata"] = orjson.dumps(dict(batch.metadata)).decode()
     if batch.output_expires_s is not None:
         fields["output_expires_s"] = str(batch.output_expires_s)
-    name, digest = batch.key or ("", "")
-    flat = tuple(part for pair in fields.items() for part in pair)
+    own = {"window_ms": batch.window_ms, "max_memory": max_memory_percent}
+    return create_record(RecordKind.BATCH, batch, limits, fields, **own)
 
-    def read(reply: list[bytes]) -> str:
-        if reply[0] == b"conflict":
-            raise IdempotencyConflict(
-                "This idempotency key was used for another batch. Use a new key for a new request."
-            )
-        if reply[0] == b"full":
-            raise TooManyBatches(
-                f"You have {int(reply[1]):,} batches that have not ended; {admission.max_open or 0:,} are allowed at "
-                "a time. Wait for one to end, or cancel one.",
-                retry_after_s=_ROOM_AFTER_S,
-            )
-        if reply[0] == b"quota" and admission.quota:
-            raise admission.quota.refused(reply)
-        if reply[0] == b"memory":
-            raise StorageFull(
-                "The queue's memory is full; try again later. Nothing was stored.", retry_after_s=_MEMORY_AFTER_S
-            )
-        return reply[1].decode()
 
-    named: dict[str, Argument] = {
-        "id": batch.id,
-        "owner": batch.owner,
-        "window_ms": batch.window_ms,
-        "ttl_ms": batch.ttl_ms,
-        "alias": name,
-        "digest": digest,
-        "max_open": -1 if admission.max_open is None else admission.max_open,
-        "max_memory": admission.max_memory_percent,
-        **quota_arguments(admission.quota),
-    }
-    return Operation("batch_create", "", flat, read, named)
+list_batches = partial(list_records, RecordKind.BATCH)
+open_batches = partial(open_records, RecordKind.BATCH)
 
 
 def read_batch(batch_id: str) -> Operation[Batch | None]:
@@ -255,11 +206,6 @@ def read_batches_later(batch_ids: Sequence[str]) -> Operation[Callable[[], list[
     return Operation("batch_read", "", ids, read)
 
 
-def list_batches(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
-    """Ids of an owner's batches, the newest first and older than `after`, and whether there are more."""
-    return Operation("owned_list", "", (owner, after or "", limit, "batch", "batches"), replies.id_page_from_reply)
-
-
 def move_batch(
     batch_id: str,
     to: BatchStatus,
@@ -278,11 +224,6 @@ def move_batch(
         return bool(reply[0]), BatchStatus(reply[1].decode()) if reply[1] else None
 
     return Operation("batch_move", "", (batch_id, to, int(to.terminal), len(states), *states, *flat), read)
-
-
-def open_batches(limit: int) -> Operation[list[str]]:
-    """Ids of some batches that need a step, by chance."""
-    return Operation("open_list", "", (limit, "batch", "batches"), lambda reply: [name.decode() for name in reply])
 
 
 def close_batch(batch_id: str) -> Operation[None]:

@@ -3,15 +3,15 @@
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
 
-from tasks.errors import IdempotencyConflict, TooManyIngestions
 from tasks.ledger import replies
-from tasks.ledger.operations import Argument, Operation, successors
+from tasks.ledger.operations import Operation, successors
 from tasks.ledger.task import State, Submission
-from tasks.records.files import Quota, quota_arguments
+from tasks.records.creation import NO_LIMITS, RecordKind, RecordLimits, create_record, list_records, open_records
 from tasks.records.ingestions import (
     ClosedPage,
     Counts,
@@ -49,7 +49,6 @@ _OF_A_TRY = (
     *map(losses_field, JOBS),
 )
 """Fields that another try begins without."""
-_ROOM_AFTER_S = 60
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
@@ -103,43 +102,18 @@ class Move:
 
 
 def create_ingestion(
-    ingestion: NewIngestion, *, max_open: int | None = None, quota: Quota | None = None, dataset_bytes: int = 0
+    ingestion: NewIngestion, limits: RecordLimits = NO_LIMITS, *, dataset_bytes: int = 0
 ) -> Operation[str]:
-    """Stores an ingestion, or finds the one that its key names; the id of either.
+    """Stores an ingestion, or finds the one that its key names, see `create_record`; the id of either.
 
-    Raises on reading:
-        IdempotencyConflict: the key belongs to an ingestion of another request.
-        TooManyIngestions: `max_open` of its owner have not ended.
-        QuotaExceeded: its owner's files, and datasets of `dataset_bytes`, are more than the quota allows.
+    `dataset_bytes`: what its owner has in datasets, which counts with the files.
     """
-    name, digest = ingestion.key or ("", "")
+    fields = {"spec": orjson.dumps(dict(ingestion.spec))}
+    return create_record(RecordKind.INGESTION, ingestion, limits, fields, dataset_bytes=dataset_bytes)
 
-    def read(reply: list[bytes]) -> str:
-        if reply[0] == b"conflict":
-            raise IdempotencyConflict(
-                "This idempotency key was used for another ingestion. Use a new key for a new request."
-            )
-        if reply[0] == b"full":
-            raise TooManyIngestions(
-                f"You have {int(reply[1]):,} ingestions that have not ended; {max_open or 0:,} are allowed at a time. "
-                "Wait for one to end, or cancel one.",
-                retry_after_s=_ROOM_AFTER_S,
-            )
-        if reply[0] == b"quota" and quota:
-            raise quota.refused(reply, and_datasets=True)
-        return reply[1].decode()
 
-    named: dict[str, Argument] = {
-        "id": ingestion.id,
-        "owner": ingestion.owner,
-        "ttl_ms": ingestion.ttl_ms,
-        "alias": name,
-        "digest": digest,
-        "max_open": -1 if max_open is None else max_open,
-        "dataset_bytes": dataset_bytes,
-        **quota_arguments(quota),
-    }
-    return Operation("ingestion_create", "", ("spec", orjson.dumps(dict(ingestion.spec))), read, named)
+list_ingestions = partial(list_records, RecordKind.INGESTION)
+open_ingestions = partial(open_records, RecordKind.INGESTION)
 
 
 def read_ingestion(ingestion_id: str) -> Operation[Ingestion | None]:
@@ -158,64 +132,42 @@ def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
     return Operation("ingestion_read", "", ids, read)
 
 
-def list_ingestions(owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
-    """Ids of an owner's ingestions, the newest first and older than `after`, and whether there may be more.
-
-    It looks at few entries at a time, so there may be more although they are less than `limit`: then ask again, behind
-    the last one, or as before where there was none.
-    """
-    return Operation(
-        "owned_list", "", (owner, after or "", limit, "ingestion", "ingestions"), replies.id_page_from_reply
-    )
-
-
-def open_ingestions(limit: int) -> Operation[list[str]]:
-    """Ids of some ingestions that need a step, by chance."""
-    return Operation(
-        "open_list", "", (limit, "ingestion", "ingestions"), lambda reply: [name.decode() for name in reply]
-    )
-
-
-def move_ingestion(ingestion_id: str, move: Move) -> Operation[tuple[bool, IngestionStatus | None]]:
-    """Changes an ingestion, if it is as the move expects.
-
-    The reply: whether it was changed, and its status now; None when there is no such ingestion.
-    """
-
-    def read(reply: list[bytes]) -> tuple[bool, IngestionStatus | None]:
-        return bool(reply[0]), IngestionStatus(reply[1].decode()) if reply[1] else None
-
-    return Operation("ingestion_move", "", (ingestion_id, move.to_json()), read)
-
-
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What became of a move with tasks. `ring`: queues for which the caller must send a bell message."""
+    """What became of a move.
+
+    Attributes:
+        moved: the ingestion was as the move expected, and was changed.
+        status: it is now in; None when there is no such ingestion.
+        bells_due: queues for which the caller must send a bell message.
+    """
 
     moved: bool
-    ring: Sequence[str]
+    status: IngestionStatus | None
+    bells_due: Sequence[str] = ()
 
 
-def move_with_tasks(ingestion_id: str, move: Move, tasks: Sequence[Submission]) -> Operation[Moved]:
+def move_ingestion(ingestion_id: str, move: Move, tasks: Sequence[Submission] = ()) -> Operation[Moved]:
     """Changes an ingestion, if it is as the move expects, and enqueues tasks of its own with the change.
 
     They are stored whatever waits already, see `tasks.ledger.Then`.
     """
 
     def read(reply: list[bytes]) -> Moved:
-        moved, _, *ring = reply
-        return Moved(bool(moved), tuple(queue.decode() for queue in ring))
+        moved, status, *queues = reply
+        status_now = IngestionStatus(status.decode()) if status else None
+        return Moved(bool(moved), status_now, tuple(queue.decode() for queue in queues))
 
     return Operation("ingestion_move", "", (ingestion_id, move.to_json(), *successors(tasks)), read)
 
 
-def cancel_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
-    """Lets nothing new begin; what is loaded stays, and what is being loaded. The reply is that of `move_ingestion`."""
+def cancel_ingestion(ingestion_id: str) -> Operation[Moved]:
+    """Lets nothing new begin; what is loaded stays, and what is being loaded."""
     return move_ingestion(ingestion_id, Move(only_from=_RUNNING, to=IngestionStatus.CANCELLING))
 
 
-def resume_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
-    """Goes on with one that has failed through no fault of its request. The reply is that of `move_ingestion`.
+def resume_ingestion(ingestion_id: str) -> Operation[Moved]:
+    """Goes on with one that has failed through no fault of its request.
 
     What failed of it before can be tried again at its end.
     """
@@ -229,10 +181,10 @@ def resume_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus
     return move_ingestion(ingestion_id, move)
 
 
-def retry_ingestion(ingestion_id: str) -> Operation[tuple[bool, IngestionStatus | None]]:
+def retry_ingestion(ingestion_id: str) -> Operation[Moved]:
     """Begins again with the failed documents of one that has ended by itself, under the same id and pipeline.
 
-    The reply is that of `move_ingestion`. Listing faults, such as a malformed line, are not documents: they stay.
+    Listing faults, such as a malformed line, are not documents: they stay.
     """
     move = Move(
         only_from=(IngestionStatus.COMPLETED, IngestionStatus.FAILED),

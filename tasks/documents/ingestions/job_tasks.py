@@ -23,7 +23,6 @@ from tasks.records.ingestion_operations import (
     Move,
     losses_field,
     move_ingestion,
-    move_with_tasks,
     read_ingestion,
     setback_field,
 )
@@ -73,9 +72,9 @@ def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Seque
 
 def enqueue(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[Submission]) -> bool:
     """The same, when nothing more is possible before the tasks have ended."""
-    done = context.ledger.run(move_with_tasks(ingestion.id, move, tasks))
-    for queue in done.ring:
-        context.ring(queue)
+    done = context.ledger.run(move_ingestion(ingestion.id, move, tasks))
+    for queue in done.bells_due:
+        context.send_bell(queue)
     return done.moved
 
 
@@ -128,7 +127,7 @@ def again(context: StepContext, ingestion: Ingestion, name: str, number: int, er
         return False
     field = losses_field(name)
     move = Move(_GOING_ON, equal={field: losses}, set={field: losses + 1} | lost(ingestion, name))
-    if context.ledger.run(move_ingestion(ingestion.id, move))[0]:
+    if context.ledger.run(move_ingestion(ingestion.id, move)).moved:
         forget(context, ingestion, name, number)
     return True
 

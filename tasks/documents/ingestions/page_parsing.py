@@ -77,7 +77,7 @@ def _step_parsing(context: StepContext, ingestion: Ingestion, page: PageInFlight
         elif deaths.again(error, page.losses):
             tried = dataclasses.replace(page, losses=page.losses + 1)
             move = dataclasses.replace(parsing, put=[tried], set=lost(ingestion, "parse"))
-            if context.ledger.run(move_ingestion(ingestion.id, move))[0]:
+            if context.ledger.run(move_ingestion(ingestion.id, move)).moved:
                 forget(context, ingestion, "parse", page.number)
         else:
             failed = dataclasses.replace(page, stage=PageStage.READY, fault=(error.code, error.message))

@@ -113,7 +113,7 @@ class Hands:
             self.ledger,
             self.storage,
             self.settings,
-            ring=lambda _: None,
+            send_bell=lambda _: None,
             stop=lambda: False,
             again=self._again,
             postponed=self.postponed,

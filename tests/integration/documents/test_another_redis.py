@@ -46,7 +46,7 @@ def old(storage: Storage, root: Path, *names: str) -> list[str]:
 def sweeping(storage: Storage, ledger: Ledger, **settings: str) -> Cleanup:
     """A sweep at the start of a documents worker."""
     step = Cleanup()
-    step(StepContext(ledger, storage, Settings(**settings), ring=lambda _: None, stop=lambda: False))  # type: ignore[arg-type]
+    step(StepContext(ledger, storage, Settings(**settings), send_bell=lambda _: None, stop=lambda: False))  # type: ignore[arg-type]
     return step
 
 
@@ -78,7 +78,7 @@ def test_a_redis_that_does_not_know_the_storage_deletes_nothing(
     assert left(storage) == names
     assert str(id_of(storage)) in caplog.text
     step._due = 0
-    step(StepContext(ledger, storage, Settings(), ring=lambda _: None, stop=lambda: False))
+    step(StepContext(ledger, storage, Settings(), send_bell=lambda _: None, stop=lambda: False))
     assert caplog.text.count(HINT) == 1
 
 

@@ -64,7 +64,7 @@ def test_a_step_that_asks_for_it_is_taken_again_at_once(redis_client: redis.Redi
         else:
             enough.set()
 
-    context = StepContext(Ledger(redis_client), storage, load_settings(), ring=lambda _: None, stop=lambda: False)
+    context = StepContext(Ledger(redis_client), storage, load_settings(), send_bell=lambda _: None, stop=lambda: False)
     stepper = Stepper(context, [ask], every_s=3600)
     stepper.start()
     assert enough.wait(30), f"taken {taken[0]} times"
@@ -78,7 +78,7 @@ def test_a_new_ingestion_wakes_a_stepper_that_has_nothing_to_do(redis_client: re
     def note(_: StepContext) -> None:
         (second if first.is_set() else first).set()
 
-    context = StepContext(ledger, storage, load_settings(), ring=lambda _: None, stop=lambda: False)
+    context = StepContext(ledger, storage, load_settings(), send_bell=lambda _: None, stop=lambda: False)
     stepper = Stepper(context, [note], every_s=3600, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
     stepper.start()
     assert first.wait(30)

@@ -7,7 +7,6 @@ import pytest
 
 from tasks.ledger import Lane
 from tasks.records.batches import (
-    BatchAdmission,
     BatchStatus,
     NewBatch,
     close_batch,
@@ -19,9 +18,10 @@ from tasks.records.batches import (
     read_batch,
     read_batches,
 )
+from tasks.records.creation import RecordLimits
 from tests.integration.ledger.driver import Driver, commands
 
-LIMITS = BatchAdmission(max_open=100_000, max_memory_percent=70)
+LIMITS = RecordLimits(max_open=100_000)
 PAGE = 10
 UNITS = 500
 
@@ -34,8 +34,8 @@ def efforts(driver: Driver) -> dict[str, int]:
     """Commands of each call about one batch whose rows are a task of many units."""
     batch = new()
     calls: dict[str, Callable[[], Any]] = {
-        "create": lambda: driver.run(create_batch(batch, LIMITS)),
-        "repeat": lambda: driver.run(create_batch(batch, LIMITS)),
+        "create": lambda: driver.run(create_batch(batch, LIMITS, max_memory_percent=70)),
+        "repeat": lambda: driver.run(create_batch(batch, LIMITS, max_memory_percent=70)),
         "read": lambda: driver.run(read_batch(batch.id)),
         "open": lambda: driver.run(open_batches(PAGE)),
         "list": lambda: driver.run(list_batches("o", after=None, limit=PAGE)),

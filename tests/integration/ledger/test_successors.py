@@ -24,7 +24,6 @@ from tasks.records.ingestion_operations import (
     cancel_ingestion,
     create_ingestion,
     move_ingestion,
-    move_with_tasks,
     read_ingestion,
 )
 from tasks.records.ingestions import IngestionStatus, NewIngestion, new_ingestion_id
@@ -46,7 +45,7 @@ def jobs(driver: Driver) -> Driver:
 @pytest.fixture
 def ingestion(driver: Driver) -> str:
     made = driver.run(create_ingestion(NewIngestion(new_ingestion_id(), "o", {"model": "m"}, 3_600_000)))
-    assert driver.run(move_ingestion(made, Move([S.QUEUED], to=S.IN_PROGRESS)))[0]
+    assert driver.run(move_ingestion(made, Move([S.QUEUED], to=S.IN_PROGRESS))).moved
     return made
 
 
@@ -78,7 +77,7 @@ def loaded(driver: Driver, ingestion: str) -> int:
 def test_a_successor_is_as_if_it_had_been_submitted(driver: Driver, jobs: Driver) -> None:
     claim = job(jobs)
     got = jobs.run(commit_job(DOCUMENTS, claim.token, done(claim), Then([successor(driver)])))
-    assert (got.outcome, got.ring) == (CommitOutcome.COMMITTED, ("m",))
+    assert (got.outcome, got.bells_due) == (CommitOutcome.COMMITTED, ("m",))
     driver.submit((2, 20), (3, 30), task_id="hand", lane=Lane.BULK, admission=Admission(1e9, vector_bytes=VECTOR_BYTES))
     first, second = (driver.client.hgetall(f"eq:task:{name}") for name in ("next", "hand"))
     assert first == second
@@ -100,14 +99,14 @@ def test_a_commit_that_is_repeated_or_stale_enqueues_nothing(driver: Driver, job
     jobs.run(call)
     assert driver.forget("next")
     for again, outcome in ((call, CommitOutcome.REPEATED), (stale, CommitOutcome.REPEATED)):
-        assert jobs.run(again) == replace(jobs.run(again), outcome=outcome, ring=())
+        assert jobs.run(again) == replace(jobs.run(again), outcome=outcome, bells_due=())
     assert driver.claim().units == ()
 
 
 def test_a_successor_that_is_there_already_stays_as_it_is(driver: Driver, jobs: Driver) -> None:
     driver.submit((1, 5), task_id="next")
     claim = job(jobs)
-    assert jobs.run(commit_job(DOCUMENTS, claim.token, done(claim), Then([successor(driver)]))).ring == ()
+    assert jobs.run(commit_job(DOCUMENTS, claim.token, done(claim), Then([successor(driver)]))).bells_due == ()
     assert (driver.task("next").total, driver.task("next").lane) == (1, Lane.ONLINE)
     assert [unit.cost for unit in driver.claim().units] == [5]
 
@@ -116,7 +115,7 @@ def test_each_successor_goes_into_its_own_queue(driver: Driver, jobs: Driver) ->
     claim = job(jobs)
     tasks = [successor(jobs, "job"), successor(jobs, "last"), successor(driver, "rows")]
     got = jobs.run(commit_job(DOCUMENTS, claim.token, done(claim), Then(tasks)))
-    assert got.ring == (DOCUMENTS, "m"), "one bell for each queue"
+    assert got.bells_due == (DOCUMENTS, "m"), "one bell for each queue"
     assert {unit.task_id for unit in jobs.claim().units} == {"job", "last"}
     assert {unit.task_id for unit in driver.claim().units} == {"rows"}
     assert jobs.task("job").queue == DOCUMENTS
@@ -142,18 +141,18 @@ def test_a_record_that_has_changed_gets_no_successor(driver: Driver, jobs: Drive
     driver.run(move_ingestion(ingestion, Move([S.IN_PROGRESS], to=S.CANCELLING)))
     then = replace(move(ingestion, add={"loaded": 3}), tasks=[successor(driver)])
     got = jobs.run(commit_job(DOCUMENTS, claim.token, done(claim), then))
-    assert (got.outcome, got.ring) == (CommitOutcome.COMMITTED, ())
+    assert (got.outcome, got.bells_due) == (CommitOutcome.COMMITTED, ())
     assert loaded(driver, ingestion) == 0
     assert driver.claim().units == ()
     assert (jobs.task("job").state, driver.client.pttl("eq:task:job") > 60_000) == (State.COMPLETED, True)
 
 
 def test_a_move_enqueues_tasks_or_neither(driver: Driver, ingestion: str) -> None:
-    refused = driver.run(move_with_tasks(ingestion, Move([S.QUEUED]), [successor(driver)]))
-    assert (refused.moved, refused.ring) == (False, ())
+    refused = driver.run(move_ingestion(ingestion, Move([S.QUEUED]), [successor(driver)]))
+    assert (refused.moved, refused.bells_due) == (False, ())
     assert driver.claim().units == ()
-    made = driver.run(move_with_tasks(ingestion, Move([S.IN_PROGRESS]), [successor(driver)]))
-    assert (made.moved, made.ring) == (True, ("m",))
+    made = driver.run(move_ingestion(ingestion, Move([S.IN_PROGRESS]), [successor(driver)]))
+    assert (made.moved, made.bells_due) == (True, ("m",))
     assert len(driver.claim().units) == 2
 
 
@@ -196,4 +195,4 @@ def test_what_comes_in_and_what_changes_its_state_wakes_the_steps(driver: Driver
 
 def test_a_task_of_a_client_is_no_successor(driver: Driver) -> None:
     with pytest.raises(ValueError, match="let in by SUBMIT"):
-        move_with_tasks("ing", Move([]), [successor(driver, listed=True)])
+        move_ingestion("ing", Move([]), [successor(driver, listed=True)])

@@ -131,7 +131,7 @@ def test_watch_rings_for_nothing_but_suspects(driver: Driver) -> None:
     driver.claim(rang=True)
     driver.advance(LEASE_MS)
     seen = driver.watch()
-    assert (seen.ring, seen.ready) == (True, 1)
+    assert (seen.bell_due, seen.ready) == (True, 1)
 
 
 @pytest.mark.parametrize("how", ["abandon", "reap"])

@@ -38,12 +38,12 @@ def leave(driver: Driver, worker: str, *, warm: bool) -> bool:
 
 
 def test_the_first_submit_rings_and_the_following_ones_do_not(driver: Driver) -> None:
-    assert [driver.submit().ring for _ in range(20)] == [True] + [False] * 19
+    assert [driver.submit().bell_due for _ in range(20)] == [True] + [False] * 19
 
 
 def test_a_submit_wakes_a_lingering_worker_instead_of_ringing(driver: Driver, linger: Linger) -> None:
     listener = linger("w")
-    assert not driver.submit().ring
+    assert not driver.submit().bell_due
     assert listener.messages() == [b"work"]
 
 
@@ -60,25 +60,25 @@ def test_a_dead_lingering_worker_is_passed_over(driver: Driver, linger: Linger) 
     driver.advance(1)
     driver.claim("dead", linger_ms=LINGER_MS)  # the latest to linger would be the first to be woken
     dead.close()
-    assert not driver.submit().ring
+    assert not driver.submit().bell_due
     assert alive.messages() == [b"work"]
 
 
 def test_the_bell_rings_when_all_lingering_workers_are_dead(driver: Driver, linger: Linger) -> None:
     linger("w1").close()
     linger("w2").close()
-    assert driver.submit().ring
+    assert driver.submit().bell_due
 
 
 def test_a_registration_ends_a_little_after_the_wait(driver: Driver, linger: Linger) -> None:
     listener = linger("w")
     driver.advance(LINGER_MS + SLACK_MS - 1)
-    assert not driver.submit().ring
+    assert not driver.submit().bell_due
     assert listener.messages() == [b"work"]
     driver.work_off()
     again = linger("w2")
     driver.advance(LINGER_MS + SLACK_MS)
-    assert driver.submit().ring
+    assert driver.submit().bell_due
     assert again.messages() == []
 
 
@@ -100,7 +100,7 @@ def test_a_look_at_the_online_lane_rings_for_work_that_it_returned(driver: Drive
     driver.claim("dead", rang=True)
     driver.advance(LEASE_MS)
     looked = driver.claim("busy", online_only=True)
-    assert (looked.units, looked.more, looked.ring) == ((), True, True)
+    assert (looked.units, looked.more, looked.bell_due) == ((), True, True)
 
 
 def test_a_worker_waits_no_longer_than_the_next_lease_runs(driver: Driver) -> None:
@@ -114,32 +114,32 @@ def test_a_claim_that_leaves_work_wakes_another_worker(driver: Driver, linger: L
     driver.submit((1, 10), (1, 10))
     woken = next(i for i, listener in enumerate(listeners) if listener.messages())
     claim = driver.claim(f"w{woken + 1}", max_units=1)
-    assert (claim.more, claim.ring) == (True, False)
+    assert (claim.more, claim.bell_due) == (True, False)
     assert listeners[1 - woken].messages() == [b"work"]
 
 
 def test_a_claim_that_leaves_work_rings_when_nobody_lingers(driver: Driver) -> None:
     driver.submit(*[(1, 10)] * 3)
-    assert driver.claim("w1", rang=True, max_units=1).ring
-    assert not driver.claim("w1", max_units=1).ring  # that message is still on its way
+    assert driver.claim("w1", rang=True, max_units=1).bell_due
+    assert not driver.claim("w1", max_units=1).bell_due  # that message is still on its way
     assert not driver.claim("w1", max_units=1).more
 
 
 def test_a_busy_worker_does_not_make_messages_pile_up(driver: Driver) -> None:
     driver.submit(*[(1, 10)] * 101)
-    rings = int(driver.claim("w", rang=True, max_units=1).ring)
+    rings = int(driver.claim("w", rang=True, max_units=1).bell_due)
     for _ in range(99):
         driver.advance(250)
-        rings += driver.claim("w", max_units=1).ring + driver.submit().ring + driver.watch().ring
+        rings += driver.claim("w", max_units=1).bell_due + driver.submit().bell_due + driver.watch().bell_due
     assert rings == 1
 
 
 def test_only_the_first_claim_of_a_drain_clears_the_bell(driver: Driver) -> None:
     driver.submit(*[(1, 10)] * 3)
     driver.claim("w1", max_units=1)
-    assert not driver.submit().ring
+    assert not driver.submit().bell_due
     driver.claim("w1", rang=True, max_units=9)
-    assert driver.submit().ring
+    assert driver.submit().bell_due
 
 
 def test_looking_for_urgent_work_beside_bulk_work_writes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
@@ -160,13 +160,13 @@ def test_looking_for_urgent_work_beside_bulk_work_writes_nothing(driver: Driver,
 
 
 def test_a_bell_that_nobody_hears_is_rung_again_at_doubling_ages(driver: Driver) -> None:
-    assert driver.submit().ring
+    assert driver.submit().bell_due
     rung_after: list[int] = []
     waited_ms = 0
     while len(rung_after) < 8:
         driver.advance(500)
         waited_ms += 500
-        if driver.watch().ring:
+        if driver.watch().bell_due:
             rung_after.append(waited_ms)
             waited_ms = 0
     assert rung_after == [1000, 2000, 4000, 8000, 16_000, 32_000, 32_000, 32_000]
@@ -179,29 +179,29 @@ def test_hearing_the_bell_makes_it_young_again(driver: Driver) -> None:
         driver.watch()
     driver.claim(rang=True, max_units=1)
     driver.advance(1000)
-    assert driver.watch().ring
+    assert driver.watch().bell_due
 
 
 def test_a_clock_that_went_back_does_not_silence_the_bell(driver: Driver) -> None:
     driver.submit()
     driver.advance(-60_000)
-    assert driver.submit().ring
+    assert driver.submit().bell_due
 
 
 def test_watch_rings_for_ready_work_even_after_it_told_somebody(driver: Driver, linger: Linger) -> None:
     listener = linger("w")
     driver.submit()
     assert listener.messages() == [b"work"]  # and now it dies
-    assert driver.watch().ring
-    assert not driver.watch().ring
+    assert driver.watch().bell_due
+    assert not driver.watch().bell_due
 
 
 def test_watch_is_silent_without_work(driver: Driver) -> None:
-    assert not driver.watch().ring
+    assert not driver.watch().bell_due
     driver.submit()
     driver.claim(rang=True)
     driver.advance(5000)
-    assert not driver.watch().ring
+    assert not driver.watch().bell_due
 
 
 def test_watch_rings_for_an_expired_lease(driver: Driver) -> None:
@@ -209,7 +209,7 @@ def test_watch_rings_for_an_expired_lease(driver: Driver) -> None:
     driver.claim(rang=True)
     driver.advance(LEASE_MS)
     seen = driver.watch()
-    assert (seen.ring, seen.ready, seen.leases) == (True, 1, 0)
+    assert (seen.bell_due, seen.ready, seen.leases) == (True, 1, 0)
 
 
 @pytest.mark.parametrize("how", ["release", "abandon"])
@@ -233,13 +233,13 @@ def test_work_that_is_given_back_rings_when_nobody_lingers(driver: Driver, how: 
 def test_a_drain_that_worked_rings_once_more_so_that_a_trickle_finds_it_warm(driver: Driver, linger: Linger) -> None:
     linger("w")
     assert leave(driver, "w", warm=True)
-    assert not driver.submit().ring  # its message is on the way, and it lingers no more
+    assert not driver.submit().bell_due  # its message is on the way, and it lingers no more
 
 
 def test_a_drain_that_only_lingered_lets_go(driver: Driver, linger: Linger) -> None:
     listener = linger("w")
     assert not leave(driver, "w", warm=False)
-    assert driver.submit().ring
+    assert driver.submit().bell_due
     assert listener.messages() == []
 
 
@@ -254,26 +254,26 @@ def test_a_drain_that_leaves_work_behind_rings(driver: Driver) -> None:
 
 def test_joining_a_waiting_task_repairs_a_lost_bell(driver: Driver) -> None:
     alias = Alias("a" * 32, "d" * 32, join=True)
-    assert driver.submit(alias=alias, deadline_in_ms=60_000).ring
+    assert driver.submit(alias=alias, deadline_in_ms=60_000).bell_due
     driver.advance(1000)
-    assert driver.submit(alias=alias, deadline_in_ms=60_000).ring
+    assert driver.submit(alias=alias, deadline_in_ms=60_000).bell_due
 
 
 def test_a_retired_worker_is_not_woken(driver: Driver, linger: Linger) -> None:
     listener = linger("w")
     driver.run(operations.retire("m", "w"))
-    assert driver.submit().ring
+    assert driver.submit().bell_due
     assert listener.messages() == []
 
 
 def test_a_message_lost_behind_a_busy_worker_is_noticed_a_second_after_its_slice(driver: Driver) -> None:
     driver.submit(*[(1, 10)] * 20)
-    assert driver.claim("w", rang=True, max_units=1).ring  # and this message is lost
+    assert driver.claim("w", rang=True, max_units=1).bell_due  # and this message is lost
     for _ in range(8):
         driver.advance(250)
         driver.claim("w", max_units=1)
     assert not leave(driver, "w", warm=True), "the ledger cannot know yet"
     driver.advance(999)
-    assert not driver.watch().ring
+    assert not driver.watch().bell_due
     driver.advance(1)
-    assert driver.watch().ring
+    assert driver.watch().bell_due

@@ -108,9 +108,9 @@ def test_watch_sends_no_bell_while_every_worker_has_a_claim(driver: Driver) -> N
     for _ in range(10):
         driver.advance(1500)
         driver.run(operations.renew("m", held.token, 60_000))
-        assert not driver.run(operations.watch("m")).ring
+        assert not driver.run(operations.watch("m")).bell_due
     driver.run(operations.beat("m", worker_entry("v", 100.0), ttl_ms=60_000))
-    assert driver.run(operations.watch("m")).ring
+    assert driver.run(operations.watch("m")).bell_due
 
 
 def test_a_worker_that_joins_is_not_silenced_by_bells_from_before(driver: Driver) -> None:
@@ -129,11 +129,11 @@ def test_watch_rings_while_one_worker_holds_several_claims_and_another_none(driv
     for stream in ("busy/0", "busy/1"):
         assert driver.claim(stream, max_units=1, rang=True).units
     driver.advance(5000)
-    assert driver.watch().ring
+    assert driver.watch().bell_due
     assert driver.claim("idle/0", max_units=1, rang=True).units
     driver.submit()
     driver.advance(5000)
-    assert not driver.watch().ring
+    assert not driver.watch().bell_due
 
 
 WEEK_MS = 7 * 86_400_000

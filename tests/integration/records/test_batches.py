@@ -10,7 +10,6 @@ from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
 from tasks.ledger.task import State
 from tasks.records.batches import (
     Batch,
-    BatchAdmission,
     BatchFault,
     BatchStatus,
     NewBatch,
@@ -24,6 +23,7 @@ from tasks.records.batches import (
     open_batches,
     read_batch,
 )
+from tasks.records.creation import RecordLimits
 from tests.integration.ledger.driver import Driver
 
 HOUR_MS = 3_600_000
@@ -149,7 +149,7 @@ def test_a_batch_that_is_gone_is_no_longer_open(driver: Driver) -> None:
 
 
 def test_an_owner_has_so_many_open_batches_at_a_time(driver: Driver) -> None:
-    two = BatchAdmission(max_open=2)
+    two = RecordLimits(max_open=2)
     first = driver.run(create_batch(new(key=KEY), two))
     driver.run(create_batch(new(), two))
     with pytest.raises(TooManyBatches, match=r"2 batches .* 2 are allowed") as refused:
@@ -170,7 +170,7 @@ def test_an_open_batch_is_kept_however_short_it_is_kept_afterwards(driver: Drive
 
 
 def test_open_batches_whose_records_are_gone_do_not_count(driver: Driver) -> None:
-    one = BatchAdmission(max_open=1)
+    one = RecordLimits(max_open=1)
     driver.run(create_batch(new(), one))
     driver.advance(48 * HOUR_MS + YEAR_MS - 1)
     with pytest.raises(TooManyBatches):
@@ -183,10 +183,10 @@ def test_open_batches_whose_records_are_gone_do_not_count(driver: Driver) -> Non
 def test_memory_above_the_share_refuses_new_batches(driver: Driver, redis_client: redis.Redis) -> None:
     redis_client.set("eq:memory", "500 1000", px=60_000)
     redis_client.set("eq:reserved", 200)
-    driver.run(create_batch(new(), BatchAdmission(max_memory_percent=70)))
+    driver.run(create_batch(new(), max_memory_percent=70))
     redis_client.set("eq:reserved", 201)
     with pytest.raises(StorageFull):
-        driver.run(create_batch(new(), BatchAdmission(max_memory_percent=70)))
+        driver.run(create_batch(new(), max_memory_percent=70))
     redis_client.delete("eq:reserved")
 
 

@@ -11,7 +11,8 @@ import redis
 from stack.testing import wait_until
 from tasks.documents.cleanup import sweep
 from tasks.errors import QuotaExceeded, StorageFull
-from tasks.records.batches import BatchAdmission, NewBatch, create_batch, new_batch_id
+from tasks.records.batches import NewBatch, create_batch, new_batch_id
+from tasks.records.creation import RecordLimits
 from tasks.records.files import (
     MAX_PAGE,
     FilePage,
@@ -170,13 +171,13 @@ def test_whatever_has_expired_does_not_count_however_much_it_is(driver: Driver, 
         driver.ledger.run(reserve_file("ann", record(4000).id, 900, QUOTA, 1000))
     else:
         new = NewBatch(new_batch_id(), "ann", "file-1", "1h", 1000, 1000)
-        driver.ledger.run(create_batch(new, BatchAdmission(quota=QUOTA)))
+        driver.ledger.run(create_batch(new, RecordLimits(quota=QUOTA)))
     with pytest.raises(QuotaExceeded, match=r"1 files hold 100 bytes|2 files hold 1,000 bytes"):
         driver.ledger.run(put_file(record(4001, size_bytes=901), QUOTA))
 
 
 def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
-    admission = BatchAdmission(quota=QUOTA)
+    admission = RecordLimits(quota=QUOTA)
 
     def batch(**changed: Any) -> NewBatch:
         values: dict[str, Any] = {"owner": "ann", "window_ms": 1000, "ttl_ms": 1000} | changed
@@ -187,12 +188,12 @@ def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
 
     put(driver, 1, size_bytes=1000)
     first = driver.ledger.run(create_batch(batch(key=("a", "d")), admission))
-    driver.ledger.run(create_ingestion(ingestion(), quota=QUOTA))
+    driver.ledger.run(create_ingestion(ingestion(), RecordLimits(quota=QUOTA)))
     put(driver, 2, size_bytes=1)  # as an output is, without a quota
     with pytest.raises(QuotaExceeded, match="2 files hold 1,001 bytes"):
         driver.ledger.run(create_batch(batch(), admission))
     with pytest.raises(QuotaExceeded):
-        driver.ledger.run(create_ingestion(ingestion(), quota=QUOTA))
+        driver.ledger.run(create_ingestion(ingestion(), RecordLimits(quota=QUOTA)))
     assert driver.ledger.run(create_batch(batch(key=("a", "d")), admission)) == first, "a repetition is no new one"
     driver.ledger.run(create_batch(batch(owner="bob"), admission))
     driver.ledger.run(delete_file(record(2).id))

@@ -7,8 +7,10 @@ import pytest
 import redis
 
 from tasks.errors import IdempotencyConflict, TooManyIngestions
+from tasks.records.creation import RecordLimits
 from tasks.records.ingestion_operations import (
     Move,
+    Moved,
     cancel_ingestion,
     close_ingestion,
     create_ingestion,
@@ -56,7 +58,7 @@ def created(driver: Driver, **changed: Any) -> str:
 
 
 def move(driver: Driver, ingestion_id: str, **what: Any) -> bool:
-    return driver.run(move_ingestion(ingestion_id, Move(**{"only_from": [S.QUEUED, S.IN_PROGRESS], **what})))[0]
+    return driver.run(move_ingestion(ingestion_id, Move(**{"only_from": [S.QUEUED, S.IN_PROGRESS], **what}))).moved
 
 
 def page(number: int, stage: PageStage = PageStage.PARSE, **known: Any) -> PageInFlight:
@@ -73,16 +75,16 @@ def test_a_new_ingestion(driver: Driver) -> None:
 
 
 def test_an_owner_has_so_many_open_ingestions_at_a_time(driver: Driver) -> None:
-    first = driver.run(create_ingestion(new(key=("again", "digest")), max_open=2))
-    driver.run(create_ingestion(new(), max_open=2))
+    first = driver.run(create_ingestion(new(key=("again", "digest")), RecordLimits(max_open=2)))
+    driver.run(create_ingestion(new(), RecordLimits(max_open=2)))
     with pytest.raises(TooManyIngestions, match=r"2 ingestions .* 2 are allowed"):
-        driver.run(create_ingestion(new(), max_open=2))
+        driver.run(create_ingestion(new(), RecordLimits(max_open=2)))
     assert len(driver.run(open_ingestions(10))) == 2
     again = new(key=("again", "digest"))
-    assert driver.run(create_ingestion(again, max_open=2)) == first, "a repetition is no new one"
-    driver.run(create_ingestion(new("somebody"), max_open=2))
+    assert driver.run(create_ingestion(again, RecordLimits(max_open=2))) == first, "a repetition is no new one"
+    driver.run(create_ingestion(new("somebody"), RecordLimits(max_open=2)))
     move(driver, first, to=S.CANCELLED)
-    driver.run(create_ingestion(new(), max_open=2))
+    driver.run(create_ingestion(new(), RecordLimits(max_open=2)))
 
 
 def test_a_key_finds_its_ingestion_and_refuses_another_request(driver: Driver) -> None:
@@ -183,7 +185,7 @@ def test_a_move_whose_expectation_fails_changes_nothing(driver: Driver, guard: d
 
 
 def test_a_move_of_one_that_is_gone(driver: Driver) -> None:
-    assert driver.run(move_ingestion(new_ingestion_id(), Move(only_from=[S.QUEUED]))) == (False, None)
+    assert driver.run(move_ingestion(new_ingestion_id(), Move(only_from=[S.QUEUED]))) == Moved(False, None)
 
 
 def test_an_end_gives_everything_its_ttl_and_a_retry_takes_it_back(driver: Driver, redis_client: redis.Redis) -> None:
@@ -200,7 +202,7 @@ def test_an_end_gives_everything_its_ttl_and_a_retry_takes_it_back(driver: Drive
     driver.run(close_ingestion(made))
     assert driver.run(open_ingestions(9)) == []
 
-    assert driver.run(retry_ingestion(made)) == (True, S.IN_PROGRESS)
+    assert driver.run(retry_ingestion(made)) == Moved(True, S.IN_PROGRESS)
     assert {redis_client.pttl(key) for key in kept if redis_client.exists(key)} == {-1}
     assert (read(driver, made).cursor, driver.run(open_ingestions(9))) == ({"retry": 0}, [made])
     driver.run(close_ingestion(made))  # by a step that saw its earlier end
@@ -217,14 +219,14 @@ def test_a_list_lives_until_the_last_of_its_ingestions_has_ended(driver: Driver,
 
 def test_cancel_and_retry_only_where_they_make_sense(driver: Driver) -> None:
     made = created(driver)
-    assert driver.run(retry_ingestion(made)) == (False, S.QUEUED)
-    assert driver.run(cancel_ingestion(made)) == (True, S.CANCELLING)
-    assert driver.run(cancel_ingestion(made)) == (False, S.CANCELLING)
+    assert driver.run(retry_ingestion(made)) == Moved(False, S.QUEUED)
+    assert driver.run(cancel_ingestion(made)) == Moved(True, S.CANCELLING)
+    assert driver.run(cancel_ingestion(made)) == Moved(False, S.CANCELLING)
     move(driver, made, only_from=[S.CANCELLING], to=S.CANCELLED)
-    assert driver.run(retry_ingestion(made)) == (False, S.CANCELLED)
+    assert driver.run(retry_ingestion(made)) == Moved(False, S.CANCELLED)
     refused = created(driver)
     move(driver, refused, to=S.FAILED, set={"error": '{"code":"a","message":"b"}'})
-    assert driver.run(retry_ingestion(refused)) == driver.run(resume_ingestion(refused)) == (False, S.FAILED)
+    assert driver.run(retry_ingestion(refused)) == driver.run(resume_ingestion(refused)) == Moved(False, S.FAILED)
 
 
 def test_what_a_resumable_one_has_still_to_do_is_kept_as_long_as_itself(
@@ -235,8 +237,8 @@ def test_what_a_resumable_one_has_still_to_do_is_kept_as_long_as_itself(
     move(driver, made, to=S.FAILED, set={"error": '{"code":"a","message":"b"}', "resumable": "1"})
     driver.run(close_ingestion(made))
     assert 0 < redis_client.pttl(f"eq:ingestion-waiting:{made}") <= HOUR_MS
-    assert driver.run(retry_ingestion(made)) == (False, S.FAILED)
-    assert driver.run(resume_ingestion(made)) == (True, S.IN_PROGRESS)
+    assert driver.run(retry_ingestion(made)) == Moved(False, S.FAILED)
+    assert driver.run(resume_ingestion(made)) == Moved(True, S.IN_PROGRESS)
     assert redis_client.pttl(f"eq:ingestion-waiting:{made}") == -1
     ingestion = read(driver, made)
     assert (list(ingestion.begin_next), ingestion.error, ingestion.resumable) == (WAITING, None, False)

@@ -20,8 +20,8 @@ def read_submit(reply: list[Any]) -> object:
 def test_a_stored_task_is_told_from_a_joined_one() -> None:
     stored = operations.submit(submission()).read([b"ok", b"t", 1])
     joined = operations.submit(submission()).read([b"joined", b"other", 0])
-    assert (stored.task_id, stored.joined, stored.ring) == ("t", False, True)
-    assert (joined.task_id, joined.joined, joined.ring) == ("other", True, False)
+    assert (stored.task_id, stored.joined, stored.bell_due) == ("t", False, True)
+    assert (joined.task_id, joined.joined, joined.bell_due) == ("other", True, False)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_units_follow_the_other_arguments_of_a_submit() -> None:
 
 def test_an_empty_claim() -> None:
     claim = operations.claim("m", REQUEST).read([1, 750, 0, b"", 0])
-    assert (claim.units, claim.lane, claim.more, claim.wait_ms, claim.ring) == ((), None, False, 750, True)
+    assert (claim.units, claim.lane, claim.more, claim.wait_ms, claim.bell_due) == ((), None, False, 750, True)
 
 
 def test_a_claim_with_units() -> None:
     raw = [b"t", b"s3", 3, 1, 7, 2, 3, b'{"normalize":false}', b"[]"]
     claim = operations.claim("m", REQUEST).read([0, 0, 1, b"bulk", 0, raw])
-    assert (claim.token, claim.lane, claim.more, claim.ring) == ("w/1", Lane.BULK, True, False)
+    assert (claim.token, claim.lane, claim.more, claim.bell_due) == ("w/1", Lane.BULK, True, False)
     (unit,) = claim.units
     assert (unit.task_id, unit.unit_id, unit.first, unit.items, unit.cost) == ("t", "s3", 3, 1, 7)
     assert (unit.attempts, unit.offset, unit.options) == (2, 3, Options(normalize=False))

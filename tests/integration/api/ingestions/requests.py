@@ -21,5 +21,4 @@ def create(client: httpx.Client, **changed: Any) -> dict[str, Any]:
 
 
 def move(ledger: Ledger, ingestion_id: str, **changed: Any) -> None:
-    moved, _ = ledger.run(move_ingestion(ingestion_id, Move(only_from=OPEN, **changed)))
-    assert moved
+    assert ledger.run(move_ingestion(ingestion_id, Move(only_from=OPEN, **changed))).moved

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.records.document_outcomes import DocumentStatus
-from tasks.records.ingestion_operations import retry_ingestion
+from tasks.records.ingestion_operations import Moved, retry_ingestion
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.vector_part import RowError
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
@@ -21,7 +21,7 @@ def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: I
     nothing_is_left(hands, made)
 
     hands.bad.clear()
-    assert hands.ledger.run(retry_ingestion(made)) == (True, S.IN_PROGRESS)
+    assert hands.ledger.run(retry_ingestion(made)) == Moved(True, S.IN_PROGRESS)
     hands.work()
     counts = hands.ingestion(made).counts
     ingestion = hands.ingestion(made)

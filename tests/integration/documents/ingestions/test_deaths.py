@@ -8,7 +8,7 @@ from tasks.documents.cleanup import sweep_ingestions
 from tasks.documents.sources.source import PageLimits
 from tasks.ledger import DOCUMENTS, operations
 from tasks.records.document_outcomes import DocumentStatus
-from tasks.records.ingestion_operations import resume_ingestion, retry_ingestion
+from tasks.records.ingestion_operations import Moved, resume_ingestion, retry_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
@@ -82,7 +82,7 @@ def test_a_job_that_kills_every_worker_ends_its_ingestion_until_it_is_tried_agai
     assert ingestion.error is not None
     assert (ingestion.error.code, ingestion.resumable) == ("worker_lost", True)
     assert hands.open_tasks() == []
-    assert hands.ledger.run(resume_ingestion(made)) == (True, S.IN_PROGRESS)
+    assert hands.ledger.run(resume_ingestion(made)) == Moved(True, S.IN_PROGRESS)
     hands.work()
     ingestion = hands.ingestion(made)
     assert (ingestion.status, ingestion.error, ingestion.resumable) == (S.COMPLETED, None, False)
@@ -110,8 +110,8 @@ def test_another_try_goes_on_where_the_first_was(hands: IngestionHands) -> None:
     listings, parsed = hands.ran[f"list_page {made}/0"], hands.ran[f"parse_page {made}/0"]
 
     hands.deadly_jobs.clear()
-    assert hands.ledger.run(retry_ingestion(made)) == (False, S.FAILED)
-    assert hands.ledger.run(resume_ingestion(made)) == (True, S.IN_PROGRESS)
+    assert hands.ledger.run(retry_ingestion(made)) == Moved(False, S.FAILED)
+    assert hands.ledger.run(resume_ingestion(made)) == Moved(True, S.IN_PROGRESS)
     hands.work()
     counts = hands.ingestion(made).counts
     assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.cancelled) == (S.COMPLETED, 20, 20, 0)

@@ -8,7 +8,7 @@ import pytest
 from stack.testing import free_port
 from tasks.documents.sources.source import PageLimits
 from tasks.ledger import Ledger
-from tasks.records.ingestion_operations import cancel_ingestion
+from tasks.records.ingestion_operations import Moved, cancel_ingestion
 from tasks.records.ingestions import IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 from tests.pg_server import PgServer
@@ -69,7 +69,7 @@ def test_an_ingestion_whose_sink_is_away_can_be_cancelled(
 ) -> None:
     made = ready(hands, postgres.url(database), {"a": "first", "b": "second"})
     hands.until(lambda: hands.ingestion(made).load_state is not None, documents=begun)
-    assert hands.ledger.run(cancel_ingestion(made)) == (True, S.CANCELLING)
+    assert hands.ledger.run(cancel_ingestion(made)) == Moved(True, S.CANCELLING)
     for _ in range(4):
         hands.step()
         hands.work_documents()

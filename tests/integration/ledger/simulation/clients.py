@@ -48,7 +48,7 @@ def submit(world: World, request: Request) -> None:
     else:
         assert (reply.task_id, reply.joined) == (submission.task_id, False)
         expect(world, submission, poison=request.poison)
-    world.rang(reply.ring, sent=request.sent)
+    world.sends(reply.bell_due, sent=request.sent)
     world.last = lambda: _submit_again(world, submission, reply.task_id)
 
 
@@ -96,11 +96,11 @@ def advance(world: World, ms: int) -> None:
 
 def watch(world: World) -> None:
     seen = world.driver.watch()
-    if seen.ring:
+    if seen.bell_due:
         world.lost_bell = False
     if seen.ready and world.client.hexists("eq:q:m:state", "bell"):
         world.lost_wake = False  # it told somebody else; where all live workers hold leases, nobody need come
-    world.rang(seen.ring)
+    world.sends(seen.bell_due)
 
 
 def repeat_last(world: World) -> None:
@@ -211,4 +211,4 @@ def _submit_again(world: World, submission: Submission, task_id: str) -> None:
     # Without its deadline: time has gone on, and a repetition would move it.
     reply = world.driver.run(operations.submit(replace(submission, deadline_in_ms=None)))
     assert reply.task_id == task_id
-    world.rang(reply.ring)
+    world.sends(reply.bell_due)

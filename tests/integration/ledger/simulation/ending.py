@@ -65,7 +65,7 @@ def _let_leases_end(world: World) -> None:
     advance(world, max(LEASE_MS, BEAT_MS))
     while world.driver.watch().leases:
         pass
-    world.rang(ring=False)
+    world.sends(bell_due=False)
     check(world)
     assert not world.seen.named("eq:q:m:claim:")
 
@@ -74,7 +74,7 @@ def _let_results_expire(world: World) -> None:
     """By the clock of the scripts: the records live by the server's own, and are still there."""
     advance(world, 2 * max(TTLS_MS))
     world.driver.watch()
-    world.rang(ring=False)
+    world.sends(bell_due=False)
     check(world)
     assert not world.seen.get("eq:held"), "results are in an account for ever"
 

@@ -107,7 +107,7 @@ def claim(world: World, worker: Worker, turn: Turn) -> None:
     if heard:
         world.lost_bell = False
     worker.notified = False
-    world.rang(got.ring, sent=turn.sent)
+    world.sends(got.bell_due, sent=turn.sent)
     check_claim(world, request, got)
     worker.suspects = got.suspects
     world.made_by[_mark(got.token)] = worker.model.stamp
@@ -150,14 +150,14 @@ def exchange(world: World, number: int, *, late: bool) -> None:
         return
     world.serves = worker.model = other
     world.lost_alone.subtract(held)  # all claims were given back
-    world.rang(world.driver.run(operations.abandon(world.driver.model, worker.name)))
+    world.sends(world.driver.run(operations.abandon(world.driver.model, worker.name)))
 
 
 def leave(world: World, worker: Worker, *, sent: bool = True) -> None:
     """The drain ends."""
-    ring = world.driver.run(operations.leave(world.driver.model, worker.name, warm=worker.worked))
+    bell_due = world.driver.run(operations.leave(world.driver.model, worker.name, warm=worker.worked))
     worker.state, worker.worked = "idle", False
-    world.rang(ring, sent=sent)
+    world.sends(bell_due, sent=sent)
 
 
 def crash(world: World, number: int, *, comes_back: bool = False) -> None:
@@ -173,7 +173,7 @@ def crash(world: World, number: int, *, comes_back: bool = False) -> None:
     world.ears.close(worker.name)
     world.workers[number % WORKERS] = world.new_worker(worker.name if comes_back else None)
     if comes_back:
-        world.rang(world.driver.run(operations.abandon(world.driver.model, worker.name)))
+        world.sends(world.driver.run(operations.abandon(world.driver.model, worker.name)))
 
 
 def zombie_commit(world: World, number: int) -> None:
@@ -201,7 +201,7 @@ def commit(world: World, token: str, units: list[ClaimedUnit], *, fail: bool = F
     for was_held, outcome, unit in zip(held, got, units, strict=True):
         assert was_held == (outcome is CommitOutcome.COMMITTED), f"{outcome!r} for {unit.unit_id}"
         world.stats["stale_commits"] += not was_held
-    world.rang(ring=False)
+    world.sends(bell_due=False)
     if all(held):
         world.last = lambda: _commit_again(world, call, units)
 
@@ -216,11 +216,11 @@ def commit_then(world: World, token: str, unit: ClaimedUnit, *, sent: bool = Tru
     call = operations.commit_job(world.driver.model, token, _outcome(token, unit, fail=False), Then([successor]))
     got = world.driver.run(call)
     assert held == (got.outcome is CommitOutcome.COMMITTED), f"{got.outcome!r} for {unit.unit_id}"
-    assert held or not got.ring, "a bell for what was not enqueued"
+    assert held or not got.bells_due, "a bell for what was not enqueued"
     if held:
         expect(world, successor)
     world.stats["successors" if held else "stale_successors"] += 1
-    world.rang(bool(got.ring), sent=sent)
+    world.sends(bool(got.bells_due), sent=sent)
     world.last = lambda: _commit_then_again(world, call, unit, held=held)
 
 
@@ -228,7 +228,7 @@ def give_back(world: World, token: str, units: list[ClaimedUnit], *, sent: bool 
     for unit in units:
         if unit.attempts > 1 and world.holds(token, unit):
             world.lost_alone[unit.task_id, unit.first] -= 1
-    world.rang(world.driver.run(operations.release(world.driver.model, token)), sent=sent)
+    world.sends(world.driver.run(operations.release(world.driver.model, token)), sent=sent)
 
 
 def _under_way(world: World) -> Iterator[tuple[str, ClaimedUnit]]:
@@ -262,7 +262,7 @@ def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
         give_back(world, worker.token, worker.units, sent=turn.sent)
         worker.units = []
     elif deed == "lose":
-        world.rang(world.driver.run(operations.lose(world.driver.model, worker.token)), sent=turn.sent)
+        world.sends(world.driver.run(operations.lose(world.driver.model, worker.token)), sent=turn.sent)
         worker.units = []
     elif deed == "crash":
         crash(world, turn.worker, comes_back=turn.budget > 50)
@@ -285,7 +285,7 @@ def _preempt(world: World, worker: Worker, turn: Turn) -> None:
         return
     request = _request(world, worker, turn, rang=False, online_only=True)
     got = world.driver.run(operations.claim(world.driver.model, request))
-    world.rang(got.ring, sent=turn.sent)
+    world.sends(got.bell_due, sent=turn.sent)
     check_claim(world, request, got)
     world.made_by[_mark(got.token)] = worker.model.stamp
     if any(_poisonous(world, unit) for unit in got.units):
@@ -304,7 +304,7 @@ def _do_suspect(world: World, worker: Worker, turn: Turn) -> None:
         return
     request = _request(world, worker, turn, rang=False, suspect=True)
     got = world.driver.run(operations.claim(world.driver.model, request))
-    world.rang(got.ring, sent=turn.sent)
+    world.sends(got.bell_due, sent=turn.sent)
     check_claim(world, request, got)
     world.made_by[_mark(got.token)] = worker.model.stamp
     if not got.units:
@@ -361,7 +361,7 @@ def _claim_again(world: World, request: ClaimRequest, got: Claim) -> None:
     if not world.client.exists(f"eq:q:m:claim:{got.token}"):
         return
     again = world.driver.run(operations.claim(world.driver.model, request))
-    world.rang(again.ring)
+    world.sends(again.bell_due)
     if request.rang:
         world.lost_bell = False
     first = {(unit.task_id, unit.unit_id): unit for unit in got.units}
@@ -383,4 +383,4 @@ def _commit_then_again(world: World, call: Operation[JobCommit], unit: ClaimedUn
         again = world.driver.run(call)
         assert again.outcome is not CommitOutcome.COMMITTED
         assert again.outcome is CommitOutcome.REPEATED or not held
-        assert not again.ring
+        assert not again.bells_due

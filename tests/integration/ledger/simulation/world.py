@@ -164,11 +164,11 @@ class World:
         self.ears.open(worker.name)
         return worker
 
-    def rang(self, ring: bool, *, sent: bool = True) -> None:
+    def sends(self, bell_due: bool, *, sent: bool = True) -> None:
         """A call has answered: its caller sends the message it was told to send, unless it dies before."""
-        if ring and sent:
+        if bell_due and sent:
             self.messages += 1
-        elif ring:
+        elif bell_due:
             self.lost_bell = True
         woken = self.ears.woken()
         self.stats["woken"] += len(woken)

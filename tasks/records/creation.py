@@ -1,0 +1,131 @@
+"""How a batch or an ingestion is stored under its owner's limits, and how they are listed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches, TooManyIngestions
+from tasks.ledger import replies
+from tasks.ledger.operations import Argument, Operation
+from tasks.records.files import Quota, quota_arguments
+
+_ROOM_AFTER_S = 60
+"""When one of the owner's may have ended; nobody knows."""
+_MEMORY_AFTER_S = 5
+
+
+class RecordKind(Enum):
+    """Records that an owner creates and workers end. The value: the word for one, which keys and scripts carry."""
+
+    BATCH = "batch"
+    INGESTION = "ingestion"
+
+    @property
+    def plural(self) -> str:
+        """The word for several, which the keys of lists carry."""
+        return "batches" if self is RecordKind.BATCH else "ingestions"
+
+
+class NewRecord(Protocol):
+    """What both kinds have when they are created."""
+
+    @property
+    def id(self) -> str:
+        """With the prefix of its kind."""
+
+    @property
+    def owner(self) -> str:
+        """Name of the API key it belongs to."""
+
+    @property
+    def ttl_ms(self) -> int:
+        """How long it is kept after its end."""
+
+    @property
+    def key(self) -> tuple[str, str] | None:
+        """(name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLimits:
+    """Limits that are checked in the same step in which a record is stored.
+
+    Attributes:
+        max_open: of one owner that have not ended; None: any number.
+        quota: of the owner's files. Whoever has stored more makes nothing new; None: as much as anybody likes.
+    """
+
+    max_open: int | None = None
+    quota: Quota | None = None
+
+
+NO_LIMITS = RecordLimits()
+
+
+def create_record(
+    kind: RecordKind,
+    record: NewRecord,
+    limits: RecordLimits,
+    fields: Mapping[str, str | bytes],
+    **own: Argument,
+) -> Operation[str]:
+    """Stores a record with these fields, or finds the one that its key names; the id of either.
+
+    `own`: arguments by name that only the script of this kind takes.
+
+    Raises on reading:
+        IdempotencyConflict: the key belongs to a record of another request.
+        TooManyBatches, TooManyIngestions: `max_open` of its owner have not ended.
+        QuotaExceeded: the owner has stored more than the quota allows.
+        StorageFull: Redis is full, or above the allowed share of its memory.
+    """
+    name, digest = record.key or ("", "")
+
+    def read(reply: list[bytes]) -> str:
+        if reply[0] == b"conflict":
+            raise IdempotencyConflict(
+                f"This idempotency key was used for another {kind.value}. Use a new key for a new request."
+            )
+        if reply[0] == b"full":
+            too_many = TooManyBatches if kind is RecordKind.BATCH else TooManyIngestions
+            raise too_many(
+                f"You have {int(reply[1]):,} {kind.plural} that have not ended; {limits.max_open or 0:,} are allowed "
+                "at a time. Wait for one to end, or cancel one.",
+                retry_after_s=_ROOM_AFTER_S,
+            )
+        if reply[0] == b"quota" and limits.quota:
+            raise limits.quota.refused(reply, and_datasets=kind is RecordKind.INGESTION)
+        if reply[0] == b"memory":
+            raise StorageFull(
+                "The queue's memory is full; try again later. Nothing was stored.", retry_after_s=_MEMORY_AFTER_S
+            )
+        return reply[1].decode()
+
+    named: dict[str, Argument] = {
+        "id": record.id,
+        "owner": record.owner,
+        "ttl_ms": record.ttl_ms,
+        "alias": name,
+        "digest": digest,
+        "max_open": -1 if limits.max_open is None else limits.max_open,
+        **quota_arguments(limits.quota),
+        **own,
+    }
+    flat = tuple(part for pair in fields.items() for part in pair)
+    return Operation(f"{kind.value}_create", "", flat, read, named)
+
+
+def list_records(kind: RecordKind, owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
+    """Ids of what an owner has, the newest first and older than `after`, and whether there may be more.
+
+    It looks at few entries at a time, so there may be more although they are less than `limit`: then ask again, behind
+    the last one, or as before where there was none.
+    """
+    arguments = (owner, after or "", limit, kind.value, kind.plural)
+    return Operation("owned_list", "", arguments, replies.id_page_from_reply)
+
+
+def open_records(kind: RecordKind, limit: int) -> Operation[list[str]]:
+    """Ids of some that need a step, by chance."""
+    return Operation("open_list", "", (limit, kind.value, kind.plural), lambda reply: [name.decode() for name in reply])
