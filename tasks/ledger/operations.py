@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from tasks.errors import BacklogFull, IdempotencyConflict, ModelChanged, SchemaMismatch, StorageFull
-from tasks.item import ItemError
+from tasks.item import FLOAT32_BYTES, ItemError
 from tasks.ledger import replies
 from tasks.ledger.keys import SCHEMA_VERSION
 from tasks.ledger.overview import ModelEntry, ModelOverview, WorkerEntry
@@ -44,17 +44,21 @@ class OutcomeKind(StrEnum):
     VECTORS = "vectors"
     """Little-endian float32 rows of all items of the unit; NaN rows for failed ones; empty when none has one."""
     PART = "part"
-    """JSON of the `vector_part.PartReference` of a unit by reference."""
+    """JSON object: the `vector_part.PartReference` of a unit by reference."""
     JOB = "job"
-    """What a job returned: JSON, not empty unless it failed."""
+    """What a job returned: JSON object, or nothing if it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
     """One unit's outcome, to be committed.
 
+    Raises:
+        ValueError: the bytes are not of their kind. Redis holds the bytes alone, and a reader takes all of a task for
+            what was submitted: one wrong unit would make the whole result unreadable.
+
     Attributes:
-        kind: what `outcome` is. Redis holds the bytes alone: whoever submitted the task knows the kind.
+        kind: what `outcome` is.
         errors: index in the task -> error.
         truncated: indexes in the task.
         tokens: sum over its items, after truncation, special tokens included.
@@ -68,6 +72,15 @@ class Finished:
     errors: Mapping[int, ItemError] = field(default_factory=dict)
     truncated: Sequence[int] = ()
     failed_in_part: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks the bytes."""
+        if self.kind is OutcomeKind.VECTORS:
+            fits = len(self.outcome) % (FLOAT32_BYTES * self.unit.items) == 0 and not self.failed_in_part
+        else:
+            fits = self.outcome.startswith(b"{") or (self.kind is OutcomeKind.JOB and bool(self.errors))
+        if not fits:
+            raise ValueError(f"unit {self.unit.unit_id} of {self.unit.task_id}: {self.kind} cannot be these bytes")
 
     @property
     def failed(self) -> int:

@@ -1,6 +1,7 @@
 """Values of the ledger: what is stored of them and read back."""
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,22 @@ def test_a_unit_that_was_split_off_reads_its_own_text() -> None:
 
 def test_an_outcome_without_errors_or_truncations_stores_nothing_beside_its_vectors() -> None:
     assert Finished(unit=unit(0, 1, 0), kind=OutcomeKind.VECTORS, outcome=b"", tokens=1).extra() == b""
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        (OutcomeKind.VECTORS, b"\0" * 4),  # half a row for each of two items
+        (OutcomeKind.VECTORS, b'{"part":"p"}'[:9]),
+        (OutcomeKind.PART, b""),
+        (OutcomeKind.PART, b"\0" * 8),
+        (OutcomeKind.JOB, b""),  # nothing, and no error
+        (OutcomeKind.JOB, b"[1]"),
+    ],
+)
+def test_an_outcome_that_is_not_of_its_kind_is_never_committed(kind: OutcomeKind, outcome: bytes) -> None:
+    with pytest.raises(ValueError, match=kind):
+        Finished(unit(0, 2, 0), kind, outcome)
 
 
 def test_errors_and_truncations_are_stored_beside_the_vectors() -> None:
