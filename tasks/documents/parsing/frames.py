@@ -21,8 +21,16 @@ _NUMBERS = 4
 """Of one block: kind, start, end, level."""
 
 
-class BadFrame(Exception):
-    """The other side breaks the protocol."""
+class ChildFailed(Exception):
+    """The process did not answer a frame, or not with one; it has to be killed.
+
+    Attributes:
+        code: one of `refusals.BEYOND_LIMITS`.
+    """
+
+    def __init__(self, code: str = "parser_crashed") -> None:
+        super().__init__(code)
+        self.code = code
 
 
 def frame(header: Mapping[str, Any], body: bytes = b"") -> list[bytes]:
@@ -32,10 +40,10 @@ def frame(header: Mapping[str, Any], body: bytes = b"") -> list[bytes]:
 
 
 def lengths(start: bytes) -> tuple[int, int]:
-    """Of header and body, from the first bytes of an answer; raises BadFrame when they are absurd."""
+    """Of header and body, from the first bytes of an answer; raises ChildFailed when they are absurd."""
     header, body = LENGTHS.unpack(start)
     if header > MAX_HEADER_BYTES or body > MAX_BODY_BYTES:
-        raise BadFrame
+        raise ChildFailed
     return header, body
 
 
@@ -50,7 +58,7 @@ def parsed_from_frame(header: Mapping[str, Any], body: bytes) -> Parsed:
     """Inverse of `frame_from_parsed`.
 
     Raises:
-        BadFrame: it is not the answer of a parser.
+        ChildFailed: it is not the answer of a parser.
     """
     try:
         text = body.decode()
@@ -59,15 +67,15 @@ def parsed_from_frame(header: Mapping[str, Any], body: bytes) -> Parsed:
         title = header["title"]
         media_type = str(header["type"])
     except (KeyError, TypeError, ValueError, IndexError):
-        raise BadFrame from None
+        raise ChildFailed from None
     if any(not 0 <= page <= len(text) for page in pages) or not isinstance(title, str | None):
-        raise BadFrame
+        raise ChildFailed
     return Parsed(text, blocks, pages, title, media_type)
 
 
 def _blocks(numbers: Sequence[int], chars: int) -> tuple[Block, ...]:
     if len(numbers) % _NUMBERS or len(numbers) > _NUMBERS * 2 * MAX_BLOCKS:
-        raise BadFrame
+        raise ChildFailed
     values = iter(numbers)
     blocks = tuple(
         Block(_KINDS[kind], start, end, level) for kind, start, end, level in zip(*[values] * _NUMBERS, strict=True)
@@ -75,17 +83,17 @@ def _blocks(numbers: Sequence[int], chars: int) -> tuple[Block, ...]:
     position = 0
     for block in blocks:
         if not position <= block.start < block.end <= chars:
-            raise BadFrame
+            raise ChildFailed
         position = block.end
     return blocks
 
 
 def header_from_bytes(data: bytes) -> dict[str, Any]:
-    """The header's values; raises BadFrame."""
+    """The header's values; raises ChildFailed."""
     try:
         header = orjson.loads(data)
     except ValueError:
-        raise BadFrame from None
+        raise ChildFailed from None
     if not isinstance(header, dict):
-        raise BadFrame
+        raise ChildFailed
     return cast("dict[str, Any]", header)

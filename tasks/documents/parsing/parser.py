@@ -5,10 +5,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.parsing.frames import BadFrame, frame, parsed_from_frame
+from tasks.documents.parsing.frames import ChildFailed, frame, parsed_from_frame
 from tasks.documents.parsing.limits import MAX_DOCUMENTS_PER_CHILD, ParseLimits
 from tasks.documents.parsing.parsed_document import Parsed
-from tasks.documents.parsing.parsing_process import ChildDied, ChildProcess, ChildTooSlow
+from tasks.documents.parsing.parsing_process import ChildProcess
 from tasks.documents.parsing.refusals import BEYOND_LIMITS, beyond_limits, empty, refused, too_large
 from tasks.documents.parsing.sniff import sniff
 from tasks.documents.parsing.text_encoding import is_plain_utf8
@@ -85,15 +85,9 @@ class Parser:
         try:
             header, body = (self._child or self._start()).ask(frame({"type": media_type}, data), self._limits.timeout_s)
             parsed = parsed_from_frame(header, body) if "code" not in header else None
-        except ChildTooSlow:
+        except ChildFailed as failed:
             self.close()
-            raise self._failure({"code": "parse_timeout"}) from None
-        except ChildDied as died:
-            self.close()
-            raise self._failure({"code": "parse_memory" if died.hungry else "parser_crashed"}) from None
-        except BadFrame:
-            self.close()
-            raise self._failure({"code": "parser_crashed"}) from None
+            raise beyond_limits(failed.code, self._limits) from None
         except BaseException:  # the document is half parsed, and nobody waits for it any more
             self.close()
             raise
@@ -107,7 +101,7 @@ class Parser:
     def _start(self) -> ChildProcess:
         try:
             self._child = ChildProcess(self._limits, self._module, self._progress)
-        except (OSError, ChildDied, ChildTooSlow) as error:
+        except (OSError, ChildFailed) as error:
             raise ParserNotStarted("the process that parses documents does not start") from error
         return self._child
 

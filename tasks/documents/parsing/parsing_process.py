@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.documents.parsing.frames import LENGTHS, BadFrame, header_from_bytes, lengths
+from tasks.documents.parsing.frames import LENGTHS, ChildFailed, header_from_bytes, lengths
 from tasks.documents.parsing.limits import ParseLimits
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -23,27 +23,11 @@ _END_S = 5
 _CHUNK_BYTES = 2**20
 
 
-class ChildDied(Exception):
-    """It ended, or broke the protocol, in the middle of a document.
-
-    Attributes:
-        hungry: it was killed for lack of memory, as far as its parent can tell.
-    """
-
-    def __init__(self, *, hungry: bool) -> None:
-        super().__init__("the parsing process died")
-        self.hungry = hungry
-
-
-class ChildTooSlow(Exception):
-    """The time is over."""
-
-
 class ChildProcess:
     """Runs in a session of its own, so that all of it can be killed. Belongs to the thread that made it.
 
     Raises:
-        ChildDied, ChildTooSlow: it did not start.
+        ChildFailed: it did not start.
     """
 
     def __init__(self, limits: ParseLimits, module: str, progress: Callable[[], None]) -> None:
@@ -85,8 +69,7 @@ class ChildProcess:
         """Header and body of the answer to a frame. After any error it has to be killed.
 
         Raises:
-            ChildDied: instead of answering.
-            ChildTooSlow: no answer within the time.
+            ChildFailed: it was too slow, died or broke the protocol.
         """
         deadline = time.monotonic() + timeout_s
         rest = [memoryview(piece) for piece in pieces if piece]
@@ -98,7 +81,7 @@ class ChildProcess:
             while not answer.complete:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise ChildTooSlow
+                    raise ChildFailed("parse_timeout")
                 self.progress()
                 for key, _ in selector.select(min(left, _TICK_S)):
                     if key.fd == self._answers:
@@ -126,11 +109,8 @@ class ChildProcess:
         except BlockingIOError:
             return
         if not data:
-            raise ChildDied(hungry=self._died_hungry())
-        try:
-            answer.add(data)
-        except BadFrame:
-            raise ChildDied(hungry=False) from None
+            raise ChildFailed("parse_memory" if self._died_hungry() else "parser_crashed")
+        answer.add(data)
 
     def _write(self, rest: list[memoryview]) -> bool:
         """Writes as much as the pipe takes; False: nothing is left, or the reader is gone, which `_read` will find."""
@@ -167,7 +147,7 @@ class _Answer:
         if self._size is None and len(self._data) >= LENGTHS.size:
             self._size = lengths(bytes(self._data[: LENGTHS.size]))
         if self._size is not None and len(self._data) > LENGTHS.size + sum(self._size):
-            raise BadFrame  # more than one answer
+            raise ChildFailed  # more than one answer
 
     def parts(self) -> tuple[dict[str, Any], bytes]:
         if self._size is None:

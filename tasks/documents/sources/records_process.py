@@ -9,17 +9,19 @@ it has begun to read.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from tasks.documents.document_error import DocumentError, DocumentFailed
-from tasks.documents.parsing.frames import BadFrame, frame
+from tasks.documents.parsing.frames import ChildFailed, frame
 from tasks.documents.parsing.limits import ParseLimits
-from tasks.documents.parsing.parsing_process import ChildDied, ChildProcess, ChildTooSlow
-from tasks.documents.parsing.refusals import beyond_limits
+from tasks.documents.parsing.parsing_process import ChildProcess
+from tasks.documents.parsing.refusals import BEYOND_LIMITS, beyond_limits
 from tasks.documents.sources.content import Content
 from tasks.documents.sources.record_fields import Described, FieldMap, require_storable
 from tasks.documents.sources.records import Record
 from tasks.errors import Unavailable
+
+T = TypeVar("T")
 
 _CHILD_MODULE = "tasks.documents.sources.records_child"
 MAX_READ_BYTES = 8 * 2**20
@@ -31,10 +33,12 @@ class RecordProcesses:
 
     Args:
         limits: memory of a process, and time for each of its answers.
+        module: what a process runs.
     """
 
-    def __init__(self, limits: ParseLimits) -> None:
+    def __init__(self, limits: ParseLimits, *, module: str = _CHILD_MODULE) -> None:
         self._limits = limits
+        self._module = module
         self._idle: list[ChildProcess] = []
 
     @property
@@ -48,9 +52,13 @@ class RecordProcesses:
             self._idle.pop().kill()
 
     def conversation(
-        self, request: Mapping[str, Any], content: Content, progress: Callable[[], None]
-    ) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Headers and bodies of the batches. The caller may leave it before its end.
+        self,
+        request: Mapping[str, Any],
+        content: Content,
+        progress: Callable[[], None],
+        read: Callable[[Mapping[str, Any], bytes], Iterator[T]],
+    ) -> Iterator[T]:
+        """What `read` makes of header and body of each batch. The caller may leave it before its end.
 
         Raises:
             DocumentFailed: the file is not of this format, or too much for the process, which is replaced.
@@ -66,15 +74,15 @@ class RecordProcesses:
                     header, body = self._ask(child, frame({}, content.read(first, min(size, MAX_READ_BYTES))))
                     continue
                 try:
-                    yield header, body
+                    yield from read(header, body)
                 except GeneratorExit:
-                    with suppress(DocumentFailed, ChildDied, ChildTooSlow):
+                    with suppress(DocumentFailed, ChildFailed):
                         kept = "end" in self._ask(child, frame({"stop": True}))[0]
                     raise
                 header, body = self._ask(child, frame({"more": True}))
             kept = not header.get("spent")
-        except BadFrame:
-            raise beyond_limits("parser_crashed", self._limits, "listing") from None
+        except ChildFailed as failed:
+            raise beyond_limits(failed.code, self._limits, "listing") from None
         finally:
             if kept and not self._idle:
                 self._idle.append(child)
@@ -89,22 +97,16 @@ class RecordProcesses:
                 return child
             child.kill()
         try:
-            return ChildProcess(self._limits, _CHILD_MODULE, progress)
-        except (OSError, ChildDied, ChildTooSlow) as error:
+            return ChildProcess(self._limits, self._module, progress)
+        except (OSError, ChildFailed) as error:
             raise Unavailable("No process can be started that reads records.", retry_after_s=5) from error
 
     def _ask(self, child: ChildProcess, pieces: Sequence[bytes]) -> tuple[dict[str, Any], bytes]:
-        try:
-            header, body = child.ask(pieces, self._limits.timeout_s)
-        except ChildTooSlow:
-            raise beyond_limits("parse_timeout", self._limits, "listing") from None
-        except ChildDied as died:
-            code = "parse_memory" if died.hungry else "parser_crashed"
-            raise beyond_limits(code, self._limits, "listing") from None
+        header, body = child.ask(pieces, self._limits.timeout_s)
         if "code" not in header:
             return header, body
-        if header["code"] in ("parse_memory", "parser_crashed"):
-            raise beyond_limits(str(header["code"]), self._limits, "listing")
+        if header["code"] in BEYOND_LIMITS:
+            raise ChildFailed(str(header["code"]))
         raise DocumentFailed(str(header["code"]), str(header.get("message", "")), "listing")
 
 
@@ -119,19 +121,15 @@ class RecordsApart:
     def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
         """See `RecordFormat`."""
         request = self._request(content, key) | {"position": position}
-        for header, _ in self._processes.conversation(request, content, progress):
-            for values in _listed(header, "records"):
-                yield record_from_values(values)
+        yield from self._processes.conversation(request, content, progress, records_from_frame)
 
     def again(
         self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
     ) -> Iterator[str | DocumentError]:
         """See `RecordFormat`."""
-        if not places:
-            return
-        request = self._request(content, key) | {"places": list(places)}
-        for header, body in self._processes.conversation(request, content, progress):
-            yield from texts_from_frame(header, body)
+        if places:
+            request = self._request(content, key) | {"places": list(places)}
+            yield from self._processes.conversation(request, content, progress, texts_from_frame)
 
     def _request(self, content: Content, key: str) -> dict[str, Any]:
         return {
@@ -164,18 +162,23 @@ def record_to_values(record: Record) -> list[Any]:
 
 
 def record_from_values(values: Any) -> Record:
-    """Inverse of `record_to_values`; raises BadFrame."""
+    """Inverse of `record_to_values`; raises ChildFailed."""
     try:
         number, description, size_bytes, source_bytes, place, then, error = values
         document, failure = None, _error_of(error)
         if description is not None:
             own_id, metadata, named = description
             if not (isinstance(own_id, str | None) and isinstance(metadata, dict)):
-                raise BadFrame
+                raise ChildFailed
             document, failure = Described(own_id, metadata, failure, named=bool(named)), None
         return Record(int(number), document, int(size_bytes), int(source_bytes), place, then, failure)
     except (TypeError, ValueError):
-        raise BadFrame from None
+        raise ChildFailed from None
+
+
+def records_from_frame(header: Mapping[str, Any], _: bytes) -> Iterator[Record]:
+    """The records of a batch; raises ChildFailed."""
+    return map(record_from_values, _listed(header, "records"))
 
 
 def frame_from_texts(texts: Sequence[str | DocumentError]) -> list[bytes]:
@@ -187,20 +190,20 @@ def frame_from_texts(texts: Sequence[str | DocumentError]) -> list[bytes]:
 
 
 def texts_from_frame(header: Mapping[str, Any], body: bytes) -> Iterator[str | DocumentError]:
-    """Inverse of `frame_from_texts`; raises BadFrame."""
+    """Inverse of `frame_from_texts`; raises ChildFailed."""
     at = 0
     for size in _listed(header, "texts"):
         if not isinstance(size, int):
             error = _error_of(size)
             if error is None:
-                raise BadFrame
+                raise ChildFailed
             yield error
             continue
         try:
             text = body[at : at + size].decode()
             require_storable(text)
         except (UnicodeDecodeError, DocumentFailed):
-            raise BadFrame from None
+            raise ChildFailed from None
         at += size
         yield text
 
@@ -219,7 +222,7 @@ def _error_of(values: Any) -> DocumentError | None:
 def _listed(header: Mapping[str, Any], name: str) -> Sequence[Any]:
     values = header.get(name)
     if not isinstance(values, list):
-        raise BadFrame
+        raise ChildFailed
     return values
 
 
@@ -228,4 +231,4 @@ def _span(span: Any) -> tuple[int, int]:
         first, size = span
         return max(0, int(first)), max(0, int(size))
     except (TypeError, ValueError):
-        raise BadFrame from None
+        raise ChildFailed from None

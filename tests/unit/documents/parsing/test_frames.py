@@ -10,7 +10,7 @@ from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.docx import parse_docx
 from tasks.documents.parsing.frames import (
     LENGTHS,
-    BadFrame,
+    ChildFailed,
     frame_from_parsed,
     header_from_bytes,
     lengths,
@@ -51,19 +51,19 @@ def test_an_answer_arrives_as_it_was() -> None:
 )
 def test_an_answer_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
     assert parsed_from_frame(GOOD, b"a b").text == "a b"
-    with pytest.raises(BadFrame):
+    with pytest.raises(ChildFailed):
         parsed_from_frame({**GOOD, **change}, b"a b")
 
 
 def test_other_nonsense() -> None:
     for header in (b"", b"[]", b"{"):
-        with pytest.raises(BadFrame):
+        with pytest.raises(ChildFailed):
             header_from_bytes(header)
-    with pytest.raises(BadFrame):
+    with pytest.raises(ChildFailed):
         lengths(LENGTHS.pack(2**32 - 1, 0))
-    with pytest.raises(BadFrame):
+    with pytest.raises(ChildFailed):
         lengths(LENGTHS.pack(0, 2**60))
-    with pytest.raises(BadFrame):
+    with pytest.raises(ChildFailed):
         parsed_from_frame(GOOD, b"\xff")
 
 

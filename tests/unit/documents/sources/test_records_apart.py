@@ -121,6 +121,14 @@ def test_a_process_that_hangs_or_died_is_replaced(tmp_path: Path) -> None:
     hasty.close()
 
 
+def test_a_process_that_lies_fails_its_file_and_is_replaced(tmp_path: Path) -> None:
+    lying = RecordProcesses(ParseLimits(timeout_s=30), module="tests.unit.documents.sources.lying_child")
+    access = uploaded(tmp_path, apart=lying, a_parquet=parquet([{"text": "a"}]))
+    assert codes(files("a_parquet"), access) == {"a.parquet": "parser_crashed"}
+    assert lying.idle_pids == []
+    lying.close()
+
+
 def test_a_line_of_very_many_lists_is_refused_before_it_is_read(tmp_path: Path) -> None:
     bomb = b'{"text": "x", "z": [' + b"[]," * 1_000_000 + b"0]}\n"
     access = uploaded(tmp_path, limit=16 * MIB, a_jsonl=bomb + jsonl({"id": 1, "text": ", [ {" * 1000}))
