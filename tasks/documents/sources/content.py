@@ -19,9 +19,11 @@ class Content(Protocol):
     """One file, as it was when it was opened.
 
     Attributes:
+        name: no other file of any source has it.
         version: differs when the bytes differ; positions within a file hold for one version.
     """
 
+    name: str
     size_bytes: int
     version: str
 
@@ -41,13 +43,13 @@ class StoredContent:
 
     def __init__(self, storage: Storage, name: str, size_bytes: int) -> None:
         self._storage = storage
-        self._name = name
+        self.name = name
         self.size_bytes = size_bytes
 
     def read(self, first: int, size: int) -> bytes:
         """See `Content`."""
         try:
-            return self._storage.read(self._name, first, size)
+            return self._storage.read(self.name, first, size)
         except NotStored:
             raise gone() from None
 
@@ -56,7 +58,7 @@ class LocalContent:
     """A regular file below one of the roots; a link counts as what it leads to."""
 
     def __init__(self, path: str, real_roots: Sequence[str]) -> None:
-        self._path = path
+        self.name = path
         self._real_roots = real_roots
         descriptor = self._open()
         try:
@@ -82,7 +84,7 @@ class LocalContent:
 
     def _open(self) -> int:
         try:
-            real = os.path.realpath(self._path, strict=True)
+            real = os.path.realpath(self.name, strict=True)
             if not any(is_within(real, root) for root in self._real_roots):
                 raise outside()
             # Without O_NONBLOCK, opening a pipe without a writer waits for ever.
@@ -92,7 +94,7 @@ class LocalContent:
         # A folder on the path may have become a link between the check and the opening.
         moved = True
         with suppress(OSError):
-            moved = os.path.realpath(self._path) != real
+            moved = os.path.realpath(self.name) != real
         if moved or not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise changed() if moved else DocumentFailed("unreadable", "This is not a regular file.", "reading")
@@ -104,9 +106,10 @@ class LocalContent:
 
 
 class RemoteContent:
-    """An object behind one of fsspec's drivers."""
+    """An object behind one of fsspec's drivers, which is that of `scheme`."""
 
-    def __init__(self, files: Any, path: str) -> None:
+    def __init__(self, files: Any, scheme: str, path: str) -> None:
+        self.name = f"{scheme}://{path}"
         self._files = files
         self._path = path
         info = answered(lambda: files.info(path))

@@ -40,7 +40,7 @@ class Csv:
         # The library's own limit of 131,072 characters holds for the whole process.
         csv.field_size_limit(max(csv.field_size_limit(), max_record_bytes))
 
-    def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:  # noqa: ARG002
+    def records(self, content: Content, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
         """See `RecordFormat`. A position is the offset of a record and the number of those before it."""
         layout = self._layout(content, progress)
         offset, number = position or (layout.first, 0)
@@ -59,11 +59,7 @@ class Csv:
             yield Record(number, document, size if document else 0, size, place, (offset, number), error)
 
     def again(
-        self,
-        content: Content,
-        key: str,  # noqa: ARG002
-        places: Sequence[Any],
-        progress: Callable[[], None],
+        self, content: Content, places: Sequence[Any], progress: Callable[[], None]
     ) -> Iterator[str | DocumentError]:
         """See `RecordFormat`."""
         layout = self._layout(content, progress)

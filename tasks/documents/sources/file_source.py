@@ -118,7 +118,7 @@ class FileSource:
             if version not in (None, content.version):
                 raise changed()
             version = content.version
-            for record in self._format_of(entry.name).records(content, _key(entry.place), position, self._progress):
+            for record in self._format_of(entry.name).records(content, position, self._progress):
                 if page.full:
                     return {"version": version, "position": position}
                 position = record.then
@@ -184,7 +184,7 @@ class FileSource:
             if content.version != place["version"]:
                 raise changed()
             places = [ref.place["record"] for ref in refs]
-            rows = self._format_of(place["in"]).again(content, _key(place["at"]), places, self._progress)
+            rows = self._format_of(place["in"]).again(content, places, self._progress)
             for text in rows:
                 ref = next(waiting)
                 if isinstance(text, str):
@@ -213,10 +213,6 @@ def record_hash(text: str, metadata: Mapping[str, Any]) -> str:
 
 def _file_of(ref: DocumentRef) -> dict[str, Any]:
     return {name: value for name, value in ref.place.items() if name != "record"}
-
-
-def _key(place: Mapping[str, Any]) -> str:
-    return orjson.dumps(place, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _too_large(limit: int) -> DocumentError:

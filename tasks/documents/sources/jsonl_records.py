@@ -23,7 +23,7 @@ class JsonLines:
         self._fields = fields
         self._max_bytes = max_record_bytes
 
-    def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:  # noqa: ARG002
+    def records(self, content: Content, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
         """See `RecordFormat`. A position is the offset of a line and the number of those before it."""
         offset, number = position or (0, 0)
         for line in byte_lines(content, offset, self._max_bytes, progress):
@@ -39,11 +39,7 @@ class JsonLines:
             yield Record(number, document, size_bytes, line.size_bytes, place, (offset, number), error)
 
     def again(
-        self,
-        content: Content,
-        key: str,  # noqa: ARG002
-        places: Sequence[Any],
-        progress: Callable[[], None],
+        self, content: Content, places: Sequence[Any], progress: Callable[[], None]
     ) -> Iterator[str | DocumentError]:
         """See `RecordFormat`."""
         for data in read_places(content, places, progress):

@@ -33,17 +33,15 @@ class Parquet:
         self._fields = fields
         self._max_bytes = max_record_bytes
 
-    def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
+    def records(self, content: Content, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
         """See `RecordFormat`. A position is a row group, a row in it, and the number of rows before."""
-        for batch in self.batches(content, key, position, progress):
+        for batch in self.batches(content, position, progress):
             yield from batch
 
-    def batches(
-        self, content: Content, key: str, position: Any, progress: Callable[[], None]
-    ) -> Iterator[Sequence[Record]]:
+    def batches(self, content: Content, position: Any, progress: Callable[[], None]) -> Iterator[Sequence[Record]]:
         """The same in short lists, within a batch of the table: the next page may begin anywhere in the last list."""
         group, row, number = position or (0, 0, 0)
-        with _Borrowed(content, f"list {key}", self._fields, (group, row)) as table:
+        with _Borrowed(content, "list", self._fields, (group, row)) as table:
             source_bytes = content.size_bytes // max(table.number_of_rows, 1)
             while table.seek(group, row, progress):
                 batch: list[Record] = []
@@ -66,12 +64,12 @@ class Parquet:
         return Record(number, self._fields.described(fields), size_bytes, source_bytes, place, then)
 
     def again(
-        self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
+        self, content: Content, places: Sequence[Any], progress: Callable[[], None]
     ) -> Iterator[str | DocumentError]:
         """See `RecordFormat`."""
         if not places:
             return
-        with _Borrowed(content, f"read {key}", self._fields, tuple(places[0])) as table:
+        with _Borrowed(content, "read", self._fields, tuple(places[0])) as table:
             for group, row in places:
                 if not table.seek(group, row, progress) or table.at != (group, row):
                     raise _corrupt()
@@ -172,8 +170,8 @@ class _Borrowed:
     _kept: ClassVar[OrderedDict[tuple[Any, ...], _Table]] = OrderedDict()
     _lock = threading.Lock()
 
-    def __init__(self, content: Content, key: str, fields: FieldMap, place: tuple[int, int]) -> None:
-        self._key = (key, content.version, content.size_bytes, fields)
+    def __init__(self, content: Content, use: str, fields: FieldMap, place: tuple[int, int]) -> None:
+        self._key = (use, content.name, content.version, content.size_bytes, fields)
         self._content = content
         self._fields = fields
         self._place = place

@@ -36,14 +36,14 @@ class Record:
 class RecordFormat(Protocol):
     """Lists the records of one file, and reads some of them again. Memory is bounded by one record."""
 
-    def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
-        """The records from a position on, all of them for None. `key` names the file, for tables kept between pages.
+    def records(self, content: Content, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
+        """The records from a position on, all of them for None.
 
         Raises:
             DocumentFailed: the file is not of this format.
         """
 
     def again(
-        self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
+        self, content: Content, places: Sequence[Any], progress: Callable[[], None]
     ) -> Iterator[str | DocumentError]:
         """The texts of records at these places, in order, in as few reads as possible. Raises `DocumentFailed`."""

@@ -56,8 +56,9 @@ class _Channel:
 class _ContentThere:
     """A file that the worker reads for this process."""
 
-    def __init__(self, channel: _Channel, size_bytes: int, version: str) -> None:
+    def __init__(self, channel: _Channel, name: str, size_bytes: int, version: str) -> None:
         self._channel = channel
+        self.name = name
         self.size_bytes = size_bytes
         self.version = version
 
@@ -104,15 +105,15 @@ def _answered(request: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
 
 
 def _give(request: Mapping[str, Any], channel: _Channel) -> None:
-    content = _ContentThere(channel, request["size"], request["version"])
+    content = _ContentThere(channel, request["name"], request["size"], request["version"])
     table = Parquet(FieldMap.from_json(request["fields"]), request["max_record_bytes"])
     if "places" not in request:
-        for batch in table.batches(content, request["key"], request["position"], lambda: None):
+        for batch in table.batches(content, request["position"], lambda: None):
             channel.give(frame({"records": [record_to_values(record) for record in batch]}))
         return
     texts: list[str | DocumentError] = []
     size = 0
-    for text in table.again(content, request["key"], request["places"], lambda: None):
+    for text in table.again(content, request["places"], lambda: None):
         texts.append(text)
         size += len(text) if isinstance(text, str) else 0
         if size >= _BATCH_BYTES:

@@ -118,22 +118,22 @@ class RecordsApart:
         self._fields = fields
         self._max_bytes = max_record_bytes
 
-    def records(self, content: Content, key: str, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
+    def records(self, content: Content, position: Any, progress: Callable[[], None]) -> Iterator[Record]:
         """See `RecordFormat`."""
-        request = self._request(content, key) | {"position": position}
+        request = self._request(content) | {"position": position}
         yield from self._processes.conversation(request, content, progress, records_from_frame)
 
     def again(
-        self, content: Content, key: str, places: Sequence[Any], progress: Callable[[], None]
+        self, content: Content, places: Sequence[Any], progress: Callable[[], None]
     ) -> Iterator[str | DocumentError]:
         """See `RecordFormat`."""
         if places:
-            request = self._request(content, key) | {"places": list(places)}
+            request = self._request(content) | {"places": list(places)}
             yield from self._processes.conversation(request, content, progress, texts_from_frame)
 
-    def _request(self, content: Content, key: str) -> dict[str, Any]:
+    def _request(self, content: Content) -> dict[str, Any]:
         return {
-            "key": key,
+            "name": content.name,
             "size": content.size_bytes,
             "version": content.version,
             "fields": self._fields.to_json(),

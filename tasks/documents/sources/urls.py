@@ -67,7 +67,7 @@ class Urls:
             raise outside()
         if scheme == "file":
             return LocalContent(path, real_roots(self._access.roots))
-        return RemoteContent(self._driver(scheme), path)
+        return RemoteContent(self._driver(scheme), scheme, path)
 
     def _walk(self, glob: Glob, listing: str) -> Walk:
         tree = self._tree(glob.scheme)

@@ -89,7 +89,7 @@ def test_pages_go_on_where_the_one_before_ended(
 
     def noted(self: content.StoredContent, first: int, size: int) -> bytes:
         data = read(self, first, size)
-        asked[self._name[len("files/")]] += len(data)
+        asked[self.name[len("files/")]] += len(data)
         return data
 
     monkeypatch.setattr(content.StoredContent, "read", noted)
