@@ -1,6 +1,5 @@
 """A batch: many requests in one file, and where it has got to. All frozen; times are ms of the ledger's clock."""
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -8,9 +7,9 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import orjson
-import uuid_utils
 
 from tasks.ledger import replies
+from tasks.ledger.ids import RecordIds
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.task import State
 from tasks.records.creation import NO_LIMITS, RecordKind, RecordLimits, create_record, list_records, open_records
@@ -23,7 +22,9 @@ FileKind: TypeAlias = Literal["output", "error"]
 KINDS: tuple[FileKind, ...] = ("output", "error")
 """Of what succeeded, and of what did not."""
 
-_FORM = re.compile(r"batch_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
+_IDS = RecordIds("batch_")
+new_batch_id = _IDS.new
+is_batch_id = _IDS.fits
 
 
 class BatchStatus(StrEnum):
@@ -143,16 +144,6 @@ class Batch:
     def folder(self) -> str:
         """Where its index and its parts are stored, with a slash at the end."""
         return f"batches/{self.id}/"
-
-
-def new_batch_id() -> str:
-    """A fresh id: `batch_` and the digits of a UUIDv7, so that ids sort by time."""
-    return f"batch_{uuid_utils.uuid7().hex}"
-
-
-def is_batch_id(text: str) -> bool:
-    """Whether it has the form of our ids."""
-    return _FORM.fullmatch(text) is not None
 
 
 # Operations on batches: values as in `tasks.ledger.operations`, each one script and harmless when run twice.

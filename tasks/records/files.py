@@ -1,22 +1,23 @@
 """Files as the ledger knows them: a record each. Their bytes are in the storage, under the record's `stored` name."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from hashlib import sha256
 from typing import Any, Self
-
-import uuid_utils
 
 from tasks.errors import QuotaExceeded
 from tasks.ledger import replies
+from tasks.ledger.ids import RecordIds
 from tasks.ledger.operations import Argument, Operation
 
 FOLDER = "files"
 """Where all of them are in the storage."""
 
-_ID = re.compile(r"file-[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
+_IDS = RecordIds("file-")
+new_file_id = _IDS.new
+file_id_from = _IDS.made_from
+"""Its moment must be the record's own: the list of files relies on it."""
+created_ms = _IDS.created_ms
 
 
 class Purpose(StrEnum):
@@ -99,27 +100,6 @@ class Quota:
             f"Your {int(reply[2]):,} files{datasets} hold {int(reply[1]):,} bytes; {self.max_files:,} files and "
             f"{self.max_bytes:,} bytes in all are allowed. Delete some first."
         )
-
-
-def new_file_id() -> str:
-    """A fresh id: `file-` and a UUIDv7, so that ids sort by time."""
-    return f"file-{uuid_utils.uuid7().hex}"
-
-
-def file_id_from(created_ms: int, seed: str) -> str:
-    """The id of a file that is made again and again until it succeeds: the same for the same arguments.
-
-    `created_ms` must be the record's own, for the list of files relies on it.
-    """
-    digest = bytearray(sha256(seed.encode()).digest()[:10])
-    digest[0] = 0x70 | digest[0] & 0x0F  # version 7
-    digest[2] = 0x80 | digest[2] & 0x3F  # and the variant of RFC 9562
-    return f"file-{created_ms:012x}{digest.hex()}"
-
-
-def created_ms(file_id: str) -> int | None:
-    """Unix milliseconds at which a file with this id was made; None when it is not an id of ours."""
-    return int(file_id[5:17], 16) if _ID.fullmatch(file_id) else None
 
 
 def stored_name(file_id: str, fence: str = "") -> str:

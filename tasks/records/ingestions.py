@@ -3,15 +3,14 @@
 All frozen; times are milliseconds of the ledger's clock.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
 import orjson
-import uuid_utils
 
+from tasks.ledger.ids import RecordIds
 from tasks.ledger.task import State
 
 FOLDER = "ingestions"
@@ -20,7 +19,9 @@ FOLDER = "ingestions"
 MAX_METADATA_DEPTH = 32
 """Of a document."""
 
-_FORM = re.compile(r"ing_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
+_IDS = RecordIds("ing_")
+new_ingestion_id = _IDS.new
+is_ingestion_id = _IDS.fits
 
 
 class IngestionStatus(StrEnum):
@@ -470,16 +471,6 @@ class Ingestion:
         `finish` has the number of the next listing, which no other try has.
         """
         return f"{self.id}-{number}-{kind}" if kind in {"parse", "embed"} else f"{self.id}-{kind}-{number}"
-
-
-def new_ingestion_id() -> str:
-    """A fresh id: `ing_` and the digits of a UUIDv7, so that ids sort by time."""
-    return f"ing_{uuid_utils.uuid7().hex}"
-
-
-def is_ingestion_id(text: str) -> bool:
-    """Whether it has the form of our ids."""
-    return _FORM.fullmatch(text) is not None
 
 
 def is_too_deep(metadata: Any) -> bool:
