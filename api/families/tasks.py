@@ -23,7 +23,7 @@ from api.waiting.events import EventStream, events
 from api.waiting.long_poll import matches, next_state
 from tasks import errors, ledger
 from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
-from tasks.ledger import operations
+from tasks.ledger import CancelOutcome, operations
 from tasks.ledger.ids import missing
 
 # The answers as pydantic models. They document; the routes below render, which is several times faster.
@@ -182,7 +182,7 @@ async def cancel_task(request: Request, task_id: str) -> Response:
     task = await ownership.own_task(services, request, task_id)
     outcome = await services.ledger.run(operations.cancel(task.queue, task_id))
     task = await ownership.own_task(services, request, task_id)
-    if outcome == "ended":
+    if outcome is CancelOutcome.ENDED:
         raise TaskEnded(f"The task has ended already ({task.state}); there is nothing to cancel.")
     return _state(services, task)
 

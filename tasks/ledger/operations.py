@@ -266,12 +266,7 @@ def list_tasks(
 
 def cancel(queue: str, task_id: str) -> Operation[CancelOutcome]:
     """Ends a task: its units never start, finished vectors stay readable."""
-
-    def read(reply: bytes) -> CancelOutcome:
-        outcome: CancelOutcome = reply.decode()  # type: ignore[assignment]
-        return outcome
-
-    return Operation("cancel", queue, (task_id,), read)
+    return Operation("cancel", queue, (task_id,), lambda reply: CancelOutcome(reply.decode()))
 
 
 def forget(queue: str, task_id: str) -> Operation[bool]:

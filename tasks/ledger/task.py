@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -277,7 +276,13 @@ class Claim:
     suspect: bool = False
 
 
-CancelOutcome = Literal["cancelled", "was_cancelled", "ended", "unknown"]
+class CancelOutcome(StrEnum):
+    """What CANCEL did."""
+
+    CANCELLED = "cancelled"
+    WAS_CANCELLED = "was_cancelled"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ async def require_alike(connection: Any, table: Table, vectors: str) -> None:
     Raises:
         SinkModelMismatch: the table holds vectors that cannot be compared with these.
     """
-    held = await connection.fetchval(f"SELECT vectors FROM {table.documents} WHERE chunks > 0 LIMIT 1")  # noqa: S608 - checked
+    held = await connection.fetchval(f"SELECT vectors FROM {table.documents} WHERE chunks > 0 LIMIT 1")
     if held not in {None, vectors}:
         raise SinkModelMismatch(
             f"The table {table.rows} holds vectors of {held}, and these would be of {vectors}: no search can compare "

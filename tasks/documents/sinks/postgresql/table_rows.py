@@ -40,7 +40,7 @@ class ChangingRows:
             self._progress()
             await self._connection.copy_records_to_table("arriving", records=some, columns=COLUMNS)
             await self._connection.execute(
-                f"INSERT INTO {self._table.rows} ({quoted()}) SELECT {quoted()} FROM arriving"  # noqa: S608 - checked names
+                f"INSERT INTO {self._table.rows} ({quoted()}) SELECT {quoted()} FROM arriving"
                 f" ON CONFLICT (chunk_id) DO UPDATE SET {_all_new(COLUMNS)}"
             )
             await self._connection.execute("TRUNCATE arriving")
@@ -54,7 +54,7 @@ class ChangingRows:
         given = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(_RECEIPT_TYPES, 1))
         self._progress()
         await self._connection.execute(
-            f"INSERT INTO {self._table.documents} ({quoted(RECEIPT)}) SELECT * FROM unnest({given})"  # noqa: S608 - checked
+            f"INSERT INTO {self._table.documents} ({quoted(RECEIPT)}) SELECT * FROM unnest({given})"
             f" ON CONFLICT (doc_id) DO UPDATE SET {_all_new(RECEIPT)}",
             *(list(column) for column in columns),
         )
@@ -65,7 +65,7 @@ class ChangingRows:
             await self._delete_chunks(some, keep=set)
             self._progress()
             await self._connection.execute(
-                f"DELETE FROM {self._table.documents} WHERE doc_id = ANY($1::text[])",  # noqa: S608 - checked names
+                f"DELETE FROM {self._table.documents} WHERE doc_id = ANY($1::text[])",
                 some,
             )
 
@@ -83,7 +83,7 @@ class ChangingRows:
         """Deletes chunks of documents except those of `keep`, which is only called if there are any."""
         kept: set[UUID] | None = None
         old = await self._connection.cursor(
-            f"SELECT chunk_id FROM {self._table.rows} WHERE doc_id = ANY($1::text[])",  # noqa: S608 - checked names
+            f"SELECT chunk_id FROM {self._table.rows} WHERE doc_id = ANY($1::text[])",
             document_ids,
         )
         while rows := await old.fetch(ROWS):
@@ -93,7 +93,7 @@ class ChangingRows:
                 continue
             self._progress()
             await self._connection.execute(
-                f"DELETE FROM {self._table.rows} WHERE chunk_id = ANY($1::uuid[])",  # noqa: S608 - checked names
+                f"DELETE FROM {self._table.rows} WHERE chunk_id = ANY($1::uuid[])",
                 doomed,
             )
 
