@@ -11,7 +11,7 @@ from api.answer.rate_limit_headers import RateLimits
 from api.async_storage import AsyncStorage
 from api.queue.bell import Bell
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
 from api.request.api_keys import KeyRing
@@ -39,7 +39,7 @@ class Services:
     ledger: AsyncLedger
     hub: Hub
     bell: Bell
-    registry: Registry
+    registry: ServedModels
     watchdog: Watchdog
     metrics: Metrics
     stall: StallProbe
@@ -63,7 +63,7 @@ class Services:
         shared = len(settings.api_keys) > 1
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, lag_s=lambda: stall.recent_s)
-        registry = Registry(settings)
+        registry = ServedModels(settings)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
         metrics.add(ProcessMetrics(registry, hub, stall))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from api.answer.description import ResponseHeader
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from tasks.ledger import ModelOverview
 
 Headers = list[tuple[bytes, bytes]]
@@ -24,7 +24,7 @@ RATE_LIMITS = tuple(
 class RateLimits:
     """The headers of each model and caller, made anew only when the registry has heard news."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ServedModels) -> None:
         self._registry = registry
         self._of: Mapping[str, ModelOverview] | None = None
         self._made: dict[tuple[str, str], Headers] = {}

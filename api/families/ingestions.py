@@ -16,7 +16,7 @@ from api.answer.task_json import LOCATION, RETRY_AFTER
 from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, SourceKind, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from api.request.body import parse_object
 from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
@@ -66,7 +66,7 @@ class IngestionRequest:
 
     @classmethod
     def from_body(
-        cls, body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings, registry: Registry
+        cls, body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings, registry: ServedModels
     ) -> Self:
         """The ingestion that a body describes.
 

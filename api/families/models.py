@@ -10,7 +10,7 @@ from starlette.responses import Response
 from api.answer.description import Answer
 from api.answer.json_response import json_response
 from api.families.route import Family
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from api.services import Services
 from tasks import errors
 
@@ -69,7 +69,7 @@ async def read_model(request: Request, model_id: str) -> Response:
     return json_response(_model(services.registry, name))
 
 
-def _model(registry: Registry, name: str) -> dict[str, Any]:
+def _model(registry: ServedModels, name: str) -> dict[str, Any]:
     served = registry.served(name)
     entry = served.entry
     workers = registry.live_workers().get(served.name, 0)

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from api.server.overload import StallProbe
 from api.waiting.hub import Hub
 from tasks.ledger import ModelOverview, Submission
@@ -123,7 +123,7 @@ class Metrics:
 class ProcessMetrics(Collector):
     """The state of one web tier process, computed when it is read."""
 
-    def __init__(self, registry: Registry, hub: Hub, stall: StallProbe) -> None:
+    def __init__(self, registry: ServedModels, hub: Hub, stall: StallProbe) -> None:
         self._registry = registry
         self._hub = hub
         self._stall = stall
@@ -147,7 +147,7 @@ class QueueMetrics(Collector):
     Without state of their own, so that a model or worker that has gone leaves no series behind.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ServedModels) -> None:
         self._registry = registry
 
     def describe(self) -> list[Metric]:

@@ -23,7 +23,7 @@ _OWNER_SHARE = 4.0
 """One of several callers may fill as many times what it leaves free: alone 4/5, two callers 4/9 each."""
 
 
-class Registry:
+class ServedModels:
     """Models by served name. Outlives workers: a model that was ever served is known, and so is the configured one.
 
     Args:

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import orjson
 
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from api.request.body import parse_object
 from api.request.idempotency import DIGEST_CHARS, checked_key
 from api.request.schemas import EmbedBody, TaskBody
@@ -34,7 +34,7 @@ class EmbeddingRequests:
     """
 
     settings: Settings
-    registry: Registry
+    registry: ServedModels
     vocabulary: Vocabulary | None = None
 
     def task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> Submission:

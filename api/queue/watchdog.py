@@ -6,7 +6,7 @@ import os
 import signal
 
 from api.queue.bell import Bell
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from tasks.errors import Overloaded, SchemaMismatch
 from tasks.ledger import DOCUMENTS, AsyncLedger, operations
 
@@ -26,7 +26,7 @@ class Watchdog:
         mismatch: set when Redis came back with another version's data; the process has been told to stop.
     """
 
-    def __init__(self, ledger: AsyncLedger, registry: Registry, bell: Bell) -> None:
+    def __init__(self, ledger: AsyncLedger, registry: ServedModels, bell: Bell) -> None:
         self._ledger = ledger
         self._registry = registry
         self._bell = bell

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from api.queue.bell import Bell
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from api.queue.watchdog import Watchdog
 from stack.testing import free_port, wait_until
 from tasks.ledger import AsyncLedger
@@ -65,7 +65,7 @@ async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker
     rung: list[str] = []
     settings = load_settings(redis_url=redis_url, served_name=MODEL)
     ledger, bell = AsyncLedger.connect(redis_url), Bell(settings, lambda model, _sent: rung.append(model))
-    registry = Registry(settings)
+    registry = ServedModels(settings)
     watchdog = Watchdog(ledger, registry, bell)
 
     await watchdog.tick()

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from api.queue.bell import Bell
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from api.queue.watchdog import Watchdog
 from api.services import Services
 from stack.testing import RedisServer, wait_until
@@ -53,7 +53,7 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
     settings = load_settings(redis_url=private_redis.url, served_name=MODEL)
     patient = AsyncLedger.connect(private_redis.url)
     ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0, round_trip_s=0.05)
-    registry, bell = Registry(settings), Bell(settings, lambda _model, _sent: None)
+    registry, bell = ServedModels(settings), Bell(settings, lambda _model, _sent: None)
     await Watchdog(patient, registry, bell).tick()
     watchdog = Watchdog(ledger, registry, bell)
     os.kill(private_redis.pid, signal.SIGSTOP)

@@ -3,14 +3,14 @@
 from types import SimpleNamespace
 from typing import Any
 
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from tests.unit.api.embedding_requests import ENTRY, MODEL, overview, requests
 from worker_config.settings import load_settings
 
 
 def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone() -> None:
     clock = SimpleNamespace(now_s=100.0)
-    registry = Registry(load_settings(served_name=MODEL), clock=lambda: clock.now_s)
+    registry = ServedModels(load_settings(served_name=MODEL), clock=lambda: clock.now_s)
     registry.update({MODEL: overview(workers=0)})  # a process that has just started knows of no time before
     assert registry.absent_s(MODEL) == 0
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from api.queue.served_models import Registry
+from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
 from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLine, Limits, Refusal, split_lines
 from tasks.errors import RequestError
@@ -128,7 +128,7 @@ def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
     checked = FileCheck(models(), LIMITS)
     refusal = Refusal.from_line(checked.add(FileLine(1, text.encode())))
     settings = load_settings(served_name=MODEL, max_inputs=LIMITS.max_line_inputs, max_input_bytes=100)
-    registry = Registry(settings)
+    registry = ServedModels(settings)
     registry.update(models().overviews)
     with pytest.raises(RequestError) as caught:
         EmbeddingRequests(settings, registry).synchronous(
