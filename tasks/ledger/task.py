@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -203,6 +204,13 @@ class Committed:
     task: Task
     units: Sequence[CommittedUnit]
     errors: Mapping[int, ItemError]
+
+    def returned(self) -> dict[str, Any] | None:
+        """What the job of this task returned; None when it has not ended, or failed."""
+        if not self.units:
+            return None
+        outcome: dict[str, Any] = orjson.loads(self.units[0].data)
+        return outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,9 +68,9 @@ def assemble_batch(context: JobContext, batch_id: str) -> bytes:
         raise NotStored("The batch is no longer there.")
     validated = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
     embedded = context.ledger.run(read_committed(batch.task_id(Stage.EMBED)))
-    if validated is None or not validated.units or embedded is None:
+    rows = validated.returned() if validated is not None else None
+    if rows is None or embedded is None:
         raise NotStored("What came of the requests is no longer there.")
-    rows = orjson.loads(validated.units[0].data)
     plan = Plan(rows["source"], rows["index"], rows["model"], rows["lines"])
     leftover = _CANCELLED if batch.status is BatchStatus.CANCELLING else _EXPIRED
     return _write(context, batch, plan, _outcomes(context, plan, embedded, leftover))

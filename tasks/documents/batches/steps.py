@@ -7,8 +7,6 @@ batch's, a move names the states it may start from, and what is cleaned up is lo
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from tasks.documents import deaths
 from tasks.documents.context import StepContext
 from tasks.documents.rounds import Round
@@ -88,23 +86,18 @@ def without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
     """The batch ended before any of its requests was begun. How many there are is said where it is known."""
     fields: dict[str, str | int] = {"completed": 0, "failed": 0}
     committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
-    if committed is not None and committed.units:
-        plan = orjson.loads(committed.units[0].data)
-        if "errors" not in plan:
-            fields |= {"model": plan["model"], "total": plan["lines"]}
+    plan = committed.returned() if committed is not None else None
+    if plan is not None and "errors" not in plan:
+        fields |= {"model": plan["model"], "total": plan["lines"]}
     # From this state alone: where another worker has begun the requests meanwhile, some may be done.
     context.ledger.run(move_batch(batch.id, to, only_from=[batch.status], fields=fields))
 
 
 def assembled(context: StepContext, batch: Batch) -> None:
     """The last job has ended: its files are given to the owner, and the batch ends as was decided before."""
-    committed = context.ledger.run(read_committed(batch.task_id(Stage.ASSEMBLE)))
-    if committed is None or not committed.task.state.terminal:
+    outcome = _outcome_of(context, batch, Stage.ASSEMBLE)
+    if outcome is None:
         return
-    if not committed.units:
-        came_to_nothing(context, batch, Stage.ASSEMBLE, committed)
-        return
-    outcome = orjson.loads(committed.units[0].data)
     fields: dict[str, str | int] = {name: outcome[name] for name in ("model", "total", "completed", "failed", "tokens")}
     for kind in KINDS:
         if outcome[kind] is not None:
@@ -114,6 +107,17 @@ def assembled(context: StepContext, batch: Batch) -> None:
             fields[f"{kind}_file"] = record.id
     to = BatchStatus.CANCELLED if batch.status is BatchStatus.CANCELLING else batch.ends_as
     _end(context, batch, to, fields)
+
+
+def _outcome_of(context: StepContext, batch: Batch, stage: Stage) -> dict[str, Any] | None:
+    """What the job of a stage returned; None when it has not ended, or came to nothing, which is seen to."""
+    committed = context.ledger.run(read_committed(batch.task_id(stage)))
+    if committed is None or not committed.task.state.terminal:
+        return None
+    outcome = committed.returned()
+    if outcome is None:
+        came_to_nothing(context, batch, stage, committed)
+    return outcome
 
 
 def clean_up(context: StepContext, batch: Batch) -> None:
@@ -176,13 +180,9 @@ def _validating(context: StepContext, batch: Batch) -> None:
 def _validated(context: StepContext, batch: Batch) -> None:
     if context.postponed.waits(batch.task_id(Stage.EMBED)):
         return  # the submission names every unit of the batch: reading, building and sending it is not for nothing
-    committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
-    if committed is None or not committed.task.state.terminal:
+    plan = _outcome_of(context, batch, Stage.VALIDATE)
+    if plan is None:
         return
-    if not committed.units:
-        came_to_nothing(context, batch, Stage.VALIDATE, committed)
-        return
-    plan = orjson.loads(committed.units[0].data)
     if "errors" in plan:
         failed(context, batch, [BatchFault(**fault) for fault in plan["errors"]])
         return

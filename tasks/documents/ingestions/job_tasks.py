@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import orjson
-
 from tasks.documents import deaths
 from tasks.documents.context import JobContext, JobEnd, StepContext
 from tasks.documents.submitting import JobCall, job_task
@@ -100,10 +98,8 @@ def outcome_of(context: StepContext, ingestion: Ingestion, name: str, number: in
     committed = context.ledger.run(read_committed(ingestion.task_id(name, number)))
     if committed is None or not committed.task.state.terminal:  # a late step asks
         return None
-    if committed.units:
-        outcome: dict[str, Any] = orjson.loads(committed.units[0].data)
-        return outcome
-    return committed.errors.get(0, _NO_OUTCOME)
+    outcome = committed.returned()
+    return committed.errors.get(0, _NO_OUTCOME) if outcome is None else outcome
 
 
 def error_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> ItemError | None:
