@@ -28,7 +28,10 @@ from tests.mutations import MUTATIONS, Mutation
 SEEDS = 32
 STEPS = 150
 LEDGER, RECORDS = (Path(__file__).parent / "integration" / room for room in ("ledger", "records"))
-OF_RECORDS = ("batch_", "file_", "ingestion_", "open_list", "owned_list", "storage_id")
+OF_RECORDS = (
+    *("batch_", "file_", "ingestion_", "open_list", "owned_list", "storage_id"),
+    *("shared/ingestions", "shared/quota", "shared/records"),
+)
 """Scripts that the simulation never calls, and of which the tests of records soon say whether they are broken."""
 NOT_DIRECTED = ("test_machine.py", "test_mutants.py", "test_outage.py")
 """The simulation again, which would be named as the first test to fail, and tests that no script can break."""

@@ -1,5 +1,6 @@
 -- Changes an ingestion if it is as expected, and enqueues tasks with the change.
--- own: id move, then successors (shared/enqueue.lua)   reply: {1 moved, the status now or '', queue for which a bell is due...}
+-- own: id move, then successors (shared/enqueue.lua)
+-- reply: {1 moved, the status now or '', queue for which a bell is due...}
 -- uses: enqueue ingestions
 allowed_when_full()
 local moved, status = move_ingestion(arg(1), cjson.decode(arg(2)))

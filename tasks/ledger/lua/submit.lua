@@ -1,7 +1,8 @@
 -- Stores one task whole, or finds the one its alias names.
 -- uses: accounts admission enqueue turns wakeup
 -- wakes: its end wakes the steppers of documents workers. Behind the arguments by name, per unit: items cost payload
--- reply: {'ok' | 'joined', id, bell due} | {'conflict'} | {'full', seconds until there is room, seconds of work before it}
+-- reply: {'ok' | 'joined', id, bell due} | {'conflict'}
+--      | {'full', seconds until there is room, seconds of work before it}
 --      | {'memory' | 'share', seconds until there is room}
 local id, lane, owner, deadline_in, ttl, options, meta, alias, digest, join, max_backlog_s, default_rate, max_bytes,
   max_memory, vector_bytes, listed, share, wakes = named(18)
