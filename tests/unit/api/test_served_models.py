@@ -44,7 +44,7 @@ def test_a_model_is_looked_up_anew_after_each_overview() -> None:
 
 
 def test_a_thread_that_looks_a_model_up_while_an_overview_comes_keeps_nothing_old() -> None:
-    registry = Registry(load_settings(served_name=MODEL))
+    registry = ServedModels(load_settings(served_name=MODEL))
 
     class Overtaken(dict[str, Any]):
         def get(self, key: str, default: Any = None) -> Any:
