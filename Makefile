@@ -5,7 +5,7 @@ TORCH_INDEX ?=
 # More arguments: make test ARGS="tests/unit -x", make bench ARGS=--quick
 ARGS ?=
 # Processes that share the tests: more than cores, as most tests wait for processes of their own. Each has its own Redis.
-JOBS ?= 3
+JOBS ?= 4
 # The folder that make eval reads.
 DATA ?=
 
@@ -45,7 +45,7 @@ check: $(STAMP) ## lint, format, types, architecture
 
 # Of the whole suite the branch coverage is taken too, and less than `fail_under` in pyproject.toml fails.
 test: $(STAMP) ## every test: real Redis, real worker, real model
-	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup $(if $(ARGS),,--cov --cov-report=) $(ARGS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(ARGS),,--cov --cov-report=) $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
 	@$(BIN)/embedq demo

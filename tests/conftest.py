@@ -40,6 +40,8 @@ from worker_config.settings import PREFIX, Settings
 _SHOWN_CHARS = 6000
 _LONG_ID = 40
 _EXPENSIVE = ("pg_server", "s3_server")
+_TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
+"""Kinds of tests, and when they have their turn."""
 _TORCH_FOLDER = "tests/integration/model/"
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - a folder of our own is made in it
 
@@ -80,8 +82,21 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest tests first, so that no process ends with one. Within a turn the order stays random."""
-    items.sort(key=_turn)
+    """Puts what takes long first, so that no process ends with it, and fault tests evenly among the other long ones.
+
+    A fault test waits most of its time, and others use the processor meanwhile. `--no-loadscope-reorder` makes xdist
+    keep this order. Within a turn the order stays random.
+    """
+    kinds = {_unit(item): _kind(item) for item in items}
+    places: dict[str, float] = {}
+    for kind, turn in _TURNS.items():
+        units = [unit for unit in kinds if kinds[unit] == kind]
+        places |= {unit: turn + place / len(units) for place, unit in enumerate(units)}
+    items.sort(key=lambda item: places[_unit(item)])
+
+
+def _unit(item: pytest.Item) -> str:
+    return _group(item) or item.nodeid
 
 
 def _group(item: pytest.Item) -> str | None:
@@ -93,10 +108,12 @@ def _group(item: pytest.Item) -> str | None:
     return servers[0] if servers else item.nodeid.partition("::")[0]
 
 
-def _turn(item: pytest.Item) -> int:
+def _kind(item: pytest.Item) -> str:
     if item.get_closest_marker("faults"):
-        return 0
-    return 1 if _group(item) in {"model", *_EXPENSIVE} else 2 if "/integration/" in item.nodeid else 3
+        return "faults"
+    if _group(item) in {"model", *_EXPENSIVE}:
+        return "expensive"
+    return "integration" if "/integration/" in item.nodeid else "other"
 
 
 @pytest.fixture(scope="module", autouse=True)

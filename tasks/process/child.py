@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import billiard.pool
 from celery import Celery
 
 from tasks.process.liveness import Patience
@@ -30,6 +31,9 @@ _log = logging.getLogger(__name__)
 LEAVE_S = 1.0
 """For what comes after the last slice of a stop, out of the time after which the parent kills this process."""
 STOP_CHECK_S = 0.1
+RESULT_CHECKS = 5
+"""Every 0.1 s this process looks whether its parent has read the result of the last bell. A parent that stops may have
+left its loop and reads nothing any more; billiard would look 300 times. The result of a bell says nothing."""
 
 _M_ARENA_MAX = -8  # <malloc.h> of glibc
 _ARENAS = 2
@@ -51,6 +55,7 @@ class WorkerChild:
     def load(self, **_: Any) -> None:
         """Signal handler of `worker_process_init`."""
         share_arenas()
+        billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = RESULT_CHECKS
         threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
         self._slices = Slices(self._get_ready, self._run_slice)
         self._slices.start()

@@ -12,7 +12,8 @@ from stack.testing import CHECKOUT, RedisServer, Roles, WorkerProcess, free_port
 from tasks.ledger import Lane, Ledger, State, operations
 from tasks.ledger.operations import ClaimRequest
 from tests.ledger_client import LedgerClient
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.celery_app import bell_queue, make_celery, send_bell
+from worker_config.settings import CONFIGURATION_EXIT_CODE, load_settings
 
 
 def _probe(worker: WorkerProcess, question: str) -> int:
@@ -111,6 +112,29 @@ def test_signals_on_top_of_one_another_still_stop_in_order(roles: Roles) -> None
     while worker.running:
         for number in (signal.SIGTERM, signal.SIGINT):
             worker.send(number)
+    assert worker.wait() == 0
+
+
+def test_a_stop_leaves_the_result_of_a_bell_unread(roles: Roles, client: LedgerClient) -> None:
+    worker = roles.worker(slice_s=0.1)
+    child, bells = worker.child_pid, bell_queue(client.model)
+    os.kill(child, signal.SIGSTOP)
+    task = client.submit(["text"])
+    celery = make_celery(load_settings(redis_url=roles.redis_url))
+    send_bell(celery, client.model)
+    celery.close()
+    wait_until(lambda: client.ledger.client.llen(bells) == 0, message="a bell that is heard")
+    for _ in range(2):  # turns of the loop: the child's pipe has it now
+        (worker.run_dir / "alive").unlink()
+        wait_until((worker.run_dir / "alive").exists, message="a turn of the parent's loop")
+    worker.send(signal.SIGSTOP)
+    worker.send(signal.SIGTERM)
+    os.kill(child, signal.SIGCONT)
+    client.completed(task)
+    wait_until(
+        lambda: not client.ledger.client.exists(f"eq:q:{client.model}:lingering"), message="the end of the slice"
+    )
+    worker.send(signal.SIGCONT)
     assert worker.wait() == 0
 
 
