@@ -47,7 +47,7 @@ Routes and ledger operations raise these; `api.answer.errors` alone turns them i
 clients: they name the field and the fix, and never contain a text that somebody submitted.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class EmbedqError(Exception):
@@ -475,6 +475,11 @@ class StorageFull(Unavailable):
 
     code = "storage_full"
     title = "Queue storage is full"
+
+    @classmethod
+    def of_queue(cls, retry_after_s: int) -> Self:
+        """Redis itself has no memory left, whoever asks."""
+        return cls("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=retry_after_s)
 
 
 class RedisUnavailable(Unavailable):

@@ -54,7 +54,7 @@ class ServedModels:
         now = self._clock()
         self._absent_since = {name: before.get(name, now) for name in absent}
         self.documents = overviews.get(DOCUMENTS, self.documents)
-        self._served = {}
+        self._served = {}  # last: `served` takes it before it reads the overviews
         self.redis_up = self._seen = True
 
     def lost(self) -> None:

@@ -105,7 +105,10 @@ class JobWork:
             raise
         except EmbedqError as error:
             return failed_job(unit, error), Then()
-        return Finished(unit, OutcomeKind.JOB, end.outcome), end.then
+        try:
+            return Finished(unit, OutcomeKind.JOB, end.outcome), end.then
+        except ValueError:  # it would fail in the same way each time
+            return failed_job(unit, InternalError("A job returned no JSON object.")), Then()
 
     def _run(self, unit: ClaimedUnit, token: str) -> JobEnd:
         call = JobCall.from_payload(unit.payload)

@@ -59,14 +59,19 @@ def source(name: str, folder: Path = SCRIPTS) -> str:
     """The text of one script: the shared parts that it and they name with `-- uses:`, each once, and its own file.
 
     Redis runs the whole text with each call, so a script does not pay for parts that it does not use.
+
+    Raises:
+        ValueError: parts use one another in a circle.
     """
     parts = {"shared/base": (folder / "shared/base.lua").read_text()}
 
-    def add(part: str) -> None:
+    def add(part: str, users: tuple[str, ...] = ()) -> None:
+        if part in users:
+            raise ValueError(f"a circle of shared parts: {', '.join((*users, part))}")
         text = (folder / f"{part}.lua").read_text()
         for used in _uses(text):
             if f"shared/{used}" not in parts:
-                add(f"shared/{used}")
+                add(f"shared/{used}", (*users, part))
         parts[part] = text
 
     add(name)
@@ -95,7 +100,7 @@ def translate(error: RedisError) -> EmbedqError | RedisError:
     # Redis 6.2 reports an OOM inside a script as a ResponseError whose text contains it.
     if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)):
         # When there is room again cannot be said here; it is a matter of results that expire, not of seconds.
-        return StorageFull("The queue's memory is full; try again later. Nothing was stored.", retry_after_s=60)
+        return StorageFull.of_queue(retry_after_s=60)
     code = refusal(error)
     if isinstance(error, ResponseError) and code is None:
         return error

@@ -1,4 +1,4 @@
-"""Ids of tasks and records: a prefix and a UUIDv7 (RFC 9562), whose first 48 bits are the time. So they sort by it."""
+"""Ids of tasks and records: a prefix and a UUIDv7 (RFC 9562), whose first 48 bits are the time. So ids sort by time."""
 
 import re
 import time

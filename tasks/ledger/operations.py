@@ -54,8 +54,8 @@ class Finished:
     """One unit's outcome, to be committed.
 
     Raises:
-        ValueError: the bytes are not of their kind. Redis holds the bytes alone, and a reader takes all of a task for
-            what was submitted: one wrong unit would make the whole result unreadable.
+        ValueError: the bytes are not of their kind. Redis holds the bytes alone. A reader assumes one kind for all
+            units of a task, so one wrong unit makes the whole result unreadable.
 
     Attributes:
         kind: what `outcome` is.

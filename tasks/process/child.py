@@ -28,12 +28,13 @@ from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, names_mall
 
 _log = logging.getLogger(__name__)
 
-LEAVE_S = 1.0
-"""For what comes after the last slice of a stop, out of the time after which the parent kills this process."""
+LEAVE_S = 2.0
+"""For all of a stop but the last slice: the turn of the parent, the looks below, `leave`. Out of the time after which
+the parent kills this process."""
 STOP_CHECK_S = 0.1
 RESULT_CHECKS = 5
 """Every 0.1 s this process looks whether its parent has read the result of the last bell. A parent that stops may have
-left its loop and reads nothing any more; billiard would look 300 times. The result of a bell says nothing."""
+left its loop and reads nothing any more; billiard would look 300 times. Nobody needs the result of a bell."""
 
 _M_ARENA_MAX = -8  # <malloc.h> of glibc
 _ARENAS = 2

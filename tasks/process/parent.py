@@ -81,8 +81,9 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     _connect(child, stop, patience.stop_s)
     parent = _Parent(app, files, HangWatch(files.beat_at, settings.heartbeat_s + patience.child_s))
     parent.start()
+    # The interpreter's end replaces handlers by the default action, which kills. It leaves what is ignored.
     for number in _STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # the interpreter's end restores the default action, which kills
+        signal.signal(number, signal.SIG_IGN)
     failure = files.failure()
     if failure is not None:
         sys.stderr.write(f"embedq {role.command}: {failure}\n")
@@ -156,7 +157,7 @@ class _Parent(celery_worker.Worker):
 
         def stop_once(number: int, frame: FrameType | None) -> None:
             # Celery dispatches under a lock that is not reentrant. A second signal on top of the first would wait for
-            # it for ever, before the stop has got its limit.
+            # it for ever, before the stop has got its limit. `next` is atomic under a signal.
             if next(calls) == 0:
                 warm_stop(number, frame)
 

@@ -78,7 +78,7 @@ def create_record(
         IdempotencyConflict: the key belongs to a record of another request.
         TooManyBatches, TooManyIngestions: `max_open` of its owner have not ended.
         QuotaExceeded: the owner has stored more than the quota allows.
-        StorageFull: Redis is full, or above the allowed share of its memory.
+        StorageFull: Redis is full; for a batch also above the share of its memory that `max_memory` allows.
     """
     name, digest = record.key or ("", "")
 
@@ -97,9 +97,7 @@ def create_record(
         if reply[0] == b"quota" and limits.quota:
             raise limits.quota.refused(reply, and_datasets=kind is RecordKind.INGESTION)
         if reply[0] == b"memory":
-            raise StorageFull(
-                "The queue's memory is full; try again later. Nothing was stored.", retry_after_s=_MEMORY_AFTER_S
-            )
+            raise StorageFull.of_queue(_MEMORY_AFTER_S)
         return reply[1].decode()
 
     named: dict[str, Argument] = {

@@ -3,7 +3,8 @@
 --      outcome, then successors (shared/enqueue.lua) of the first unit
 -- reply: per unit 1 committed, 2 was already, the same, 0 not yours any more; then the queues for which a bell is due
 -- What follows the first unit happens with its commit or never: `move` changes the ingestion (JSON, see
--- shared/ingestions.lua), and the successors are enqueued. Where the ingestion is no longer as the move expects, neither happens.
+-- shared/ingestions.lua), and the successors are enqueued. Where the ingestion is no longer as the move expects,
+-- neither happens.
 -- uses: ending enqueue ingestions
 local MOVED_MS = 60000      -- a job's outcome is kept so long when its ingestion has moved: for a repeated commit alone
 local token, units, ingestion = arg(1), tonumber(arg(4)), arg(5)

@@ -36,7 +36,10 @@ def test_a_job_that_has_ended_does_not_wait_for_the_next_one(
     documents.answer(second)
 
 
-@pytest.mark.parametrize(("kind", "code"), [("refused", "invalid_file_format"), ("unheard-of", "internal_error")])
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("refused", "invalid_file_format"), ("unheard-of", "internal_error"), ("listed", "internal_error")],
+)
 def test_a_job_that_cannot_be_done_fails_with_its_code(
     roles: Roles, documents: DocumentsClient, kind: str, code: str
 ) -> None:

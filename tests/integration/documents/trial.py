@@ -45,6 +45,11 @@ def refused(_: JobContext, __: str) -> bytes:
     raise InvalidFile("This file is no good.")
 
 
+def listed(_: JobContext, __: str) -> bytes:
+    """Returns no JSON object."""
+    return b"[]"
+
+
 def broken(context: JobContext, job_id: str) -> bytes:
     """Fails as nobody foresaw."""
     context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
@@ -92,7 +97,7 @@ def _there(context: JobContext, name: str) -> bool:
 
 
 if __name__ == "__main__":
-    JOBS.update(echo=echo, slow=slow, hang=hang, refused=refused, broken=broken, away=away)
+    JOBS.update(echo=echo, slow=slow, hang=hang, refused=refused, listed=listed, broken=broken, away=away)
     STEPS[:] = [fail, count, stand_still]
     SWEEPS[:] = [sweep_for_ever]
     if sys.argv[1:]:

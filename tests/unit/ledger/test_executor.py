@@ -1,6 +1,7 @@
 """Redis's own failures in the words of this project. What a real Redis does is in tests/integration/ledger."""
 
 import re
+from pathlib import Path
 
 import pytest
 import redis
@@ -87,6 +88,15 @@ def test_a_script_has_each_shared_part_once_and_before_those_that_use_it() -> No
     assert [text.count(head) for head in heads] == [1, 1, 1, 1]
     assert sorted(heads, key=text.index) == heads
     assert (SCRIPTS / "shared/admission.lua").read_text() not in text
+
+
+def test_shared_parts_that_use_one_another_are_named(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    for name, text in {"base": "", "one": "-- uses: two", "two": "-- uses: one"}.items():
+        (tmp_path / f"shared/{name}.lua").write_text(text)
+    (tmp_path / "script.lua").write_text("-- uses: one")
+    with pytest.raises(ValueError, match="shared/one, shared/two, shared/one"):
+        source("script", tmp_path)
 
 
 @pytest.mark.parametrize("file", [*NAMES, *(f"shared/{path.stem}" for path in sorted(SCRIPTS.glob("shared/*.lua")))])
