@@ -29,11 +29,13 @@ class WaitingTimes:
         events_interval_s: between two events of a stream, unless the task has ended.
         restart_s: a model without a worker for so long is served by none; before that, its worker may be about to start
             again.
+        catch_up_s: between two readings of all awaited tasks, and between two pings of the subscription.
     """
 
     keep_alive_s: float = 15.0
     events_interval_s: float = 0.2
     restart_s: float = 60.0
+    catch_up_s: float = 5.0
 
 
 class Waiter:
@@ -117,7 +119,6 @@ async def _until_gone(request: Request, waiter: Waiter) -> None:
 
 _log = logging.getLogger(__name__)
 
-CATCH_UP_S = 5.0
 _READ_AT_ONCE = 500
 """Tasks per call while catching up: one script must not hold Redis for long."""
 _BACKOFF_S, _BACKOFF_DOUBLINGS = 0.05, 4
@@ -226,7 +227,8 @@ class _Session:
         self._subscription = subscription
         self._hub = hub
         self._refusals, self._seen = refusals, refusals.count
-        self._until = time.monotonic() + CATCH_UP_S
+        self._catch_up_s = hub.times.catch_up_s
+        self._until = time.monotonic() + self._catch_up_s
         self._unanswered_ping = False
         self._due = time.monotonic()
 
@@ -247,7 +249,7 @@ class _Session:
                 await self._maintain()
 
     async def _maintain(self) -> None:
-        self._due = time.monotonic() + CATCH_UP_S
+        self._due = time.monotonic() + self._catch_up_s
         if self._unanswered_ping:
             # A half-open connection delivers nothing and breaks only when something is sent.
             raise ConnectionError("the subscription does not answer")
@@ -257,4 +259,4 @@ class _Session:
         try:
             await self._hub.catch_up()
         except EmbedqError:
-            _log.warning("could not catch up with awaited tasks; trying again in %.0f s", CATCH_UP_S)
+            _log.warning("could not catch up with awaited tasks; trying again in %.0f s", self._catch_up_s)

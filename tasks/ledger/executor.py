@@ -219,11 +219,13 @@ class AsyncLedger:
         max_connections: int = 64,
         lag_s: Callable[[], float] = lambda: 0.0,
         round_trip_s: float = ROUND_TRIP_S,
+        socket_timeout_s: float = SOCKET_TIMEOUT_S,
+        pool_timeout_s: float = POOL_TIMEOUT_S,
     ) -> "AsyncLedger":
         """An executor whose calls fail within about a second, unless they ask for more time."""
         refusals = Refusals()
         usual = _client(
-            url, refusals, max_connections=max_connections, socket_timeout=SOCKET_TIMEOUT_S, pool_timeout=POOL_TIMEOUT_S
+            url, refusals, max_connections=max_connections, socket_timeout=socket_timeout_s, pool_timeout=pool_timeout_s
         )
         # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
         # Nor may they be refused for waiting on each other for a connection, while they have time.

@@ -105,9 +105,9 @@ _Call = tuple[bytes, "asyncio.Future[Any]"]
 class Gatherer:
     """Sends EVALSHA calls over lines of its own, with the parameters of a client's connections."""
 
-    def __init__(self, client: redis.asyncio.Redis, round_trip_s: float) -> None:
+    def __init__(self, client: redis.asyncio.Redis, round_trip_s: float, max_under_way: int = MAX_UNDER_WAY) -> None:
         self._waiting: deque[_Call] = deque()
-        self._lines = tuple(PipelinedConnection(client.connection_pool, round_trip_s) for _ in range(MAX_UNDER_WAY))
+        self._lines = tuple(PipelinedConnection(client.connection_pool, round_trip_s) for _ in range(max_under_way))
         self._idle = list(self._lines)
         self._senders: set[asyncio.Task[None]] = set()
 

@@ -8,7 +8,8 @@ import redis
 
 from stack.testing import RedisServer
 from tasks.errors import RedisUnavailable
-from tasks.ledger import AsyncLedger, gather, operations
+from tasks.ledger import AsyncLedger, operations
+from tasks.ledger.gather import ROUND_TRIP_S, Gatherer
 from tests.integration.ledger.driver import Driver
 
 CALLS = 200
@@ -55,12 +56,14 @@ async def test_a_caller_that_gives_up_takes_nobody_along(ledger: AsyncLedger) ->
     assert [index for index, reply in enumerate(done) if isinstance(reply, BaseException)] == [3]
 
 
-async def test_a_caller_can_call_again_at_once(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "MAX_UNDER_WAY", 1)  # with several, all would have to end in the same turn
-    ledger = AsyncLedger.connect(redis_url)
-    for _ in range(3):
-        await ledger.run(operations.overview())
-    await ledger.close()
+async def test_a_caller_can_call_again_at_once(ledger: AsyncLedger) -> None:
+    script = await ledger.client.script_load("return 'done'")
+    # With several lines all would have to end in the same turn.
+    gatherer = Gatherer(ledger.client, ROUND_TRIP_S, max_under_way=1)
+    async with asyncio.timeout(10):
+        replies = [await gatherer.evalsha(script, 0) for _ in range(3)]
+    await gatherer.close()
+    assert replies == [b"done"] * 3
 
 
 async def test_an_outage_reaches_every_caller(private_redis: RedisServer) -> None:

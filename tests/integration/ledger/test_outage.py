@@ -12,8 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from api.queue.bell import Bell
-from api.waiting import hub
-from api.waiting.hub import Hub
+from api.waiting.hub import Hub, WaitingTimes
 from stack.testing import RedisServer, free_port, wait_until
 from tasks.drain.wakeup import Wakeup
 from tasks.errors import Overloaded, RedisUnavailable
@@ -232,13 +231,10 @@ def test_a_stream_is_woken_by_the_new_master(failover: tuple[Link, Callable[[], 
     ledger.close()
 
 
-async def test_the_web_tier_hears_the_new_master(
-    failover: tuple[Link, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hub, "CATCH_UP_S", 0.05)
+async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     ledger = AsyncLedger.connect(link.url)
-    listening = Hub(ledger)
+    listening = Hub(ledger, WaitingTimes(catch_up_s=0.05))
     task = asyncio.create_task(listening.run())
     async with asyncio.timeout(10):
         await listening.subscribed.wait()
@@ -282,14 +278,11 @@ def test_a_replica_without_another_master_stays_unavailable(failover: tuple[Link
     ledger.close()
 
 
-async def test_calls_that_move_megabytes_have_their_own_time(
-    private_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor, "SOCKET_TIMEOUT_S", 0.05)
+async def test_calls_that_move_megabytes_have_their_own_time(private_redis: RedisServer) -> None:
     data = b"float" * 2**20 + b"32"
     data = data[: len(data) // 4 * 4]
     with private_redis.client() as client, Link(private_redis.endpoint.port, step_s=0.002) as link:
-        driver, ledger = Driver(client), AsyncLedger.connect(link.url)
+        driver, ledger = Driver(client), AsyncLedger.connect(link.url, socket_timeout_s=0.05)
         submission = driver.submission(units=[NewUnit(items=1, cost=1, payload=data)])
         task_id = (await ledger.run(operations.submit(submission), timeout_s=30)).task_id
         claim = driver.claim()
@@ -302,13 +295,10 @@ async def test_calls_that_move_megabytes_have_their_own_time(
     assert result.vectors.tobytes() == data
 
 
-async def test_calls_that_move_megabytes_wait_for_each_other(
-    private_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor, "POOL_TIMEOUT_S", 0.05)
+async def test_calls_that_move_megabytes_wait_for_each_other(private_redis: RedisServer) -> None:
     units = [NewUnit(items=1, cost=1, payload=b"x" * 2**22)]
     with private_redis.client() as client, Link(private_redis.endpoint.port, step_s=0.002) as link:
-        driver, ledger = Driver(client), AsyncLedger.connect(link.url, max_connections=1)
+        driver, ledger = Driver(client), AsyncLedger.connect(link.url, max_connections=1, pool_timeout_s=0.05)
         calls = [operations.submit(driver.submission(units=units)) for _ in range(2)]
         replies = await asyncio.gather(*(ledger.run(call, timeout_s=30) for call in calls))
         await ledger.close()
