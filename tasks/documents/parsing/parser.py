@@ -32,14 +32,21 @@ class Parser:
         limits: of one document.
         progress: called at least every second or so while a document is parsed; what it raises ends the parsing.
         module: what the process runs.
+        max_documents: of one process; another one reads the next.
     """
 
     def __init__(
-        self, limits: ParseLimits, progress: Callable[[], None] = lambda: None, *, module: str = CHILD_MODULE
+        self,
+        limits: ParseLimits,
+        progress: Callable[[], None] = lambda: None,
+        *,
+        module: str = CHILD_MODULE,
+        max_documents: int = MAX_DOCUMENTS_PER_CHILD,
     ) -> None:
         self._limits = limits
         self._progress = progress
         self._module = module
+        self._max_documents = max_documents
         self._child: ChildProcess | None = None
         self._parsed = 0
 
@@ -92,7 +99,7 @@ class Parser:
             self.close()
             raise
         self._parsed += 1
-        if header.get("spent") or self._parsed >= MAX_DOCUMENTS_PER_CHILD:
+        if header.get("spent") or self._parsed >= self._max_documents:
             self.close()
         if parsed is None:
             raise self._failure(header)

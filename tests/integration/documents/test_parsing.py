@@ -12,7 +12,6 @@ import pytest
 
 from stack.testing import wait_until
 from tasks.documents.document_error import DocumentFailed
-from tasks.documents.parsing import parser as parser_file
 from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.parsing.parsed_document import Parsed
 from tasks.documents.parsing.parser import Parser, ParserNotStarted
@@ -147,12 +146,12 @@ def test_it_knows_no_secret_and_writes_no_file(parser: Parser, tmp_path: Path, m
     assert [file.read_bytes() for file in tmp_path.iterdir()] in ([], [b""])
 
 
-def test_a_process_is_replaced_after_many_documents(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_file, "MAX_DOCUMENTS_PER_CHILD", 2)
+def test_a_process_is_replaced_after_many_documents() -> None:
     pids = []
-    for _ in range(4):
-        say(parser, "nothing")
-        pids.append(parser.child_pid)
+    with Parser(LIMITS, module=MODULE, max_documents=2) as parser:
+        for _ in range(4):
+            say(parser, "nothing")
+            pids.append(parser.child_pid)
     assert [pid is None for pid in pids] == [False, True, False, True]
     assert pids[0] != pids[2]
 

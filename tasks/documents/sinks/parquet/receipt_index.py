@@ -130,12 +130,12 @@ _indexes: "weakref.WeakKeyDictionary[Storage, dict[str, ReceiptIndex]]" = weakre
 _indexes_lock = threading.Lock()
 
 
-def index_of(storage: Storage, folder: str) -> ReceiptIndex:
+def index_of(storage: Storage, folder: str, max_indexes: int = _MAX_INDEXES) -> ReceiptIndex:
     """The index of a dataset in this process: made at the first call, later the same one while it is in use."""
     with _indexes_lock:
         indexes = _indexes.setdefault(storage, {})
         index = indexes.pop(folder, None) or ReceiptIndex(storage)
         indexes[folder] = index  # those used last are at the end
-        while len(indexes) > _MAX_INDEXES:
+        while len(indexes) > max_indexes:
             del indexes[next(iter(indexes))]  # not closed: a thread may be using it
         return index

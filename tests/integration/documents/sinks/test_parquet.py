@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from tasks.documents.sinks.parquet import dataset_cleanup, receipt_index
+from tasks.documents.sinks.parquet import dataset_cleanup
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
 from tasks.documents.sinks.parquet.part import GROUP_BYTES, GROUP_ROWS
+from tasks.documents.sinks.parquet.receipt_index import index_of
 from tasks.documents.sinks.sink import Sink, Stamp
 from tasks.documents.sinks.sink_kinds import open_sink
 from tasks.errors import DatasetDeleted, NotStored, StorageUnavailable
@@ -408,11 +409,13 @@ def test_the_index_follows_what_other_processes_load(storage: Storage, ledger: L
     assert mine.known(["a", "b", "c"]).keys() == {"c"}
 
 
-def test_a_few_datasets_are_remembered_at_once(
-    storage: Storage, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(receipt_index, "_MAX_INDEXES", 1)
-    sinks = [ParquetSink(storage, OWNER, name) for name in ("one", "two", "one")]
+def test_a_few_datasets_are_remembered_at_once(storage: Storage, ledger: Ledger) -> None:
+    def alone(name: str) -> ParquetSink:
+        sink = ParquetSink(storage, OWNER, name)
+        index_of(storage, dataset_folder(OWNER, name), max_indexes=1)  # forgets those of the others
+        return sink
+
+    sinks = [alone(name) for name in ("one", "two", "one")]
     for number, sink in enumerate(sinks[:2]):
         load(sink, document(f"d{number}"))
 
