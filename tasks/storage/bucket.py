@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
@@ -19,23 +20,47 @@ from tasks.storage.writer import STORAGE, Spool, spooling
 _INSTALL = "pip install s3fs"
 _PROBE = "conditional-writes"
 """An empty object that is created twice, to see whether the second time is refused."""
-_CONNECT_S, _READ_S, _ATTEMPTS = 2, 6, 2
-"""Of one request to a bucket. Callers wait for it, and the stepper does nothing else meanwhile: a service that has
-stopped answering fails them in 13 s instead of the driver's minutes."""
+_CONNECT_S, _ATTEMPTS = 2, 2
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLimits:
+    """How long a bucket may be silent, and in what pieces a large object is sent.
+
+    Attributes:
+        read_s: of one attempt of a request. Callers wait for it, and the stepper does nothing else meanwhile: a service
+            that has stopped answering fails them in 13 s instead of the driver's minutes.
+        piece_bytes: of a large object on its way. The driver holds all that is under way in memory, by default 500 MB.
+        stalled_s: an upload of which no piece arrives for longer than this and the time of the slowest link has
+            stopped: the driver waits for ever for leave to send, and for a peer that takes no bytes.
+        slowest_bytes_per_s: of that link.
+    """
+
+    read_s: float = 6
+    piece_bytes: int = 8 * 2**20
+    stalled_s: float = 12
+    slowest_bytes_per_s: int = 256 * 1024
 
 
 class ObjectStore:
     """Objects below a prefix of a file system that makes an object visible when it is complete."""
 
-    def __init__(self, files: Any, prefix: str, moved: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        files: Any,
+        prefix: str,
+        moved: Callable[[], None] = lambda: None,
+        limits: BucketLimits = BucketLimits(),
+    ) -> None:
         self._files = files
         self._prefix = prefix.rstrip("/")
         self._moved = moved
+        self._limits = limits
         self._conditional = False
         self._creating = threading.Lock()
 
     @classmethod
-    def open(cls, url: str) -> Self:
+    def open(cls, url: str, limits: BucketLimits = BucketLimits()) -> Self:
         """The bucket and prefix of a URL; nothing is sent yet. Credentials come from the driver's own environment."""
         scheme = url.partition("://")[0]
         if scheme not in {"s3", "memory"}:
@@ -43,16 +68,16 @@ class ObjectStore:
         if scheme == "s3" and not url.removeprefix("s3://").strip("/"):
             raise StorageUnavailable("EMBEDQ_STORAGE_URL names no bucket: s3://bucket/prefix.")
         try:
-            files, prefix = fsspec.core.url_to_fs(url, **(_s3_options() if scheme == "s3" else {}))
+            files, prefix = fsspec.core.url_to_fs(url, **(_s3_options(limits) if scheme == "s3" else {}))
         except ImportError:
             raise StorageUnavailable(f"EMBEDQ_STORAGE_URL needs a driver: {_INSTALL}") from None
         if scheme == "s3":
             files.retries = 1  # of its own, around those of the client below
-        return cls(files, prefix)
+        return cls(files, prefix, limits=limits)
 
     def reporting(self, moved: Callable[[], None]) -> "ObjectStore":
         """See `Storage.reporting`."""
-        return ObjectStore(self._files, self._prefix, moved)
+        return ObjectStore(self._files, self._prefix, moved, self._limits)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Spool]:
@@ -62,7 +87,7 @@ class ObjectStore:
             yield spool
             path = spool.finish()
             with _translated():
-                upload(self._files, path, self._path(name), spool.size_bytes, self._moved)
+                upload(self._files, path, self._path(name), spool.size_bytes, self._moved, limits=self._limits)
 
     def create(self, name: str, data: bytes) -> bool:
         """See `Storage.create`: a conditional write (`If-None-Match: *`)."""
@@ -149,7 +174,7 @@ class ObjectStore:
         return int(modified.timestamp() * 1000)
 
 
-def _s3_options() -> dict[str, Any]:
+def _s3_options(limits: BucketLimits) -> dict[str, Any]:
     return {
         # A cached listing would hide what other processes have written; a shared instance would keep the
         # credentials of whoever opened it first.
@@ -157,7 +182,7 @@ def _s3_options() -> dict[str, Any]:
         "skip_instance_cache": True,
         "config_kwargs": {
             "connect_timeout": _CONNECT_S,
-            "read_timeout": _READ_S,
+            "read_timeout": limits.read_s,
             "retries": {"total_max_attempts": _ATTEMPTS, "mode": "standard"},
         },
     }
@@ -165,14 +190,19 @@ def _s3_options() -> dict[str, Any]:
 
 # Sending one object to a bucket: it may take as long as it moves, and says so piece by piece.
 
-_PIECE_BYTES, _PIECES_AT_ONCE = 8 * 2**20, 2
-"""Of a large object on its way. The driver holds all that is under way in memory, by default 500 MB."""
-_STALLED_S, _SLOWEST_BYTES_PER_S = 12, 256 * 1024
-"""An upload of which no piece arrives for longer has stopped: the driver waits for ever for leave to send, and for a
-peer that takes no bytes."""
+_PIECES_AT_ONCE = 2
+"""Of a large object on its way."""
 
 
-def upload(files: Any, path: str, target: str, size_bytes: int, moved: Callable[[], None]) -> None:
+def upload(
+    files: Any,
+    path: str,
+    target: str,
+    size_bytes: int,
+    moved: Callable[[], None],
+    *,
+    limits: BucketLimits = BucketLimits(),
+) -> None:
     """Sends the file at `path`; `moved` is called after each piece, in a thread of the driver's, and must not raise.
 
     Raises what the driver raises, and `TimeoutError` when nothing has moved for as long as the slowest link takes for
@@ -182,9 +212,9 @@ def upload(files: Any, path: str, target: str, size_bytes: int, moved: Callable[
     if not files.async_impl:
         files.put_file(path, target, callback=pieces)
         return
-    piece_bytes = max(_PIECE_BYTES, size_bytes // 5_000)  # a bucket takes 10,000 pieces of one object
+    piece_bytes = max(limits.piece_bytes, size_bytes // 5_000)  # a bucket takes 10,000 pieces of one object
     under_way = min(size_bytes, _PIECES_AT_ONCE * piece_bytes)
-    patience_s = _STALLED_S + under_way / _SLOWEST_BYTES_PER_S
+    patience_s = limits.stalled_s + under_way / limits.slowest_bytes_per_s
 
     async def watched() -> None:
         options = {"chunksize": piece_bytes, "max_concurrency": _PIECES_AT_ONCE}

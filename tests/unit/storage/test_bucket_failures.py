@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tasks.errors import DiskFull, StorageUnavailable
-from tasks.storage import bucket
+from tasks.storage.bucket import BucketLimits, ObjectStore
 from tasks.storage.storage import Storage
 from tests.s3_server import KEY_ID, SECRET, S3Server
 from tests.source_tree import CHECKOUT
@@ -105,24 +105,23 @@ class Mute:
 def mute(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mute]:
     server = Mute()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.port}")
-    monkeypatch.setattr(bucket, "_READ_S", 0.5)
     yield server
     server.close()
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "write"])
 def test_no_answer_is_waited_for_twice_and_no_longer(mute: Mute, name: str) -> None:
-    assert "cannot be reached in time" in refusal(CALLS[name], Storage.open("s3://the-bucket"))
+    storage = Storage(ObjectStore.open("s3://the-bucket", BucketLimits(read_s=0.5)))
+    assert "cannot be reached in time" in refusal(CALLS[name], storage)
     assert len(mute.taken) == 2
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("size_bytes", [1, 15 * 2**20, 40 * 2**20])
-def test_an_upload_that_nobody_takes_ends(mute: Mute, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
+def test_an_upload_that_nobody_takes_ends(mute: Mute, size_bytes: int) -> None:
     """The driver waits for leave to send, and then for the peer to take the bytes, without any limit of its own."""
-    monkeypatch.setattr(bucket, "_STALLED_S", 1)
-    monkeypatch.setattr(bucket, "_SLOWEST_BYTES_PER_S", 2**40)
-    storage = Storage.open("s3://the-bucket")
+    limits = BucketLimits(read_s=0.5, stalled_s=1, slowest_bytes_per_s=2**40)
+    storage = Storage(ObjectStore.open("s3://the-bucket", limits))
     detail = refusal(lambda target: target.write("files/a", bytes(size_bytes)), storage)
     assert "cannot be reached in time" in detail
 

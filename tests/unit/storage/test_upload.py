@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from fsspec.asyn import AsyncFileSystem
 
-from tasks.storage import bucket as module
-from tasks.storage.bucket import upload
+from tasks.storage.bucket import BucketLimits, ObjectStore, upload
 from tasks.storage.storage import Storage
 from tests.s3_server import S3Server
 
@@ -49,10 +48,10 @@ def test_an_upload_takes_as_long_as_it_moves(monkeypatch: pytest.MonkeyPatch, en
     assert len(moved) == 40
 
 
-def test_a_bucket_tells_of_each_piece(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PIECE_BYTES", 5 * MIB)
+def test_a_bucket_tells_of_each_piece(s3: S3Server) -> None:
     moved: list[int] = []
-    storage = Storage.open(s3.bucket()).reporting(lambda: moved.append(1))
+    bucket = ObjectStore.open(s3.bucket(), BucketLimits(piece_bytes=5 * MIB))
+    storage = Storage(bucket).reporting(lambda: moved.append(1))
     storage.write("files/a", bytes(16 * MIB))
     assert len(moved) >= 4
     assert storage.size_bytes("files/a") == 16 * MIB
