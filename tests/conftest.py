@@ -53,7 +53,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 def pytest_configure() -> None:
-    """Keeps the developer's own settings out of this process; `harness.Process` keeps them out of its children."""
+    """Sets this process up: no settings of the developer's own, compiled files, few malloc arenas.
+
+    `stack.testing.Process` keeps the developer's settings out of its children.
+    """
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     Settings.model_config["env_file"] = None
