@@ -35,7 +35,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops serving."""
-        self._services.hub.close()
+        self._services.send_home()
         await super().shutdown(sockets)
 
 

@@ -20,6 +20,7 @@ from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
 from api.server.overload import Door, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
+from api.waiting.live import LiveStreams
 from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
 
@@ -38,6 +39,7 @@ class Services:
     settings: Settings
     ledger: AsyncLedger
     hub: Hub
+    live: LiveStreams
     bell: Bell
     registry: ServedModels
     watchdog: Watchdog
@@ -72,6 +74,7 @@ class Services:
             settings=settings,
             ledger=ledger,
             hub=hub,
+            live=LiveStreams(times, lag_s=lambda: stall.recent_s),
             bell=bell,
             registry=registry,
             watchdog=Watchdog(ledger, registry, bell),
@@ -116,8 +119,14 @@ class Services:
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [listening, asyncio.create_task(self.watchdog.run(), name="watchdog")]
 
+    def send_home(self) -> None:
+        """Ends all requests that only wait, and those that follow events: the server stops."""
+        self.hub.close()
+        self.live.close()
+
     async def stop(self, background: list["asyncio.Task[None]"], *, cancel_again_s: float = 0.5) -> None:
         """Stops what `start` started and closes all connections. What does not stop is cancelled again, ten times."""
+        background = [*background, *self.live.background]
         pending = set(background)
         for _ in range(_CANCELLATIONS):
             if not pending:

@@ -14,13 +14,10 @@ from api.answer.task_json import etag, task_json
 from api.server.edge import ENDLESS
 from api.services import Services
 from api.waiting.hub import watched
+from api.waiting.live import COMMENT, RETRY, RETRY_S
 from api.waiting.long_poll import UNSEEN, matches
 from tasks.errors import Unavailable
 from tasks.ledger import Task
-
-_RETRY_S = 1.0
-"""While Redis is away; and what clients are told to wait before they connect again."""
-_COMMENT = b": still here\n\n"
 
 
 class EventStream(StreamingResponse):
@@ -53,7 +50,7 @@ async def events(services: Services, request: Request, task_id: str, seen_tag: s
         seen_tag: the `Last-Event-ID`: an entity tag; a state that it names is left out.
     """
     times = services.hub.times
-    yield b"retry: %d\n\n" % (_RETRY_S * 1000)
+    yield RETRY
     with services.hub.waiting(task_id, version=UNSEEN) as waiter, watched(request, waiter):
         read_s = 0.0
         while not waiter.gone:
@@ -65,8 +62,8 @@ async def events(services: Services, request: Request, task_id: str, seen_tag: s
             except Unavailable:
                 if waiter.dismissed:
                     return
-                yield _COMMENT
-                await waiter.changed(_RETRY_S)
+                yield COMMENT
+                await waiter.changed(RETRY_S)
                 continue
             read_s = time.monotonic()
             if task is None:
@@ -77,7 +74,7 @@ async def events(services: Services, request: Request, task_id: str, seen_tag: s
                 return
             seen_tag, waiter.version = etag(task), task.version
             while not await waiter.changed(times.keep_alive_s):
-                yield _COMMENT
+                yield COMMENT
 
 
 def _event(task: Task) -> bytes:

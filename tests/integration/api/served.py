@@ -109,7 +109,7 @@ class ServedApp:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.client.close()
-        self.call_in_loop(self.services.hub.close)  # as the real server does: or streams would hold it up
+        self.call_in_loop(self.services.send_home)  # as the real server does: or streams would hold it up
         self._server.should_exit = True
         self._thread.join()
 
