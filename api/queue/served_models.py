@@ -40,7 +40,8 @@ class ServedModels:
         self.documents: ModelOverview | None = None
         """The queue of work that needs no model. No model is found under its name."""
         self.redis_up = False
-        self._seen = False
+        self.seen_at: float | None = None
+        """When the ledger gave its last overview, in Unix seconds by this host's clock; None: not yet."""
         self._served: dict[str | None, ServedModel] = {}
         """Models that callers have named since the last overview, by the name that they used."""
         self._absent_since: dict[str, float] = {}
@@ -55,7 +56,8 @@ class ServedModels:
         self._absent_since = {name: before.get(name, now) for name in absent}
         self.documents = overviews.get(DOCUMENTS, self.documents)
         self._served = {}  # last: `served` takes it before it reads the overviews
-        self.redis_up = self._seen = True
+        self.seen_at = time.time()
+        self.redis_up = True
 
     def lost(self) -> None:
         """Redis did not answer; the last overview stays."""
@@ -69,6 +71,12 @@ class ServedModels:
         """All names of known models, aliases behind the canonical ones; those of the configured one first."""
         aliases = (alias for name in self.queues() if (entry := self.entry(name)) for alias in entry.aliases)
         return list(dict.fromkeys((*self._own_names, *self.queues(), *aliases)))
+
+    def names_of(self, queue: str) -> list[str]:
+        """All names of one model, the canonical one first."""
+        own = self._own_names if queue == self.own_model else ()
+        entry = self.entry(queue)
+        return list(dict.fromkeys((queue, *own, *(entry.aliases if entry else ()))))
 
     def served(self, name: str | None) -> ServedModel:
         """The model that a request names; without a name the configured one.
@@ -85,7 +93,7 @@ class ServedModels:
         if served is not None:
             kept[name] = served
             return served
-        if not self._seen:
+        if self.seen_at is None:
             raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=spread(3))
         raise ModelNotFound(f"There is no model {name!r} here. GET /v1/models lists those there are.", param="model")
 

@@ -188,6 +188,7 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/files/{file_id}/content",
         "/v1/models",
         "/v1/models/{model_id}",
+        "/v1/service",
         "/",
         "/embed",
         "/info",

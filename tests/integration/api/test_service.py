@@ -1,0 +1,87 @@
+"""`GET /v1/service`: models, workers and queues as they are now."""
+
+import time
+from collections.abc import Callable
+
+import httpx
+
+from stack.testing import RedisServer, wait_until
+from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker
+from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
+
+
+def test_models_with_their_workers_and_lanes(client: httpx.Client, worker: LedgerWorker) -> None:
+    client.post("/v1/tasks", json={"input": "x" * 400})
+    client.post("/v1/tasks", json={"input": ["y" * 400] * 50, "lane": "bulk"})
+    wait_until(lambda: client.get("/v1/service").json()["models"][0]["lanes"]["bulk"]["tasks"])
+
+    body = client.get("/v1/service").json()
+    (model,) = body["models"]
+
+    assert body["object"] == "service"
+    assert body["version"] == client.get("/openapi.json").json()["info"]["version"]
+    assert body["started_at"] <= body["redis"]["seen_at"] <= body["time"] <= time.time()
+    assert body["redis"]["up"] is True
+    assert (model["id"], model["names"], model["dimension"], model["max_tokens"]) == (
+        MODEL, [MODEL], DIMENSION, MAX_TOKENS,
+    )  # fmt: skip
+    assert (model["device"], model["compute"], model["precision"]) == ("cpu", "fake", "float32")
+    assert model["tokens_per_second"] == 50_000
+    assert model["lanes"] == {
+        "online": {"tasks": 1, "tokens": 100, "seconds": 0.002},
+        "bulk": {"tasks": 1, "tokens": 5000, "seconds": 0.1},
+    }
+    assert model["leases"] == 0
+    assert model["workers"] == [
+        {
+            "id": worker.id, "pid": 1, "host": "here", "started_at": 0.0, "rss_bytes": 1, "items": 4,
+            "forward_passes": 3, "cache_hits": 0, "cache_misses": 0, "cache_bytes": 0, "streams": 1,
+            "tokens_per_second": 50_000.0,
+        }
+    ]  # fmt: skip
+    assert body["documents"] == {"workers": [], "tasks": 0}
+
+
+def test_a_model_that_no_worker_has_loaded_yet_has_nulls(serve: Callable[..., ServedApp]) -> None:
+    client = serve(served_name=f"{MODEL},other-name").client
+
+    (model,) = client.get("/v1/service").json()["models"]
+
+    assert model == {
+        "id": MODEL, "names": [MODEL, "other-name"], "dimension": None, "max_tokens": None, "device": None,
+        "compute": None, "precision": None, "tokens_per_second": None, "workers": [], "leases": 0,
+        "lanes": {lane: {"tasks": 0, "tokens": 0, "seconds": 0.0} for lane in ("online", "bulk")},
+    }  # fmt: skip
+
+
+def test_work_of_a_model_of_unknown_speed_has_no_seconds(serve: Callable[..., ServedApp]) -> None:
+    client = serve().client
+    client.post("/v1/tasks", json={"input": "x" * 40})
+
+    def lane() -> dict[str, float | None]:
+        found: dict[str, float | None] = client.get("/v1/service").json()["models"][0]["lanes"]["online"]
+        return found
+
+    wait_until(lambda: lane()["tasks"])
+    assert lane() == {"tasks": 1, "tokens": 10, "seconds": None}
+
+
+def test_a_key_is_needed_where_there_are_keys(serve: Callable[..., ServedApp]) -> None:
+    client = serve(api_keys=KEYS).client
+
+    assert client.get("/v1/service", headers=ANN).status_code == 200
+    assert client.get("/v1/service", headers={"authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_without_redis_it_tells_what_was_last_seen(private_redis: RedisServer) -> None:
+    with LedgerWorker(private_redis.url, MODEL) as worker, ServedApp(private_redis.url) as served:
+        worker.announce()
+        wait_until(lambda: served.client.get("/v1/service").json()["models"][0]["workers"])
+        private_redis.kill()
+        wait_until(lambda: not served.client.get("/v1/service").json()["redis"]["up"])
+
+        body = served.client.get("/v1/service").json()
+
+    assert body["redis"]["seen_at"] < body["time"]
+    assert [model["id"] for model in body["models"]] == [MODEL]
+    assert body["models"][0]["workers"]
