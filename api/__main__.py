@@ -18,7 +18,7 @@ from api.server.listening import bind, require_bindable, run_processes
 from api.services import Services
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
-from worker_config.logs import configure_logging
+from worker_config.logs import write_refusal
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
 
 _log = logging.getLogger("api")
@@ -42,13 +42,12 @@ class Server(uvicorn.Server):
 def main() -> int:
     """Serves until SIGTERM or SIGINT; the exit code."""
     try:
-        settings = load_settings()
-        configure_logging(settings.log_level)
+        settings = load_settings("api")
         settings.require_safe_bind()
         require_bindable(settings.host, settings.port)
         asyncio.run(_check_schema(settings.redis_url))
     except (SettingsError, SchemaMismatch) as error:
-        sys.stderr.write(f"{error}\n")
+        write_refusal("", str(error))
         return CONFIGURATION_EXIT_CODE
     if settings.api_processes == 1:
         return _serve(settings)
@@ -92,7 +91,7 @@ def _serve(settings: Settings, sockets: list[socket.socket] | None = None, proce
         if stop.code:
             raise  # the address is in use, says the log
     if services.watchdog.mismatch is not None:
-        sys.stderr.write(f"{services.watchdog.mismatch}\n")
+        write_refusal("", str(services.watchdog.mismatch))
         return CONFIGURATION_EXIT_CODE
     return 0
 

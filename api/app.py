@@ -48,6 +48,7 @@ def create_app(
     pages = partial(admit, origins=settings.cors_origins, readable=answer_headers(routes))
     app.add_middleware(pages)
     visitors = Visitors(settings)
-    app.add_middleware(Edge, metrics=services.metrics, visitors=visitors)  # the last one added is the outermost
-    app.shortcuts = make_shortcuts(app, routes, services.metrics, visitors, pages)
+    edge = partial(Edge, metrics=services.metrics, visitors=visitors, access_log=settings.access_log)
+    app.add_middleware(edge)  # the last one added is the outermost
+    app.shortcuts = make_shortcuts(app, routes, edge, pages)
     return app

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from stack.data_folder import locked
 from stack.errors import StackError
-from stack.log import Log
+from stack.log import OWN_NAME, Log
 from stack.ports import answers_ok, free_port, require_free
 from stack.redis_server import choose_endpoint
 from stack.roles import Places, Role, api_role, documents_role, redis_role, worker_roles
 from stack.supervisor import Supervisor
 from worker_config import forms
+from worker_config.logs import LogFormat, write_refusal
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
 
 _LAST_PORT = 65_535
@@ -25,14 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the stack until it is told to stop; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        settings = load_settings()
+        settings = load_settings(OWN_NAME)
         _require_hidden(options.data, settings)
         port = _port(options.port if options.port is not None else settings.port)
         with locked(options.data) as lock:
             roles = _roles(settings, options.data, options.workers, port, lock)
-            return _supervise(roles, _host(settings.host), port)
+            return _supervise(roles, _host(settings.host), port, settings.log_format)
     except (SettingsError, StackError) as error:
-        print(f"embedq: {error}", file=sys.stderr)
+        write_refusal("embedq", str(error))
         return CONFIGURATION_EXIT_CODE
 
 
@@ -57,11 +58,11 @@ def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -
     return [*roles, *worker_roles(workers, places, run_dir), documents_role(places, run_dir), api_role(port, places)]
 
 
-def _supervise(roles: list[Role], host: str, port: int) -> int:
+def _supervise(roles: list[Role], host: str, port: int, log_format: LogFormat) -> int:
     shown_host = f"[{host}]" if ":" in host else host
     return Supervisor(
         roles,
-        Log([role.name for role in roles], sys.stderr),
+        Log([role.name for role in roles], sys.stderr, log_format),
         is_ready=lambda: answers_ok(host, port, "/health/ready"),
         announce=lambda: _print_line(f"ready http://{shown_host}:{port}"),
     ).run()

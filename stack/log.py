@@ -4,6 +4,10 @@ import contextlib
 from collections.abc import Sequence
 from typing import TextIO
 
+import orjson
+
+from worker_config.logs import LogFormat, json_line
+
 OWN_NAME = "stack"
 _COLOURS = (36, 32, 33, 35, 34, 96, 92, 93)
 _MAX_LINE_BYTES = 64 * 2**10
@@ -30,9 +34,14 @@ class LineSplitter:
 
 
 class Log:
-    """Writes to a terminal or a file; coloured names on a terminal only."""
+    """Writes to a terminal or a file; coloured names on a terminal only.
 
-    def __init__(self, names: Sequence[str], stream: TextIO) -> None:
+    In JSON, a line of a role that is an object stays as it is, because it says whose it is. Other lines, such as those
+    of Redis, become the message of one.
+    """
+
+    def __init__(self, names: Sequence[str], stream: TextIO, log_format: LogFormat = "text") -> None:
+        self._log_format = log_format
         all_names = (*names, OWN_NAME)
         width = max(len(name) for name in all_names)
         coloured = stream.isatty()
@@ -44,14 +53,27 @@ class Log:
 
     def write(self, name: str, line: str) -> None:
         """Writes one line of the role `name`."""
+        if self._log_format == "text":
+            line = f"{self._prefixes[name]}{line}"
+        elif not line.startswith("{"):
+            line = json_line(name, name, line)
         # The reader may be gone (`embedq up 2>&1 | head`). The service goes on without its log.
         with contextlib.suppress(BrokenPipeError):
-            self._stream.write(f"{self._prefixes[name]}{line}\n")
+            self._stream.write(f"{line}\n")
             self._stream.flush()
 
     def write_own(self, line: str) -> None:
         """Writes one line of the supervisor."""
         self.write(OWN_NAME, line)
+
+
+def message_of(line: str) -> str:
+    """What a line of a role says, in whichever form."""
+    with contextlib.suppress(orjson.JSONDecodeError):
+        logged = orjson.loads(line)
+        if isinstance(logged, dict):
+            return str(logged.get("message", line))
+    return line
 
 
 def _decoded(line: bytes) -> str:

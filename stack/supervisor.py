@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from stack.log import Log
+from stack.log import Log, message_of
 from stack.process import RoleProcess
 from stack.roles import Role
 from worker_config.settings import CONFIGURATION_EXIT_CODE
@@ -111,7 +111,7 @@ class Supervisor:
                 self._stop()
         if self._misconfigured is None:
             return 0
-        self._log.write_own(f"{self._misconfigured.role.name} cannot run: {self._misconfigured.last_line}")
+        self._log.write_own(f"{self._misconfigured.role.name} cannot run: {message_of(self._misconfigured.last_line)}")
         return CONFIGURATION_EXIT_CODE
 
     def _step(self) -> None:

@@ -1,11 +1,80 @@
-"""Logging: one line per event on stderr, and no tracebacks of failures that were foreseen."""
+"""Logging: one line per event on stderr, as text or as a JSON object, and no tracebacks of failures that were foreseen.
+
+A JSON line says what it is about: the process, the request and the tasks. It holds no text of a caller, no key, and of
+an exception its type and place only: the message of an exception may hold what somebody submitted.
+"""
 
 import logging
 import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
 
-_LIBRARIES = ("celery", "kombu", "billiard", "redis")
+import orjson
+
+LogFormat: TypeAlias = Literal["text", "json"]
+
+_LIBRARIES = ("celery", "kombu", "billiard", "redis", "opentelemetry")
 _CHATTY = ("celery.app.trace", "celery.worker.strategy", "httpx", "sentence_transformers", "transformers")
 _MAX_CHARS = 300
+_MAX_IDS = 32
+"""Of one line: a claim may hold units of a thousand tasks."""
+_MAX_FRAMES = 20
+_FIELDS = "embedq_fields"
+"""Attribute of a record: what it says beside its message."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """What the lines are about that are written while a request or a claim is worked on.
+
+    Attributes:
+        request_id: of the request; empty where there is none.
+        task_ids: of the tasks, as far as they are known.
+    """
+
+    request_id: str = ""
+    task_ids: Sequence[str] = ()
+
+
+_subject: ContextVar[Subject | None] = ContextVar("subject", default=None)
+
+
+def set_subject(subject: Subject) -> None:
+    """Lines of this asyncio task, or of this thread, are about `subject` from now on."""
+    _subject.set(subject)
+
+
+def subject_is_task(task_id: str) -> None:
+    """The request that is worked on concerns this task."""
+    if (subject := _subject.get()) is not None:
+        subject.task_ids = (task_id,)
+
+
+@contextmanager
+def about_tasks(task_ids: Sequence[str]) -> Iterator[None]:
+    """Lines of this thread are about these tasks; claims may nest."""
+    token = _subject.set(Subject(task_ids=task_ids))
+    try:
+        yield
+    finally:
+        _subject.reset(token)
+
+
+def with_fields(**fields: object) -> Mapping[str, object]:
+    """The argument `extra` of a call of a logger: what the line says beside its message."""
+    return {_FIELDS: fields}
+
+
+def json_line(role: str, logger: str, message: str, *, level: str = "info", **fields: object) -> str:
+    """One line that this process did not log through `logging`."""
+    return _line(datetime.now(UTC), level, logger, message, {"role": role, **fields})
 
 
 class _OneLine(logging.Filter):
@@ -23,10 +92,77 @@ class _OneLine(logging.Filter):
         return True
 
 
-def configure_logging(level: str) -> None:
+class _Text(logging.Formatter):
+    """`LEVEL logger: message`, and what else the record says as `name=value`."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
+        line = super().formatMessage(record)
+        fields: Mapping[str, Any] | None = getattr(record, _FIELDS, None)
+        if fields is None:
+            return line
+        return " ".join([line, *(f"{name}={_shown(value)}" for name, value in {**fields, **_ids()}.items())])
+
+
+class _Json(logging.Formatter):
+    """One JSON object. `process`: what each line says of this process."""
+
+    def __init__(self, process: Mapping[str, str]) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {**self._process, "pid": record.process, **getattr(record, _FIELDS, {}), **_ids()}
+        if record.exc_info and record.exc_info[0] is not None:
+            fields |= _of_exception(record.exc_info[0], record.exc_info[2])
+        moment = datetime.fromtimestamp(record.created, UTC)
+        return _line(moment, record.levelname.lower(), record.name, record.getMessage(), fields)
+
+
+def _ids() -> dict[str, object]:
+    subject = _subject.get()
+    if subject is None:
+        return {}
+    ids: dict[str, object] = {"request_id": subject.request_id} if subject.request_id else {}
+    return {**ids, "task_ids": subject.task_ids[:_MAX_IDS]} if subject.task_ids else ids
+
+
+def _shown(value: object) -> object:
+    if value is None:
+        return "-"
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _line(moment: datetime, level: str, logger: str, message: str, fields: Mapping[str, object]) -> str:
+    time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    # Names of files may hold bytes that are no text, which orjson refuses.
+    said = message.encode(errors="backslashreplace").decode()
+    return orjson.dumps({"time": time, "level": level, "logger": logger, "message": said, **fields}).decode()
+
+
+def _of_exception(kind: type[BaseException], trace: TracebackType | None) -> dict[str, object]:
+    frames = traceback.extract_tb(trace)[-_MAX_FRAMES:]
+    return {
+        "error": kind.__name__,
+        "traceback": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+    }
+
+
+_process: dict[str, str] = {}
+"""What the JSON lines of this process say of it."""
+_format: LogFormat = "text"
+
+
+def configure_logging(level: str, log_format: LogFormat = "text", role: str = "") -> None:
     """Sends this process's log to stderr. `level`: debug, info, warning or error."""
+    global _format  # noqa: PLW0603 - one process has one log, as it has one root logger
+    _format = log_format
+    _process.clear()
+    _process["role"] = role
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Json(_process) if log_format == "json" else _Text())
     handler.addFilter(_OneLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -36,3 +172,33 @@ def configure_logging(level: str) -> None:
     if level != "debug":
         for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
+    if log_format == "json":
+        sys.excepthook = _log_uncaught
+        threading.excepthook = _log_uncaught_in_thread
+
+
+def name_worker(worker_id: str) -> None:
+    """Lines of this process, and of those that it forks, are of this worker."""
+    _process["worker"] = worker_id
+
+
+def write_refusal(who: str, message: str) -> None:
+    """Tells on stderr why this process cannot run. `who`: the command; empty for none."""
+    if _format == "json":
+        line = json_line(_process["role"], "embedq", message, level="critical")
+    else:
+        line = f"{who}: {message}" if who else message
+    sys.stderr.write(f"{line}\n")
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    logging.getLogger("embedq").critical("an exception ended this process", exc_info=(kind, error, trace))
+
+
+def _log_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+        name = args.thread.name if args.thread else "a thread"
+        uncaught = (args.exc_type, args.exc_value, args.exc_traceback)
+        logging.getLogger("embedq").critical("an exception ended the thread %s", name, exc_info=uncaught)

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from worker_config import forms
+from worker_config.logs import LogFormat, configure_logging
 
 PREFIX = "EMBEDQ_"
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -151,7 +152,10 @@ class Settings(BaseSettings):
     fake_tokens_per_s: float = Field(default=0, ge=0)
     """0 = as fast as it goes; otherwise each forward pass takes padded tokens / this."""
 
+    # Logs
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: LogFormat = "text"
+    access_log: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -221,17 +225,23 @@ class Settings(BaseSettings):
         )
 
 
-def load_settings(**overrides: Any) -> Settings:
+def load_settings(log_as: str = "", /, **overrides: Any) -> Settings:
     """The settings from the environment and `.env`; keyword arguments win over both.
+
+    `log_as`: the role of this process. Its log is set up as the settings say, before the first line.
 
     Raises:
         SettingsError: a value is not usable. The message has one line per variable.
     """
-    _warn_about_unknown()
     try:
-        return Settings(**overrides)
+        settings = Settings(**overrides)
     except ValidationError as error:
+        _warn_about_unknown()
         raise SettingsError("\n".join(_describe(problem) for problem in error.errors())) from None
+    if log_as:
+        configure_logging(settings.log_level, settings.log_format, log_as)
+    _warn_about_unknown()
+    return settings
 
 
 def child_environment(**settings: object) -> dict[str, str]:

@@ -8,6 +8,7 @@ from tasks.errors import Unavailable
 from tasks.ledger import Submission, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
+from worker_config.logs import subject_is_task
 
 _SMALL_BYTES = 64 * 2**10
 _SLOWEST_BYTES_PER_S = 4 * 2**20
@@ -30,6 +31,7 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     except Unavailable:
         await services.door.pace()  # a caller that is refused may ask again at once
         raise
+    subject_is_task(reply.task_id)
     if reply.bell_due:
         services.bell.send_bell(submission.queue)
     services.metrics.submitted(submission, joined=reply.joined)

@@ -13,6 +13,7 @@ from tasks.ledger import Result, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import created_ms, missing
 from tasks.ledger.operations import Operation
+from worker_config.logs import subject_is_task
 from worker_config.settings import Settings
 
 
@@ -72,6 +73,7 @@ async def read_own(
     owner = services.owner(request)
     thing = None
     if resource.is_id(thing_id):
+        subject_is_task(thing_id)
         thing = await (read(thing_id) if read else services.ledger.run(resource.read(thing_id)))
     if thing is None or thing.owner != owner:  # one answer for both, or it would say which ids others have
         raise resource.missing_error(thing_id, services.settings)

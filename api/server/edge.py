@@ -1,4 +1,4 @@
-"""The outermost layer: a request id on every response, counts and latencies, and a 500 for what nobody foresaw."""
+"""The outermost layer: a request id on every response, counts and latencies, the access log, a 500 for defects."""
 
 import logging
 import re
@@ -10,23 +10,35 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.answer import errors
 from api.answer.errors import new_request_id
 from api.queue.metrics import Metrics
-from api.request.memory_budget import release
+from api.request.memory_budget import OWNER, release
 from api.server.origins import Visitors
 from tasks.errors import InternalError, RouteNotFound
+from worker_config.logs import Subject, set_subject, with_fields
 
 _log = logging.getLogger(__name__)
+_access = logging.getLogger("api.access")
 ENDLESS = "embedq.endless"
 """Set in the scope by answers that last as long as the client likes: their latency is the time to their head."""
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
 class Edge:
-    """Pure ASGI middleware; Starlette's convenient base class would cost a task per request."""
+    """Pure ASGI middleware; Starlette's convenient base class would cost a task per request.
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, visitors: Visitors) -> None:
+    Args:
+        app: the layers inside.
+        metrics: counts requests.
+        visitors: refuses those of web pages that may not call.
+        access_log: each answered request is logged.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, visitors: Visitors, *, access_log: bool = False) -> None:
         self._app = app
         self._metrics = metrics
         self._visitors = visitors
+        self._access_log = access_log
+        if access_log:
+            _access.setLevel(logging.INFO)  # it was asked for, whatever the level of the others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection of whatever type."""
@@ -35,14 +47,17 @@ class Edge:
             return
         request_id = _request_id(scope)
         started = time.perf_counter()
-        status = 0
+        set_subject(Subject(request_id.decode()))
+        status = sent_bytes = 0
         head_s = 0.0
 
         async def labelled(message: Message) -> None:
-            nonlocal status, head_s
+            nonlocal status, head_s, sent_bytes
             if message["type"] == "http.response.start":
                 status, head_s = message["status"], time.perf_counter() - started
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+            elif self._access_log:
+                sent_bytes += len(message.get("body", b""))
             await send(message)
 
         try:
@@ -60,6 +75,8 @@ class Edge:
             took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
             self._visitors.answered(scope, status)
             self._metrics.served(scope["method"], _route(scope), status, took_s)
+            if self._access_log:
+                _log_access(scope, status, took_s, sent_bytes)
 
 
 def _nowhere(scope: Scope) -> RouteNotFound | None:
@@ -79,6 +96,18 @@ def _request_id(scope: Scope) -> bytes:
 def _route(scope: Scope) -> str:
     # The template, never the path: ids would make a time series each.
     return getattr(scope.get("route"), "path", "unmatched")
+
+
+def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> None:
+    fields = with_fields(
+        method=scope["method"],
+        route=_route(scope),
+        status=status,
+        seconds=round(took_s, 6),
+        bytes=sent_bytes,
+        owner=scope.get(OWNER),
+    )
+    _access.info("answered", extra=fields)
 
 
 def _apology(request_id: bytes) -> str:

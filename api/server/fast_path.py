@@ -16,9 +16,6 @@ from api.answer import errors
 from api.answer.errors import CallerGone
 from api.document.openapi import make_document
 from api.families.route import DirectRoute
-from api.queue.metrics import Metrics
-from api.server.edge import Edge
-from api.server.origins import Visitors
 from tasks.errors import EmbedqError
 
 Shortcuts = Mapping[tuple[str, str], ASGIApp]
@@ -72,14 +69,19 @@ def _head_of(send: Send) -> Send:
 
 
 def make_shortcuts(
-    app: FastAPI, routes: Sequence[BaseRoute], metrics: Metrics, visitors: Visitors, admit: Callable[[ASGIApp], ASGIApp]
+    app: FastAPI, routes: Sequence[BaseRoute], edge: Callable[[ASGIApp], ASGIApp], admit: Callable[[ASGIApp], ASGIApp]
 ) -> Shortcuts:
-    """Those of the routes that can be told by method and path alone. `admit`: lets web pages call them, too."""
+    """Those of the routes that can be told by method and path alone.
+
+    Args:
+        app: the application, which the routes may ask for.
+        routes: all that there are.
+        edge: the outermost layer.
+        admit: lets web pages call them, too.
+    """
     fixed = [route for route in routes if isinstance(route, DirectRoute) and not route.param_convertors]
     return {
-        (method, route.path): Edge(admit(_Shortcut(app, route)), metrics, visitors)
-        for route in fixed
-        for method in route.methods or ()
+        (method, route.path): edge(admit(_Shortcut(app, route))) for route in fixed for method in route.methods or ()
     }
 
 

@@ -17,6 +17,7 @@ from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, Outcom
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
 from tasks.storage.storage import Storage
+from worker_config.logs import about_tasks
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -66,6 +67,10 @@ class JobWork:
 
     def __call__(self, claim: Claim, _claim_online: ClaimOnline) -> bool:
         """See `Work.__call__`; nothing interrupts a job."""
+        with about_tasks(claim.task_ids):
+            return self._end(claim)
+
+    def _end(self, claim: Claim) -> bool:
         self._progress.hold(claim.token)
         try:
             for unit in claim.units:

@@ -25,6 +25,7 @@ from tasks.pieces import weighed
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
 from tasks.storage.row_file import UnitReference
+from worker_config.logs import about_tasks
 
 _log = logging.getLogger(__name__)
 
@@ -137,6 +138,10 @@ class EmbeddingWork:
         Raises:
             EncoderBroken: this process must be replaced. The claim's items have become suspects.
         """
+        with about_tasks(claim.task_ids):
+            return self._end(claim, claim_online)
+
+    def _end(self, claim: Claim, claim_online: ClaimOnline) -> bool:
         self.progress.hold(claim.token)
         if claim.lane is Lane.ONLINE:
             self._context.urgency.seen()

@@ -283,6 +283,11 @@ class Claim:
     bell_due: bool
     suspect: bool = False
 
+    @property
+    def task_ids(self) -> tuple[str, ...]:
+        """Of its units, each once."""
+        return tuple(dict.fromkeys(unit.task_id for unit in self.units))
+
 
 class CancelOutcome(StrEnum):
     """What CANCEL did."""

@@ -24,6 +24,7 @@ from tasks.process.role import Role, Served, Start
 from tasks.process.run_files import RunFiles
 from tasks.process.stop import StopFlag, Stopping
 from worker_config.celery_app import send_bell
+from worker_config.logs import name_worker
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, names_malloc_arenas
 
 _log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class WorkerChild:
         self._stop = stop
         self._patience = patience
         self._id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        name_worker(self._id)
         self._served: Served | None = None
         self._slices: Slices | None = None
 

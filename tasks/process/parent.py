@@ -9,7 +9,6 @@ import logging
 import math
 import os
 import signal
-import sys
 import time
 import warnings
 from types import FrameType
@@ -28,7 +27,7 @@ from tasks.process.role import Role
 from tasks.process.run_files import RunFiles
 from tasks.process.stop import StopFlag
 from worker_config.celery_app import DRAIN_TASK, make_celery
-from worker_config.logs import configure_logging
+from worker_config.logs import write_refusal
 from worker_config.settings import (
     CONFIGURATION_EXIT_CODE,
     OVERDUE_EXIT_CODE,
@@ -54,11 +53,10 @@ RECONNECT_EVERY_S = 1.0
 def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
     """Entry point of a role's module; the exit code."""
     try:
-        settings = load_settings()
+        settings = load_settings(role.command)
     except SettingsError as error:
-        sys.stderr.write(f"embedq {role.command}: {error}\n")
+        write_refusal(f"embedq {role.command}", str(error))
         return CONFIGURATION_EXIT_CODE
-    configure_logging(settings.log_level)
     logging.captureWarnings(capture=True)
     # Celery warns root about pickle; this app accepts JSON without data only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -72,7 +70,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     try:
         files.take()
     except OSError as error:
-        sys.stderr.write(f"embedq {role.command}: EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}\n")
+        write_refusal(f"embedq {role.command}", f"EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}")
         return CONFIGURATION_EXIT_CODE
     stop = StopFlag()
     app = make_celery(settings, queues=(role.queue(settings),))
@@ -86,7 +84,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
         signal.signal(number, signal.SIG_IGN)
     failure = files.failure()
     if failure is not None:
-        sys.stderr.write(f"embedq {role.command}: {failure}\n")
+        write_refusal(f"embedq {role.command}", failure)
         return CONFIGURATION_EXIT_CODE
     # A child that left before Celery had counted it in looks like a failed start; whoever asked for a stop got one.
     return 0 if stop else int(parent.exitcode or 0)

@@ -1,6 +1,7 @@
 """`python -m stack` with the real roles: Redis, a worker with the fake encoder, the web tier."""
 
 import contextlib
+import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -116,8 +117,10 @@ def test_it_recovers_from_the_death_of_any_role(make_stack: Callable[..., LocalS
     assert stack.embed("a text") == vector
 
 
-def test_data_outlives_a_killed_stack_and_no_orphan_does(make_stack: Callable[..., LocalStack]) -> None:
-    stack = make_stack().start()
+def test_data_outlives_a_killed_stack_and_no_orphan_does_and_each_line_is_json(
+    make_stack: Callable[..., LocalStack],
+) -> None:
+    stack = make_stack(log_format="json", anything="unknown").start()
     task = httpx.post(f"{stack.url}/v1/tasks", json={"input": ["one", "two"]}).json()["id"]
     httpx.get(f"{stack.url}/v1/tasks/{task}", params={"wait": 20}, timeout=30)
     result = httpx.get(f"{stack.url}/v1/tasks/{task}/result").json()
@@ -129,6 +132,8 @@ def test_data_outlives_a_killed_stack_and_no_orphan_does(make_stack: Callable[..
     stack.start()
 
     assert httpx.get(f"{stack.url}/v1/tasks/{task}/result").json() == result
+    logged = [json.loads(line) for line in stack.log().splitlines()]
+    assert {line["role"] for line in logged} == {"stack", "redis", "worker", "documents-worker", "api"}
 
 
 def test_a_second_stack_on_the_same_data_is_refused(make_stack: Callable[..., LocalStack], redis_url: str) -> None:

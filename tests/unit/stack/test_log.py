@@ -1,9 +1,10 @@
 import io
+import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack.log import LineSplitter, Log
+from stack.log import LineSplitter, Log, message_of
 
 
 class Terminal(io.StringIO):
@@ -65,3 +66,21 @@ def test_a_line_that_never_ends_is_cut() -> None:
     splitter = LineSplitter()
     lines = [line for _ in range(5) for line in splitter.feed(b"x" * 40_000)]
     assert [len(line) for line in lines] == [80_000, 80_000]
+
+
+def test_in_json_other_lines_become_messages() -> None:
+    stream = io.StringIO()
+    log = Log(["api", "redis"], stream, "json")
+    log.write("api", '{"message":"hello","role":"api"}')
+    log.write("redis", "Ready to accept connections")
+    log.write_own("all well")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["role"], line["message"]) for line in lines] == [
+        ("api", "hello"),
+        ("redis", "Ready to accept connections"),
+        ("stack", "all well"),
+    ]
+
+
+def test_what_a_line_says_in_either_form() -> None:
+    assert [message_of(line) for line in ("no", '{"message":"no"}', "[1]", "{}")] == ["no", "no", "[1]", "{}"]
