@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from api.answer.description import SECONDS, ResponseHeader
 from api.answer.json_response import NO_STORE, Counts, Reason, Usage, json_response, unix_seconds
+from api.answer.why_waiting import WAITING, Waiting
 from tasks import ledger
 from tasks.item import ItemError
 from tasks.ledger import Lane, State, Submission
@@ -45,17 +46,25 @@ class Task(BaseModel):
     usage: Usage
     error: Reason | None
     metadata: dict[str, str]
+    waiting: Waiting | None = WAITING
     links: Links
 
 
-def task_response(task: ledger.Task, *, retry_after_s: int, status: int = 200, location: bool = False) -> Response:
+def task_response(
+    task: ledger.Task,
+    *,
+    retry_after_s: int,
+    waiting: dict[str, Any] | None = None,
+    status: int = 200,
+    location: bool = False,
+) -> Response:
     """The task with its `ETag`, and `Retry-After` while it is open."""
     headers = {"etag": etag(task), **NO_STORE, "vary": "Prefer"}
     if not task.state.terminal:
         headers["retry-after"] = str(retry_after_s)
     if location:
         headers["location"] = _links(task.id)["self"]
-    return json_response(task_json(task), headers, status=status)
+    return json_response(task_json(task, waiting), headers, status=status)
 
 
 def etag(task: ledger.Task) -> str:
@@ -63,9 +72,9 @@ def etag(task: ledger.Task) -> str:
     return f'"{task.version}"'
 
 
-def task_json(task: ledger.Task) -> dict[str, Any]:
-    """The task resource of the native interface. Times are Unix seconds."""
-    error = _error(task)
+def task_json(task: ledger.Task, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The task resource of the native interface. Times are Unix seconds. `waiting`: as in `why_waiting`."""
+    error = task_error(task)
     return {
         "id": task.id,
         "object": "embedding.task",
@@ -81,6 +90,7 @@ def task_json(task: ledger.Task) -> dict[str, Any]:
         "usage": {"prompt_tokens": task.prompt_tokens, "total_tokens": task.prompt_tokens},
         "error": {"code": error.code, "message": error.message} if error else None,
         "metadata": dict(task.metadata) if task.metadata else {},
+        "waiting": waiting,
         "links": _links(task.id),
     }
 
@@ -116,7 +126,8 @@ def _links(task_id: str) -> dict[str, str]:
     return {"self": here, "result": f"{here}/result", "cancel": f"{here}/cancel"}
 
 
-def _error(task: ledger.Task) -> ItemError | None:
+def task_error(task: ledger.Task) -> ItemError | None:
+    """Why it has failed as a whole; None where it has not."""
     if task.state is State.FAILED:
         message = "None of the inputs could be encoded; the result says why for each of them."
         return ItemError("all_items_failed", message)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from api.answer.description import Answer, json_body
 from api.answer.json_response import NO_STORE, Counts, ListOf, json_response, list_json, unix_seconds
+from api.answer.why_waiting import WAITING, Waiting, why_waiting
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
 from api.request.body import parse_object
 from api.request.idempotency import KEY_SCHEMA, checked_key, key_digests
@@ -126,8 +127,8 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
     )
 
 
-def batch_json(batch: batches.Batch) -> dict[str, Any]:
-    """OpenAI's batch object, for orjson. Times are Unix seconds."""
+def batch_json(batch: batches.Batch, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
+    """OpenAI's batch object, for orjson, and `waiting` (`why_waiting`). Times are Unix seconds."""
     times = {f"{status}_at": unix_seconds(batch.times.get(status)) for status in BatchStatus if status != "validating"}
     errors = list(batch.errors)  # orjson writes dataclasses itself, and there may be a thousand
     return {
@@ -147,6 +148,7 @@ def batch_json(batch: batches.Batch) -> dict[str, Any]:
         "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
         "usage": _usage(batch.tokens),
         "metadata": dict(batch.metadata) if batch.metadata else None,
+        "waiting": waiting,
     }
 
 
@@ -235,6 +237,7 @@ class Batch(BaseModel):
     request_counts: Counts = Field(description="Requests, by what became of them.")
     usage: BatchUsage | None
     metadata: dict[str, str] | None
+    waiting: Waiting | None = WAITING
 
 
 class BatchList(ListOf[Batch]):
@@ -296,9 +299,12 @@ async def list_own(request: Request) -> Response:
     if not page.items:
         return json_response(list_json([], more=page.more), NO_STORE)
     later = await services.ledger.run(read_batches_later(page.items), timeout_s=_LIST_TIMEOUT_S)
+    listed = await asyncio.to_thread(later)
+    waiting = await why_waiting(services.ledger, listed)
 
     def render() -> Response:
-        return json_response(list_json([batch_json(batch) for batch in later()], more=page.more), NO_STORE)
+        data = [batch_json(batch, why) for batch, why in zip(listed, waiting, strict=True)]
+        return json_response(list_json(data, more=page.more), NO_STORE)
 
     return await asyncio.to_thread(render)
 
@@ -324,4 +330,6 @@ async def cancel(request: Request, batch_id: str) -> Response:
 
 
 async def _answer(services: Services, request: Request, batch_id: str) -> Response:
-    return json_response(batch_json(await read_own(services, request, BATCHES, batch_id)), NO_STORE)
+    batch = await read_own(services, request, BATCHES, batch_id)
+    [waiting] = await why_waiting(services.ledger, [batch])
+    return json_response(batch_json(batch, waiting), NO_STORE)

@@ -13,6 +13,7 @@ from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import Answer, json_body, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, Usage, json_response, list_json, unix_seconds
 from api.answer.task_json import LOCATION, RETRY_AFTER
+from api.answer.why_waiting import WAITING, Waiting, why_waiting
 from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, SourceKind, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
 from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
@@ -94,8 +95,8 @@ class IngestionRequest:
         return cls(ingestion, files, stored, orjson.dumps(parsed.source.listed()[1]))
 
 
-def ingestion_json(ingestion: ingestions.Ingestion) -> dict[str, Any]:
-    """The ingestion object. Times are Unix seconds."""
+def ingestion_json(ingestion: ingestions.Ingestion, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The ingestion object. Times are Unix seconds. `waiting`: as in `why_waiting`."""
     counts, spec, rate = ingestion.counts, ingestion.spec, ingestion.rate
     started = [at for status, at in ingestion.times.items() if status != "queued"]
     return {
@@ -137,6 +138,7 @@ def ingestion_json(ingestion: ingestions.Ingestion) -> dict[str, Any]:
         "estimate_s": ingestion.estimate_s,
         "error": {"code": ingestion.error.code, "message": ingestion.error.message} if ingestion.error else None,
         "waiting_for": ingestion.waiting_for,
+        "waiting": waiting,
         "resumable": ingestion.resumable,
     }
 
@@ -238,6 +240,7 @@ class Ingestion(BaseModel):
     estimate_s: float | None = Field(description="Of a dry run: how long the model would take.")
     error: Reason | None
     waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
+    waiting: Waiting | None = WAITING
     resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
 
 
@@ -336,9 +339,8 @@ async def create(request: Request) -> Response:
     )
     await _require_files(services, owner, wanted.files)
     ingestion_id = await _create(services, wanted)
-    ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
-    headers = {"location": f"/v1/ingestions/{ingestion.id}", "retry-after": "1", **NO_STORE}
-    return json_response(ingestion_json(ingestion), headers, status=202)
+    headers = {"location": f"/v1/ingestions/{ingestion_id}", "retry-after": "1"}
+    return await _answer(services, request, ingestion_id, headers, status=202)
 
 
 @router.describe(
@@ -354,7 +356,9 @@ async def list_own(request: Request) -> Response:
     services = Services.from_request(request)
     page = await read_own_ids(services, request, INGESTIONS, list_ingestions)
     records = await services.ledger.run(read_ingestions(page.items), timeout_s=_LIST_TIMEOUT_S) if page.items else []
-    return json_response(list_json([ingestion_json(record) for record in records], more=page.more), NO_STORE)
+    waiting = await why_waiting(services.ledger, records)
+    data = [ingestion_json(record, why) for record, why in zip(records, waiting, strict=True)]
+    return json_response(list_json(data, more=page.more), NO_STORE)
 
 
 @router.describe("GET", "/v1/ingestions/{ingestion_id}", Answer(200, Ingestion), errors=_INGESTION)
@@ -498,5 +502,14 @@ async def _create(services: Services, wanted: IngestionRequest) -> str:
     return ingestion_id
 
 
-async def _answer(services: Services, request: Request, ingestion_id: str) -> Response:
-    return json_response(ingestion_json(await read_own(services, request, INGESTIONS, ingestion_id)), NO_STORE)
+async def _answer(
+    services: Services,
+    request: Request,
+    ingestion_id: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    status: int = 200,
+) -> Response:
+    ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
+    [waiting] = await why_waiting(services.ledger, [ingestion])
+    return json_response(ingestion_json(ingestion, waiting), {**NO_STORE, **(headers or {})}, status=status)

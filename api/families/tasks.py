@@ -10,6 +10,7 @@ from starlette.responses import Response
 from api.answer import task_json, vectors
 from api.answer.description import TEXT, Answer, header, json_body, query
 from api.answer.json_response import JSON, NO_STORE, ListOf, json_response, list_json
+from api.answer.why_waiting import why_waiting
 from api.families.route import CALLER, IDEMPOTENCY_KEY, PREFER_WAIT, TEXTS, Errors, Family, page_after, page_limit
 from api.queue.accept import accepted_response
 from api.request import ownership
@@ -92,7 +93,9 @@ async def list_tasks(request: Request) -> Response:
     states, after = _states(parameters.getlist("status")), _after(parameters.get("after", ""))
     limit = read_limit(parameters)
     page = await read_tasks(services.ledger, owner, states, after=after, limit=limit)
-    body = list_json([task_json.task_json(task) for task in page.items], more=page.more, until=page.until)
+    waiting = await why_waiting(services.ledger, page.items)
+    data = [task_json.task_json(task, why) for task, why in zip(page.items, waiting, strict=True)]
+    body = list_json(data, more=page.more, until=page.until)
     return json_response(body, NO_STORE)
 
 
@@ -118,7 +121,7 @@ async def read_task(request: Request, task_id: str) -> Response:
     task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s), known_etag)
     if matches(known_etag, task):
         return Response(status_code=304, headers={"etag": task_json.etag(task), **NO_STORE})
-    return _state(services, task)
+    return await _state(services, task)
 
 
 @router.describe(
@@ -184,7 +187,7 @@ async def cancel_task(request: Request, task_id: str) -> Response:
     task = await ownership.own_task(services, request, task_id)
     if outcome is CancelOutcome.ENDED:
         raise TaskEnded(f"The task has ended already ({task.state}); there is nothing to cancel.")
-    return _state(services, task)
+    return await _state(services, task)
 
 
 @router.describe("DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), errors=_TASK)
@@ -196,8 +199,9 @@ async def delete_task(request: Request, task_id: str) -> Response:
     return json_response({"id": task_id, "object": "embedding.task", "deleted": True})
 
 
-def _state(services: Services, task: ledger.Task) -> Response:
-    return task_json.task_response(task, retry_after_s=services.registry.retry_after_s(task))
+async def _state(services: Services, task: ledger.Task) -> Response:
+    [waiting] = await why_waiting(services.ledger, [task])
+    return task_json.task_response(task, retry_after_s=services.registry.retry_after_s(task), waiting=waiting)
 
 
 async def read_tasks(

@@ -21,7 +21,7 @@ For ever, of bounded size:
                                  `credit`; virtual time vt_{lane}, and per owner pass_{lane}:{owner} and
                                  tvt_{lane}:{owner}, also with "suspects" for the lane; when WATCH or a beat looked at
                                  the clock, `last`; counters n_*; `idle`: since when the model has had neither workers
-                                 nor open tasks
+                                 nor open tasks; `absent`: since when no worker lives, also beside open tasks
 
 While there is something in them:
 
@@ -96,7 +96,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  numbers of the next page and load; counts (documents,
                                  loaded, chunks, bytes, …), `litter`: numbers of pages whose stored objects are to be
                                  cleaned up, samples base, s0, s1 for rates, `setback_{job}`:
-                                 "times until what" while such jobs wait for something that is away,
+                                 "times until what" while such jobs wait for something that is away, `away_{job}`: since
+                                 when,
                                  `losses_{job}`: how often in a row their workers died. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
                                  `{id}-finish-{n}`

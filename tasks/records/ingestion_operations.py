@@ -38,6 +38,17 @@ def setback_field(job: str) -> str:
     return f"setback_{job}"
 
 
+def away_field(job: str) -> str:
+    """Where it has the moment of the first of these setbacks."""
+    return f"away_{job}"
+
+
+def setback_fields(job: str, setback: Setback) -> dict[str, str | int | float]:
+    """A setback as fields of the hash."""
+    since = {} if setback.since_ms is None else {away_field(job): setback.since_ms}
+    return {setback_field(job): setback.to_text(), **since}
+
+
 def losses_field(job: str) -> str:
     """Where the hash has how often in a row a kind of job was given up because its workers died."""
     return f"losses_{job}"
@@ -46,6 +57,7 @@ def losses_field(job: str) -> str:
 _OF_A_TRY = (
     *("estimate_s", "s0", "s1", f"t_{IngestionStatus.FINALIZING}"),
     *map(setback_field, JOBS),
+    *map(away_field, JOBS),
     *map(losses_field, JOBS),
 )
 """Fields that another try begins without."""
@@ -220,7 +232,8 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         return None
     f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
     status = IngestionStatus(f["status"])
-    setbacks = {job: Setback.from_text(f[setback_field(job)]) for job in JOBS if setback_field(job) in f}
+    waits = [job for job in JOBS if setback_field(job) in f]
+    setbacks = {job: Setback.from_text(f[setback_field(job)], f.get(away_field(job))) for job in waits}
     in_flight = sorted(map(PageInFlight.from_reply, pages), key=lambda page: page.number)
     return Ingestion(
         id=ingestion_id,

@@ -271,21 +271,25 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """How often in a row a kind of job found something away, what, and until when none need be tried again."""
+    """How often in a row a kind of job found something away, what, and until when none need be tried again.
+
+    `since_ms`: when the first of them did; None in data of an earlier version.
+    """
 
     times: int
     what: str
     until_ms: int
+    since_ms: int | None = None
 
     def to_text(self) -> str:
         """As a field of the hash."""
         return f"{self.times} {self.until_ms} {self.what}"
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Inverse of `to_text`."""
+    def from_text(cls, text: str, since_ms: str | None = None) -> Self:
+        """Inverse of `to_text`. `since_ms`: of a field beside it."""
         times, until_ms, what = text.split(" ")
-        return cls(int(times), what, int(until_ms))
+        return cls(int(times), what, int(until_ms), None if since_ms is None else int(since_ms))
 
 
 @dataclass(frozen=True, slots=True)

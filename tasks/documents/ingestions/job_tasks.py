@@ -19,10 +19,12 @@ from tasks.ledger import DOCUMENTS, Lane, Submission, operations
 from tasks.ledger.operations import read_committed
 from tasks.records.ingestion_operations import (
     Move,
+    away_field,
     losses_field,
     move_ingestion,
     read_ingestion,
     setback_field,
+    setback_fields,
 )
 from tasks.records.ingestions import Ingestion, IngestionStatus, Setback
 
@@ -130,7 +132,7 @@ def again(context: StepContext, ingestion: Ingestion, name: str, number: int, er
 
 def lost(ingestion: Ingestion, name: str) -> dict[str, str | int | float]:
     """Fields for a kind of job whose workers died: the pause until the next one."""
-    return {setback_field(name): _setback(ingestion, name, "worker").to_text()}
+    return setback_fields(name, _setback(ingestion, name, "worker"))
 
 
 # Jobs that wait for something.
@@ -160,7 +162,8 @@ def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callab
         _put_off(context, ingestion, name, error)
         return GONE
     if name in ingestion.setbacks:
-        context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, unset=[setback_field(name), losses_field(name)])))
+        fields = [setback_field(name), away_field(name), losses_field(name)]
+        context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, unset=fields)))
     return end
 
 
@@ -174,10 +177,12 @@ def _put_off(context: JobContext, ingestion: Ingestion, name: str, error: Unavai
     _log.warning("%s of %s waits: %s", name, ingestion.id, error.code)
     now_ms = now(context, ingestion).now_ms
     setback = _setback(dataclasses.replace(ingestion, now_ms=now_ms), name, what)
-    context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, set={setback_field(name): setback.to_text()})))
+    context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, set=setback_fields(name, setback))))
 
 
 def _setback(ingestion: Ingestion, name: str, what: str) -> Setback:
     """That of a kind of job that has failed once more for `what`, at the moment of `ingestion`."""
-    before = ingestion.setbacks[name].times if name in ingestion.setbacks else 0
-    return Setback(before + 1, what, ingestion.now_ms + round(deaths.pause_s(before) * 1000))
+    earlier = ingestion.setbacks.get(name)
+    before = earlier.times if earlier else 0
+    since_ms = earlier.since_ms if earlier and earlier.what == what else ingestion.now_ms
+    return Setback(before + 1, what, ingestion.now_ms + round(deaths.pause_s(before) * 1000), since_ms)

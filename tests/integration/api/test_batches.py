@@ -51,6 +51,17 @@ def test_a_new_batch_has_every_field(client: httpx.Client) -> None:
         "request_counts": {"total": 0, "completed": 0, "failed": 0},
         "usage": None,
         "metadata": {"job": "42"},
+        "waiting": {
+            "code": "no_documents_worker",
+            "message": "No documents worker runs.",
+            "position": None,
+            "tasks_before": None,
+            "seconds": None,
+            "workers": 0,
+            "rate": None,
+            "since": None,
+            "next_try_in": None,
+        },
     }
     assert client.get(f"/v1/batches/{batch['id']}").json() == batch
 

@@ -48,6 +48,7 @@ def test_the_answer_to_a_submission_is_what_the_ledger_holds(client: httpx.Clien
     submitted, stored = answer.json(), read.json()
     for name in ("created_at", "deadline"):  # one is this machine's time, the other the Redis server's
         assert abs(submitted.pop(name) - stored.pop(name)) <= 1
+    assert (submitted.pop("waiting"), stored.pop("waiting")["code"]) == (None, "in_line")
     assert submitted == stored
     assert read.headers["etag"] == answer.headers["etag"]
     assert read.headers["cache-control"] == "no-store"

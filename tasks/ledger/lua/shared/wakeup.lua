@@ -27,12 +27,17 @@ local function wake()
   return bell_due()
 end
 
-local function prune_workers()          -- the rate is the sum over live workers; the last known one is kept
+-- The rate is the sum over live workers; the last known one is kept. `absent` is since when none lives.
+local function prune_workers(left)      -- left: one has just said that it stops
   call('ZREMRANGEBYSCORE', LINGER, '-inf', int(NOW))  -- those that died while they waited
-  for _, worker in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', int(NOW))) do
-    call('ZREM', WORKERS, worker)
-    call('HDEL', RATES, worker)
+  local gone = call('ZRANGEBYSCORE', WORKERS, '-inf', int(NOW), 'WITHSCORES')
+  for i = 1, #gone, 2 do
+    call('ZREM', WORKERS, gone[i])
+    call('HDEL', RATES, gone[i])
   end
+  if call('EXISTS', WORKERS) == 1 then call('HDEL', S, 'absent')
+  elseif left then call('HSET', S, 'absent', int(NOW))
+  elseif #gone > 0 then call('HSET', S, 'absent', int(tonumber(gone[#gone]))) end
   local sum = 0
   for _, rate in ipairs(call('HVALS', RATES)) do sum = sum + tonumber(rate) end
   if sum > 0 then call('HSET', S, 'rate', int(math.max(sum, 1))) end

@@ -53,6 +53,17 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
         "estimate_s": None,
         "error": None,
         "waiting_for": None,
+        "waiting": {
+            "code": "no_documents_worker",
+            "message": "No documents worker runs.",
+            "position": None,
+            "tasks_before": None,
+            "seconds": None,
+            "workers": 0,
+            "rate": None,
+            "since": None,
+            "next_try_in": None,
+        },
         "resumable": False,
     }
     assert client.get(f"/v1/ingestions/{made['id']}").json() == made
