@@ -43,6 +43,7 @@ _EXPENSIVE = ("pg_server", "s3_server")
 _TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
 """Kinds of tests, and when they have their turn."""
 _TORCH_FOLDER = "tests/integration/model/"
+_BROWSER_FOLDER = "tests/browser/"
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - a folder of our own is made in it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -74,9 +75,9 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Says for `--dist loadgroup` which tests share a process.
 
-    The tests of a file share one, for the fixtures of its module. All files that import torch, or use a server that
-    takes seconds to start, share one too: each process would otherwise have its own. Fault tests are as long as files
-    and go alone.
+    The tests of a file share one, for the fixtures of its module. All files that import torch, use the browser, or use
+    a server that takes seconds to start, share one too: each process would otherwise have its own. Fault tests are as
+    long as files and go alone.
     """
     group = _group(item)
     if group is not None:  # now, because xdist reads it before the list is sorted
@@ -107,6 +108,8 @@ def _group(item: pytest.Item) -> str | None:
         return None
     if item.get_closest_marker("model") and _TORCH_FOLDER in item.nodeid:
         return "model"
+    if _BROWSER_FOLDER in item.nodeid:
+        return "browser"
     servers = [server for server in _EXPENSIVE if server in getattr(item, "fixturenames", ())]
     return servers[0] if servers else item.nodeid.partition("::")[0]
 
@@ -114,7 +117,7 @@ def _group(item: pytest.Item) -> str | None:
 def _kind(item: pytest.Item) -> str:
     if item.get_closest_marker("faults"):
         return "faults"
-    if _group(item) in {"model", *_EXPENSIVE}:
+    if _group(item) in {"browser", "model", *_EXPENSIVE}:
         return "expensive"
     return "integration" if "/integration/" in item.nodeid else "other"
 

@@ -190,7 +190,16 @@ def answer_headers(routes: Iterable[BaseRoute]) -> set[str]:
 
 
 _READ_BY_ALL = frozenset(
-    {"accept", "api-key", "authorization", "content-encoding", "content-length", "content-type", "x-api-key"}
+    {
+        "accept",
+        "accept-encoding",
+        "api-key",
+        "authorization",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "x-api-key",
+    }
 )
 """OpenAPI has other places for these than the parameters of a route: its body, its answers, its security scheme."""
 

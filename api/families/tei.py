@@ -6,10 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answer.description import Answer, json_body
+from api.answer.description import Answer, ResponseHeader, json_body
 from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, json_response
 from api.answer.vectors import matrix, size_bytes
+from api.families.console import HTML, IF_NONE_MATCH, NOT_MODIFIED, PAGE, file_response, is_browser
 from api.families.health import Live, live
 from api.families.route import CLIENT_TIMEOUTS, JSON_BODY, PREFER_WAIT, Errors, Family
 from api.request.memory_budget import LargeResponse
@@ -59,7 +60,17 @@ _TEXTS: Errors = (
 )
 _READS = (PREFER_WAIT, *CLIENT_TIMEOUTS)
 
-router.describe("GET", "/", Answer(200, Live))(live)
+
+@router.describe(
+    "GET",
+    "/",
+    Answer(200, Live, media_types=(HTML,), headers=(ResponseHeader("ETag", "Of the page."),)),
+    NOT_MODIFIED,
+    reads=(IF_NONE_MATCH,),
+)
+async def root(request: Request) -> Response:
+    """Answers 200 while the process's event loop turns, and a browser with the page of the console."""
+    return file_response(request, PAGE) if is_browser(request) else await live(request)
 
 
 @router.describe("POST", "/embed", _VECTORS, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody), slash=True)

@@ -15,8 +15,8 @@ SERVER_WIDE = {"host_not_allowed", "origin_not_allowed", "invalid_http", "intern
 
 PLAIN = {
     "access-control-allow-credentials", "access-control-allow-origin", "access-control-expose-headers",
-    "cache-control", "connection", "content-length", "content-type", "date", "server", "transfer-encoding", "vary",
-    "x-accel-buffering", "x-content-type-options",
+    "cache-control", "connection", "content-encoding", "content-length", "content-security-policy", "content-type",
+    "date", "referrer-policy", "server", "transfer-encoding", "vary", "x-accel-buffering", "x-content-type-options",
 }  # fmt: skip
 """Headers that belong to HTTP, to browsers and to proxies rather than to one route."""
 

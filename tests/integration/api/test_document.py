@@ -30,6 +30,7 @@ UNKNOWN: Ids = {
     "{ingestion_id}": ("ing_01a1fa1818cc7626bb9271b2af5733d5",),
     "{name}": ("nothing",),
     "{model_id}": (MODEL,),
+    "{path}": ("nothing.js",),
 }
 """Well-formed and unknown, so that only the caller or Redis can be at fault."""
 
@@ -134,15 +135,21 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
         "{ingestion_id}/output/{name}": (f"{ingestion_id}/output/part-000003.parquet",),
         "{name}": ("handbook",),
         "{model_id}": (MODEL,),
+        "{path}": ("console.css",),
     }
 
 
 def calls(operation: Operation, etag: str) -> list[dict[str, str]]:
-    """Headers of the requests that show everything an operation can answer: none, and each that it reads."""
+    """Headers of the requests that show everything an operation can answer: none, and each that it reads.
+
+    `etag`: those of all things, as a list.
+    """
     values = {"If-None-Match": etag, "Last-Event-ID": etag, "Idempotency-Key": "a key", "If-Range": '"no"'}
     examples = {one["name"]: one.get("example", values.get(one["name"], "9")) for one in operation.headers}
     waiting = [{"Prefer": "wait=9"}] if operation.method == "POST" else []
-    return [{}, *waiting, *({name: value} for name, value in examples.items())]
+    requests = [{}, *waiting, *({name: value} for name, value in examples.items())]
+    usual = operation.described["responses"].get("200", {}).get("content", {})
+    return requests + [{**headers, "Accept": "text/html"} for headers in requests if "text/html" in usual]
 
 
 def rank(operation: Operation) -> int:
@@ -157,7 +164,8 @@ def test_every_answer_that_is_described_comes_with_its_headers(
     root = str(tmp_path / "storage")
     app = serve(storage_url=root)
     ids = make_things(app.client, worker, Ledger.connect(redis_url), Storage.open(root))
-    etag = app.client.get(f"/v1/tasks/{ids['{task_id}'][0]}").headers["etag"]
+    known = (f"/v1/tasks/{ids['{task_id}'][0]}", "/console", f"/console/{ids['{path}'][0]}")
+    etag = ", ".join(app.client.get(path).headers["etag"] for path in known)
     listed, schemas = operations(app.client)
     with ExitStack() as stack:
         for operation in sorted(listed, key=rank):
@@ -188,6 +196,9 @@ def test_the_headers_that_a_route_reads_are_named(client: httpx.Client) -> None:
         "POST /v1/ingestions": {"Idempotency-Key"},
         "GET /v1/tasks/{task_id}": {"Prefer", "If-None-Match"},
         "GET /v1/tasks/{task_id}/events": {"Last-Event-ID"},
+        "GET /": {"If-None-Match"},
+        "GET /console": {"If-None-Match"},
+        "GET /console/{path}": {"If-None-Match"},
         "GET /v1/files/{file_id}/content": {"Range", "If-Range"},
         "GET /v1/ingestions/{ingestion_id}/output/{name}": {"Range", "If-Range"},
     }

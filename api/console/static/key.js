@@ -1,0 +1,49 @@
+// Entering the API key. It stays in this tab and goes only to this server, in a header.
+import { announce } from "./announce.js";
+import { setKey, useSession } from "./api.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+
+// A button, and a form below the header: when the button was pressed, or while the API refuses the present key.
+export function KeyForm() {
+  const { key, refused } = useSession();
+  const [open, setOpen] = useState(false);
+  const shown = open || refused;
+  return html`<button type="button" class="small" aria-expanded=${String(shown)} onClick=${() => setOpen(!open)}>
+      ${key ? "Key set" : "Key"}
+    </button>
+    ${shown && html`<${Entry} key=${String(refused)} close=${() => setOpen(false)} />`}`;
+}
+
+function Entry({ close }) {
+  const { key, refused } = useSession();
+  const [value, setValue] = useState("");
+  const field = useRef(null);
+  useEffect(() => field.current.focus(), []);
+  const save = (event) => {
+    event.preventDefault();
+    if (!value.trim()) return;
+    setKey(value.trim());
+    announce("The key is set.");
+    close();
+  };
+  const forget = () => {
+    setKey("");
+    announce("The key is forgotten.");
+    close();
+  };
+  return html`<form class=${refused ? "key box bad" : "key box"} onSubmit=${save} aria-label="API key">
+    ${refused && html`<p role="alert"><strong>${key ? "The server does not know this key." : "This server needs an API key."}</strong>
+      ${key
+        ? " It may have been mistyped, or removed on the server. Enter another one, or ask whoever runs the server for one. "
+        : " Whoever runs the server has set one with EMBEDQ_API_KEYS. "}
+      The page goes on where you are.</p>`}
+    <label>API key <input ref=${field} type="password" autocomplete="off" spellcheck="false" value=${value}
+      onInput=${(event) => setValue(event.target.value)} /></label>
+    <div class="buttons">
+      <button type="submit" class="primary">Use this key</button>
+      ${key && html`<button type="button" onClick=${forget}>Forget the key</button>`}
+      ${!refused && html`<button type="button" onClick=${close}>Close</button>`}
+    </div>
+    <p class="muted">It is kept in this tab only, and forgotten with it.</p>
+  </form>`;
+}

@@ -1,0 +1,43 @@
+// What can be done to a job: cancel, retry, delete. Each is confirmed first.
+import { call } from "../api.js";
+import { html } from "../html.js";
+import { ConfirmButton } from "../ui/confirm.js";
+
+const COLLECTIONS = { task: "v1/tasks", batch: "v1/batches", ingestion: "v1/ingestions" };
+const PARTS = { task: "texts", batch: "lines", ingestion: "documents" };
+const ENDED = new Set(["completed", "failed", "expired", "cancelled"]);
+
+export const hasEnded = (status) => ENDED.has(status);
+export const pathOf = (kind, id) => `${COLLECTIONS[kind]}/${encodeURIComponent(id)}`;
+
+// job: {id, status, failed, name}; changed: called when something was done.
+export function Actions({ kind, job, changed = () => {} }) {
+  const act = (method, tail = "") => async () => {
+    await call(pathOf(kind, job.id) + tail, { method });
+    changed(method);
+  };
+  const name = `${kind} ${job.name ?? job.id}`;
+  const ended = hasEnded(job.status);
+  return html`<div class="buttons">
+    ${!ended && job.status !== "cancelling" && html`<${ConfirmButton}
+      label="Cancel" name=${name} question=${`Cancel this ${kind}?`} danger
+      consequence=${`What is done stays. The other ${PARTS[kind]} are not worked on.`}
+      act=${act("POST", "/cancel")} done=${`The ${kind} is being cancelled.`} />`}
+    ${ended && kind !== "task" && job.failed > 0 && html`<${ConfirmButton}
+      label="Retry" name=${name} question=${`Retry the failed ${PARTS[kind]}?`}
+      consequence=${RETRIES[kind]} act=${act("POST", "/retry")} done="The failed ones are tried again." />`}
+    ${ended && html`<${ConfirmButton}
+      label="Delete" name=${name} question=${`Delete this ${kind}?`} danger
+      consequence=${DELETIONS[kind]} act=${act("DELETE")} done=${`The ${kind} is deleted.`} />`}
+  </div>`;
+}
+
+const RETRIES = {
+  batch: "A new batch is made of the lines that failed. This one stays as it is.",
+  ingestion: "The failed documents are tried again under the same id.",
+};
+const DELETIONS = {
+  task: "Its result is deleted too. This cannot be undone.",
+  batch: "Its record is deleted. Its files stay until they are deleted or expire.",
+  ingestion: "Its record and its list of documents are deleted. What it has loaded stays.",
+};

@@ -1,0 +1,114 @@
+// Tasks, batches and ingestions in one list, newest first. The first page is live.
+import { BASE, useSession } from "../api.js";
+import { duration, rate, Time } from "../format.js";
+import { html, useEffect, useState } from "../html.js";
+import { useEvents, useFetch } from "../live.js";
+import { address } from "../route.js";
+import { Code, curl } from "../ui/code.js";
+import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
+import { Badge, Progress } from "../ui/state.js";
+import { Table } from "../ui/table.js";
+import { Actions } from "./job_actions.js";
+
+export const title = () => "Jobs";
+
+const PAGE = 100;
+const KINDS = { "": "All kinds", task: "Tasks", batch: "Batches", ingestion: "Ingestions" };
+const STATES = {
+  "": "Any state",
+  queued: "Queued",
+  validating: "Validating",
+  in_progress: "In progress",
+  finalizing: "Finalizing",
+  cancelling: "Cancelling",
+  completed: "Completed",
+  failed: "Failed",
+  expired: "Expired",
+  cancelled: "Cancelled",
+};
+const UNITS = { task: "texts/s", batch: "lines/s", ingestion: "documents/s" };
+
+export function Screen({ query }) {
+  const filter = { kind: query.get("kind"), status: query.get("status") };
+  const after = query.get("after");
+  const go = (changes) => {
+    location.hash = address("jobs", "", { ...filter, ...changes });
+  };
+  return html`<h1 tabindex="-1">Jobs</h1>
+    <div class="filters" role="group" aria-label="Filter">
+      <${Choice} label="Kind" values=${KINDS} value=${filter.kind ?? ""} choose=${(kind) => go({ kind })} />
+      <${Choice} label="State" values=${STATES} value=${filter.status ?? ""} choose=${(status) => go({ status })} />
+    </div>
+    ${after ? html`<${Older} key=${after} filter=${filter} after=${after} />` : html`<${Newest} filter=${filter} />`}`;
+}
+
+function Choice({ label, values, value, choose }) {
+  return html`<label>${label}
+    <select onChange=${(event) => choose(event.target.value)}>
+      ${Object.entries(values).map(([key, text]) => html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`)}
+    </select>
+  </label>`;
+}
+
+const search = (pairs) => new URLSearchParams(Object.entries(pairs).filter(([, value]) => value)).toString();
+
+// The newest jobs, kept up to date by events.
+function Newest({ filter }) {
+  const path = `v1/jobs/events?${search(filter)}`;
+  const [seen, setSeen] = useState({ path: null, rows: [] });
+  const error = useEvents(path, (name, { data, gone }) => {
+    if (name === "jobs") setSeen((before) => ({ path, rows: merged(before.path === path ? before.rows : [], data, gone) }));
+  });
+  const known = seen.path === path;
+  return html`<${ErrorBox} error=${error} title="The jobs cannot be read" />
+    ${known ? html`<${Rows} filter=${filter} rows=${seen.rows} more=${seen.rows.length >= PAGE} />` : !error && html`<${Loading} what="the jobs" />`}`;
+}
+
+// Rows of an event put among those that are shown: newest first, at most a page.
+function merged(rows, changed, gone) {
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  for (const row of changed) byId.set(row.id, row);
+  for (const id of gone) byId.delete(id);
+  return [...byId.values()].sort((one, other) => other.created_at - one.created_at || (one.id < other.id ? 1 : -1)).slice(0, PAGE);
+}
+
+function Older({ filter, after }) {
+  const { data, error, reload } = useFetch(`v1/jobs?${search({ ...filter, after, limit: PAGE })}`, { everyMs: 5000 });
+  return html`<${ErrorBox} error=${error} again=${reload} title="The jobs cannot be read" />
+    <p><a href=${address("jobs", "", filter)}>Back to the newest</a></p>
+    ${data ? html`<${Rows} filter=${filter} rows=${data.data} more=${data.has_more} last=${data.last_id} />` : !error && html`<${Loading} what="older jobs" />`}`;
+}
+
+function Rows({ filter, rows, more, last = rows.at(-1)?.id }) {
+  if (!rows.length && !more) return html`<${Nothing} filtered=${Boolean(filter.kind || filter.status)} />`;
+  return html`<${Table} caption="Jobs, newest first" columns=${COLUMNS} rows=${rows} rowKey=${({ id }) => id} />
+    ${more && html`<p><a href=${address("jobs", "", { ...filter, after: last })}>Older jobs</a></p>`}`;
+}
+
+const COLUMNS = [
+  { key: "name", label: "Job", wide: true, show: (row) => html`<${Name} row=${row} />` },
+  { key: "state", label: "State", show: ({ status }) => html`<${Badge} state=${status} />` },
+  { key: "progress", label: "Progress", wide: true, show: (row) => html`<${Progress} done=${row.completed} failed=${row.failed} total=${row.total} label=${`Progress of ${row.name ?? row.id}`} />` },
+  { key: "rate", label: "Rate", number: true, show: (row) => rate(row.rate, UNITS[row.kind]) },
+  { key: "left", label: "Time left", number: true, show: ({ eta_seconds, finished_at }) => (finished_at ? "ended" : duration(eta_seconds)) },
+  { key: "created", label: "Created", number: true, show: ({ created_at }) => html`<${Time} at=${created_at} />` },
+  { key: "owner", label: "Owner", show: ({ owner }) => owner },
+  { key: "acts", label: "Actions", show: (row) => html`<${Actions} kind=${row.kind} job=${row} />` },
+];
+
+function Name({ row }) {
+  return html`<a class="job-name" href=${address("jobs", row.id)}>${row.name ?? row.id}</a>
+    <span class="sub">${row.kind}${row.lane ? ` · ${row.lane}` : ""}${row.name ? ` · ${row.id}` : ""}</span>
+    ${row.waiting && html`<span class="sub">${row.waiting.message}</span>`}
+    ${row.error && html`<span class="sub bad-text">${row.error.message}</span>`}`;
+}
+
+function Nothing({ filtered }) {
+  const { key } = useSession();
+  if (filtered) return html`<${Empty} title="No job fits"><p>No job has this kind and this state. <a href="#/jobs">Show all jobs</a>.</p><//>`;
+  const command = curl(BASE, "v1/tasks", { method: "POST", body: { input: ["first text", "second text"] }, key: Boolean(key) });
+  return html`<${Empty} title="No jobs yet">
+    <p>Tasks, batches and ingestions appear here as soon as they are submitted. This command submits two texts:</p>
+    <${Code} text=${command} label="curl command" />
+  <//>`;
+}

@@ -1,0 +1,8 @@
+// A place for the screen.
+import { html } from "../html.js";
+
+export const title = () => "Try it";
+
+export function Screen() {
+  return html`<h1 tabindex="-1">Try it</h1><p class="muted">This screen is being made.</p>`;
+}

@@ -1,0 +1,55 @@
+"""The console in a real browser over a real stack: one of each for all tests of this folder.
+
+A test opens pages with `console`, which fails afterwards on what a user would not see: an error in the browser's log, a
+violation of the content security policy, or a request to another origin.
+
+All tests here are synchronous, and both fixtures end with the last of them: the browser's driver keeps an event loop
+running in this thread, under which no asynchronous test could run.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from stack.testing import RedisServer, Roles
+from tests.browser.console import Console, Stack
+
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """Without a browser the test is skipped at home and fails in CI."""
+    program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    if program is None:
+        message = f"no browser: none of {', '.join(_PROGRAMS)} is on PATH"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    with sync_playwright() as playwright:
+        # A container's root has no sandbox, and its /dev/shm may be small.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def stack(start_redis: Callable[[Path], RedisServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Redis, a model worker with the fake encoder, a documents worker and the API."""
+    folder = tmp_path_factory.mktemp("console")
+    redis = start_redis(folder / "redis")
+    try:
+        with Roles(folder, redis.url) as roles:
+            yield Stack.start(roles, redis)
+    finally:
+        redis.stop()
+
+
+@pytest.fixture
+def console(browser: Browser, stack: Stack) -> Iterator[Console]:
+    """Opens pages of the console; the problems they had fail the test."""
+    opened = Console(browser, stack)
+    yield opened
+    opened.close()

@@ -1,0 +1,125 @@
+"""What the browser's tests share: the stack under the console, and pages that remember what went wrong in them."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+
+from stack.testing import ApiProcess, RedisServer, Roles, WorkerProcess
+from tests.source_tree import CHECKOUT
+
+TIMEOUT_MS = 15_000
+WIDE, NARROW = (1200, 800), (360, 740)
+_FAILED_CALL = re.compile(r"Failed to load resource|net::ERR_")
+_REMEMBER_VIOLATIONS = """
+window.violations = [];
+const remember = (event) => violations.push(`${event.violatedDirective} ${event.blockedURI}`);
+document.addEventListener("securitypolicyviolation", remember);
+"""
+SCREENSHOTS = os.environ.get("CONSOLE_SCREENSHOTS")
+"""A folder that gets the pictures of docs/console.md."""
+
+expect.set_options(timeout=TIMEOUT_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What runs under the console. `api` needs no key."""
+
+    roles: Roles
+    redis: RedisServer
+    worker: WorkerProcess
+    documents: WorkerProcess
+    api: ApiProcess
+
+    @classmethod
+    def start(cls, roles: Roles, redis: RedisServer) -> Self:
+        """Starts all of it; the storage is a folder of its own."""
+        storage = roles.folder / "storage"
+        settings: dict[str, Any] = {"storage_url": storage}
+        worker = roles.worker(start=False, fake_load_s=0, **settings)
+        documents = roles.worker(start=False, module="tasks.documents_worker", **settings)
+        api = roles.api(start=False, **settings)
+        for process in (worker, documents, api):
+            process.launch()
+        worker.wait_ready()
+        documents.wait_ready()
+        api.wait_ready()
+        return cls(roles, redis, worker, documents, api)
+
+
+class Console:
+    """Opens pages in contexts of their own. `close` fails on what went wrong in one of them."""
+
+    def __init__(self, browser: Browser, stack: Stack) -> None:
+        self._browser = browser
+        self.stack = stack
+        self._pages: list[Page] = []
+        self._problems: list[str] = []
+        self.calls_may_fail = False
+        """Set by a test that makes calls fail, which the browser's log tells as errors."""
+
+    def open(
+        self,
+        fragment: str = "",
+        *,
+        base_url: str | None = None,
+        path: str = "/console",
+        size: tuple[int, int] = WIDE,
+        dark: bool = False,
+        scripts: bool = True,
+    ) -> Page:
+        """A page at a screen."""
+        context = self._browser.new_context(
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=scripts,
+            reduced_motion="reduce",
+        )
+        context.add_init_script(_REMEMBER_VIOLATIONS)
+        page = context.new_page()
+        base = base_url or self.stack.api.base_url
+        page.on("console", self._log)
+        page.on("pageerror", lambda error: self._problems.append(f"uncaught: {error}"))
+        page.on("request", lambda request: self._check_origin(request, base))
+        self._pages.append(page)
+        page.goto(f"{base}{path}{fragment}")
+        return page
+
+    def close(self) -> None:
+        """Ends all pages and fails if one had a problem."""
+        for page in self._pages:
+            if not page.is_closed():
+                self._problems += [f"policy: {one}" for one in page.evaluate("window.violations ?? []")]
+                page.context.close()
+        assert self._problems == []
+
+    def _log(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"} and not (self.calls_may_fail and _FAILED_CALL.search(message.text)):
+            self._problems.append(f"{message.type}: {message.text}")
+
+    def _check_origin(self, request: Request, base: str) -> None:
+        if not request.url.startswith((f"{base}/", "data:", "blob:")):
+            self._problems.append(f"another origin: {urlsplit(request.url).netloc}")
+
+
+def assert_accessible(page: Page) -> None:
+    """axe finds nothing in the page as it is."""
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def assert_no_sideways_scroll(page: Page) -> None:
+    """The page is no wider than the window."""
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def take_picture(page: Page, name: str) -> None:
+    """Writes the page as a picture of the documentation, where that was asked for."""
+    if SCREENSHOTS:
+        page.screenshot(path=CHECKOUT / Path(SCREENSHOTS) / f"{name}.png")
