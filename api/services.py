@@ -61,15 +61,18 @@ class Services:
         times: WaitingTimes = WaitingTimes(),
     ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
-        metrics = Metrics(process)
+        keys = [name for name, _ in settings.api_keys[: settings.metrics_keys]]
+        metrics = Metrics(process, keys if settings.metrics_keys else None)
         shared = len(settings.api_keys) > 1
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, lag_s=lambda: stall.recent_s)
         registry = ServedModels(settings)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
-        metrics.add(ProcessMetrics(registry, hub, stall))
-        metrics.add_shared(QueueMetrics(registry))
+        door = Door(lambda: stall.recent_s)
+        requests, answers = (Budget(settings.max_held_bytes, what, shared=shared) for what in ("requests", "answers"))
+        metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
+        metrics.add_shared(QueueMetrics(registry, settings))
         return cls(
             settings=settings,
             ledger=ledger,
@@ -77,20 +80,16 @@ class Services:
             live=LiveStreams(times, lag_s=lambda: stall.recent_s),
             bell=bell,
             registry=registry,
-            watchdog=Watchdog(ledger, registry, bell),
+            watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
             stall=stall,
-            door=Door(lambda: stall.recent_s),
+            door=door,
             keys=KeyRing(settings.api_keys),
             requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
             storage=AsyncStorage(settings.storage_url, ledger),
-            bodies=Bodies(
-                settings.max_body_bytes,
-                settings.max_body_lists,
-                Budget(settings.max_held_bytes, "requests", shared=shared),
-            ),
-            answers=Budget(settings.max_held_bytes, "answers", shared=shared),
+            bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
+            answers=answers,
         )
 
     @classmethod

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from api.answer.description import Answer, ResponseHeader, header
-from api.answer.errors import problem
+from api.answer.errors import ERROR, problem
 from api.async_storage import AsyncStorage
 from tasks.errors import EmbedqError, NotStored, RangeNotSatisfiable
 
@@ -77,6 +77,7 @@ async def content(
     try:
         part = byte_range(wanted, size_bytes)
     except RangeNotSatisfiable as error:
+        request.scope[ERROR] = error
         refusal = problem(error, instance=request.url.path)
         refusal.headers["content-range"] = f"bytes */{size_bytes}"
         return refusal

@@ -97,7 +97,7 @@ class Problem(BaseModel):
 
 def problem(error: EmbedqError, *, instance: str) -> Response:
     """The response to a request for the path `instance` that ended in `error`."""
-    code = error.item_code if isinstance(error, ItemFailed) else error.code
+    code = code_of(error)
     body = {
         "type": f"urn:embedq:error:{code}",
         "title": error.title,
@@ -107,6 +107,11 @@ def problem(error: EmbedqError, *, instance: str) -> Response:
         "error": {"message": error.detail, "type": error.type, "param": error.param, "code": code},
     }
     return Response(orjson.dumps(body), error.status, headers(error), MEDIA_TYPE)
+
+
+def code_of(error: EmbedqError) -> str:
+    """The stable code that callers are told."""
+    return error.item_code if isinstance(error, ItemFailed) else error.code
 
 
 def new_request_id() -> bytes:
@@ -214,6 +219,8 @@ def error_answers(kinds: Sequence[type[EmbedqError]], path: str) -> dict[int, di
     }
 
 
+ERROR = "embedq.error"
+"""Key in the scope of a request: the error that answers it. The metrics count it."""
 CLIENT_CLOSED_REQUEST = 499
 """nginx's number. Nobody receives it; it shows in the metrics."""
 
@@ -230,20 +237,21 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     app.add_exception_handler(CallerGone, _ours)
 
 
-def response(error: EmbedqError | CallerGone, path: str) -> Response:
-    """The answer to a request for `path` that ended in `error`."""
+def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
+    """The answer to the request of `scope`, for `path`, which ended in `error`."""
     if isinstance(error, CallerGone):
         return Response(status_code=CLIENT_CLOSED_REQUEST)
+    scope[ERROR] = error
     return failure(error) if path in PATHS else problem(error, instance=path)
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    return response(cast("EmbedqError | CallerGone", error), request.url.path)
+    return response(cast("EmbedqError | CallerGone", error), request.scope, request.url.path)
 
 
 async def _routing(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
     raised = cast("HTTPException", error)
-    answer = response(_translated(raised, request), request.url.path)
+    answer = response(_translated(raised, request), request.scope, request.url.path)
     headers = dict(raised.headers or {})
     if "Allow" in headers:
         methods = _methods(routes, request.scope) | set(headers["Allow"].split(", "))

@@ -28,7 +28,8 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     try:
         with services.door.submitting():
             reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
-    except Unavailable:
+    except Unavailable as error:
+        services.metrics.refused(submission, error.code)
         await services.door.pace()  # a caller that is refused may ask again at once
         raise
     subject_is_task(reply.task_id)

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 import signal
+import time
+from collections.abc import Callable
 
 from api.queue.bell import Bell
 from api.queue.served_models import ServedModels
@@ -22,14 +24,24 @@ _TOO_BUSY_ROUNDS = 5
 class Watchdog:
     """Sends bells for work that no worker fetches, ends overdue tasks, and survives every outage of Redis.
 
+    Args:
+        timed: takes the seconds that Redis needed for each overview.
+
     Attributes:
         mismatch: set when Redis came back with another version's data; the process has been told to stop.
     """
 
-    def __init__(self, ledger: AsyncLedger, registry: ServedModels, bell: Bell) -> None:
+    def __init__(
+        self,
+        ledger: AsyncLedger,
+        registry: ServedModels,
+        bell: Bell,
+        timed: Callable[[float], None] = lambda _: None,
+    ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._bell = bell
+        self._timed = timed
         self._schema_checked = False
         self._failing = False
         self._too_busy = 0
@@ -70,7 +82,9 @@ class Watchdog:
         if not self._schema_checked:
             await self._ledger.run(operations.check_schema())
             self._schema_checked = True
+        began_s = time.perf_counter()
         self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model, DOCUMENTS)))
+        self._timed(time.perf_counter() - began_s)
         for queue in (*self._registry.queues(), DOCUMENTS):
             await self._watch(queue)
 

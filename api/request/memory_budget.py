@@ -28,7 +28,7 @@ class Budget:
     """
 
     def __init__(self, limit_bytes: int, what: str, *, shared: bool = False) -> None:
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._share_bytes = limit_bytes // 2 if shared else limit_bytes
         self._what = what
         self._of_owners: Counter[str] = Counter()
@@ -44,7 +44,7 @@ class Budget:
         mine: dict[Budget, int] = scope.setdefault(_HELD, {})
         before = mine.get(self, 0)
         for held_bytes, limit_bytes in (
-            (self.held_bytes, self._limit_bytes),
+            (self.held_bytes, self.limit_bytes),
             (self._of_owners[owner], self._share_bytes),
         ):
             if held_bytes > before and held_bytes + size_bytes > limit_bytes:

@@ -62,19 +62,21 @@ class Edge:
 
         try:
             if refusal := self._visitors.check(scope) or _nowhere(scope):
-                await errors.response(refusal, scope["path"])(scope, receive, labelled)
+                await errors.response(refusal, scope, scope["path"])(scope, receive, labelled)
             else:
                 await self._app(scope, receive, labelled)
         except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
             _log_defect(request_id, error)
             if not status:  # otherwise the response is half out, and the server closes the connection
-                answer = errors.response(InternalError(_apology(request_id)), scope["path"])
+                answer = errors.response(InternalError(_apology(request_id)), scope, scope["path"])
                 await answer(scope, receive, labelled)
         finally:
             release(scope)
             took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
             self._visitors.answered(scope, status)
-            self._metrics.served(scope["method"], _route(scope), status, took_s)
+            route = _route(scope)
+            self._metrics.served(scope["method"], route, status, took_s)
+            self._metrics.explained(scope, route, status)
             if self._access_log:
                 _log_access(scope, status, took_s, sent_bytes)
 

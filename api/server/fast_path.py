@@ -98,5 +98,5 @@ class _Shortcut:
         try:
             response = await self._function(Request(scope, receive))
         except (EmbedqError, CallerGone) as error:
-            response = errors.response(error, scope["path"])
+            response = errors.response(error, scope, scope["path"])
         await response(scope, receive, send)

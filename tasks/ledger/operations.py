@@ -19,7 +19,7 @@ from tasks.errors import BacklogFull, IdempotencyConflict, ModelChanged, SchemaM
 from tasks.item import FLOAT32_BYTES, ItemError
 from tasks.ledger import replies
 from tasks.ledger.keys import SCHEMA_VERSION
-from tasks.ledger.overview import ModelEntry, ModelOverview, WorkerEntry
+from tasks.ledger.overview import ModelEntry, ModelOverview, RedisUse, WorkerEntry
 from tasks.ledger.task import (
     CancelOutcome,
     Claim,
@@ -503,8 +503,9 @@ def overview(*also: str) -> Operation[Mapping[str, ModelOverview]]:
     """
 
     def read(reply: list[Any]) -> Mapping[str, ModelOverview]:
-        memory, *rows = reply
-        return {row[0].decode(): ModelOverview.from_reply(row, int(memory)) for row in rows}
+        use, *rows = reply
+        redis = RedisUse(*use)
+        return {row[0].decode(): ModelOverview.from_reply(row, redis) for row in rows}
 
     return Operation("overview", "", also, read)
 

@@ -1,6 +1,7 @@
 """What the ledger knows of models and of the workers that serve them. All frozen."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -13,6 +14,9 @@ from tasks.ledger.replies import fields_from_reply
 from tasks.ledger.task import Lane
 
 _STAMP_DIGITS = 12
+_LANES = (Lane.ONLINE, Lane.BULK)
+"""As `overview.lua` orders them."""
+_ENDED = ("items_", "batches_", "ingestions_", "ingested_", "setbacks_")
 UNKNOWN_MODEL_MAX_TOKENS = 512
 """Assumed of a model that no worker has loaded yet. It only prices items."""
 
@@ -86,6 +90,40 @@ class WorkerEntry:
         return cls(**_known_fields(cls, data))
 
 
+_LOWEST, _HIGHEST = 2, 27
+TOOK_BOUNDS_S = tuple(2**k / 1000 for k in range(_LOWEST, _HIGHEST + 1))
+"""Upper bounds of `Took.counts`: each is twice the one before, from 4 ms to 37 h, as `lua/shared/ending.lua` counts."""
+_TOOK = re.compile(rf"took_({'|'.join(Lane)})_([a-z]+)_(\d+|ms)")
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """How long tasks took from their acceptance to their end, by Redis's clock."""
+
+    counts: tuple[int, ...]
+    """By the bounds `TOOK_BOUNDS_S`, not summed up; the last one counts what took longer than all of them."""
+    sum_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RedisUse:
+    """What all queues share."""
+
+    used_bytes: int = 0
+    limit_bytes: int = 0
+    """0: there is none, or nobody has looked for a minute."""
+    reserved_bytes: int = 0
+    """Of vectors that open tasks may still need."""
+    open_batches: int = 0
+    open_ingestions: int = 0
+    """Not ended, or with traces that are still to be removed."""
+
+    @property
+    def memory_percent(self) -> int:
+        """Memory in use, of `maxmemory`; 0 when there is no limit."""
+        return 100 * self.used_bytes // self.limit_bytes if self.limit_bytes else 0
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOverview:
     """Everything the web tier needs to know about one model's queue.
@@ -102,6 +140,12 @@ class ModelOverview:
         counters: totals since the data began, by name (`rings`, `claims`, `committed_items`, `failed_items`,
             `stale_units`, `forward_passes`, `padded_tokens`, `tokens`, `model_loads`, `lost_leases`).
         memory_percent: Redis memory in use, of `maxmemory`; 0 when there is no limit.
+        redis: the same for all queues.
+        oldest_waiting_s: by lane, seconds since the acceptance of the oldest task among those next in line that have
+            unclaimed texts: the first 4 of each of 8 owners. Lanes without any are left out.
+        took: how long tasks took, by lane and by the state in which they ended, since the data began.
+        ended: totals since the data began, by name: `items_{lane}_completed` and `items_{lane}_failed`; of the
+            documents queue also `batches_{status}`, `ingestions_{status}`, `ingested_{what}` and `setbacks_{what}`.
     """
 
     queue: str
@@ -116,11 +160,15 @@ class ModelOverview:
     memory_percent: int
     owner_cost: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
     owner_tasks: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
+    redis: RedisUse = RedisUse()
+    oldest_waiting_s: Mapping[Lane, float] = field(default_factory=dict)
+    took: Mapping[tuple[Lane, str], Took] = field(default_factory=dict)
+    ended: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def from_reply(cls, row: list[Any], memory_percent: int) -> Self:
+    def from_reply(cls, row: list[Any], redis: RedisUse) -> Self:
         """From one row of `overview.lua`."""
-        name, entry, flat, leases, *workers = row
+        name, entry, flat, leases, oldest_ms, *workers = row
         state = fields_from_reply(flat)
         rate = float(state.get("rate", 0))
         return cls(
@@ -133,9 +181,13 @@ class ModelOverview:
             backlog_bytes=int(state.get("bytes", 0)),
             leases=int(leases),
             counters={key[2:]: int(value) for key, value in state.items() if key.startswith("n_")},
-            memory_percent=memory_percent,
+            memory_percent=redis.memory_percent,
             owner_cost={lane: _by_owner(state, f"cost_{lane}:") for lane in Lane},
             owner_tasks={lane: _by_owner(state, f"tasks_{lane}:") for lane in Lane},
+            redis=redis,
+            oldest_waiting_s={lane: ms / 1000 for lane, ms in zip(_LANES, oldest_ms, strict=True) if ms >= 0},
+            took=_took(state),
+            ended={name: int(value) for name, value in state.items() if name.startswith(_ENDED)},
         )
 
 
@@ -197,3 +249,17 @@ def _known_fields(cls: type[ModelEntry | WorkerEntry], data: bytes) -> dict[str,
 
 def _by_owner(state: Mapping[str, bytes], prefix: str) -> Mapping[str, int]:
     return {name.removeprefix(prefix): int(value) for name, value in state.items() if name.startswith(prefix)}
+
+
+def _took(state: Mapping[str, bytes]) -> Mapping[tuple[Lane, str], Took]:
+    counts: dict[tuple[Lane, str], list[int]] = {}
+    sums_s: dict[tuple[Lane, str], float] = {}
+    for name, value in state.items():
+        if not (found := _TOOK.fullmatch(name)):
+            continue
+        of = Lane(found[1]), found[2]
+        if found[3] == "ms":
+            sums_s[of] = int(value) / 1000
+        else:
+            counts.setdefault(of, [0] * (len(TOOK_BOUNDS_S) + 1))[int(found[3]) - _LOWEST] = int(value)
+    return {of: Took(tuple(counted), sums_s.get(of, 0)) for of, counted in counts.items()}

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import httpx
 import uvicorn
 import uvloop
+from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import create_app
 from api.server.connections import Connections
@@ -80,6 +81,12 @@ class ServedApp:
     def idle_connections(self) -> int:
         """How many connections wait for a request."""
         return len(self._connections.idle)
+
+    def series(self, name: str, **labels: str) -> float:
+        """The sum over the samples of this name that have these labels."""
+        families = text_string_to_metric_families(self.client.get("/metrics").text)
+        samples = (sample for family in families for sample in family.samples if sample.name == name)
+        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
 
     def tick(self) -> int:
         """Has every connection checked once, as its clock does; how many there are then."""

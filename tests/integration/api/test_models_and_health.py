@@ -7,7 +7,7 @@ import pytest
 
 from stack.testing import wait_until
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
-from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/", "/models", "/models/"])
@@ -143,6 +143,62 @@ def test_metrics_count_requests_tasks_and_bells(client: httpx.Client, worker: Le
     assert "embedq_redis_up 1.0" in text
     assert "embedq_loop_stall_max_seconds " in text
     assert "process_resident_memory_bytes" in text
+
+
+def test_metrics_tell_the_signals_of_each_lane(serve: Callable[..., ServedApp], worker: LedgerWorker) -> None:
+    app = serve(max_backlog_s=0.01, max_backlog_bulk_s=1000)
+    for lane, texts in (("bulk", ["x" * 400] * 20), ("online", ["x" * 400] * 20), ("online", ["y" * 400] * 20)):
+        app.client.post("/v1/tasks", json={"input": texts, "lane": lane})
+    wait_until(lambda: app.series("embedq_backlog_tasks", model=MODEL) == 2)
+    wait_until(lambda: app.series("embedq_oldest_waiting_seconds", lane="bulk"))
+
+    waiting = {lane: app.series("embedq_backlog_seconds", model=MODEL, lane=lane) for lane in ("online", "bulk")}
+    with worker.serving():
+        wait_until(lambda: app.series("embedq_ended_items_total", lane="online", outcome="completed") == 20)
+        wait_until(lambda: app.series("embedq_ended_items_total", lane="bulk", outcome="completed") == 20)
+
+    assert waiting == {"online": 0.04, "bulk": 0.04}, "2,000 tokens at 50,000 a second"
+    assert app.series("embedq_backlog_limit_seconds", lane="online") == 0.01
+    assert app.series("embedq_refused_tasks_total", model=MODEL, lane="online", code="backlog_full") == 1
+    assert app.series("embedq_http_errors_total", route="/v1/tasks", code="backlog_full") == 1
+    assert app.series("embedq_retry_after_seconds_count", code="backlog_full") == 1
+    assert app.series("embedq_task_seconds_count", model=MODEL, lane="online", state="completed") == 1
+    assert app.series("embedq_task_seconds_bucket", lane="bulk", state="completed", le="+Inf") == 1
+    assert app.series("embedq_oldest_waiting_seconds", model=MODEL, lane="bulk") == 0
+    assert app.series("embedq_redis_used_bytes") > 0
+
+
+def test_metrics_count_errors_by_their_code(app: ServedApp) -> None:
+    app.client.post("/v1/embeddings", json={"input": ""})
+    app.client.post("/embed", json={"inputs": ""})
+    app.client.get("/v1/tasks/task_x")
+    app.client.get("/nothing")
+    app.client.get("/v1/models%0A")
+
+    codes = {("/v1/embeddings", "empty_input"), ("/embed", "empty_input"), ("/v1/tasks/{task_id}", "task_not_found")}
+    assert [app.series("embedq_http_errors_total", route=route, code=code) for route, code in codes] == [1, 1, 1]
+    assert app.series("embedq_http_errors_total", route="unmatched", code="route_not_found") == 2
+
+
+def test_usage_by_key_is_counted_where_it_is_wanted_and_has_a_bound(
+    serve: Callable[..., ServedApp], worker: LedgerWorker
+) -> None:
+    app = serve(api_keys=KEYS, metrics_keys=1)
+    for who, texts in ((ANN, ["x" * 40]), (BOB, ["x", "y"]), (ANN, ["x" * 400, "y"])):
+        app.client.post("/v1/tasks", json={"input": texts}, headers=who)
+    app.client.post("/v1/tasks", json={"input": "x"}, headers={"x-api-key": "nobody's"})
+
+    assert app.series("embedq_key_requests_total", key="ann", status="202") == 2
+    assert app.series("embedq_key_submitted_items_total", key="ann") == 3
+    assert app.series("embedq_key_submitted_tokens_total", key="ann") == 111
+    assert app.series("embedq_key_submitted_items_total", key="other") == 2
+    assert "bob" not in app.client.get("/metrics").text
+    assert app.series("embedq_http_errors_total", route="/v1/tasks", code="invalid_api_key") == 1
+
+
+def test_without_the_setting_there_is_no_usage_by_key(client: httpx.Client) -> None:
+    client.post("/v1/tasks", json={"input": "x"})
+    assert "embedq_key_" not in client.get("/metrics").text
 
 
 def test_a_defect_is_a_500_without_its_message(

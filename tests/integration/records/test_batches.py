@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
+from tasks.ledger import DOCUMENTS, operations
 from tasks.ledger.task import State
 from tasks.records.batches import (
     Batch,
@@ -202,3 +203,14 @@ def test_a_list_lives_as_long_as_what_ends_late(driver: Driver) -> None:
     driver.client.pexpire("eq:batches:anonymous", 1000)
     move(driver, new_batch.id, BatchStatus.FAILED)
     assert driver.client.pttl("eq:batches:anonymous") > HOUR_MS - 60_000
+
+
+def test_metrics_count_the_ends_of_batches(driver: Driver) -> None:
+    one, two, three = (driver.run(create_batch(new())) for _ in range(3))
+    move(driver, one, BatchStatus.IN_PROGRESS)
+    for batch_id in (one, one, two):
+        move(driver, batch_id, BatchStatus.FAILED, BatchStatus.IN_PROGRESS, BatchStatus.VALIDATING)
+    move(driver, three, BatchStatus.CANCELLED)
+    documents = driver.run(operations.overview(DOCUMENTS))[DOCUMENTS]
+    assert documents.ended == {"batches_failed": 2, "batches_cancelled": 1}
+    assert documents.redis.open_batches == 3, "their traces are still to be removed"

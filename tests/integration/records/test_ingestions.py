@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from tasks.errors import IdempotencyConflict, TooManyIngestions
+from tasks.ledger import DOCUMENTS, operations
 from tasks.records.creation import RecordLimits
 from tasks.records.ingestion_operations import (
     Move,
@@ -286,3 +287,26 @@ def test_rate_and_eta(driver: Driver) -> None:
     rate, ended = read(driver, made).rate, read(driver, made)
     assert rate is not None
     assert (rate.documents_per_s, ended.eta_s) == (3, None)
+
+
+def test_metrics_count_ends_documents_and_what_was_away(driver: Driver) -> None:
+    def totals() -> dict[str, int]:
+        return dict(driver.run(operations.overview(DOCUMENTS))[DOCUMENTS].ended)
+
+    first, second = created(driver), created(driver)
+    assert driver.run(operations.overview(DOCUMENTS))[DOCUMENTS].redis.open_ingestions == 2
+    move(driver, first, to=S.IN_PROGRESS, add={"loaded": 3, "unchanged": 1, "failed": 2, "chunks_embedded": 9})
+    move(driver, first, add={"loaded": 1, "failed": -2, "chunks": 5})
+    move(driver, first, set={"setback_load": "1 1900000000000 sink"})
+    move(driver, first, to=S.COMPLETED)
+    assert not move(driver, first, to=S.FAILED, add={"loaded": 1}), "it has ended"
+    move(driver, second, to=S.FAILED)
+    assert totals() == {
+        "ingested_loaded": 4,
+        "ingested_unchanged": 1,
+        "ingested_failed": 2,
+        "ingested_chunks_embedded": 9,
+        "setbacks_sink": 1,
+        "ingestions_completed": 1,
+        "ingestions_failed": 1,
+    }

@@ -8,6 +8,7 @@ from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, Stora
 from tasks.item import Options
 from tasks.ledger import SCHEMA_VERSION, Lane, NewUnit, operations
 from tasks.ledger.operations import ClaimRequest
+from tasks.ledger.overview import TOOK_BOUNDS_S
 from tests.ledger_builders import submission
 
 REQUEST = ClaimRequest(worker="w", token="w/1", budget=10, max_units=5, lease_ms=1000)
@@ -89,14 +90,28 @@ def test_another_schema_is_refused() -> None:
 
 
 def test_an_overview_of_a_queue_that_nobody_has_used() -> None:
-    seen = operations.overview("m").read([42, [b"m", b"", [], 0]])["m"]
+    seen = operations.overview("m").read([[420, 1000, 7, 2, 1], [b"m", b"", [], 0, [-1, 1500]]])["m"]
     assert (seen.queue, seen.entry, seen.rate, seen.workers, seen.memory_percent) == ("m", None, None, (), 42)
     assert seen.backlog_cost == seen.backlog_tasks == {Lane.ONLINE: 0, Lane.BULK: 0}
-    assert seen.counters == {}
+    assert (seen.counters, seen.took, seen.ended) == ({}, {}, {})
+    assert seen.oldest_waiting_s == {Lane.BULK: 1.5}
+    assert (seen.redis.reserved_bytes, seen.redis.open_batches, seen.redis.open_ingestions) == (7, 2, 1)
 
 
 def test_an_overview_tells_counters_from_the_rest_of_the_state() -> None:
     state = [b"cost_bulk", b"7", b"tasks_bulk", b"2", b"n_rings", b"3", b"rate", b"150", b"bell", b"9", b"bytes", b"4"]
-    seen = operations.overview("m").read([0, [b"m", b"", state, 5]])["m"]
+    state += [b"items_bulk_completed", b"9"]
+    seen = operations.overview("m").read([[0] * 5, [b"m", b"", state, 5, [-1, -1]]])["m"]
     assert (seen.backlog_cost[Lane.BULK], seen.backlog_tasks[Lane.BULK], seen.backlog_bytes) == (7, 2, 4)
     assert (seen.rate, seen.leases, seen.counters) == (150.0, 5, {"rings": 3})
+    assert seen.oldest_waiting_s == {}
+    assert seen.ended == {"items_bulk_completed": 9}
+
+
+def test_an_overview_tells_how_long_tasks_took() -> None:
+    state = [b"took_bulk_failed_7", b"2", b"took_bulk_failed_28", b"1", b"took_bulk_failed_ms", b"1500"]
+    seen = operations.overview("m").read([[0] * 5, [b"m", b"", state, 0, [-1, -1]]])["m"]
+    took = seen.took[Lane.BULK, "failed"]
+    counted = dict(zip((*TOOK_BOUNDS_S, None), took.counts, strict=True))
+    assert {bound: count for bound, count in counted.items() if count} == {0.128: 2, None: 1}
+    assert (len(seen.took), took.sum_s) == (1, 1.5)

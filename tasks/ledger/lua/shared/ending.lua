@@ -1,8 +1,22 @@
 -- The end of tasks and of units: what was settled of them, and what becomes of a task that has ended.
 -- uses: accounts turns
 
--- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, wakes.
--- Constant work, whatever the task's size.
+-- How long tasks took from their acceptance to their end, as a histogram: of the bounds of 2^k ms the lowest that fits.
+-- ../../overview.py reads it.
+local LOWEST, HIGHEST = 2, 27  -- 4 ms and 37 h; what took longer is counted one above
+local function note_end(lane, state, took_ms)
+  local _, k = math.frexp(math.max(took_ms - 1, 0))
+  local name = 'took_' .. lane .. '_' .. state .. '_'
+  tally(name .. math.min(math.max(k, LOWEST), HIGHEST + 1), 1)
+  tally(name .. 'ms', math.max(took_ms, 0))
+end
+local function count_items(lane, ok, failed)
+  if ok > 0 then tally('items_' .. lane .. '_completed', ok) end
+  if failed > 0 then tally('items_' .. lane .. '_failed', failed) end
+end
+
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, wakes,
+-- created. Constant work, whatever the task's size.
 local function finish(id, state, t)
   local kept = t.held - t.bytes - t.reserve
   call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1), 'held', int(kept))
@@ -21,23 +35,25 @@ local function finish(id, state, t)
   add(HELD, t.owner, 0 - t.held)
   keep_results(t.owner, kept, t.ttl)
   ended_ids[#ended_ids + 1] = id
+  note_end(t.lane, state, NOW - t.created)
   if t.wakes then wake_steps() end
 end
 local function end_task(id, state)      -- cancel, deadline, another model; false when it is not open
   local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve',
-    'listed', 'held', 'completed', 'failed', 'total', 'wakes')
+    'listed', 'held', 'completed', 'failed', 'total', 'wakes', 'created')
   if not f[1] or not OPEN[f[1]] then return false end
   if state == 'model_changed' then      -- the vectors it has are good; its other items have failed
     local failed = tonumber(f[14]) - tonumber(f[12])
     call('HSET', task_key(id), 'failed', int(failed), 'ended_by', state)
     count('failed_items', failed - tonumber(f[13]))
+    count_items(f[2], 0, failed - tonumber(f[13]))
     state = tonumber(f[12]) > 0 and 'completed' or 'failed'
   end
   leave_lane(id, f[2], f[3])
   if call('EXISTS', suspects_key(id)) == 1 then leave_lane(id, 'suspects', f[3]) end
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
     deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10], held = tonumber(f[11]),
-    wakes = f[15]})
+    wakes = f[15], created = tonumber(f[16])})
   return true
 end
 
@@ -47,15 +63,16 @@ local function settle(id, ok, failed, cost, tokens)
   local t = settling[id]
   if not t then
     local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
-      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes')
+      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes', 'created')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
       ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
       bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), listed = f[14],
-      held = tonumber(f[15]), wakes = f[16], spent = 0, ended = 0}
+      held = tonumber(f[15]), wakes = f[16], created = tonumber(f[17]), spent = 0, ended = 0}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
   t.spent, t.ended, t.made = t.spent + cost, t.ended + ok + failed, t.made or ok > 0
+  count_items(t.lane, ok, failed)
 end
 local function settled()
   local serves

@@ -9,6 +9,7 @@ local function move_ingestion(id, m)
   local pages, closed = R .. ':ingestion-pages:' .. id, R .. ':ingestion-closed:' .. id
   local f = call('HMGET', key, 'status', 'ttl', 'owner', 'alias')
   local TERMINAL = {completed = true, failed = true, cancelled = true}
+  local IN_METRICS = {loaded = true, unchanged = true, failed = true, chunks_embedded = true}
 
   local function fits()
     local ok = false
@@ -48,9 +49,17 @@ local function move_ingestion(id, m)
   end
 
   if not fits() then return false, f[1] or '' end
-  for _, pair in ipairs(m.set) do call('HSET', key, pair[1], pair[2]) end
+  for _, pair in ipairs(m.set) do
+    call('HSET', key, pair[1], pair[2])
+    if string.find(pair[1], '^setback_') then count_of_documents('setbacks_' .. string.match(pair[2], '%S+$'), 1) end
+  end
   for _, name in ipairs(m.unset) do call('HDEL', key, name) end
-  for _, pair in ipairs(m.add) do call('HINCRBY', key, pair[1], pair[2]) end
+  for _, pair in ipairs(m.add) do
+    call('HINCRBY', key, pair[1], pair[2])
+    if IN_METRICS[pair[1]] and tonumber(pair[2]) > 0 then  -- what is to be done again is taken back, from no total
+      count_of_documents('ingested_' .. pair[1], pair[2])
+    end
+  end
   for _, pair in ipairs(m.put) do call('HSET', pages, pair[1], pair[2]) end
   for _, page in ipairs(m.drop) do call('HDEL', pages, page) end
   for _ = 1, #m.begin do call('LPOP', waiting) end
@@ -58,6 +67,7 @@ local function move_ingestion(id, m)
   for _, pair in ipairs(m.close) do call('HSET', closed, pair[1], pair[2]) end
   if m.to == '' then return true, f[1] end
   call('HSET', key, 'status', m.to, 't_' .. m.to, int(NOW))
+  if TERMINAL[m.to] and f[1] ~= m.to then count_of_documents('ingestions_' .. m.to, 1) end
   local alias_at = f[4] and R .. ':ingestion-alias:' .. f[3] .. ':' .. f[4]
   if alias_at and string.match(call('GET', alias_at) or '', '^%S+') ~= id then alias_at = nil end
   if TERMINAL[m.to] then let_go(alias_at) elseif TERMINAL[f[1]] then keep(alias_at) end
