@@ -10,6 +10,7 @@ from starlette.requests import Request
 from api.answer.rate_limit_headers import RateLimits
 from api.async_storage import AsyncStorage
 from api.queue.bell import Bell
+from api.queue.history import History
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
@@ -44,6 +45,7 @@ class Services:
     registry: ServedModels
     watchdog: Watchdog
     metrics: Metrics
+    history: History
     stall: StallProbe
     door: Door
     keys: KeyRing
@@ -82,6 +84,7 @@ class Services:
             registry=registry,
             watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
+            history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
             keys=KeyRing(settings.api_keys),
@@ -116,7 +119,11 @@ class Services:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
         await self.watchdog.tick()
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
-        return [listening, asyncio.create_task(self.watchdog.run(), name="watchdog")]
+        return [
+            listening,
+            asyncio.create_task(self.watchdog.run(), name="watchdog"),
+            asyncio.create_task(self.history.run(), name="history"),
+        ]
 
     def send_home(self) -> None:
         """Ends all requests that only wait, and those that follow events: the server stops."""

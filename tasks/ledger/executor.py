@@ -194,6 +194,9 @@ class AsyncLedger:
         lag_s: by how much the event loop was late of late. An answer that a late loop did not read in time is no
             outage.
         round_trip_s: that calls which travel together may take.
+
+    Attributes:
+        frozen_ms: as of `Ledger`.
     """
 
     def __init__(
@@ -207,6 +210,7 @@ class AsyncLedger:
     ) -> None:
         self.client = client
         self.refusals = refusals
+        self.frozen_ms: int | None = None
         self._large = large
         self._lag_s = lag_s
         self._gatherer = Gatherer(client, round_trip_s)
@@ -258,7 +262,8 @@ class AsyncLedger:
     async def _evaluate(
         self, operation: Operation[T], client: redis.asyncio.Redis, send: Callable[..., Awaitable[Any]]
     ) -> Any:
-        arguments = script_arguments(ROOT, 0, operation)
+        clock = 0 if self.frozen_ms is None else f"@{self.frozen_ms}"
+        arguments = script_arguments(ROOT, clock, operation)
         try:
             return await send(_sha(operation.script), 0, *arguments)
         except NoScriptError:

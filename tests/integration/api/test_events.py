@@ -1,6 +1,5 @@
 """`GET /v1/tasks/{task_id}/events`: server-sent events, read as they come."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,42 +12,12 @@ import redis
 from api.waiting.hub import WaitingTimes
 from stack.testing import Roles, wait_until
 from tasks.ledger.ids import new_task_id
+from tests.integration.api.event_stream import Stream
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 
 TEXTS = [f"text {number}" for number in range(150)]
 """Three units."""
-
-Event = tuple[str, dict[str, Any]]
-"""Id and data."""
-
-
-class Stream:
-    """An open stream: its lines, read one by one."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.response = response
-        self._lines = response.iter_lines()
-
-    def event(self) -> Event:
-        """The next event."""
-        found = next(self.events(), None)
-        assert found is not None, "the stream has ended"
-        return found
-
-    def events(self) -> Iterator[Event]:
-        """The rest."""
-        fields: dict[str, str] = {}
-        for line in self._lines:
-            name, _, value = line.partition(": ")
-            fields[name] = value
-            if not line and "data" in fields:
-                yield fields["id"], json.loads(fields["data"])
-                fields = {}
-
-    def comment(self) -> str:
-        """The next comment."""
-        return next(line for line in self._lines if line.startswith(":"))
 
 
 @contextmanager
@@ -249,11 +218,18 @@ def test_tasks_that_are_not_held_or_not_ones_own(serve: Callable[..., ServedApp]
 
 def test_a_stop_of_the_server_ends_streams_at_once(roles: Roles) -> None:
     api = roles.api()
-    with api.client() as client, follow(client, submit(client)) as stream:
+    with (
+        api.client() as client,
+        follow(client, submit(client)) as stream,
+        client.stream("GET", "/v1/service/events") as polled,
+    ):
+        service = Stream(polled)
         stream.event()
+        service.named("service")
         api.send(15)
 
         assert list(stream.events()) == []
+        assert set(service.names()) <= {"service", "history"}
     assert api.wait() == 0
 
 
