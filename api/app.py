@@ -6,7 +6,20 @@ from functools import partial
 
 from api.answer import errors
 from api.document import openapi
-from api.families import batches, console, datasets, embeddings, files, health, ingestions, models, service, tasks, tei
+from api.families import (
+    batches,
+    console,
+    dataset_contents,
+    datasets,
+    embeddings,
+    files,
+    health,
+    ingestions,
+    models,
+    service,
+    tasks,
+    tei,
+)
 from api.families.route import answer_headers
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
@@ -15,7 +28,21 @@ from api.services import Services
 from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
 
-FAMILIES = (embeddings, tasks, files, batches, ingestions, datasets, models, service, tei, health, console, openapi)
+FAMILIES = (
+    embeddings,
+    tasks,
+    files,
+    batches,
+    ingestions,
+    datasets,
+    dataset_contents,
+    models,
+    service,
+    tei,
+    health,
+    console,
+    openapi,
+)
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 

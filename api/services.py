@@ -8,6 +8,7 @@ from typing import Self, cast
 from starlette.requests import Request
 
 from api.answer.rate_limit_headers import RateLimits
+from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from api.queue.bell import Bell
 from api.queue.history import History
@@ -52,6 +53,7 @@ class Services:
     requests: EmbeddingRequests
     rate_limits: RateLimits
     storage: AsyncStorage
+    datasets: AsyncDatasets
     bodies: Bodies
     answers: Budget
 
@@ -71,6 +73,7 @@ class Services:
         registry = ServedModels(settings)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
+        storage = AsyncStorage(settings.storage_url, ledger)
         door = Door(lambda: stall.recent_s)
         requests, answers = (Budget(settings.max_held_bytes, what, shared=shared) for what in ("requests", "answers"))
         metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
@@ -90,7 +93,8 @@ class Services:
             keys=KeyRing(settings.api_keys),
             requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
-            storage=AsyncStorage(settings.storage_url, ledger),
+            storage=storage,
+            datasets=AsyncDatasets(storage, settings.search_bytes),
             bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
             answers=answers,
         )
@@ -129,6 +133,7 @@ class Services:
         """Ends all requests that only wait, and those that follow events: the server stops."""
         self.hub.close()
         self.live.close()
+        self.datasets.stop()
 
     async def stop(self, background: list["asyncio.Task[None]"], *, cancel_again_s: float = 0.5) -> None:
         """Stops what `start` started and closes all connections. What does not stop is cancelled again, ten times."""

@@ -1,6 +1,10 @@
-"""Nearest rows by cosine, in an array or in Parquet parts. Exact, and in blocks, so that data may exceed the memory."""
+"""Nearest rows by cosine, in an array or in Parquet parts. Exact, and in blocks, so that data may exceed the memory.
 
-from collections.abc import Iterator, Mapping, Sequence
+The server's search of a dataset (`tasks/search/`) ranks and reads with the same functions. They need numpy alone, and
+pyarrow where a Parquet file is read.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -25,29 +29,68 @@ class Hit(NamedTuple):
     score: float
 
 
-def nearest(
-    vectors: npt.NDArray[np.floating], query: npt.NDArray[np.floating], k: int, *, block_rows: int = BLOCK_ROWS
-) -> list[Hit]:
-    """The `k` rows nearest to the query, best first; equal scores in row order.
+class Ranking:
+    """The `k` rows nearest to a query, of blocks of rows that are added one after the other.
 
     Neither side needs length 1. Rows of NaN (texts that failed) and of zeros are never hits.
 
     Raises:
-        ValueError: rows and query differ in length, or the query has no direction.
+        ValueError: the query has no direction.
     """
-    if vectors.shape[1] != query.shape[0]:
-        raise ValueError(f"the rows have {vectors.shape[1]} numbers and the query {query.shape[0]}: another model?")
-    length = float(np.linalg.norm(query))
-    if not np.isfinite(length) or length == 0:
-        raise ValueError("the query's vector has no direction")
-    best: list[Hit] = []
+
+    def __init__(self, query: npt.NDArray[np.floating], k: int) -> None:
+        length = float(np.linalg.norm(query))
+        if not np.isfinite(length) or length == 0:
+            raise ValueError("the query's vector has no direction")
+        self._direction = (query / length).astype(np.float32)
+        self._k = k
+        self.hits: list[Hit] = []
+        """Best first; equal scores in the order of rows."""
+
+    def add(
+        self,
+        first: int,
+        vectors: npt.NDArray[np.float32],
+        lengths: npt.NDArray[np.float32] | None = None,
+        among: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Adds the rows from number `first` on.
+
+        Args:
+            first: higher than every row added before.
+            vectors: float32 [rows, dimension].
+            lengths: what `row_lengths` says of them, where that is known.
+            among: the rows that may be hits; None: all.
+
+        Raises:
+            ValueError: rows and query differ in length.
+        """
+        if vectors.shape[1] != len(self._direction):
+            raise ValueError(
+                f"the rows have {vectors.shape[1]} numbers and the query {len(self._direction)}: another model?"
+            )
+        scores = _cosines(vectors, self._direction, row_lengths(vectors) if lengths is None else lengths)
+        if among is not None:
+            scores[~among] = -np.inf
+        new = [Hit(first + int(row), float(scores[row])) for row in _highest(scores, self._k)]
+        # A stable sort: of equal scores the lower row stays first.
+        self.hits = sorted(self.hits + new, key=lambda hit: -hit.score)[: self._k]
+
+
+def nearest(
+    vectors: npt.NDArray[np.floating], query: npt.NDArray[np.floating], k: int, *, block_rows: int = BLOCK_ROWS
+) -> list[Hit]:
+    """The `k` rows nearest to the query, best first; equal scores in row order. Raises like `Ranking`."""
+    ranking = Ranking(query, k)
     for first in range(0, len(vectors), block_rows):
-        scores = _cosines(np.asarray(vectors[first : first + block_rows], dtype=np.float32), query / length)
-        # A stable sort, so that of equal scores the lower row comes first; blocks are small.
-        top = np.argsort(-scores, kind="stable")[:k]
-        best += [Hit(first + int(row), float(scores[row])) for row in top if np.isfinite(scores[row])]
-        best = sorted(best, key=lambda hit: -hit.score)[:k]
-    return best
+        ranking.add(first, np.asarray(vectors[first : first + block_rows], dtype=np.float32))
+    return ranking.hits
+
+
+def row_lengths(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The length of each row; not finite, or 0, for one without a direction."""
+    lengths: npt.NDArray[np.float32] = np.linalg.norm(vectors, axis=1)
+    return lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +99,6 @@ class FoundRow:
 
     score: float
     fields: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _PartHit:
-    score: float
-    part: int
-    row: int
 
 
 class ParquetParts:
@@ -88,52 +124,72 @@ class ParquetParts:
             BadInputError: a part cannot be read, or has no column of vectors.
             ValueError: the rows have another length than the query: another model.
         """
-        best: list[_PartHit] = []
-        for number in range(len(self._parts)):
-            for first, vectors in self._vectors(number):
-                best += [_PartHit(hit.score, number, first + hit.row) for hit in nearest(vectors, query, k)]
-                best = sorted(best, key=lambda hit: -hit.score)[:k]
-        rows = {
-            (number, row): fields
-            for number in {hit.part for hit in best}
-            for row, fields in self._rows(number, {hit.row for hit in best if hit.part == number})
-        }
-        return [FoundRow(hit.score, rows[hit.part, hit.row]) for hit in best]
+        ranking = Ranking(query, k)
+        ends = [0]
+        for part in self._parts:
+            first = ends[-1]
+            with self._open(part) as file:
+                try:
+                    for vectors in read_vectors(file, self._batch_rows):
+                        ranking.add(first, vectors)
+                        first += len(vectors)
+                except NoVectorsError as error:
+                    raise BadInputError(f"{part}: {error}") from None
+            ends.append(first)
+        rows: dict[int, Mapping[str, Any]] = {}
+        for part, first, end in zip(self._parts, ends, ends[1:], strict=False):
+            wanted = [hit.row - first for hit in ranking.hits if first <= hit.row < end]
+            if wanted:
+                with self._open(part) as file:
+                    rows |= {first + row: fields for row, fields in read_rows(file, wanted)}
+        return [FoundRow(hit.score, rows[hit.row]) for hit in ranking.hits]
 
-    def _vectors(self, number: int) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """The vectors of a part in pieces, each with the number of its first row."""
-        first = 0
-        with self._open(number) as file:
-            if VECTOR_COLUMN not in file.schema_arrow.names:
-                raise BadInputError(
-                    f"{self._parts[number]} has no column {VECTOR_COLUMN!r}: not the output of `ingest`"
-                )
-            for batch in file.iter_batches(self._batch_rows, columns=[VECTOR_COLUMN]):
-                column = batch.column(0)
-                width = getattr(column.type, "list_size", 0)
-                if not width or column.null_count:
-                    raise BadInputError(f"{self._parts[number]}: {VECTOR_COLUMN!r} is not a list of one fixed size")
-                values = column.flatten().to_numpy(zero_copy_only=False)
-                yield first, np.asarray(values, dtype=np.float32).reshape(-1, width)
-                first += batch.num_rows
-
-    def _rows(self, number: int, wanted: set[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        with self._open(number) as file:
-            columns = [name for name in file.schema_arrow.names if name != VECTOR_COLUMN]
-            first = 0
-            for group in range(file.num_row_groups):
-                after = first + file.metadata.row_group(group).num_rows
-                rows = sorted(row for row in wanted if first <= row < after)
-                if rows:
-                    table = file.read_row_group(group, columns=columns)
-                    yield from zip(rows, table.take([row - first for row in rows]).to_pylist(), strict=True)
-                first = after
-
-    def _open(self, number: int) -> Any:
+    def _open(self, part: Path) -> Any:
         try:
-            return self._parquet.ParquetFile(self._parts[number])
+            return self._parquet.ParquetFile(part)
         except ValueError as error:  # pyarrow's own errors are of this kind
-            raise BadInputError(f"{self._parts[number]} is not a Parquet file ({error})") from None
+            raise BadInputError(f"{part} is not a Parquet file ({error})") from None
+
+
+class NoVectorsError(Exception):
+    """A Parquet file is not the output of an ingestion."""
+
+
+def read_vectors(file: Any, batch_rows: int = BATCH_ROWS, **choice: Any) -> Iterator[npt.NDArray[np.float32]]:
+    """The vectors of a `pyarrow.parquet.ParquetFile` in its order: float32 [up to `batch_rows`, dimension].
+
+    `choice`: further arguments of its `iter_batches`.
+
+    Raises:
+        NoVectorsError: it has no column of vectors.
+    """
+    if VECTOR_COLUMN not in file.schema_arrow.names:
+        raise NoVectorsError(f"no column {VECTOR_COLUMN!r}: not the output of `ingest`")
+    for batch in file.iter_batches(batch_rows, columns=[VECTOR_COLUMN], **choice):
+        column = batch.column(0)
+        width = getattr(column.type, "list_size", 0)
+        if not width or column.null_count:
+            raise NoVectorsError(f"{VECTOR_COLUMN!r} is not a list of one fixed size")
+        values = column.flatten().to_numpy(zero_copy_only=False)
+        yield np.asarray(values, dtype=np.float32).reshape(-1, width)
+
+
+def read_rows(
+    file: Any, wanted: Collection[int], columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Rows of a `pyarrow.parquet.ParquetFile` by number, in its order, from the row groups alone that have them.
+
+    `columns`: None: all but the vector.
+    """
+    names = [name for name in file.schema_arrow.names if name != VECTOR_COLUMN] if columns is None else list(columns)
+    first = 0
+    for group in range(file.num_row_groups):
+        after = first + file.metadata.row_group(group).num_rows
+        rows = sorted(row for row in wanted if first <= row < after)
+        if rows:
+            table = file.read_row_group(group, columns=names)
+            yield from zip(rows, table.take([row - first for row in rows]).to_pylist(), strict=True)
+        first = after
 
 
 def parts_in(path: Path) -> list[Path]:
@@ -153,9 +209,23 @@ def _pyarrow_parquet() -> ModuleType:
     return parquet
 
 
-def _cosines(block: npt.NDArray[np.float32], direction: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    lengths = np.linalg.norm(block, axis=1)
+def _cosines(
+    vectors: npt.NDArray[np.float32], direction: npt.NDArray[np.float32], lengths: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """-inf for a row without a direction."""
     usable = np.isfinite(lengths) & (lengths > 0)
-    cosines = np.full(len(block), -np.inf, dtype=np.float32)
-    cosines[usable] = block[usable] @ direction.astype(np.float32) / lengths[usable]
+    if usable.all():  # without a copy of the rows
+        scores: npt.NDArray[np.float32] = vectors @ direction / lengths
+        return scores
+    cosines = np.full(len(vectors), -np.inf, dtype=np.float32)
+    cosines[usable] = vectors[usable] @ direction / lengths[usable]
     return cosines
+
+
+def _highest(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.intp]:
+    """Rows of the `k` highest finite scores, best first; equal scores in row order."""
+    # Equal to the k-th are more rows than fit, and the sort below takes the first of them.
+    rows = np.arange(len(scores)) if len(scores) <= k else np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    rows = rows[np.isfinite(scores[rows])]
+    best: npt.NDArray[np.intp] = rows[np.argsort(-scores[rows], kind="stable")][:k]
+    return best

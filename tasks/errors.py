@@ -28,6 +28,7 @@
     │   ├── SinkRefused         400  a sink can never take what an ingestion makes
     │   │   └── SinkDimensionMismatch, SinkModelMismatch, DatasetDeleted
     │   ├── DatasetUnknown      404
+    │   ├── DatasetModelMismatch 400 its vectors are of another model than the one that is to search it
     │   ├── TooManyBatches      429  when one has ended
     │   ├── TooManyIngestions   429  when one has ended
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
@@ -378,6 +379,13 @@ class DatasetUnknown(RequestError):
     status = 404
     code = "dataset_not_found"
     title = "No such dataset"
+
+
+class DatasetModelMismatch(RequestError):
+    """A dataset holds vectors of another model than the one that is to search it: they cannot be compared."""
+
+    code = "dataset_model_mismatch"
+    title = "Dataset holds another model's vectors"
 
 
 class TooManyBatches(RequestError):

@@ -126,6 +126,10 @@ class Settings(BaseSettings):
     parse_timeout_s: float = Field(default=15, gt=0, le=3600)
     parse_memory_bytes: int = Field(default=2**30, ge=2**28, le=2**40)
 
+    # Datasets that are searched
+    search_bytes: int = Field(default=256 * 2**20, ge=0, le=2**40)
+    """Of vectors that one process of the web tier keeps of datasets; larger ones are read at each search."""
+
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
     max_backlog_bulk_s: float = Field(default=86_400, gt=0, le=31_536_000)

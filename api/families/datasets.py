@@ -10,11 +10,12 @@ from starlette.responses import Response
 
 from api.answer.description import Answer
 from api.answer.json_response import NO_STORE, ListOf, json_response, list_json
+from api.async_datasets import dataset_unknown
 from api.families.route import Errors, Family, page_after, page_limit
 from api.request.paging import read_limit
 from api.services import Services
 from tasks import errors
-from tasks.errors import DatasetUnknown, InvalidValue
+from tasks.errors import InvalidValue
 from tasks.records import datasets
 from tasks.records.datasets import Catalog
 from tasks.storage.storage import Storage
@@ -82,10 +83,7 @@ async def list_own(request: Request) -> Response:
 async def read(request: Request, name: str) -> Response:
     """Returns a dataset as it is now."""
     services = Services.from_request(request)
-    owner, storage = await _open(services, request, name)
-    catalog = (await services.storage.run(datasets.present, storage, owner, name)).catalog
-    if not catalog.exists:
-        raise _unknown()
+    catalog = (await services.datasets.present(services.owner(request), name)).catalog
     return json_response(_dataset(catalog), NO_STORE)
 
 
@@ -93,26 +91,17 @@ async def read(request: Request, name: str) -> Response:
 async def delete(request: Request, name: str) -> Response:
     """Deletes a dataset for good, with all its vectors."""
     services = Services.from_request(request)
-    owner, storage = await _open(services, request, name)
-    if not await services.storage.run(datasets.delete_dataset, storage, owner, name):
-        raise _unknown()
-    return json_response({"name": name, "object": "dataset", "deleted": True}, NO_STORE)
-
-
-async def _open(services: Services, request: Request, name: str) -> tuple[str, Storage]:
     owner = services.owner(request)
     storage = await services.storage.open()
-    if not datasets.is_dataset_name(name):
-        raise _unknown()
-    return owner, storage
+    if not datasets.is_dataset_name(name) or not await services.storage.run(
+        datasets.delete_dataset, storage, owner, name
+    ):
+        raise dataset_unknown()
+    return json_response({"name": name, "object": "dataset", "deleted": True}, NO_STORE)
 
 
 def _some(storage: Storage, owner: str, after: str | None, number: int) -> Sequence[Catalog]:
     return list(islice(datasets.datasets_of(storage, owner, after), number))
-
-
-def _unknown() -> DatasetUnknown:
-    return DatasetUnknown("You have no dataset of this name. GET /v1/datasets lists those there are.", param="name")
 
 
 def _dataset(catalog: Catalog) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from api.request.body import parse_object
 from api.request.idempotency import DIGEST_CHARS, checked_key
 from api.request.schemas import EmbedBody, TaskBody
 from api.request.token_input import Vocabulary
-from tasks.errors import InvalidValue, NotReady
-from tasks.item import Options
+from tasks.errors import InputTooLarge, InvalidValue, NotReady
+from tasks.item import Options, size_bytes
 from tasks.ledger import Alias, Lane, Submission
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.overview import ServedModel
@@ -94,6 +94,19 @@ class EmbeddingRequests:
         if parsed.truncation_direction.lower() != "right":
             raise InvalidValue("truncation_direction must be 'right'.", param="truncation_direction")
         return self._awaited(self._work(parsed, len(body)), owner=owner, wait_s=wait_s)
+
+    def search_query(self, text: str, *, model: str, dimensions: int | None, owner: str, wait_s: float) -> Submission:
+        """The task behind a search: the vector of a text as a query, cut to `dimensions`.
+
+        Raises:
+            InputTooLarge, ModelNotFound, NotReady: the text or the model cannot be used.
+        """
+        if size_bytes(text) > self.settings.max_input_bytes:
+            raise InputTooLarge(
+                f"query has more than {self.settings.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES).", param="query"
+            )
+        body = EmbeddingsBody(input=[text], model=model, dimensions=dimensions, input_type="query")
+        return self._awaited(self._work(body, 0), owner=owner, wait_s=wait_s)
 
     def _openai(self, body: bytes) -> EmbeddingsBody:
         decode = self.vocabulary.texts if self.vocabulary else None

@@ -42,6 +42,11 @@ class ModelEntry:
     """Other names for it, as its worker's EMBEDQ_SERVED_NAME has them."""
 
     @property
+    def made_by(self) -> str:
+        """What made its vectors, in words: those of entries with the same ones can be compared."""
+        return f"{self.model} (revision {self.revision})"
+
+    @property
     def stamp(self) -> str:
         """12 hexadecimal digits: vectors of entries with the same ones may be mixed, however they are computed."""
         return sha256(f"{self.model} {self.revision} {self.dimension}".encode()).hexdigest()[:_STAMP_DIGITS]

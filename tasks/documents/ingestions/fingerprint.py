@@ -71,7 +71,7 @@ def vectors(spec: Mapping[str, Any], entry: ModelEntry) -> str:
     prompt = prompt_name(spec, entry)
     return ", ".join(
         [
-            f"{entry.model} (revision {entry.revision})",
+            entry.made_by,
             f"{dimension(spec, entry)} dimensions",
             *([f"prompt {prompt!r}"] if prompt else []),
             "normalized" if spec.get("normalize") is not False else "not normalized",

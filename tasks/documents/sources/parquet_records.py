@@ -1,6 +1,5 @@
 """Parquet: one row, one document."""
 
-import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from tasks.documents.sources.content import Content
 from tasks.documents.sources.record_fields import FieldMap, listing_error
 from tasks.documents.sources.records import LIMIT_SETTING, Record
 from tasks.errors import EmbedqError
+from tasks.storage.range_file import RangeFile
 
 _BATCH_BYTES = 2**20
 _BATCH_ROWS = 1024
@@ -85,7 +85,7 @@ class _Table:
     def __init__(self, content: Content, fields: FieldMap) -> None:
         with _refused():
             # Without pre_buffer: it would hold a whole row group, and a file may be a single one.
-            source = pa.PythonFile(_Readable(content), mode="r")
+            source = pa.PythonFile(RangeFile(content.read, content.size_bytes), mode="r")
             schema = pq.read_schema(source)
             texts = [name for name in schema.names if _is_text(schema.field(name).type)]
             # Text columns as dictionaries: a text that a thousand rows share is in memory once, as in the file.
@@ -191,35 +191,6 @@ class _Borrowed:
             self._kept[self._key] = self._table
             while len(self._kept) > _TABLES_KEPT:
                 self._kept.popitem(last=False)
-
-
-class _Readable(io.RawIOBase):
-    """A content as a seekable file."""
-
-    def __init__(self, content: Content) -> None:
-        super().__init__()
-        self._content = content
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._content.size_bytes}[whence]
-        self._at = start + offset
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(self._content.size_bytes - self._at, 0)
-        data = self._content.read(self._at, left if size is None or size < 0 else min(size, left))
-        self._at += len(data)
-        return data
 
 
 class _refused:  # noqa: N801 - used as a function

@@ -12,13 +12,13 @@ import httpx
 
 from stack.testing import RedisServer
 from tasks.ledger import ANONYMOUS, Ledger
-from tasks.records.datasets import Catalog, DatasetPart, advance, present
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, upload_with
 from tests.integration.api.ingestions.requests import create, move
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
+from tests.unit.documents.search.small_datasets import document, load
 
 Ids = dict[str, tuple[str, ...]]
 """What can stand in the place of a part of a path; the longest ending that fits decides."""
@@ -133,10 +133,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     batch_id = client.post("/v1/batches", json=body).json()["id"]
     ingestion_id = create(client, sink={"type": "parquet", "dataset": "handbook"})["id"]
-    storage.write("datasets/x/part.1", b"PAR1 bytes")
-    part = DatasetPart(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
-    catalog = Catalog(ANONYMOUS, "handbook", dimension=4, next_part=4, parts=(part,))
-    assert advance(storage, present(storage, ANONYMOUS, "handbook"), catalog)
+    load(storage, document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}), owner=ANONYMOUS, name="handbook")
     failed = create(client)["id"]
     move(ledger, failed, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     return {
@@ -145,7 +142,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
         "{file_id}": (file_id,),
         "{batch_id}": (batch_id,),
         "{ingestion_id}": (ingestion_id, failed),
-        "{ingestion_id}/output/{name}": (f"{ingestion_id}/output/part-000003.parquet",),
+        "{ingestion_id}/output/{name}": (f"{ingestion_id}/output/part-000000.parquet",),
         "{name}": ("handbook",),
         "{model_id}": (MODEL,),
         "{path}": ("console.css",),

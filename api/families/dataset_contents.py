@@ -1,0 +1,223 @@
+"""What a dataset holds: exact search."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answer.description import Answer, json_body
+from api.answer.errors import ItemFailed, ItemRefused
+from api.answer.json_response import JSON, NO_STORE
+from api.families.route import JSON_BODY, Errors, Family
+from api.request.body import parse_object
+from api.request.memory_budget import LargeResponse
+from api.services import Services
+from api.waiting.synchronous import encode_now
+from tasks import errors
+from tasks.errors import DatasetModelMismatch, InvalidType, InvalidValue, MissingParameter
+from tasks.records.datasets import Catalog
+from tasks.wire.validation import MAX_METADATA_PAIRS, validated
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tasks.search.parts import PartReader
+
+MAX_HITS = 100
+_MAX_DIMENSION = 65_536
+_EXAMPLE: dict[str, Any] = {"query": "how do I get a refund?", "limit": 3, "filter": {"team": "sales"}}
+
+
+class SearchBody(BaseModel):
+    """Body of `POST /v1/datasets/{name}/search`. Unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [_EXAMPLE]})
+
+    query: Annotated[str, StringConstraints(min_length=1)] | None = Field(None, description="A text; or `vector`.")
+    model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        None, description="That encodes `query`; by default the model whose vectors the dataset holds."
+    )
+    vector: list[Annotated[float, Field(allow_inf_nan=False)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=_MAX_DIMENSION,
+        description="Of any length but 0, with as many numbers as the vectors of the dataset.",
+    )
+    limit: int = Field(10, ge=1, le=MAX_HITS, description="Of the chunks in the answer.")
+    filter: dict[Annotated[str, StringConstraints(min_length=1, max_length=200)], str | int | float | bool] | None = (
+        Field(
+            None,
+            max_length=MAX_METADATA_PAIRS,
+            description="Fields of the metadata and the value of each; `document_id` stands for the document.",
+        )
+    )
+
+
+class Chunk(BaseModel):
+    """A slice of a document."""
+
+    document_id: str
+    chunk: int = Field(description="Its number in the document, from 0.")
+    text: str
+    start: int | None = Field(description="Its first character in the parsed document.")
+    end: int | None
+    headings: list[str] = Field(description="Above it, the outermost first.")
+    page: int | None
+    metadata: dict[str, Any] = Field(description="Of the document.")
+
+
+class ScoredChunk(Chunk):
+    """A slice of a document that is near to a query."""
+
+    score: float = Field(description="Cosine of its vector and that of the query.")
+
+
+class ScoredChunks(BaseModel):
+    """The nearest chunks, best first."""
+
+    object: Literal["list"]
+    data: list[ScoredChunk]
+    dataset: str
+    version: int = Field(description="Of the dataset, which was searched as a whole.")
+    rows: int = Field(description="Chunks in the dataset.")
+    took_ms: float = Field(description="Of the search, without the time to encode `query`.")
+
+
+router = Family("datasets")
+
+_READING: Errors = (errors.DatasetUnknown, errors.StorageUnavailable, errors.NotStored, errors.NotReady)
+
+
+@router.describe(
+    "POST",
+    "/v1/datasets/{name}/search",
+    Answer(200, ScoredChunks),
+    errors=(
+        *JSON_BODY,
+        *_READING,
+        errors.DatasetModelMismatch,
+        errors.ModelNotFound,
+        errors.BacklogFull,
+        errors.StorageFull,
+        errors.EncodingFailed,
+        ItemRefused,
+        errors.WaitTimeout,
+    ),
+    body=json_body(SearchBody),
+)
+async def search(request: Request, name: str) -> Response:
+    """Returns the chunks of a dataset that are nearest to a text or a vector, by comparing it with all of them."""
+    services = Services.from_request(request)
+    owner = services.owner(request)
+    await services.door.check()
+    body = validated(SearchBody, parse_object(await services.bodies.read(request)), {"vector": _numbers})
+    if (body.query is None) == (body.vector is None):
+        raise MissingParameter("Send either query, a text, or vector, its numbers.", param="query")
+    given = None if body.vector is None else np.array(body.vector, np.float64)
+    vector = await _encoded(services, request, owner, name, body) if given is None else given
+    began = time.perf_counter()
+
+    def found(reader: "PartReader", catalog: Catalog) -> bytes:
+        answer = {
+            "object": "list",
+            "data": [] if vector is None else _nearest(reader, catalog, vector, body),
+            "dataset": catalog.dataset,
+            "version": catalog.version,
+            "rows": sum(part.rows for part in catalog.parts),
+            "took_ms": round((time.perf_counter() - began) * 1000, 1),
+        }
+        return orjson.dumps(answer)
+
+    return _large(services, request, await services.datasets.read(owner, name, found))
+
+
+def _numbers(value: object) -> object:
+    # pydantic would list every fault of a vector of millions.
+    if isinstance(value, list):
+        if len(value) > _MAX_DIMENSION:
+            raise InvalidValue(
+                f"vector has {len(value):,} numbers; at most {_MAX_DIMENSION:,} are taken.", param="vector"
+            )
+        if any(type(number) not in {int, float} for number in value):
+            raise InvalidType("vector must be a list of numbers.", param="vector")
+    return value
+
+
+async def _encoded(
+    services: Services, request: Request, owner: str, name: str, body: SearchBody
+) -> npt.NDArray[np.floating] | None:
+    """The vector of `query` by the model of the dataset; None where the dataset has no chunks to compare it with."""
+    catalog, made_by = await services.datasets.read(owner, name, _model)
+    if made_by is None:
+        return None
+    served = services.registry.served(body.model or made_by)
+    entry = served.entry
+    if entry is not None and not catalog.vectors.startswith(entry.made_by):
+        raise DatasetModelMismatch(
+            f"The dataset holds vectors of {catalog.vectors}, and {served.name} is {entry.made_by}. Name the model "
+            "that made them, send a vector of that model, or load the documents again into another dataset.",
+            param="model",
+        )
+    submission = services.requests.search_query(
+        body.query or "",
+        model=served.name,
+        dimensions=catalog.dimension if entry and catalog.dimension < entry.dimension else None,
+        owner=owner,
+        wait_s=services.settings.max_wait_s,
+    )
+    try:
+        result = await encode_now(services, request, submission, services.settings.max_wait_s)
+    except ItemFailed as error:
+        error.param, error.detail = "query", error.detail.replace("input[0]", "query", 1)
+        raise
+    vector: npt.NDArray[np.floating] = result.vectors[0]
+    return vector
+
+
+def _model(reader: "PartReader", catalog: Catalog) -> tuple[Catalog, str | None]:
+    from tasks.search.nearest_chunks import model_of  # noqa: PLC0415 - it needs pyarrow
+
+    return catalog, model_of(reader, catalog)
+
+
+def _nearest(
+    reader: "PartReader", catalog: Catalog, vector: npt.NDArray[np.floating], body: SearchBody
+) -> list[dict[str, Any]]:
+    from tasks.search.nearest_chunks import nearest_chunks  # noqa: PLC0415 - it needs pyarrow
+    from tasks.search.row_filter import RowFilter  # noqa: PLC0415
+
+    if catalog.dimension and len(vector) != catalog.dimension:
+        raise InvalidValue(
+            f"vector has {len(vector):,} numbers; the vectors of this dataset have {catalog.dimension:,}.",
+            param="vector",
+        )
+    with np.errstate(over="ignore"):
+        length = float(np.linalg.norm(vector))
+    if not np.isfinite(length) or length == 0:
+        raise InvalidValue("The vector has no direction: its length is 0 or not finite.", param="vector")
+    among = RowFilter(body.filter) if body.filter else None
+    rows = nearest_chunks(reader, catalog, vector, body.limit, among)
+    return [{"score": round(row.score, 6), **_chunk(row.fields)} for row in rows]
+
+
+def _chunk(row: "Mapping[str, Any]") -> dict[str, Any]:
+    return {
+        "document_id": row["doc_id"],
+        "chunk": row["chunk_index"],
+        "text": row["text"],
+        "start": row["start"],
+        "end": row["end"],
+        "headings": row["headings"],
+        "page": row["page"],
+        "metadata": orjson.Fragment(row["metadata"]),
+    }
+
+
+def _large(services: Services, request: Request, content: bytes) -> Response:
+    services.answers.take_large(request.scope, len(content))
+    return LargeResponse(content, headers=dict(NO_STORE), media_type=JSON)

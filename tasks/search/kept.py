@@ -1,0 +1,96 @@
+"""What was read of stored objects and may be asked for again, within a limit of bytes."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Entry:
+    """`users`: blocks that rely on it. `value`: None until it was read, once, under `reading`."""
+
+    size_bytes: int
+    users: int = 0
+    value: Any = None
+    reading: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Held:
+    """Entries that stay for as long as their block lasts."""
+
+    def __init__(self, entries: Mapping[Hashable, _Entry]) -> None:
+        self._entries = entries
+
+    def value(self, key: Hashable, read: Callable[[], T]) -> T:
+        """The value of this key. If it is not known yet, one thread reads it and the others wait for that."""
+        entry = self._entries[key]
+        with entry.reading:
+            if entry.value is None:
+                entry.value = read()
+            value: T = entry.value
+            return value
+
+
+class Kept:
+    """Values by key, those that were used last. For several threads.
+
+    Room is taken before a value is read, so that the values never exceed the limit, also while they are read. What
+    somebody uses is not given up. Keys name objects that never change, so no value is ever wrong.
+
+    Args:
+        max_bytes: of all values.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self.size_bytes = 0
+
+    @contextmanager
+    def together(self, sizes: Mapping[Hashable, int]) -> Iterator[Held | None]:
+        """Room for all of these keys with their bytes, as long as the block lasts. None: they do not fit."""
+        entries = self._take(sizes)
+        try:
+            yield None if entries is None else Held(entries)
+        finally:
+            self._release(entries or {})
+
+    def value(self, key: Hashable, size_bytes: int, read: Callable[[], T]) -> T:
+        """The kept value of this key; otherwise what `read` returns, which is kept if it fits."""
+        with self.together({key: size_bytes}) as held:
+            return read() if held is None else held.value(key, read)
+
+    def _take(self, sizes: Mapping[Hashable, int]) -> dict[Hashable, _Entry] | None:
+        with self._lock:
+            missing = sizes.keys() - self._entries.keys()
+            needed = sum(sizes[key] for key in missing)
+            idle = [key for key, entry in self._entries.items() if not entry.users and key not in sizes]
+            if self.size_bytes + needed - sum(self._entries[key].size_bytes for key in idle) > self._max_bytes:
+                return None
+            for key in idle:  # those that were used longest ago come first
+                if self.size_bytes + needed <= self._max_bytes:
+                    break
+                self._drop(key)
+            for key in sizes:
+                if key in missing:
+                    self._entries[key] = _Entry(sizes[key])
+                self._entries.move_to_end(key)
+                self._entries[key].users += 1
+            self.size_bytes += needed
+            return {key: self._entries[key] for key in sizes}
+
+    def _release(self, entries: Mapping[Hashable, _Entry]) -> None:
+        with self._lock:
+            for key, entry in entries.items():
+                entry.users -= 1
+                if entry.value is None and not entry.users:  # it could not be read
+                    self._drop(key)
+
+    def _drop(self, key: Hashable) -> None:
+        self.size_bytes -= self._entries.pop(key).size_bytes

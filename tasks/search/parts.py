@@ -1,0 +1,93 @@
+"""Parquet parts of datasets in the storage, read by ranges of bytes: what is asked for, and no more."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from embedq.vector_search import NoVectorsError, read_rows, read_vectors, row_lengths
+from tasks.errors import NotReady, NotStored
+from tasks.records.datasets import DatasetPart
+from tasks.search.kept import Kept
+from tasks.storage.range_file import RangeFile
+from tasks.storage.storage import Storage
+
+_FOOTER_BYTES = 64 * 2**10
+"""Assumed of a footer in memory: 16 columns of four row groups take about as much."""
+
+
+class Vectors(NamedTuple):
+    """Vectors of consecutive rows: float32 [rows, dimension], and their lengths."""
+
+    rows: npt.NDArray[np.float32]
+    lengths: npt.NDArray[np.float32]
+
+
+class PartReader:
+    """Reads parts. For several threads.
+
+    Its methods raise `StorageUnavailable`, `NotReady` when the process stops, and `NotStored` for a part that is gone
+    or damaged.
+
+    Args:
+        storage: where they are.
+        kept: what stays in memory: footers, and what callers put there.
+        stopping: whether the process stops; asked before each read.
+    """
+
+    def __init__(self, storage: Storage, kept: Kept, stopping: Callable[[], bool] = lambda: False) -> None:
+        self._storage = storage
+        self._stopping = stopping
+        self.kept = kept
+
+    @contextmanager
+    def open(self, part: DatasetPart) -> Iterator[pq.ParquetFile]:
+        """A part as a Parquet file. Its footer is read once."""
+        with _damage(part):
+            footer = self.kept.value(("footer", part.stored), _FOOTER_BYTES, lambda: self._file(part).metadata)
+            yield self._file(part, footer)
+
+    def vectors(self, part: DatasetPart) -> Iterator[Vectors]:
+        """The vectors of a part, in pieces."""
+        with self.open(part) as file:
+            for rows in read_vectors(file):
+                self.check()
+                yield Vectors(rows, row_lengths(rows))
+
+    def whole_vectors(self, part: DatasetPart, dimension: int) -> Vectors:
+        """All vectors of a part, in one array."""
+        whole = Vectors(np.empty((part.rows, dimension), np.float32), np.empty(part.rows, np.float32))
+        first = 0
+        for piece in self.vectors(part):
+            end = first + len(piece.rows)
+            whole.rows[first:end], whole.lengths[first:end] = piece
+            first = end
+        return whole
+
+    def rows(self, part: DatasetPart, wanted: Collection[int], columns: Sequence[str]) -> dict[int, Mapping[str, Any]]:
+        """Rows of a part by number, from the row groups alone that have them."""
+        with self.open(part) as file:
+            return dict(read_rows(file, wanted, columns))
+
+    def check(self) -> None:
+        """Raises `NotReady` when the process stops: nobody waits for the answer of a long search."""
+        if self._stopping():
+            raise NotReady("This process is stopping; send the request again.", retry_after_s=1)
+
+    def _file(self, part: DatasetPart, footer: Any = None) -> pq.ParquetFile:
+        self.check()
+        file = RangeFile(partial(self._storage.read, part.stored), part.size_bytes)
+        return pq.ParquetFile(pa.PythonFile(file, mode="r"), metadata=footer, pre_buffer=True)
+
+
+@contextmanager
+def _damage(part: DatasetPart) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, NoVectorsError, OSError, ValueError) as error:  # pyarrow raises the last two as well
+        raise NotStored(f"{part.name} of this dataset is damaged in the storage.") from error

@@ -1,0 +1,158 @@
+"""Search in datasets over HTTP: what is found, by whom, and what is said of a request that cannot be."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tasks.records.datasets import Version, delete_dataset
+from tasks.storage.storage import Storage
+from tests.integration.api.file_uploads import problem
+from tests.integration.api.ledger_worker import LedgerWorker, vector
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.unit.documents.search.small_datasets import MARKUP, NAME, VECTORS, document, load, random_documents
+
+PATH = f"/v1/datasets/{NAME}/search"
+UNFIT: list[tuple[dict[str, Any], str, str]] = [
+    ({}, "missing_required_parameter", "query"),
+    ({"query": "a", "vector": [1, 0, 0, 0]}, "missing_required_parameter", "query"),
+    ({"query": ""}, "invalid_value", "query"),
+    ({"query": 7}, "invalid_type", "query"),
+    ({"vector": []}, "invalid_value", "vector"),
+    ({"vector": [1, 2, 3]}, "invalid_value", "vector"),
+    ({"vector": [0, 0, 0, 0]}, "invalid_value", "vector"),
+    ({"vector": [1e300, 0, 0, 0]}, "invalid_value", "vector"),
+    ({"vector": [True, 0, 0, 0]}, "invalid_type", "vector"),
+    ({"vector": ["1", 0, 0, 0]}, "invalid_type", "vector"),
+    ({"vector": [1] * 65_537}, "invalid_value", "vector"),
+    ({"vector": [1, 0, 0, 0], "limit": 0}, "invalid_value", "limit"),
+    ({"vector": [1, 0, 0, 0], "limit": 101}, "invalid_value", "limit"),
+    ({"vector": [1, 0, 0, 0], "limt": 1}, "unknown_parameter", "limt"),
+    ({"vector": [1, 0, 0, 0], "filter": {"a": {"b": 1}}}, "invalid_type", "filter.a.str"),
+    ({"vector": [1, 0, 0, 0], "filter": {f"f{n}": 1 for n in range(17)}}, "invalid_value", "filter"),
+    ({"query": "a" * (2**20 + 1)}, "input_too_large", "query"),
+    ({"query": "a", "model": "nobody/knows"}, "model_not_found", "model"),
+]
+REFUNDS = "Refunds take three days."
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.open(str(tmp_path / "storage"))
+
+
+@pytest.fixture
+def app(worker: LedgerWorker, serve: Callable[..., ServedApp], tmp_path: Path) -> ServedApp:
+    return serve(storage_url=str(tmp_path / "storage"), api_keys=KEYS, search_bytes=2**20)
+
+
+def search(client: httpx.Client, **body: Any) -> httpx.Response:
+    return client.post(PATH, json=body, headers=ANN)
+
+
+def test_a_text_finds_the_chunks_that_are_near_it(client: httpx.Client, worker: LedgerWorker, storage: Storage) -> None:
+    assert MODEL in VECTORS
+    metadata = {"team": "sales", "title": MARKUP, "deep": {"a": [1, None]}}
+    load(
+        storage,
+        document("refunds", vector(REFUNDS).tolist(), [0, 0, 1, -1], metadata=metadata, text=MARKUP),
+        document("hours", [-1, -1, 0, 0]),
+    )
+    with worker.serving():
+        answer = search(client, query=REFUNDS, limit=2)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert {key: found[key] for key in ("object", "dataset", "version", "rows")} == {
+        "object": "list",
+        "dataset": NAME,
+        "version": 1,
+        "rows": 3,
+    }
+    assert found["data"][0] == {
+        "score": pytest.approx(1),
+        "document_id": "refunds",
+        "chunk": 0,
+        "text": f"{MARKUP} 0",
+        "start": 0,
+        "end": 5,
+        "headings": ["Top", "Part 0"],
+        "page": 1,
+        "metadata": metadata,
+    }
+    assert [row["document_id"] for row in found["data"]] == ["refunds", "refunds"]
+
+    hours = search(client, vector=[-1, -1, 0, 0], filter={"document_id": "hours"}).json()
+    assert [(row["document_id"], row["score"]) for row in hours["data"]] == [("hours", pytest.approx(1))]
+    assert search(client, vector=[1, 1, 1, 1], filter={"team": "support"}).json()["data"] == []
+
+
+def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: httpx.Client, storage: Storage) -> None:
+    first = load(storage, *random_documents(9, 2))
+    assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 18
+    load(storage, document("new", [1, 0, 0, 0]))
+    assert search(client, vector=[1, 0, 0, 0], limit=1).json()["data"][0]["document_id"] == "new"
+    assert delete_dataset(storage, "ann", NAME)
+    problem(search(client, vector=[1, 0, 0, 0]), 404, "dataset_not_found", "name")
+    load(storage, document("other", [1, 0]), dimension=2, vectors="another (revision r9), 2 dimensions")
+    problem(search(client, vector=[1, 0, 0, 0]), 400, "invalid_value", "vector")
+    assert search(client, vector=[1, 0]).json()["rows"] == 1
+    problem(search(client, query="text", model=MODEL), 400, "dataset_model_mismatch", "model")
+    assert first.version == 1
+
+
+def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
+    client: httpx.Client, storage: Storage, app: ServedApp
+) -> None:
+    load(storage, document("old", [1, 0, 0, 0]))
+    present = app.services.datasets.present
+    seen: list[Version] = []
+
+    async def late(owner: str, name: str) -> Any:
+        version = await present(owner, name)
+        if not seen:
+            seen.append(version)
+            assert delete_dataset(storage, "ann", NAME)
+            load(storage, document("new", [1, 0, 0, 0]))
+            storage.delete(version.catalog.parts[0].stored)
+        return version
+
+    app.services.datasets.present = late  # type: ignore[method-assign]
+    (row,) = search(client, vector=[1, 0, 0, 0]).json()["data"]
+    assert row["document_id"] == "new"
+
+
+def test_what_cannot_be_searched_is_named(client: httpx.Client, storage: Storage) -> None:
+    load(storage, document("a", [1, 0, 0, 0]))
+    for body, code, param in UNFIT:
+        answer = client.post(PATH, content=json.dumps(body), headers={**ANN, "content-type": "application/json"})
+        problem(answer, 404 if code == "model_not_found" else 400, code, param)
+    assert search(client, vector=[3e38, 3e38, 3e38, 0]).json()["rows"] == 1
+
+
+def test_a_dataset_without_chunks_has_nothing_near(client: httpx.Client, storage: Storage) -> None:
+    load(storage, document("emptied"))
+    for body in ({"query": "a"}, {"vector": [1, 2]}):
+        answer = search(client, **body).json()
+        assert (answer["data"], answer["rows"], answer["version"]) == ([], 0, 1)
+
+
+def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Storage) -> None:
+    load(storage, document("a", [1, 0, 0, 0]))
+    body = {"vector": [1, 0, 0, 0]}
+    assert client.post(PATH, json=body, headers=ANN).json()["rows"] == 1
+    problem(client.post(PATH, json=body, headers=BOB), 404, "dataset_not_found", "name")
+    problem(client.post(PATH, json=body), 401, "invalid_api_key")
+
+
+def test_a_server_without_pyarrow_says_so(
+    client: httpx.Client, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(storage, document("a", [1, 0, 0, 0]))
+    monkeypatch.setitem(sys.modules, "tasks.search.parts", None)
+    answer = search(client, vector=[1, 0, 0, 0])
+    problem(answer, 503, "not_ready", "pyarrow")
+    assert 'pip install "embedq[parquet]"' in answer.json()["detail"]
