@@ -1,5 +1,5 @@
 // Light or dark: as the system says, unless chosen here.
-import { html, useEffect, useState } from "./html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 
 const STORED = "embedq.theme";
 const NEXT = { auto: "light", light: "dark", dark: "auto" };
@@ -16,4 +16,27 @@ export function ThemeButton() {
   return html`<button type="button" class="small" aria-label=${`Theme: ${LABELS[theme]}`} title="Colours: auto, light, dark" onClick=${() => setTheme(NEXT[theme])}>
     ${LABELS[theme]}
   </button>`;
+}
+
+// A hook for what is drawn on a canvas, where variables of CSS mean nothing: [colours, probe]. names: a name for each
+// class whose text has the colour. The probe has to be rendered; it is not seen.
+export function useColours(names) {
+  const place = useRef(null);
+  const [colours, setColours] = useState({});
+  useLayoutEffect(() => {
+    const read = () =>
+      setColours(Object.fromEntries([...place.current.children].map((sample) => [sample.title, getComputedStyle(sample).color])));
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    read();
+    addEventListener("themechange", read);
+    system.addEventListener("change", read);
+    return () => {
+      removeEventListener("themechange", read);
+      system.removeEventListener("change", read);
+    };
+  }, []);
+  const probe = html`<span ref=${place} hidden>
+    ${Object.entries(names).map(([name, colour]) => html`<i key=${name} title=${name} class=${`colour-${colour}`}></i>`)}
+  </span>`;
+  return [colours, probe];
 }

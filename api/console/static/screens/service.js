@@ -1,8 +1,138 @@
-// A place for the screen.
-import { html } from "../html.js";
+// The service as it is: the last hour as plots, models with their workers and lanes, documents workers, Redis.
+import { bytes, count, duration, NONE, percent, rate, Time } from "../format.js";
+import { html, useMemo, useState } from "../html.js";
+import { useEvents } from "../live.js";
+import { useHistory } from "../service_history.js";
+import { Chart } from "../ui/chart.js";
+import { Code, quoted } from "../ui/code.js";
+import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
+import { Facts } from "../ui/facts.js";
+import { Badge } from "../ui/state.js";
+import { Table } from "../ui/table.js";
 
 export const title = () => "Service";
 
 export function Screen() {
-  return html`<h1 tabindex="-1">Service</h1><p class="muted">This screen is being made.</p>`;
+  const [service, setService] = useState(null);
+  const [history, historyError, addStep] = useHistory();
+  const error = useEvents("v1/service/events", (name, data) => {
+    if (name === "service") setService(data);
+    if (name === "history") addStep(data);
+  });
+  const plots = useMemo(() => history && html`<${Plots} history=${history} />`, [history]); // the service changes more often
+  return html`<h1 tabindex="-1">Service</h1>
+    <${ErrorBox} error=${error} title="The service cannot be read" />
+    ${service ? html`<${Overview} service=${service} />` : !error && html`<${Loading} what="the service" />`}
+    <h2>The last hour</h2>
+    <${ErrorBox} error=${historyError} title="The last hour cannot be read" />
+    ${plots ?? (!historyError && html`<${Loading} what="the last hour" />`)}
+    ${service && html`${service.models.map((model) => html`<${Model} key=${model.id} model=${model} />`)}
+      <${Documents} documents=${service.documents} />`}`;
+}
+
+function Overview({ service: { redis, models, documents, version, started_at } }) {
+  const workers = models.reduce((sum, model) => sum + model.workers.length, 0);
+  return html`<${Facts} facts=${[
+    ["Redis", html`<${Badge} state=${redis.up ? "answers" : "does not answer"} tone=${redis.up ? "good" : "bad"} /> ${redis.memory_percent > 0 && html`${redis.memory_percent} % of its memory`}`],
+    ["Model workers", html`<${Workers} number=${workers} />`],
+    ["Documents workers", html`<${Workers} number=${documents.workers.length} calm />`],
+    ["Work waiting", duration(waitingSeconds(models))],
+    ["Version", version],
+    ["API started", html`<${Time} at=${started_at} />`],
+  ]} />
+  ${!redis.up && html`<p class="muted">Everything below is as it was <${Time} at=${redis.seen_at} />.</p>`}`;
+}
+
+const Workers = ({ number, calm }) => html`${count(number)} ${number === 0 && html`<${Badge} state="none runs" tone=${calm ? "calm" : "bad"} />`}`;
+
+// Of the model that has the most, like the metric embedq_backlog_seconds; null where a speed is not known.
+function waitingSeconds(models) {
+  const seconds = models.map(({ lanes }) => Object.values(lanes).reduce((sum, lane) => (sum === null || lane.seconds === null ? null : sum + lane.seconds), 0));
+  return seconds.includes(null) ? null : Math.max(0, ...seconds);
+}
+
+const milliseconds = (value) => (value < 1000 ? `${value.toPrecision(3)} ms` : `${(value / 1000).toPrecision(3)} s`);
+const scaleMilliseconds = (value) => (value === 0 ? "0" : value < 1000 ? `${value} ms` : `${value / 1000} s`);
+const DURATION_STEPS = [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 86_400, 604_800, 2_592_000];
+
+// name: of the figures; lines: series of the API and what they are called.
+const CHARTS = [
+  { name: "Queries", lines: { queries: "Queries" }, show: (value) => rate(value) },
+  { name: "Passages", lines: { passages: "Passages" }, show: (value) => rate(value) },
+  { name: "Latency of queries", lines: { p50_ms: "p50", p99_ms: "p99" }, show: milliseconds, scale: scaleMilliseconds },
+  { name: "Work waiting", lines: { backlog_seconds: "Work" }, show: duration, scale: duration, steps: DURATION_STEPS },
+  { name: "Cache hits", lines: { cache_hits: "Share of texts" }, show: percent, scale: percent, top: 1 },
+  { name: "Errors", lines: { errors: "Errors" }, show: (value) => rate(value) },
+];
+
+function Plots({ history: { times, series } }) {
+  return html`<div class="charts">
+    ${CHARTS.map(({ name, lines, ...chart }) => html`<${Chart}
+      key=${name} title=${name} times=${times} group="service" ...${chart}
+      lines=${Object.entries(lines).map(([key, text]) => ({ name: text, values: series[key] ?? [] }))}
+    />`)}
+  </div>`;
+}
+
+function Model({ model }) {
+  const { id, names, workers, lanes } = model;
+  return html`<section aria-label=${`Model ${id}`}>
+    <h2>${id}</h2>
+    <${Facts} facts=${[
+      ["Device", model.device ?? NONE],
+      ["Computes with", model.compute ?? NONE],
+      ["Precision", model.precision ?? NONE],
+      ["Dimension", count(model.dimension)],
+      ["Longest text", model.max_tokens ? `${count(model.max_tokens)} tokens` : NONE],
+      ["Speed", rate(model.tokens_per_second, "tokens/s")],
+      ["Claims in work", count(model.leases)],
+      names.length > 1 && ["Also called", names.slice(1).join(", ")],
+    ]} />
+    <${Table} caption=${`Lanes of ${id}`} columns=${LANES} rows=${Object.entries(lanes)} rowKey=${([lane]) => lane} />
+    ${workers.length
+      ? html`<${Table} caption=${`Workers of ${id}`} columns=${WORKERS} rows=${workers} rowKey=${({ id: worker }) => worker} />`
+      : html`<${Empty} title="No worker serves this model">
+          <p>Texts for it wait until one starts. This command starts one on the machine where you run it:</p>
+          <${Code} text=${`EMBEDQ_MODEL=${quoted(id)} embedq worker`} label="command" />
+        <//>`}
+  </section>`;
+}
+
+const LANES = [
+  { key: "lane", label: "Lane", show: ([lane]) => lane },
+  { key: "tasks", label: "Tasks waiting", number: true, show: ([, lane]) => count(lane.tasks) },
+  { key: "tokens", label: "Tokens", number: true, show: ([, lane]) => count(lane.tokens) },
+  { key: "seconds", label: "Work", number: true, show: ([, lane]) => (lane.seconds === null ? "speed not known yet" : duration(lane.seconds)) },
+];
+
+const PROCESS = [
+  { key: "worker", label: "Worker", wide: true, show: ({ id, host, pid }) => html`${host} <span class="sub">process ${pid} · ${id}</span>` },
+  { key: "started", label: "Started", number: true, show: ({ started_at }) => html`<${Time} at=${started_at} />` },
+  { key: "memory", label: "Memory", number: true, show: ({ rss_bytes }) => bytes(rss_bytes) },
+];
+
+const WORKERS = [
+  ...PROCESS,
+  { key: "speed", label: "Speed", number: true, show: ({ tokens_per_second }) => rate(tokens_per_second, "tokens/s") },
+  { key: "texts", label: "Texts", number: true, show: ({ items, forward_passes }) => html`${count(items)} <span class="sub">in ${count(forward_passes)} passes</span>` },
+  { key: "cache", label: "Cache", number: true, show: ({ cache_bytes, ...worker }) => html`${bytes(cache_bytes)} <span class="sub">${hits(worker)}</span>` },
+  { key: "streams", label: "At once", number: true, show: ({ streams }) => count(streams) },
+];
+
+function hits({ cache_hits, cache_misses }) {
+  const asked = cache_hits + cache_misses;
+  return asked ? `${percent(cache_hits / asked)} hits` : "not asked yet";
+}
+
+function Documents({ documents: { workers, tasks } }) {
+  return html`<section aria-label="Documents workers">
+    <h2>Documents</h2>
+    <${Facts} facts=${[["Open tasks", count(tasks)]]} />
+    ${workers.length
+      ? html`<${Table} caption="Documents workers" columns=${PROCESS} rows=${workers} rowKey=${({ id }) => id} />`
+      : html`<${Empty} title="No documents worker runs">
+          <p>Batches and ingestions wait until one starts. This command starts one on the machine where you run it:</p>
+          <${Code} text="embedq documents-worker" label="command" />
+        <//>`}
+  </section>`;
 }

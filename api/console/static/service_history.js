@@ -1,0 +1,30 @@
+// The last hour in figures: read once, then extended by events.
+import { useMemo, useState } from "./html.js";
+import { useFetch } from "./live.js";
+
+const MINUTES = 60;
+
+// [history, error, add]: history is {times, series: {name: values}} or null; add takes a step of the events.
+export function useHistory() {
+  const { data, error } = useFetch(`v1/service/history?minutes=${MINUTES}`);
+  const [steps, setSteps] = useState([]);
+  const add = (step) => setSteps((before) => [...before, step].slice(-stepsOfAnHour(data)));
+  const history = useMemo(() => data && extended(data, steps), [data, steps]);
+  return [history, error, add];
+}
+
+const stepsOfAnHour = (data) => (MINUTES * 60) / (data?.step ?? 1);
+
+function extended({ step, from, series }, steps) {
+  const first = Object.values(series)[0] ?? [];
+  const place = ({ at }) => Math.round((at - from) / step);
+  const length = Math.max(first.length, ...steps.map((one) => place(one) + 1));
+  const dropped = Math.max(0, length - stepsOfAnHour({ step }));
+  const times = Array.from({ length: length - dropped }, (_, index) => from + (index + dropped) * step);
+  const columns = Object.entries(series).map(([name, values]) => {
+    const all = [...values, ...Array(length - values.length).fill(null)];
+    for (const one of steps) if (place(one) >= 0) all[place(one)] = one.series[name] ?? null;
+    return [name, all.slice(dropped)];
+  });
+  return { times, series: Object.fromEntries(columns) };
+}
