@@ -59,7 +59,7 @@ const DURATION_STEPS = [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_60
 const CHARTS = [
   { name: "Queries", lines: { queries: "Queries" }, show: (value) => rate(value) },
   { name: "Passages", lines: { passages: "Passages" }, show: (value) => rate(value) },
-  { name: "Latency of queries", lines: { p50_ms: "p50", p99_ms: "p99" }, show: milliseconds, scale: scaleMilliseconds },
+  { name: "Latency", lines: { p50_ms: "p50", p99_ms: "p99" }, show: milliseconds, scale: scaleMilliseconds },
   { name: "Work waiting", lines: { backlog_seconds: "Work" }, show: duration, scale: duration, steps: DURATION_STEPS },
   { name: "Cache hits", lines: { cache_hits: "Share of texts" }, show: percent, scale: percent, top: 1 },
   { name: "Errors", lines: { errors: "Errors" }, show: (value) => rate(value) },
