@@ -49,7 +49,9 @@ function Plot({ times, lines, group, scale, top, steps, onMoment }) {
   useEffect(() => {
     const options = plotOptions(lines.length, () => latest.current, { group, scale, top, steps, onMoment });
     plot.current = new uPlot({ ...options, width: place.current.clientWidth }, data, place.current);
-    const watcher = new ResizeObserver(() => plot.current.setSize({ width: place.current.clientWidth, height: HEIGHT }));
+    const watcher = new ResizeObserver(([{ contentRect: { width } }]) => {
+      if (width) plot.current.setSize({ width, height: HEIGHT }); // 0: it is being taken away
+    });
     watcher.observe(place.current);
     return () => {
       watcher.disconnect();
