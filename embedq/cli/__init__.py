@@ -29,6 +29,7 @@ _COMMANDS = (
     ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
     ("dataset", "dataset", "list and delete datasets on the server"),
     ("search", "search", "print the nearest rows of a folder or of a finished task"),
+    ("top", "top", "show what the service does: models, workers, lanes, the last hour"),
     ("doctor", "doctor", "check a running server and say what to do"),
     ("demo", "demo", "start a local stack, ingest this project's documentation, search it"),
 )

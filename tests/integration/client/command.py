@@ -53,13 +53,13 @@ class Command:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
-    def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-        """The command while it runs, its stdout in a pipe."""
+    def started(self, *arguments: str, stdout: int = subprocess.PIPE) -> Iterator["subprocess.Popen[str]"]:
+        """The command while it runs, its stdout in a pipe or in the file with this descriptor."""
         with subprocess.Popen(
             self._command(arguments),
             cwd=self.folder,
             env=self._environment(),
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
