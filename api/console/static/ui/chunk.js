@@ -1,0 +1,31 @@
+// A slice of a document as a person reads it.
+import { count } from "../format.js";
+import { html } from "../html.js";
+
+const NO_METADATA = Object.freeze({});
+
+// chunk: {document_id, chunk, text, start, end, headings, page, metadata}. children: shown beside its name.
+export function Chunk({ chunk, children }) {
+  const { document_id, text, headings, metadata } = chunk;
+  return html`<article class="chunk">
+    <header class="chunk-head"><strong>${document_id}</strong> <span class="muted">${placeOf(chunk)}</span> ${children}</header>
+    ${headings?.length > 0 && html`<p class="muted">${headings.join(" › ")}</p>`}
+    <p class="chunk-text">${text}</p>
+    <${Metadata} metadata=${metadata ?? NO_METADATA} />
+  </article>`;
+}
+
+function placeOf({ chunk, start, end, page }) {
+  const parts = [`chunk ${count(chunk)}`];
+  if (page != null) parts.push(`page ${count(page)}`);
+  if (start != null) parts.push(`characters ${count(start)} to ${count(end)}`);
+  return parts.join(" · ");
+}
+
+export function Metadata({ metadata }) {
+  const pairs = Object.entries(metadata);
+  if (!pairs.length) return null;
+  return html`<ul class="metadata" aria-label="Metadata">
+    ${pairs.map(([name, value]) => html`<li key=${name}><span class="muted">${name}</span> ${typeof value === "string" ? value : JSON.stringify(value)}</li>`)}
+  </ul>`;
+}
