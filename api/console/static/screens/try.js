@@ -83,7 +83,7 @@ function Form({ form, change, models, model, number, run, start }) {
       </button>
     </div>
     <p class="muted">${number > MAX_TEXTS ? `Only the first ${MAX_TEXTS} of ${count(number)} texts are sent from here. ` : ""}The
-      texts go to this server as any other call does, and are not kept.</p>
+      texts go to this server only. They do not appear among the jobs.</p>
   </form>`;
 }
 

@@ -8,7 +8,7 @@ const NO_METADATA = Object.freeze({});
 export function Chunk({ chunk, children }) {
   const { document_id, text, headings, metadata } = chunk;
   return html`<article class="chunk">
-    <header class="chunk-head"><strong>${document_id}</strong> <span class="muted">${placeOf(chunk)}</span> ${children}</header>
+    <div class="chunk-head"><strong>${document_id}</strong> <span class="muted">${placeOf(chunk)}</span> ${children}</div>
     ${headings?.length > 0 && html`<p class="muted">${headings.join(" › ")}</p>`}
     <p class="chunk-text">${text}</p>
     <${Metadata} metadata=${metadata ?? NO_METADATA} />

@@ -58,3 +58,12 @@ export function openaiClient(base, key) {
   const how = key ? 'os.environ["EMBEDQ_API_KEY"]' : '"none"';
   return `${key ? "import os\n\n" : ""}from openai import OpenAI\n\nclient = OpenAI(base_url="${new URL("v1", base).href}", api_key=${how})\n`;
 }
+
+// A value of JSON as Python writes it.
+export function python(value) {
+  if (value === null) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
+  if (typeof value !== "object") return JSON.stringify(value);
+  return `{${Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}: ${python(one)}`).join(", ")}}`;
+}
