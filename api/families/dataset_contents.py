@@ -1,4 +1,4 @@
-"""What a dataset holds: exact search."""
+"""What a dataset holds: exact search, pages of its documents and chunks."""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answer.description import Answer, json_body
+from api.answer.description import TEXT, Answer, json_body, query
 from api.answer.errors import ItemFailed, ItemRefused
-from api.answer.json_response import JSON, NO_STORE
-from api.families.route import JSON_BODY, Errors, Family
+from api.answer.json_response import JSON, NO_STORE, ListOf
+from api.families.route import JSON_BODY, Errors, Family, page_after, page_limit
 from api.request.body import parse_object
 from api.request.memory_budget import LargeResponse
+from api.request.paging import read_limit
 from api.services import Services
 from api.waiting.synchronous import encode_now
 from tasks import errors
@@ -26,6 +27,7 @@ from tasks.wire.validation import MAX_METADATA_PAIRS, validated
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tasks.search.pages import ContentPage
     from tasks.search.parts import PartReader
 
 MAX_HITS = 100
@@ -88,6 +90,30 @@ class ScoredChunks(BaseModel):
     took_ms: float = Field(description="Of the search, without the time to encode `query`.")
 
 
+class ChunkList(ListOf[Chunk]):
+    """A page of chunks."""
+
+    last_id: str | None = Field(description="Value of `after` for the next page: a place in the dataset.")
+
+
+class Document(BaseModel):
+    """A document that has chunks in a dataset."""
+
+    id: str
+    chunks: int
+    source_uri: str | None
+    title: str | None = Field(
+        description="The field `title` of its metadata, or the first heading above its beginning."
+    )
+    metadata: dict[str, Any]
+
+
+class DatasetDocuments(ListOf[Document]):
+    """A page of documents."""
+
+    last_id: str | None = Field(description="Value of `after` for the next page: a place in the dataset.")
+
+
 router = Family("datasets")
 
 _READING: Errors = (errors.DatasetUnknown, errors.StorageUnavailable, errors.NotStored, errors.NotReady)
@@ -146,6 +172,73 @@ def _numbers(value: object) -> object:
         if any(type(number) not in {int, float} for number in value):
             raise InvalidType("vector must be a list of numbers.", param="vector")
     return value
+
+
+_PAGE = (page_after("last_id of the page before."), page_limit("Of one page."))
+_LISTING: Errors = (errors.Unauthenticated, errors.RequestError, errors.Overloaded, *_READING)
+
+
+@router.describe(
+    "GET", "/v1/datasets/{name}/documents", Answer(200, DatasetDocuments), errors=_LISTING, reads=_PAGE, slash=True
+)
+async def list_documents(request: Request, name: str) -> Response:
+    """Lists the documents of a dataset that have chunks, in the order of the dataset."""
+    services = Services.from_request(request)
+    owner = services.owner(request)
+    after, limit = request.query_params.get("after"), read_limit(request.query_params)
+
+    def listed(reader: "PartReader", catalog: Catalog) -> bytes:
+        from tasks.search.pages import Place, page_of_documents  # noqa: PLC0415 - it needs pyarrow
+
+        page = page_of_documents(reader, catalog, Place.from_text(after) if after else None, limit)
+        return _listed([_document(document.chunks, document.row) for document in page.items], page)
+
+    return _large(services, request, await services.datasets.read(owner, name, listed))
+
+
+@router.describe(
+    "GET",
+    "/v1/datasets/{name}/chunks",
+    Answer(200, ChunkList),
+    errors=_LISTING,
+    reads=(query("document_id", TEXT, "Of one document alone.", empty_is_absent=True), *_PAGE),
+    slash=True,
+)
+async def list_chunks(request: Request, name: str) -> Response:
+    """Lists the chunks of a dataset, or of one of its documents, in the order of documents and of chunks in them."""
+    services = Services.from_request(request)
+    owner = services.owner(request)
+    after, limit = request.query_params.get("after"), read_limit(request.query_params)
+    document_id = request.query_params.get("document_id")
+
+    def listed(reader: "PartReader", catalog: Catalog) -> bytes:
+        from tasks.search.pages import Place, chunks_of_document, page_of_chunks  # noqa: PLC0415 - it needs pyarrow
+
+        place = Place.from_text(after) if after else None
+        if document_id:
+            page = chunks_of_document(reader, catalog, document_id, place, limit)
+        else:
+            page = page_of_chunks(reader, catalog, place, limit)
+        return _listed([_chunk(row) for row in page.items], page)
+
+    return _large(services, request, await services.datasets.read(owner, name, listed))
+
+
+def _listed(data: list[dict[str, Any]], page: "ContentPage[Any]") -> bytes:
+    until = str(page.until) if page.until else None
+    first = data[0].get("id") if data else None
+    return orjson.dumps({"object": "list", "data": data, "first_id": first, "last_id": until, "has_more": page.more})
+
+
+def _document(chunks: int, row: "Mapping[str, Any]") -> dict[str, Any]:
+    title = orjson.loads(row["metadata"]).get("title")
+    return {
+        "id": row["doc_id"],
+        "chunks": chunks,
+        "source_uri": row["source_uri"] or None,
+        "title": title if title and isinstance(title, str) else next(iter(row["headings"]), None),
+        "metadata": orjson.Fragment(row["metadata"]),
+    }
 
 
 async def _encoded(

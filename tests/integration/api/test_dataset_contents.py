@@ -140,12 +140,65 @@ def test_a_dataset_without_chunks_has_nothing_near(client: httpx.Client, storage
         assert (answer["data"], answer["rows"], answer["version"]) == ([], 0, 1)
 
 
+def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, storage: Storage) -> None:
+    metadata = {"title": MARKUP, "deep": {"a": [1, None]}}
+    load(storage, *random_documents(3, 2), document(MARKUP, [1, 2, 3, 4], metadata=metadata, text=MARKUP))
+    load(storage, document("plain", [1, 2, 3, 4], metadata={"title": 7}))
+
+    def pages(path: str, **query: str) -> list[dict[str, Any]]:
+        listed, more = [], True
+        while more:
+            answer = client.get(f"/v1/datasets/{NAME}/{path}", params={"limit": "2", **query}, headers=ANN)
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            listed += page["data"]
+            more, query = page["has_more"], query | {"after": page["last_id"]}
+        return listed
+
+    documents = pages("documents")
+    assert [(one["id"], one["chunks"]) for one in documents] == [
+        ("d0000", 2),
+        ("d0001", 2),
+        ("d0002", 2),
+        (MARKUP, 1),
+        ("plain", 1),
+    ]
+    assert documents[3] == {
+        "id": MARKUP,
+        "chunks": 1,
+        "source_uri": f"file:///{MARKUP}",
+        "title": MARKUP,
+        "metadata": metadata,
+    }
+    assert [documents[at]["title"] for at in (0, 4)] == ["Top", "Top"]
+    chunks = pages("chunks")
+    assert [(one["document_id"], one["chunk"]) for one in chunks] == [
+        *((f"d000{n}", chunk) for n in range(3) for chunk in range(2)),
+        (MARKUP, 0),
+        ("plain", 0),
+    ]
+    assert chunks[6]["text"] == f"{MARKUP} 0"
+    assert pages("chunks", document_id="d0001") == chunks[2:4]
+    assert pages("chunks", document_id=MARKUP) == chunks[6:7]
+    assert pages("chunks", document_id="nothing") == []
+    for path in ("documents", "chunks"):
+        for query in ({"after": "x"}, {"limit": "0"}, {"limit": "101"}):
+            answer = client.get(f"/v1/datasets/{NAME}/{path}", params=query, headers=ANN)
+            problem(answer, 400, "invalid_value", next(iter(query)))
+
+
 def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Storage) -> None:
     load(storage, document("a", [1, 0, 0, 0]))
     body = {"vector": [1, 0, 0, 0]}
-    assert client.post(PATH, json=body, headers=ANN).json()["rows"] == 1
-    problem(client.post(PATH, json=body, headers=BOB), 404, "dataset_not_found", "name")
-    problem(client.post(PATH, json=body), 401, "invalid_api_key")
+    for method, path in (
+        ("POST", PATH),
+        ("GET", f"/v1/datasets/{NAME}/documents"),
+        ("GET", f"/v1/datasets/{NAME}/chunks"),
+    ):
+        json_body = body if method == "POST" else None
+        assert client.request(method, path, json=json_body, headers=ANN).json()["data"]
+        problem(client.request(method, path, json=json_body, headers=BOB), 404, "dataset_not_found", "name")
+        problem(client.request(method, path, json=json_body), 401, "invalid_api_key")
 
 
 def test_a_server_without_pyarrow_says_so(
