@@ -263,6 +263,35 @@ class Ingestions:
         """Deletes a dataset with all its vectors; raises `NotFoundError` when there is none."""
         await self._call(Call("DELETE", _dataset_path(name)))
 
+    async def search_dataset(
+        self,
+        name: str,
+        query: str | Sequence[float],
+        limit: int = 10,
+        *,
+        model: str | None = None,
+        among: Mapping[str, str | float | bool] | None = None,
+    ) -> list[dict[str, Any]]:
+        """The chunks of a dataset that are nearest to a text or a vector, best first, as the server describes them.
+
+        Args:
+            name: of the dataset.
+            query: a text, which the model of the dataset encodes; or the numbers of a vector.
+            limit: 1 to 100.
+            model: another name of that model.
+            among: fields of the metadata and their values; `document_id` stands for the document.
+
+        Raises:
+            NotFoundError: there is no such dataset.
+            RefusedError: the query cannot be compared with it.
+        """
+        asked = {"query": query} if isinstance(query, str) else {"vector": list(query)}
+        optional = {"model": model, "filter": dict(among) if among else None}
+        body = {**asked, "limit": limit, **{key: value for key, value in optional.items() if value is not None}}
+        response = await self._call(Call("POST", f"{_dataset_path(name)}/search", body=body))
+        with reading(response, "a list of chunks"):
+            return list(response.json()["data"])
+
     async def download(self, ingestion_id: str, name: str, into: BinaryIO) -> None:
         """Writes a part into a file, from the beginning again after a broken connection."""
         path = _path(ingestion_id, f"/output/{quote(name, safe='')}")

@@ -28,7 +28,7 @@ _COMMANDS = (
     ("cancel", "tasks", "end tasks; what was finished stays readable"),
     ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
     ("dataset", "dataset", "list and delete datasets on the server"),
-    ("search", "search", "print the nearest rows of a folder or of a finished task"),
+    ("search", "search", "print the nearest rows of a dataset, a folder or a finished task"),
     ("top", "top", "show what the service does: models, workers, lanes, the last hour"),
     ("doctor", "doctor", "check a running server and say what to do"),
     ("demo", "demo", "start a local stack, ingest this project's documentation, search it"),

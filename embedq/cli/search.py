@@ -1,7 +1,8 @@
-"""`embedq search`: the nearest texts to a query."""
+"""`embedq search`: the nearest texts to a query, in files here or in a dataset on the server."""
 
 import argparse
 import asyncio
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from embedq.cli.exit_codes import OK, UsageError
-from embedq.cli.options import count, encoding_from_args, encoding_options, server_options, service_from_args, utf8
+from embedq.cli.options import (
+    count,
+    encoding_from_args,
+    encoding_options,
+    ingestions_from_args,
+    server_options,
+    service_from_args,
+    utf8,
+)
 from embedq.cli.output import Output
 from embedq.collection import VECTORS, Collection, open_collection
 from embedq.errors import BadInputError
@@ -26,13 +35,22 @@ _TASK_PREFIX = "task_"
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.add_argument("query", type=utf8, metavar="QUERY")
-    parser.add_argument(
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
         "--in",
         dest="source",
-        required=True,
         metavar="DIR_OR_ID",
         help="a folder of `ingest --out` or of `submit --out`, a .parquet or .npy file, or a task id (its texts are "
         "not known, only row numbers)",
+    )
+    source.add_argument("--dataset", metavar="NAME", help="a dataset on the server, which searches it there")
+    parser.add_argument(
+        "--filter",
+        type=_field,
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="with --dataset: chunks alone whose metadata has this value; document_id is the document's",
     )
     parser.add_argument("-k", type=count, default=5, help="how many rows (default: 5)")
     encoding_options(parser)
@@ -42,13 +60,26 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
-    return asyncio.run(_search(args, Output(args.json)))
+    output = Output(args.json)
+    return asyncio.run(_search(args, output) if args.dataset is None else _search_dataset(args, output))
 
 
 def shown(text: str, limit: int = _SHOWN_CHARS) -> str:
     """The beginning of a text on one line."""
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+
+
+async def _search_dataset(args: argparse.Namespace, output: Output) -> int:
+    if encoding_from_args(args):
+        raise UsageError("with --dataset, the dataset says how a text becomes a vector; leave those options out")
+    async with ingestions_from_args(args, output) as server:
+        chunks = await server.search_dataset(
+            args.dataset, args.query, args.k, model=args.model, among=dict(args.filter) or None
+        )
+    for chunk in chunks:
+        _print_chunk(output, chunk["document_id"], chunk, chunk)
+    return OK
 
 
 async def _search(args: argparse.Namespace, output: Output) -> int:
@@ -69,12 +100,27 @@ async def _search(args: argparse.Namespace, output: Output) -> int:
 def print_rows(rows: Sequence[FoundRow], output: Output) -> None:
     """Prints rows of a dataset: score, document, the headings above them, and how they begin."""
     for hit in rows:
-        row = hit.fields
-        place = " > ".join([str(row.get("doc_id")), *(row.get("headings") or ())])
-        page = f" (page {row['page']})" if row.get("page") else ""
-        text = shown(row.get("text") or "")
-        # The URI of an upload says nothing to people; programs get it.
-        output.result(f"{hit.score:.4f}  {place}{page}  {text}", {"score": round(hit.score, 6), **row})
+        scored = {"score": round(hit.score, 6), **hit.fields}
+        _print_chunk(output, hit.fields.get("doc_id"), hit.fields, scored)
+
+
+def _print_chunk(output: Output, document: object, row: Mapping[str, Any], scored: Mapping[str, Any]) -> None:
+    place = " > ".join([str(document), *(row.get("headings") or ())])
+    page = f" (page {row['page']})" if row.get("page") else ""
+    # The URI of an upload says nothing to people; programs get it.
+    output.result(f"{scored['score']:.4f}  {place}{page}  {shown(row.get('text') or '')}", dict(scored))
+
+
+def _field(text: str) -> tuple[str, str | float | bool]:
+    """A field and its value: a number or a boolean where it is one, otherwise a text."""
+    name, equals, value = utf8(text).partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=VALUE")
+    try:
+        parsed = json.loads(value, parse_constant=str)  # NaN is no JSON
+    except ValueError:
+        return name, value
+    return name, parsed if isinstance(parsed, str | int | float) else value
 
 
 async def _open(source: str, service: EmbeddingService) -> Collection | ParquetParts:

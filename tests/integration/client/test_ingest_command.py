@@ -113,6 +113,21 @@ def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> No
     (line,) = [line for line in command("dataset", "list").lines if line.startswith(f"{name}: 2 rows, 2 documents, ")]
     assert " dimensions" in line
 
+    searched = command("search", "We open at nine.", "--dataset", name)
+    assert (searched.code, searched.err) == (0, "")
+    scores = [float(line.split()[0]) for line in searched.lines]  # as of a query, so not those of the text itself
+    assert scores == sorted(scores, reverse=True)
+    assert sorted(line.split("  ")[1] for line in searched.lines) == [
+        "handbook/hours.txt",
+        "handbook/refunds.md > Shop",
+    ]
+    near = command("search", "x", "--dataset", name, "--filter", "document_id=handbook/refunds.md", "--json").json
+    assert [(row["document_id"], row["chunk"]) for row in near] == [("handbook/refunds.md", 0)]
+    assert command("search", "x", "--dataset", name, "--filter", "year=2024", "--filter", "team=sales").lines == []
+    assert command("search", "x", "--dataset", "nothing").code == 3
+    for wrong in (["--filter", "team"], ["--dimensions", "3"], ["--in", "mine"]):
+        assert command("search", "x", "--dataset", name, *wrong).code == 2
+
     gone = command("dataset", "delete", name)
     assert (gone.code, gone.lines) == (0, [f"{name} deleted"])
     assert name not in [dataset["name"] for dataset in command("dataset", "list", "--json").json]
