@@ -88,19 +88,21 @@ async def why_waiting(ledger: AsyncLedger, jobs: Sequence[Job]) -> list[dict[str
     Raises:
         RedisUnavailable: no answer.
     """
-    queues: dict[str, None] = {}
-    task_ids: dict[str, None] = {}
-    for job in jobs:
-        if not _ended(job):
-            queues.update(dict.fromkeys(_queues(job)))
-            task_ids.update(dict.fromkeys(_task_ids(job)))
-    standings = await ledger.run(read_standings([*queues], [*task_ids])) if queues else Standings()
+    standings = await standings_of(ledger, jobs)
     return [waiting_json(job, standings) for job in jobs]
+
+
+async def standings_of(ledger: AsyncLedger, jobs: Sequence[Job]) -> Standings:
+    """Of all that these wait for; empty, without a call, where all have ended. Raises like `why_waiting`."""
+    waiting = [job for job in jobs if not has_ended(job)]
+    queues = dict.fromkeys(queue for job in waiting for queue in _queues(job))
+    task_ids = dict.fromkeys(task_id for job in waiting for task_id in _task_ids(job))
+    return await ledger.run(read_standings([*queues], [*task_ids])) if waiting else Standings()
 
 
 def waiting_json(job: Job, standings: Standings) -> dict[str, Any] | None:
     """The field `waiting` of one. `standings`: of its queues and of what it waits for; None where it has ended."""
-    if _ended(job):
+    if has_ended(job):
         return None
     if isinstance(job, Task):
         reason = _of_task(standings, standings.queue(job.queue), [job.id])
@@ -112,7 +114,8 @@ def waiting_json(job: Job, standings: Standings) -> dict[str, Any] | None:
 # What has to be known of each.
 
 
-def _ended(job: Job) -> bool:
+def has_ended(job: Job) -> bool:
+    """Whether nothing more happens to it by itself."""
     return (job.state if isinstance(job, Task) else job.status).terminal
 
 
@@ -252,7 +255,9 @@ def _place(reason: _Reason) -> str:
 
 
 def _ahead(reason: _Reason) -> tuple[str, ...]:
-    return () if reason.seconds is None else (f"about {_duration(reason.seconds)} of work before it",)
+    if reason.seconds is None:
+        return ()
+    return (f"{f'about {_duration(reason.seconds)}' if reason.seconds >= 1 else 'less than 1 s'} of work before it",)
 
 
 def _served(queue: QueueStanding | None, rate: float | None) -> str:

@@ -1,0 +1,207 @@
+"""`GET /v1/jobs`: tasks, batches and ingestions of one caller in one list."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from api.families import jobs
+from api.request.paging import ListPage
+from tasks.ledger import ANONYMOUS, AsyncLedger, Ledger, operations
+from tasks.ledger.ids import new_task_id
+from tasks.records.batches import BatchStatus, move_batch, new_batch_id
+from tasks.records.ingestions import IngestionStatus
+from tests.integration.api.ingestions.requests import create, move
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.integration.ledger.driver import commands
+from tests.ledger_builders import submission
+
+
+@pytest.fixture
+def ledger(redis_url: str) -> Ledger:
+    return Ledger.connect(redis_url)
+
+
+@pytest.fixture
+def client(worker: LedgerWorker, serve: Callable[..., ServedApp], tmp_path: Path) -> httpx.Client:
+    """Of an app with a storage of its own."""
+    return serve(storage_url=str(tmp_path / "storage")).client
+
+
+def submit(client: httpx.Client, **fields: Any) -> str:
+    answer = client.post("/v1/tasks", json={"input": ["one", "two"], **fields})
+    return str(answer.json()["id"])
+
+
+def batch(client: httpx.Client, **fields: Any) -> str:
+    body = {"input_file_id": "file-unknown", "endpoint": "/v1/embeddings", "completion_window": "24h", **fields}
+    return str(client.post("/v1/batches", json=body).json()["id"])
+
+
+def ingestion(client: httpx.Client, **fields: Any) -> str:
+    return str(create(client, **fields)["id"])
+
+
+def one_of_each(client: httpx.Client) -> list[str]:
+    """Their ids, newest first."""
+    return [submit(client), batch(client), ingestion(client)][::-1]
+
+
+def listed(client: httpx.Client, **query: Any) -> dict[str, Any]:
+    answer = client.get("/v1/jobs", params=query)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def ids(body: dict[str, Any]) -> list[str]:
+    return [row["id"] for row in body["data"]]
+
+
+def test_an_empty_list(client: httpx.Client) -> None:
+    assert listed(client) == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+
+
+def test_all_kinds_are_in_one_list_newest_first(client: httpx.Client) -> None:
+    expected = one_of_each(client) + one_of_each(client)
+    assert ids(listed(client)) == sorted(expected, key=jobs.place_of, reverse=True)
+    assert [row["kind"] for row in listed(client)["data"]] == ["ingestion", "batch", "task"] * 2
+
+
+def test_a_row_says_what_the_object_itself_says(client: httpx.Client, worker: LedgerWorker) -> None:
+    done = submit(client, metadata={"name": "<b>night</b>", "other": "x"})
+    worker.work()
+    waiting = submit(client, lane="bulk")
+    batch_id, ingestion_id = batch(client), ingestion(client, sink={"type": "parquet", "dataset": "handbook"})
+    rows = {row["id"]: row for row in listed(client)["data"]}
+
+    assert {**rows[done], "created_at": 0, "started_at": 0, "finished_at": 0, "rate": 0} == {
+        "object": "job", "kind": "task", "id": done, "status": "completed", "lane": "online", "created_at": 0,
+        "started_at": 0, "finished_at": 0, "model": MODEL, "total": 2, "completed": 2, "failed": 0, "rate": 0,
+        "eta_seconds": None, "owner": "anonymous", "name": "<b>night</b>", "error": None, "waiting": None,
+    }  # fmt: skip
+    assert rows[waiting]["waiting"] == client.get(f"/v1/tasks/{waiting}").json()["waiting"]
+    assert rows[waiting]["waiting"]["message"] == (
+        "First in the bulk lane; less than 1 s of work before it; 1 worker at 50,000 texts/s."
+    )
+    assert rows[waiting]["eta_seconds"] == 0
+    assert rows[batch_id]["waiting"] == client.get(f"/v1/batches/{batch_id}").json()["waiting"]
+    assert rows[ingestion_id]["waiting"] == client.get(f"/v1/ingestions/{ingestion_id}").json()["waiting"]
+    assert (rows[ingestion_id]["name"], rows[ingestion_id]["total"]) == ("handbook", 0)
+
+
+def test_pages_by_cursor_run_through_all_kinds(client: httpx.Client) -> None:
+    expected = [job_id for _ in range(4) for job_id in one_of_each(client)]
+    expected.sort(key=jobs.place_of, reverse=True)
+    for limit in (1, 2, 5, 12):
+        seen, after = list[str](), ""
+        for _ in range(20):
+            page = listed(client, limit=limit, after=after)
+            seen += ids(page)
+            after = page["last_id"] or ""
+            if not page["has_more"]:
+                break
+        assert seen == expected, limit
+
+
+def test_kinds_and_states_are_chosen_by_name(client: httpx.Client, ledger: Ledger, worker: LedgerWorker) -> None:
+    done = submit(client)
+    worker.work()
+    queued, batch_id, ended = submit(client), batch(client), ingestion(client)
+    move(ledger, ended, to=IngestionStatus.COMPLETED)
+
+    assert ids(listed(client, kind="task")) == [queued, done]
+    assert ids(listed(client, kind="ingestion,batch")) == [ended, batch_id]
+    assert ids(listed(client, status="completed")) == [ended, done]
+    assert ids(listed(client, status="queued, validating")) == [batch_id, queued]
+    assert ids(listed(client, kind="batch", status="queued")) == []
+
+
+def test_nobody_sees_what_others_have_begun(
+    serve: Callable[..., ServedApp], worker: LedgerWorker, tmp_path: Path
+) -> None:
+    client = serve(api_keys=KEYS, storage_url=str(tmp_path / "storage")).client
+    client.headers.update(ANN)
+    hers = one_of_each(client)
+    assert ids(listed(client)) == hers
+    client.headers.update(BOB)
+    assert ids(listed(client)) == []
+    assert ids(listed(client, after=hers[0])) == [], "a cursor is a moment and nothing more"
+    his = submit(client)
+    assert ids(listed(client)) == [his]
+    assert ids(listed(client, after=hers[0])) == []
+    del client.headers["authorization"]
+    assert client.get("/v1/jobs").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"after": "x"}, {"after": "task_"}, {"after": "../../etc"}, {"after": "file-01a1fa1818cc7626bb9271b2af5733d5"},
+        {"after": "(" * 4000}, {"after": "task_01A1FA18-18CC-7626-BB92-71B2AF5733D5"}, {"after": "+"},
+        {"limit": 0}, {"limit": 101}, {"kind": "tasks"}, {"status": "done"}, {"status": "\u0000"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_query_of_a_list_is_refused(client: httpx.Client, query: dict[str, Any]) -> None:
+    answer = client.get("/v1/jobs", params=query)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_value")
+    assert answer.json()["error"]["param"] == next(iter(query))
+
+
+def test_a_cursor_need_not_exist_any_more(client: httpx.Client) -> None:
+    older = one_of_each(client)
+    gone = new_batch_id()
+    one_of_each(client)
+    assert ids(listed(client, after=gone)) == older
+
+
+async def cancelled(redis_url: str, after: str | None = None, **bounds: int) -> ListPage[jobs.Record]:
+    asked = jobs.JobQuery(states=frozenset({"cancelled"}))
+    ledger = AsyncLedger.connect(redis_url)
+    try:
+        return await jobs.JobReader(ledger, ANONYMOUS, asked, **bounds).page(after, 20)
+    finally:
+        await ledger.close()
+
+
+def test_where_one_kind_was_not_looked_through_older_ones_of_others_wait(
+    client: httpx.Client, ledger: Ledger, redis_url: str
+) -> None:
+    oldest, batch_id = submit(client), batch(client)
+    client.post(f"/v1/tasks/{oldest}/cancel")
+    ledger.run(move_batch(batch_id, BatchStatus.CANCELLED, only_from=[BatchStatus.VALIDATING]))
+    newer = [submit(client) for _ in range(30)][::-1]
+
+    first = asyncio.run(cancelled(redis_url, max_calls=1, look=0))
+    second = asyncio.run(cancelled(redis_url, first.until, max_calls=1, look=0))
+
+    assert (first.items, first.more) == ([], True)
+    assert first.until == jobs.place_of(newer[20]), "a call looks at one more than it may return"
+    assert [record.id for record in second.items] == [batch_id, oldest]
+    assert not second.more
+    assert ids(listed(client, status="cancelled")) == [batch_id, oldest]
+
+
+def test_a_page_costs_the_same_however_many_jobs_there_are(
+    client: httpx.Client, ledger: Ledger, redis_url: str, redis_client: redis.Redis
+) -> None:
+    async def page() -> None:
+        reading = AsyncLedger.connect(redis_url)
+        try:
+            await jobs.JobReader(reading, ANONYMOUS, jobs.JobQuery()).page(None, 20)
+        finally:
+            await reading.close()
+
+    counted = []
+    for tasks in (40, 1000):
+        for _ in range(tasks):
+            ledger.run(operations.submit(submission(task_id=new_task_id(), queue="other", listed=True)))
+        counted.append(sum(commands(redis_client, lambda: asyncio.run(page())).values()))
+    redis_client.flushall()  # to forget so many tasks one by one takes long
+    assert counted[1] - counted[0] <= 60, "the watchdog runs beside it"
