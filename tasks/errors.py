@@ -21,8 +21,10 @@
     │   ├── TaskEnded           409  never again
     │   ├── BatchUnknown        404
     │   ├── BatchEnded          409  never again
+    │   ├── BatchOpen           409  when it has ended
     │   ├── IngestionUnknown    404
     │   ├── IngestionEnded      409  never again
+    │   ├── IngestionOpen       409  when it has ended
     │   ├── ModelChanged        409  its workers serve another revision now
     │   ├── SourceFailed        400  what an ingestion names cannot be listed
     │   ├── SinkRefused         400  a sink can never take what an ingestion makes
@@ -313,6 +315,15 @@ class BatchEnded(RequestError):
     should_retry = False
 
 
+class BatchOpen(RequestError):
+    """The batch has not ended, so it can be neither deleted nor tried again."""
+
+    status = 409
+    code = "batch_not_ended"
+    title = "Batch has not ended"
+    should_retry = False
+
+
 class IngestionUnknown(RequestError):
     """The caller has no such ingestion."""
 
@@ -327,6 +338,15 @@ class IngestionEnded(RequestError):
     status = 409
     code = "ingestion_ended"
     title = "Ingestion ended"
+    should_retry = False
+
+
+class IngestionOpen(RequestError):
+    """The ingestion has not ended, so it cannot be deleted."""
+
+    status = 409
+    code = "ingestion_not_ended"
+    title = "Ingestion has not ended"
     should_retry = False
 
 

@@ -53,7 +53,7 @@ def _close_batches(client: redis.Redis) -> None:
         if (found := _BATCHES.fullmatch(key)) is not None:
             ledger = Ledger(client, root=found["root"])
             for batch_id in ledger.run(open_batches(_MANY)):
-                ledger.run(close_batch(batch_id))
+                ledger.run(close_batch(batch_id, deleted=True))
 
 
 def _end_ingestions(client: redis.Redis) -> None:
@@ -63,7 +63,7 @@ def _end_ingestions(client: redis.Redis) -> None:
             ledger = Ledger(client, root=found["root"])
             for ingestion_id in ledger.run(open_ingestions(_MANY)):
                 ledger.run(move_ingestion(ingestion_id, end))
-                ledger.run(close_ingestion(ingestion_id))
+                ledger.run(close_ingestion(ingestion_id, deleted=True))
 
 
 def _forget_open_tasks(client: redis.Redis) -> None:

@@ -21,13 +21,14 @@ from api.request.quota import quota
 from api.request.schemas import MetadataKey, MetadataValue
 from api.services import Services
 from tasks import errors
-from tasks.errors import BatchEnded, BatchUnknown, InvalidValue
+from tasks.errors import BatchEnded, BatchOpen, BatchUnknown, FileUnknown, InvalidValue
 from tasks.records import batches
 from tasks.records.batches import (
     ENDPOINT,
     BatchStatus,
     NewBatch,
     create_batch,
+    delete_batch,
     is_batch_id,
     list_batches,
     move_batch,
@@ -36,6 +37,7 @@ from tasks.records.batches import (
     read_batches_later,
 )
 from tasks.records.creation import RecordLimits
+from tasks.records.files import read_files
 from tasks.wire.validation import MAX_METADATA_PAIRS, validated
 from worker_config.settings import Settings
 
@@ -100,9 +102,15 @@ class BatchBody(BaseModel):
             raise InvalidValue(f"Invalid value for endpoint. Supported values: '{ENDPOINT}'.", param="endpoint")
 
 
+RETRY_OF = "retry_of"
+"""Key in the metadata of a batch that tries another one again: the id of that one."""
+_NO_ERROR_FILE = "Nobody knows any more which of its requests failed; send them in a new batch."
+
 # A batch from the body of a request, and as JSON.
 
-BATCHES = Resource("batch", is_batch_id, read_batch, BatchUnknown, "POST /v1/batches")
+BATCHES = Resource(
+    "batch", is_batch_id, read_batch, BatchUnknown, "POST /v1/batches", is_deleted=lambda batch: batch.deleted
+)
 
 
 def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings) -> NewBatch:
@@ -124,6 +132,32 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
         metadata=parsed.metadata,
         output_expires_s=parsed.output_expires_after.seconds if parsed.output_expires_after else None,
         key=key_digests(checked_key(idempotency_key) or of_body, _same_request(parsed)),
+    )
+
+
+def again(batch: batches.Batch, settings: Settings) -> NewBatch:
+    """A batch over those requests of an ended one that have no result: all of them where it has no files.
+
+    Raises:
+        BatchOpen: it has not ended.
+        BatchEnded: all have one.
+    """
+    if not batch.status.terminal:
+        raise BatchOpen(f"Only a batch that has ended can be tried again; the status of this one is '{batch.status}'.")
+    if batch.output_file_id and not batch.error_file_id:
+        raise BatchEnded("None of its requests has failed, so there is nothing to try again.")
+    metadata = {**(batch.metadata or {}), RETRY_OF: batch.id}
+    return NewBatch(
+        id=new_batch_id(),
+        owner=batch.owner,
+        input_file_id=batch.input_file_id,
+        completion_window=batch.completion_window,
+        window_ms=batch.expires_ms - batch.created_ms,
+        ttl_ms=round(settings.batch_ttl_s * 1000),
+        metadata=metadata if len(metadata) <= MAX_METADATA_PAIRS else batch.metadata,
+        output_expires_s=batch.output_expires_s,
+        key=key_digests(f"\0retry {batch.id}", b""),  # of characters that no caller's key can have
+        only_file_id=batch.error_file_id or batch.only_file_id,
     )
 
 
@@ -240,6 +274,14 @@ class Batch(BaseModel):
     waiting: Waiting | None = WAITING
 
 
+class DeletedBatch(BaseModel):
+    """Confirms that a batch is deleted."""
+
+    id: str
+    object: Literal["batch"]
+    deleted: Literal[True]
+
+
 class BatchList(ListOf[Batch]):
     """A page of batches, the newest first."""
 
@@ -278,10 +320,7 @@ async def create(request: Request) -> Response:
     wanted = await offload_in_turn(
         len(body), new_batch, body, owner=owner, idempotency_key=key, settings=services.settings
     )
-    limits = RecordLimits(services.settings.max_open_batches, quota(services.settings))
-    memory_percent = services.settings.max_redis_memory_percent
-    batch_id = await services.ledger.run(create_batch(wanted, limits, max_memory_percent=memory_percent))
-    return await _answer(services, request, batch_id)
+    return await _create(services, request, wanted)
 
 
 @router.describe(
@@ -326,6 +365,55 @@ async def cancel(request: Request, batch_id: str) -> Response:
     _, status = await services.ledger.run(move)
     if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
         raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
+    return await _answer(services, request, batch_id)
+
+
+@router.describe(
+    "POST",
+    "/v1/batches/{batch_id}/retry",
+    Answer(200, Batch),
+    errors=(
+        *_BATCH,
+        errors.BatchOpen,
+        errors.BatchEnded,
+        errors.FileUnknown,
+        errors.QuotaExceeded,
+        errors.TooManyBatches,
+        errors.StorageFull,
+    ),
+    slash=True,
+)
+async def retry(request: Request, batch_id: str) -> Response:
+    """Starts a new batch over the requests of an ended one that have no result. A repetition returns the same batch."""
+    services = Services.from_request(request)
+    batch = await read_own(services, request, BATCHES, batch_id)
+    wanted = again(batch, services.settings)
+    files = [file_id for file_id in (wanted.input_file_id, wanted.only_file_id) if file_id]
+    found = await services.ledger.run(read_files(files))
+    for file_id, file in zip(files, found, strict=True):
+        if file is None or file.owner != batch.owner:
+            advice = "Send its requests in a new batch." if file_id == wanted.input_file_id else _NO_ERROR_FILE
+            raise FileUnknown(f"The file {file_id} of this batch is gone. {advice}", param="id")
+    return await _create(services, request, wanted)
+
+
+@router.describe(
+    "DELETE", "/v1/batches/{batch_id}", Answer(200, DeletedBatch), errors=(*_BATCH, errors.BatchOpen), slash=True
+)
+async def delete(request: Request, batch_id: str) -> Response:
+    """Deletes the record of an ended batch. Its input, output and error files stay."""
+    services = Services.from_request(request)
+    await read_own(services, request, BATCHES, batch_id)
+    deleted, status = await services.ledger.run(delete_batch(batch_id))
+    if not deleted and status is not None:
+        raise BatchOpen(f"Cannot delete a batch with status '{status}'. Cancel it, and delete it when it has ended.")
+    return json_response({"id": batch_id, "object": "batch", "deleted": True}, NO_STORE)
+
+
+async def _create(services: Services, request: Request, wanted: NewBatch) -> Response:
+    limits = RecordLimits(services.settings.max_open_batches, quota(services.settings))
+    memory_percent = services.settings.max_redis_memory_percent
+    batch_id = await services.ledger.run(create_batch(wanted, limits, max_memory_percent=memory_percent))
     return await _answer(services, request, batch_id)
 
 

@@ -25,7 +25,7 @@ from api.request.ownership import Resource, read_own, read_own_ids
 from api.request.quota import quota
 from api.services import Services
 from tasks import errors
-from tasks.errors import FileUnknown, IngestionEnded, IngestionUnknown, RequestError, StorageFull
+from tasks.errors import FileUnknown, IngestionEnded, IngestionOpen, IngestionUnknown, RequestError, StorageFull
 from tasks.item import Options
 from tasks.records import datasets, ingestions
 from tasks.records.creation import RecordLimits
@@ -33,6 +33,7 @@ from tasks.records.files import read_files
 from tasks.records.ingestion_operations import (
     cancel_ingestion,
     create_ingestion,
+    delete_ingestion,
     list_ingestions,
     read_ingestion,
     read_ingestions,
@@ -46,7 +47,14 @@ from worker_config.settings import Settings
 
 # An ingestion from the body of a request, and as JSON.
 
-INGESTIONS = Resource("ingestion", is_ingestion_id, read_ingestion, IngestionUnknown, "POST /v1/ingestions")
+INGESTIONS = Resource(
+    "ingestion",
+    is_ingestion_id,
+    read_ingestion,
+    IngestionUnknown,
+    "POST /v1/ingestions",
+    is_deleted=lambda ingestion: ingestion.deleted,
+)
 _URLS_SHOWN = 10
 _OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
 
@@ -242,6 +250,14 @@ class Ingestion(BaseModel):
     waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
     waiting: Waiting | None = WAITING
     resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
+
+
+class DeletedIngestion(BaseModel):
+    """Confirms that an ingestion is deleted."""
+
+    id: str
+    object: Literal["ingestion"]
+    deleted: Literal[True]
 
 
 class IngestionList(ListOf[Ingestion]):
@@ -472,6 +488,24 @@ async def retry(request: Request, ingestion_id: str) -> Response:
         advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
         raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.{advice}")
     return await _answer(services, request, ingestion_id)
+
+
+@router.describe(
+    "DELETE",
+    "/v1/ingestions/{ingestion_id}",
+    Answer(200, DeletedIngestion),
+    errors=(*_INGESTION, errors.IngestionOpen),
+    slash=True,
+)
+async def delete(request: Request, ingestion_id: str) -> Response:
+    """Deletes the record of an ended ingestion and its documents' outcomes. What it has loaded under a name stays."""
+    services = Services.from_request(request)
+    await read_own(services, request, INGESTIONS, ingestion_id)
+    deleted, status = await services.ledger.run(delete_ingestion(ingestion_id))
+    if not deleted and status is not None:
+        message = f"Cannot delete an ingestion with status '{status}'. Cancel it, and delete it when it has ended."
+        raise IngestionOpen(message)
+    return json_response({"id": ingestion_id, "object": "ingestion", "deleted": True}, NO_STORE)
 
 
 async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> None:

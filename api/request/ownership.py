@@ -39,6 +39,7 @@ class Resource(Generic[T]):
         unknown: the class of the error of one that there is not.
         made_by: the call whose answer has ids.
         missing: the error for an id that there is not, where it says more than the usual one.
+        is_deleted: whether it is being removed, and so is not there for its owner.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Resource(Generic[T]):
     unknown: type[EmbedqError]
     made_by: str
     missing: Callable[[str, Settings], EmbedqError] | None = None
+    is_deleted: Callable[[T], bool] = lambda _: False
 
     def missing_error(self, thing_id: str, settings: Settings) -> EmbedqError:
         """For an id that there is not, or that is somebody else's."""
@@ -75,7 +77,8 @@ async def read_own(
     if resource.is_id(thing_id):
         subject_is_task(thing_id)
         thing = await (read(thing_id) if read else services.ledger.run(resource.read(thing_id)))
-    if thing is None or thing.owner != owner:  # one answer for both, or it would say which ids others have
+    # One answer for all of these, or it would say which ids others have.
+    if thing is None or thing.owner != owner or resource.is_deleted(thing):
         raise resource.missing_error(thing_id, services.settings)
     return thing
 

@@ -83,9 +83,11 @@ Of files; the first as long as the file, those of an owner as long as the last o
 Of one batch; with a TTL from the start (its window and a year, or the retention where that is more), and a new one at
 its end (the retention):
 
-    R:batch:{id}         hash    status, owner, input file, window, `t_{status}` times; model, counts, files, errors
-                                 when they are known; `losses_{stage}`: how often its workers died, `again_at`: when it
-                                 is tried again. Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
+    R:batch:{id}         hash    status, owner, input file, window, `t_{status}` times; `only_file`: an error file whose
+                                 requests alone are made; model, counts, files, errors when they are known;
+                                 `losses_{stage}`: how often its workers died, `again_at`: when it is tried again;
+                                 `deleted_at`: when its owner deleted it, and it left the list. Its tasks are
+                                 `{id}-validate`, `{id}-embed`, `{id}-assemble`
     R:batch-alias:{owner}:{name}  string  "batch digest": a repetition of a request finds its batch
     R:batches:{owner}    zset    batch -> 0: that owner's batches, in the order of their ids, which is that of time.
                                  Ids of batches that are gone are removed when a list meets them, and at each creation,
@@ -103,8 +105,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  loaded, chunks, bytes, …), `litter`: numbers of pages whose stored objects are to be
                                  cleaned up, samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away, `away_{job}`: since
-                                 when,
-                                 `losses_{job}`: how often in a row their workers died. Tasks:
+                                 when; `losses_{job}`: how often in a row their workers died; `deleted_at` as of a batch
+                                 (`deleted` is a count). Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
                                  `{id}-finish-{n}`
     R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its

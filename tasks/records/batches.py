@@ -12,7 +12,15 @@ from tasks.ledger import replies
 from tasks.ledger.ids import RecordIds
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.task import State
-from tasks.records.creation import NO_LIMITS, RecordKind, RecordLimits, create_record, list_records, open_records
+from tasks.records.creation import (
+    NO_LIMITS,
+    RecordKind,
+    RecordLimits,
+    create_record,
+    delete_record,
+    list_records,
+    open_records,
+)
 from tasks.records.files import file_id_from
 
 ENDPOINT = "/v1/embeddings"
@@ -73,6 +81,8 @@ class NewBatch:
         output_expires_s: life of the files it will make; None: as long as files live by default.
         ttl_ms: how long its record is kept after its end.
         key: (name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for.
+        only_file_id: an error file of another batch over the same input: only the requests with the `custom_id` of its
+            lines are made; None: all.
     """
 
     id: str
@@ -84,6 +94,7 @@ class NewBatch:
     metadata: Mapping[str, str] | None = None
     output_expires_s: int | None = None
     key: tuple[str, str] | None = None
+    only_file_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,8 @@ class Batch:
         stages: states of its tasks; those that do not exist are absent.
         losses: stage -> how often its task was tried again because its workers had died.
         again_ms: no task of a stage is submitted before.
+        deleted: its owner has deleted it, and sees it no more. A step removes what is left of it.
+        only_file_id: as of a `NewBatch`.
         now_ms: when this was read.
     """
 
@@ -125,6 +138,8 @@ class Batch:
     now_ms: int
     losses: Mapping[Stage, int]
     again_ms: int
+    deleted: bool = False
+    only_file_id: str | None = None
 
     def task_id(self, stage: Stage) -> str:
         """The ledger's task for a stage."""
@@ -159,12 +174,15 @@ def create_batch(
     fields = {"input_file": batch.input_file_id, "window": batch.completion_window}
     if batch.metadata:
         fields["metadata"] = orjson.dumps(dict(batch.metadata)).decode()
+    if batch.only_file_id is not None:
+        fields["only_file"] = batch.only_file_id
     if batch.output_expires_s is not None:
         fields["output_expires_s"] = str(batch.output_expires_s)
     own = {"window_ms": batch.window_ms, "max_memory": max_memory_percent}
     return create_record(RecordKind.BATCH, batch, limits, fields, **own)
 
 
+delete_batch = partial(delete_record, RecordKind.BATCH)
 list_batches = partial(list_records, RecordKind.BATCH)
 open_batches = partial(open_records, RecordKind.BATCH)
 
@@ -217,9 +235,9 @@ def move_batch(
     return Operation("batch_move", "", (batch_id, to, int(to.terminal), len(states), *states, *flat), read)
 
 
-def close_batch(batch_id: str) -> Operation[None]:
-    """Nothing is left to do for a batch that has ended."""
-    return Operation("batch_close", "", (batch_id,), lambda _: None)
+def close_batch(batch_id: str, *, deleted: bool = False) -> Operation[None]:
+    """Nothing is left to do for a batch that has ended. `deleted`: the caller knew that, so the record goes too."""
+    return Operation("batch_close", "", (batch_id, int(deleted)), lambda _: None)
 
 
 def faults_text(faults: Sequence[BatchFault]) -> str:
@@ -266,6 +284,8 @@ def _batch_from_reply(batch_id: str, reply: list[Any]) -> Batch | None:
         now_ms=int(now_ms),
         losses={stage: int(f[losses_field(stage)]) for stage in Stage if losses_field(stage) in f},
         again_ms=int(f.get("again_at", 0)),
+        deleted="deleted_at" in f,
+        only_file_id=f.get("only_file"),
     )
 
 

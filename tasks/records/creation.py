@@ -1,9 +1,9 @@
-"""How a batch or an ingestion is stored under its owner's limits, and how they are listed."""
+"""How a batch or an ingestion is stored under its owner's limits, listed and deleted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches, TooManyIngestions
 from tasks.ledger import replies
@@ -122,6 +122,18 @@ def list_records(kind: RecordKind, owner: str, *, after: str | None, limit: int)
     """
     arguments = (owner, after or "", limit, kind.value, kind.plural)
     return Operation("owned_list", "", arguments, replies.id_page_from_reply)
+
+
+def delete_record(kind: RecordKind, record_id: str) -> Operation[tuple[bool, str | None]]:
+    """Deletes one that has ended: for its owner at once, and what it has left elsewhere in its next step.
+
+    The reply: whether it is deleted, and the status that it had; None when there is no such record.
+    """
+
+    def read(reply: list[Any]) -> tuple[bool, str | None]:
+        return bool(reply[0]), reply[1].decode() or None
+
+    return Operation("record_delete", "", (record_id, kind.value, kind.plural), read)
 
 
 def open_records(kind: RecordKind, limit: int) -> Operation[list[str]]:

@@ -11,7 +11,15 @@ import orjson
 from tasks.ledger import replies
 from tasks.ledger.operations import Operation, successors
 from tasks.ledger.task import State, Submission
-from tasks.records.creation import NO_LIMITS, RecordKind, RecordLimits, create_record, list_records, open_records
+from tasks.records.creation import (
+    NO_LIMITS,
+    RecordKind,
+    RecordLimits,
+    create_record,
+    delete_record,
+    list_records,
+    open_records,
+)
 from tasks.records.ingestions import (
     ClosedPage,
     Counts,
@@ -124,6 +132,7 @@ def create_ingestion(
     return create_record(RecordKind.INGESTION, ingestion, limits, fields, dataset_bytes=dataset_bytes)
 
 
+delete_ingestion = partial(delete_record, RecordKind.INGESTION)
 list_ingestions = partial(list_records, RecordKind.INGESTION)
 open_ingestions = partial(open_records, RecordKind.INGESTION)
 
@@ -185,7 +194,7 @@ def resume_ingestion(ingestion_id: str) -> Operation[Moved]:
     """
     move = Move(
         only_from=(IngestionStatus.FAILED,),
-        equal={"resumable": "1"},
+        equal={"resumable": "1", "deleted_at": ""},
         to=IngestionStatus.IN_PROGRESS,
         set={"cancelled": 0},
         unset=("resumable", "error", *_OF_A_TRY),
@@ -200,7 +209,7 @@ def retry_ingestion(ingestion_id: str) -> Operation[Moved]:
     """
     move = Move(
         only_from=(IngestionStatus.COMPLETED, IngestionStatus.FAILED),
-        equal={"error": ""},
+        equal={"error": "", "deleted_at": ""},
         to=IngestionStatus.IN_PROGRESS,
         set={"cursor": orjson.dumps({"retry": 0}).decode()},
         unset=("listing_complete", *_OF_A_TRY),
@@ -217,9 +226,9 @@ def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[Clo
     return Operation("ingestion_closed", "", (ingestion_id, first, count), read)
 
 
-def close_ingestion(ingestion_id: str) -> Operation[None]:
-    """Nothing is left to do for an ingestion that has ended."""
-    return Operation("ingestion_close", "", (ingestion_id,), lambda _: None)
+def close_ingestion(ingestion_id: str, *, deleted: bool = False) -> Operation[None]:
+    """Nothing is left to do for one that has ended. `deleted`: the caller knew that, so the record goes too."""
+    return Operation("ingestion_close", "", (ingestion_id, int(deleted)), lambda _: None)
 
 
 # From the replies of scripts.
@@ -232,8 +241,7 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         return None
     f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
     status = IngestionStatus(f["status"])
-    waits = [job for job in JOBS if setback_field(job) in f]
-    setbacks = {job: Setback.from_text(f[setback_field(job)], f.get(away_field(job))) for job in waits}
+    setbacks = _setbacks(f)
     in_flight = sorted(map(PageInFlight.from_reply, pages), key=lambda page: page.number)
     return Ingestion(
         id=ingestion_id,
@@ -269,8 +277,14 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         resumable=f.get("resumable") == "1",
         ids=f.get("ids", ""),
         order=int(f["order"]),
+        deleted="deleted_at" in f,
         **{name: f.get(name) for name in ("revision", "fingerprint", "vectors")},
     )
+
+
+def _setbacks(fields: Mapping[str, str]) -> dict[str, Setback]:
+    waits = [job for job in JOBS if setback_field(job) in fields]
+    return {job: Setback.from_text(fields[setback_field(job)], fields.get(away_field(job))) for job in waits}
 
 
 def _waiting_for(status: IngestionStatus, setbacks: Mapping[str, Setback]) -> str | None:

@@ -343,6 +343,7 @@ class Ingestion:
         list_state, load_state, finish_state: of the ledger's tasks that are the next ones of their kind, or under way.
         expires_ms: when its record goes; None while it is open.
         resumable: it has failed through no fault of its request, and can go on where it was: its pages wait.
+        deleted: its owner has deleted it, and sees it no more. A step removes what is left of it.
         ids: stored name of the ids that are listed so far; "": of none, or nothing more is listed.
     """
 
@@ -382,6 +383,7 @@ class Ingestion:
     ids: str = ""
     order: int = 0
     vectors: str | None = None
+    deleted: bool = False
 
     @property
     def ids_folder(self) -> str:

@@ -1,7 +1,7 @@
 """What is wrong with each line of a batch's file, and how good lines are cut into units. Pure."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
@@ -45,6 +45,30 @@ def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[FileLi
         data = (line.data.removeprefix(_BOM) if number == 1 else line.data).removesuffix(b"\r")
         if data.strip():
             yield FileLine(number, data if len(data) <= max_line_bytes else None)
+
+
+def ids_of(lines: Iterable[FileLine]) -> set[bytes]:
+    """Digests of the custom ids of an error file."""
+    return {digest for line in lines if (digest := _id_of(line)) is not None}
+
+
+def with_ids(lines: Iterable[FileLine], ids: Collection[bytes]) -> Iterator[FileLine]:
+    """Those lines of a file that was checked before whose custom ids have these digests."""
+    return (line for line in lines if _id_of(line) in ids)
+
+
+def _id_of(line: FileLine) -> bytes | None:
+    try:
+        request = orjson.loads(line.data or b"")
+    except orjson.JSONDecodeError:
+        return None
+    custom_id = request.get("custom_id") if isinstance(request, dict) else None
+    return _digest(custom_id) if isinstance(custom_id, str) else None
+
+
+def _digest(custom_id: str) -> bytes:
+    """Ids may be long, and there may be many."""
+    return hashlib.blake2b(custom_id.encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +272,7 @@ class FileCheck:
         if not isinstance(custom_id, str):
             yield BatchFault("invalid_request", "custom_id must be a string.", "custom_id")
             return
-        # Digests, because ids may be long and there may be many.
-        earlier = self._ids.setdefault(hashlib.blake2b(custom_id.encode(), digest_size=16).digest(), line.number)
+        earlier = self._ids.setdefault(_digest(custom_id), line.number)
         if earlier != line.number:
             message = f"The custom_id of this request is that of line {earlier} too; it must be unique in the batch."
             yield BatchFault("duplicate_custom_id", message, "custom_id")

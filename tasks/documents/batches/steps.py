@@ -127,7 +127,7 @@ def clean_up(context: StepContext, batch: Batch) -> None:
         if task is not None:
             context.ledger.run(operations.forget(task.queue, task.id))
     context.storage.delete(batch.folder)
-    context.ledger.run(close_batch(batch.id))
+    context.ledger.run(close_batch(batch.id, deleted=batch.deleted))
 
 
 def _end(context: StepContext, batch: Batch, to: BatchStatus, fields: Mapping[str, str | int]) -> None:

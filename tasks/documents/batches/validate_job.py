@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import orjson
 
-from tasks.documents.batches.check import FileCheck, KnownModels, Limits, split_lines
+from tasks.documents.batches.check import FileCheck, FileLine, KnownModels, Limits, ids_of, split_lines, with_ids
 from tasks.documents.context import JobContext
 from tasks.ledger import operations
 from tasks.records.batches import Batch, BatchFault, read_batch
@@ -25,6 +25,12 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
         return _failed([BatchFault("internal_error", "The batch is no longer there.")])
     record = context.ledger.run(read_file(batch.input_file_id))
     fault = _file_fault(batch, record, context.settings)
+    only = context.ledger.run(read_file(batch.only_file_id)) if batch.only_file_id else None
+    if batch.only_file_id and (only is None or only.owner != batch.owner):
+        message = (
+            "The error file of the batch that is tried again is gone: nobody knows any more which requests failed."
+        )
+        fault = BatchFault("invalid_request", message, "error_file_id")
     if record is None or fault is not None:
         return _failed([fault] if fault else [])
     # A copy, because the caller may delete the file, or it may expire, long before the last line is answered; and it
@@ -33,7 +39,7 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     check = FileCheck(_models(context), Limits.from_settings(context.settings))
     with context.storage.writing(source) as copy, context.storage.writing(index) as file:
         rows = RowIndexWriter(file.write)
-        for line in _checked(_read(context, record), check):
+        for line in _checked(_requests(context, record, only, check.limits.max_line_bytes), check):
             rows.add(copy.size_bytes, len(line))
             copy.write(line + b"\n")
     if check.faults:
@@ -51,8 +57,15 @@ def _read(context: JobContext, record: FileRecord) -> Iterator[bytes]:
         yield chunk
 
 
-def _checked(chunks: Iterator[bytes], check: FileCheck) -> Iterator[bytes]:
-    for line in split_lines(chunks, check.limits.max_line_bytes):
+def _requests(
+    context: JobContext, record: FileRecord, only: FileRecord | None, max_line_bytes: int
+) -> Iterator[FileLine]:
+    lines = split_lines(_read(context, record), max_line_bytes)
+    return lines if only is None else with_ids(lines, ids_of(split_lines(_read(context, only), max_line_bytes)))
+
+
+def _checked(lines: Iterator[FileLine], check: FileCheck) -> Iterator[bytes]:
+    for line in lines:
         kept = check.add(line)
         if check.full:
             break

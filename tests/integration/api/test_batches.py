@@ -9,8 +9,9 @@ import pytest
 
 from stack.testing import wait_until
 from tasks.ledger import Ledger
-from tasks.records.batches import BatchFault, BatchStatus, faults_text, move_batch
-from tests.integration.api.served import ServedApp
+from tasks.records.batches import BatchFault, BatchStatus, faults_text, move_batch, read_batch
+from tests.integration.api.file_uploads import upload_with
+from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 
 GOOD = {"input_file_id": "file-unknown", "endpoint": "/v1/embeddings", "completion_window": "24h"}
 OPEN = [status for status in BatchStatus if not status.terminal]
@@ -261,3 +262,81 @@ def test_the_body_must_be_json(client: httpx.Client) -> None:
     assert client.post("/v1/batches", content=b"{", headers={"content-type": "application/json"}).status_code == 400
     assert client.post("/v1/batches", content=b"{}").status_code == 415
     assert client.post("/v1/batches", json=[]).status_code == 400
+
+
+def test_only_an_ended_batch_is_deleted_and_then_it_is_gone(client: httpx.Client, ledger: Ledger) -> None:
+    batch_id, other = create(client)["id"], create(client)["id"]
+    path = f"/v1/batches/{batch_id}"
+    early = client.delete(path)
+    assert (early.status_code, early.json()["error"]["code"]) == (409, "batch_not_ended")
+    assert "Cancel it" in early.json()["error"]["message"]
+    ledger.run(move_batch(batch_id, BatchStatus.FAILED, only_from=OPEN))
+
+    assert client.delete(path).json() == {"id": batch_id, "object": "batch", "deleted": True}
+
+    answers = [client.get(path), client.delete(path), client.post(f"{path}/cancel"), client.post(f"{path}/retry")]
+    assert {(answer.status_code, answer.json()["error"]["code"]) for answer in answers} == {(404, "batch_not_found")}
+    for listing in ("/v1/batches", "/v1/jobs"):
+        assert [found["id"] for found in client.get(listing).json()["data"]] == [other]
+
+
+def uploaded(client: httpx.Client) -> str:
+    return str(upload_with(client)().json()["id"])
+
+
+def test_a_batch_is_tried_again_as_a_new_one(client: httpx.Client, ledger: Ledger) -> None:
+    file_id, failed = uploaded(client), uploaded(client)
+    first = create(client, input_file_id=file_id, metadata={"job": "42"}, completion_window="48h")
+    path = f"/v1/batches/{first['id']}/retry"
+    early = client.post(path)
+    assert (early.status_code, early.json()["error"]["code"]) == (409, "batch_not_ended")
+    ledger.run(move_batch(first["id"], BatchStatus.EXPIRED, only_from=OPEN, fields={"error_file": failed}))
+
+    again = client.post(path).json()
+
+    assert again["id"] != first["id"]
+    assert again["metadata"] == {"job": "42", "retry_of": first["id"]}
+    assert (again["input_file_id"], again["completion_window"], again["status"]) == (file_id, "48h", "validating")
+    assert again["expires_at"] - again["created_at"] == 48 * 3600
+    assert client.post(path).json()["id"] == again["id"], "the answer was lost"
+    kept = ledger.run(read_batch(again["id"]))
+    assert kept is not None
+    assert kept.only_file_id == failed
+
+    # That one fails as a whole: the next one has its requests, and the id of the one before.
+    ledger.run(move_batch(again["id"], BatchStatus.FAILED, only_from=OPEN))
+    third = client.post(f"/v1/batches/{again['id']}/retry").json()
+    kept = ledger.run(read_batch(third["id"]))
+    assert kept is not None
+    assert (kept.only_file_id, third["metadata"]["retry_of"]) == (failed, again["id"])
+
+    client.delete(f"/v1/files/{failed}")
+    gone = client.post(f"/v1/batches/{first['id']}/retry")
+    assert (gone.status_code, gone.json()["error"]["code"]) == (404, "file_not_found")
+    assert "Nobody knows any more" in gone.json()["error"]["message"]
+
+
+def test_what_cannot_be_tried_again(client: httpx.Client, ledger: Ledger) -> None:
+    done = create(client, input_file_id=uploaded(client))["id"]
+    ledger.run(move_batch(done, BatchStatus.COMPLETED, only_from=OPEN, fields={"output_file": "file-out"}))
+    answer = client.post(f"/v1/batches/{done}/retry")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "batch_already_ended")
+    assert "nothing to try again" in answer.json()["error"]["message"]
+
+    full = create(client, input_file_id=uploaded(client), metadata={str(n): "" for n in range(16)})
+    ledger.run(move_batch(full["id"], BatchStatus.FAILED, only_from=OPEN))
+    assert client.post(f"/v1/batches/{full['id']}/retry").json()["metadata"] == full["metadata"]
+
+    lost = create(client)["id"]
+    ledger.run(move_batch(lost, BatchStatus.FAILED, only_from=OPEN))
+    answer = client.post(f"/v1/batches/{lost}/retry")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "file_not_found")
+
+
+def test_nobody_deletes_or_retries_a_batch_of_somebody_else(serve: Callable[..., ServedApp], ledger: Ledger) -> None:
+    client = serve(api_keys=KEYS).client
+    hers = client.post("/v1/batches", json=GOOD, headers=ANN).json()["id"]
+    ledger.run(move_batch(hers, BatchStatus.FAILED, only_from=OPEN))
+    assert client.delete(f"/v1/batches/{hers}", headers=BOB).status_code == 404
+    assert client.post(f"/v1/batches/{hers}/retry", headers=BOB).status_code == 404
+    assert client.get(f"/v1/batches/{hers}", headers=ANN).json()["status"] == "failed"

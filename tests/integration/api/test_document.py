@@ -12,6 +12,7 @@ import httpx
 
 from stack.testing import RedisServer
 from tasks.ledger import ANONYMOUS, Ledger
+from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, upload_with
@@ -134,14 +135,17 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     batch_id = client.post("/v1/batches", json=body).json()["id"]
     ingestion_id = create(client, sink={"type": "parquet", "dataset": "handbook"})["id"]
     load(storage, document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}), owner=ANONYMOUS, name="handbook")
-    failed = create(client)["id"]
+    failed, loaded = (create(client)["id"] for _ in range(2))
     move(ledger, failed, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+    move(ledger, loaded, to=IngestionStatus.COMPLETED)
+    refused = client.post("/v1/batches", json=body).json()["id"]
+    ledger.run(move_batch(refused, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
     return {
         "{task_id}": (ended, waiting),
         "{task_id}/events": (f"{ended}/events",),
         "{file_id}": (file_id,),
-        "{batch_id}": (batch_id,),
-        "{ingestion_id}": (ingestion_id, failed),
+        "{batch_id}": (batch_id, refused),
+        "{ingestion_id}": (ingestion_id, failed, loaded),
         "{ingestion_id}/output/{name}": (f"{ingestion_id}/output/part-000000.parquet",),
         "{name}": ("handbook",),
         "{model_id}": (MODEL,),

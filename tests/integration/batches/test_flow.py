@@ -9,10 +9,12 @@ import numpy as np
 import orjson
 import pytest
 
+from tasks.documents.batches.steps import step
 from tasks.documents.cleanup import sweep, sweep_batches
+from tasks.errors import StorageUnavailable
 from tasks.ledger import Ledger, State, operations
 from tasks.ledger.operations import read_committed
-from tasks.records.batches import BatchStatus, Stage, move_batch
+from tasks.records.batches import BatchStatus, Stage, delete_batch, move_batch, open_batches, read_batch
 from tasks.records.files import Purpose
 from tasks.storage.vector_part import PartReference, RowError
 from tasks.wire.embedding_list import embedding_list, items
@@ -300,3 +302,69 @@ def test_outputs_that_wait_for_their_record_are_not_swept(hands: Hands) -> None:
     batch = hands.batch(batch_id)
     assert (batch.status, len(hands.lines(batch.output_file_id))) == (BatchStatus.COMPLETED, 1)
     assert sweep(hands.storage, hands.ledger, spare_s=-1) == 0
+
+
+def test_a_batch_that_is_deleted_leaves_its_files_and_nothing_else(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x"), request("b", "y")])
+    hands.bad["y"] = TOO_LONG
+    hands.until(lambda: hands.batch(batch_id).status.terminal)
+    ended = hands.batch(batch_id)
+    assert ended.stages, "it is not cleaned up yet"
+    hands.ledger.run(delete_batch(batch_id))
+    step(hands.step_context, ended)  # of a worker that has not heard of the deletion
+    assert hands.batch(batch_id).deleted
+
+    hands.step()
+
+    assert hands.ledger.run(read_batch(batch_id)) is None
+    assert list(hands.storage.stored(ended.folder.rstrip("/"))) == []
+    assert hands.ledger.run(open_batches(10)) == []
+    assert [line["custom_id"] for line in hands.lines(ended.output_file_id)] == ["a"]
+    assert [line["custom_id"] for line in hands.lines(ended.error_file_id)] == ["b"]
+
+
+def test_a_deletion_waits_for_the_storage(hands: Hands, tmp_path: Path) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.work()
+    hands.storage.write(f"batches/{batch_id}/late", b"of a worker that was taken for dead")
+    hands.ledger.run(delete_batch(batch_id))
+    root = tmp_path / "storage"
+    root.rename(tmp_path / "unmounted")
+    with pytest.raises(StorageUnavailable):
+        hands.step()
+    (tmp_path / "unmounted").rename(root)
+    assert hands.batch(batch_id).deleted
+    hands.clock_s += 60
+    hands.step()
+    assert hands.ledger.run(read_batch(batch_id)) is None
+    assert list(hands.storage.stored(f"batches/{batch_id}")) == []
+
+
+def test_only_the_requests_that_failed_are_tried_again(hands: Hands) -> None:
+    lines = [request(f"id {n}", f"text {n}") for n in range(6)]
+    hands.bad = {"text 1": TOO_LONG, "text 4": TOO_LONG}
+    first = hands.batch(hands.create(b"\n\n".join(orjson.dumps(line) for line in lines)))
+    hands.work()
+    first = hands.batch(first.id)
+    assert (first.completed, first.failed) == (4, 2)
+    hands.bad = {"text 4": TOO_LONG}
+
+    again = hands.create_over(first.input_file_id, only_file_id=first.error_file_id)
+    hands.work()
+
+    second = hands.batch(again)
+    assert (second.total, second.completed, second.failed) == (2, 1, 1)
+    [line] = hands.lines(second.output_file_id)
+    assert line["custom_id"] == "id 1"
+    assert line["response"]["body"]["data"][0]["embedding"] == pytest.approx(vector("text 1").tolist())
+    assert [line["custom_id"] for line in hands.lines(second.error_file_id)] == ["id 4"]
+    nothing_is_left(hands, second)
+
+
+def test_an_error_file_that_went_in_between_fails_the_new_batch(hands: Hands) -> None:
+    file_id = hands.upload(orjson.dumps(request("a", "x")))
+    again = hands.create_over(file_id, only_file_id=hands.upload(b"{}", owner="somebody else"))
+    hands.work()
+    batch = hands.batch(again)
+    assert batch.status is BatchStatus.FAILED
+    assert [(fault.code, fault.param) for fault in batch.errors] == [("invalid_request", "error_file_id")]

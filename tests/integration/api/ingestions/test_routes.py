@@ -279,6 +279,22 @@ def test_cancel_and_retry(client: httpx.Client, ledger: Ledger) -> None:
     assert "nothing to try again" in client.post(f"/v1/ingestions/{clean}/retry").json()["error"]["message"]
 
 
+def test_only_an_ended_ingestion_is_deleted_and_then_it_is_gone(client: httpx.Client, ledger: Ledger) -> None:
+    made = create(client)["id"]
+    path = f"/v1/ingestions/{made}"
+    early = client.delete(path)
+    assert (early.status_code, early.json()["error"]["code"]) == (409, "ingestion_not_ended")
+    move(ledger, made, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+
+    assert client.delete(path).json() == {"id": made, "object": "ingestion", "deleted": True}
+
+    answers = [client.get(f"{path}{part}") for part in PATHS]
+    answers += [client.delete(path), client.post(f"{path}/cancel"), client.post(f"{path}/retry")]
+    assert {answer.json()["error"]["code"] for answer in answers} == {"ingestion_not_found"}
+    for listing in ("/v1/ingestions", "/v1/jobs"):
+        assert client.get(listing).json()["data"] == []
+
+
 def test_a_retry_whose_reply_redis_lost_was_made(
     worker: object, redis_server: RedisServer, root: Path, ledger: Ledger
 ) -> None:

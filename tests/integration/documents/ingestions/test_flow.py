@@ -12,14 +12,20 @@ from tasks.documents.sources.source import PageLimits
 from tasks.documents.stepper import STEPS_STREAM
 from tasks.ledger import DOCUMENTS, Ledger, operations
 from tasks.records.document_outcomes import DocumentStatus
-from tasks.records.ingestion_operations import cancel_ingestion, resume_ingestion
+from tasks.records.ingestion_operations import (
+    cancel_ingestion,
+    delete_ingestion,
+    open_ingestions,
+    read_ingestion,
+    resume_ingestion,
+)
 from tasks.records.ingestions import IngestionFault, IngestionStatus, PageStage
 from tasks.storage.model_files import read_tokenizer
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import RowError
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import MODEL
-from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
+from tests.integration.documents.ingestions.hands import DATASET, IngestionHands, nothing_is_left
 from tests.integration.ledger.listener import Listener
 
 S = IngestionStatus
@@ -437,3 +443,28 @@ def test_what_is_left_is_cleaned_up(hands: IngestionHands) -> None:
     assert list(hands.storage.stored(f"ingestions/{made}/work")) == []
     assert list(hands.storage.stored("ingestions/ing_gone")) == []
     assert hands.outcomes(made)["a"].status is DocumentStatus.LOADED
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["a named dataset", "a dataset of its own"])
+def test_an_ingestion_that_is_deleted_leaves_its_dataset_if_that_has_a_name(hands: IngestionHands, named: bool) -> None:
+    sink = {"type": "parquet", "dataset": DATASET} if named else {"type": "parquet"}
+    made = hands.texts({"a": "first", "b": ""}, sink=sink)
+    other = hands.texts({"c": "third"}, sink=sink)
+    hands.work()
+    ended = hands.ingestion(made)
+    dataset = DATASET if named else made
+    assert hands.rows(dataset=dataset)
+    assert list(hands.storage.stored(f"ingestions/{made}"))
+    hands.ledger.run(delete_ingestion(made))
+    ending.clean_up(hands.step_context, ended)  # of a worker that has not heard of the deletion
+    assert hands.ingestion(made).deleted
+
+    hands.step()
+
+    assert hands.ledger.run(read_ingestion(made)) is None
+    assert list(hands.storage.stored(f"ingestions/{made}")) == []
+    assert [key for key in hands.ledger.client.scan_iter("eq:*") if made.encode() in key] == []
+    assert hands.ledger.run(open_ingestions(10)) == []
+    assert bool(hands.rows(dataset=dataset)) is named
+    assert hands.outcomes(other)["c"].status is DocumentStatus.LOADED
+    assert hands.rows(dataset=DATASET if named else other)
