@@ -390,8 +390,12 @@ def _workers(overviews: list[ModelOverview]) -> Iterator[Metric]:
         yield family
 
 
+_FROM_ZERO = "lost_leases"
+"""The counter of the ledger that is shown before it counts: an alert must see the first one."""
+
+
 def _totals(overviews: list[ModelOverview]) -> Iterator[Metric]:
-    for name in sorted({name for o in overviews for name in o.counters}):
+    for name in sorted({_FROM_ZERO, *(name for o in overviews for name in o.counters)}):
         family = CounterMetricFamily(f"embedq_ledger_{name}", "Total since the data began.", labels=["model"])
         for o in overviews:
             family.add_metric([o.queue], o.counters.get(name, 0))

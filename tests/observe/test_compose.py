@@ -1,0 +1,62 @@
+"""The profile `observe` of docker-compose.yml."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.observe.deployed import COMPOSE
+from tests.source_tree import CHECKOUT
+
+OBSERVERS = ("prometheus", "grafana")
+
+
+@pytest.fixture(params=OBSERVERS)
+def service(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = COMPOSE["services"][request.param]
+    return found
+
+
+def test_without_the_profile_nothing_changes() -> None:
+    others = {name for name, service in COMPOSE["services"].items() if "profiles" not in service}
+    assert others == {"redis", "api", "worker", "documents-worker"}
+
+
+def test_an_observer_is_hardened_like_every_other_service(service: dict[str, Any]) -> None:
+    assert service["profiles"] == ["observe"]
+    for name in ("restart", "read_only", "tmpfs", "cap_drop", "security_opt"):
+        assert service[name] == COMPOSE["x-hardened"][name]
+    assert service["mem_limit"]
+    assert service["healthcheck"]["test"]
+
+
+def test_an_observer_is_reached_from_this_machine_alone(service: dict[str, Any]) -> None:
+    (port,) = service["ports"]
+    assert re.fullmatch(r"127\.0\.0\.1:\$\{\w+_PORT:-\d+\}:\d+", port)
+
+
+def test_the_image_of_an_observer_has_a_version(service: dict[str, Any]) -> None:
+    assert re.fullmatch(r"\$\{\w+_IMAGE:-[\w/]+:v?\d+\.\d+\.\d+\}", service["image"])
+
+
+def test_an_observer_mounts_what_exists_and_may_not_change_it(service: dict[str, Any]) -> None:
+    folder, _, mode = next(volume.split(":") for volume in service["volumes"] if volume.startswith("./"))
+    assert (CHECKOUT / folder).is_dir()
+    assert mode == "ro"
+    assert {volume.split(":")[0] for volume in service["volumes"] if not volume.startswith("./")} <= set(
+        COMPOSE["volumes"]
+    )
+
+
+def test_nobody_can_change_anything_in_grafana() -> None:
+    environment = COMPOSE["services"]["grafana"]["environment"]
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
+
+
+def test_every_variable_of_compose_is_described() -> None:
+    named = set(re.findall(r"\$\{(\w+)", (CHECKOUT / "docker-compose.yml").read_text()))
+    page = (CHECKOUT / "docs/operations.md").read_text()
+    inner = {"ENV_FILE", "IMAGE_TAG"}  # of deploy/smoke
+    assert {name for name in named - inner if f"`{name}" not in page and f"`{name}=" not in page} == set()
