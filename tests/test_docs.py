@@ -11,6 +11,7 @@ import pytest
 
 from api.app import create_app
 from api.document.__main__ import with_table
+from api.document.advice import SCRIPT, read_advice, script
 from embedq.cli import parser
 from tasks import errors
 from tests.source_tree import CHECKOUT, source_files
@@ -139,6 +140,14 @@ def test_the_table_of_routes_is_made_from_their_descriptions(document: dict[str,
     page = text("docs/http.md")
     assert with_table(page, document) == page, "python -m api.document writes the table"
     assert with_table(page, {"paths": {}}) != page, "the marks around the table are gone"
+
+
+def test_the_console_gives_the_advice_of_these_documents() -> None:
+    advice = read_advice(CHECKOUT)
+    assert text(str(SCRIPT)) == script(advice), "python -m api.document writes the script"
+    assert all(advice.values())
+    assert advice["document"]["no_text"] == "A scanned PDF: run OCR first."
+    assert advice["line"]["empty_input"].startswith("No text; more than EMBEDQ_MAX_INPUTS texts")
 
 
 def test_every_header_of_a_route_is_described(document: dict[str, Any]) -> None:
