@@ -59,18 +59,18 @@ def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -
 
 
 def _supervise(roles: list[Role], host: str, port: int, log_format: LogFormat) -> int:
-    shown_host = f"[{host}]" if ":" in host else host
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     return Supervisor(
         roles,
         Log([role.name for role in roles], sys.stderr, log_format),
         is_ready=lambda: answers_ok(host, port, "/health/ready"),
-        announce=lambda: _print_line(f"ready http://{shown_host}:{port}"),
+        announce=lambda: _print(f"ready {url}\nconsole {url}/console\n"),
     ).run()
 
 
-def _print_line(line: str) -> None:
+def _print(text: str) -> None:
     with contextlib.suppress(BrokenPipeError):  # the reader is gone: no reason to stop
-        os.write(sys.stdout.fileno(), f"{line}\n".encode())  # unbuffered: nothing is left to fail at exit
+        os.write(sys.stdout.fileno(), text.encode())  # unbuffered: nothing is left to fail at exit
 
 
 def _port(wanted: int) -> int:

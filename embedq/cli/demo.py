@@ -1,14 +1,19 @@
-"""`embedq demo`: starts a local stack, ingests this project's own documentation, and searches it."""
+"""`embedq demo`: starts a local stack, ingests this project's own documentation, and searches it.
+
+On a terminal the stack stays until Enter is pressed, so that its console can be looked at.
+"""
 
 import argparse
 import asyncio
 import re
 import signal
+import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -151,8 +156,24 @@ async def _demo(output: Output) -> int:
                 query = np.asarray(await service.get_embedding(question), dtype=np.float32)
                 print(f"\n{question}")
                 print_rows(ParquetParts(parts_in(out)).nearest(query, _ANSWERS), output)
+            output.note(f"the console shows it: {url}/console")
+            if sys.stdin and sys.stdin.isatty() and sys.stdout.isatty():
+                output.note("press Enter to stop")
+                await line_from(sys.stdin)
             output.note("stopping")
     return code
+
+
+async def line_from(terminal: TextIO) -> None:
+    """Returns when a line can be read from a terminal, or its end. A signal still ends the wait, unlike a thread's."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(terminal, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(terminal)
+    terminal.readline()
 
 
 async def _ingest(url: str, sources: list[Path], out: Path, output: Output) -> int:

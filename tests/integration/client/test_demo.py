@@ -1,5 +1,6 @@
 """`embedq demo`: the whole path, with the fake encoder and with the real model."""
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -49,6 +50,7 @@ def test_the_demo_runs_beside_another_configuration_and_leaves_nothing(tmp_path:
     for question in QUESTIONS:
         assert len(hits(out, question)) == 3
         assert all(".md" in hit for hit in hits(out, question))
+    assert re.search(r"the console shows it: http://127\.0\.0\.1:\d+/console\nembedq: stopping\n$", process.log())
     assert list(temporary.iterdir()) == []
 
 

@@ -35,7 +35,7 @@ class LocalStack(Process):
 
     @property
     def url(self) -> str:
-        return self.stdout_file.read_text().removeprefix("ready ").rstrip("\n")
+        return self.stdout_file.read_text().removeprefix("ready ").partition("\n")[0]
 
     def roles(self) -> dict[str, psutil.Process]:
         """Its direct children by what they are."""
@@ -98,7 +98,7 @@ def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) ->
     assert len(stack.embed("a text")) == 384
     ready = wait_until(lambda: _ready(stack.url, workers=2), timeout_s=30)
     assert ready["redis"] == "up"
-    assert stack.stdout_file.read_text() == f"ready {stack.url}\n"
+    assert stack.stdout_file.read_text() == f"ready {stack.url}\nconsole {stack.url}/console\n"
     names = {line.split(" ", 1)[0] for line in stack.log().splitlines()}
     assert {"worker-1", "worker-2", "documents-worker", "api", "redis"} <= names
 

@@ -3,11 +3,13 @@
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
-from embedq.cli.demo import QUESTIONS, documentation, running_stack
+from embedq.cli.demo import QUESTIONS, documentation, line_from, running_stack
 from embedq.cli.exit_codes import UsageError
 
 COMES_UP = """
@@ -93,3 +95,27 @@ async def test_it_gets_nothing_that_belongs_to_another_service(tmp_path: Path, m
 def test_without_documentation_there_is_nothing_to_show(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no documentation"):
         documentation(tmp_path, tmp_path / "copies")
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, TextIO]]:
+    """Both sides: what a person types into, and what the program reads."""
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs) as side:
+        yield ours, side
+    os.close(ours)
+
+
+async def test_the_demo_waits_for_enter_and_a_signal_ends_that_too(terminal: tuple[int, TextIO]) -> None:
+    keyboard, stdin = terminal
+    waiting = asyncio.create_task(line_from(stdin))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    os.write(keyboard, b"\n")
+    await waiting
+
+    waiting = asyncio.create_task(line_from(stdin))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
