@@ -2,6 +2,9 @@
 
 import os
 import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +13,7 @@ from urllib.parse import urlsplit
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
-from stack.testing import ApiProcess, RedisServer, Roles, WorkerProcess
+from stack.testing import ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
 from tests.source_tree import CHECKOUT
 
 TIMEOUT_MS = 15_000
@@ -51,6 +54,60 @@ class Stack:
         documents.wait_ready()
         api.wait_ready()
         return cls(roles, redis, worker, documents, api)
+
+    def submit(self, name: str, *texts: str, **more: Any) -> str:
+        """The id of a new task with this name."""
+        return self._post("/v1/tasks", {"input": list(texts), "metadata": {"name": name}, **more})
+
+    def ingest(self, name: str, documents: dict[str, str], dataset: str = "handbook") -> str:
+        """The id of a new ingestion of these texts by their ids."""
+        body = {
+            "source": {"documents": [{"id": one, "text": text} for one, text in documents.items()]},
+            "sink": {"type": "parquet", "dataset": dataset},
+            "metadata": {"name": name},
+        }
+        return self._post("/v1/ingestions", body)
+
+    def batch(self, name: str, lines: str) -> str:
+        """The id of a new batch over a file with these lines."""
+        with self.api.client() as client:
+            files = {"file": ("lines.jsonl", lines.encode())}
+            file_id = client.post("/v1/files", data={"purpose": "batch"}, files=files).json()["id"]
+        body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+        return self._post("/v1/batches", {**body, "metadata": {"name": name}})
+
+    def call(self, method: str, path: str) -> dict[str, Any]:
+        """The answer of the API."""
+        with self.api.client() as client:
+            answer = client.request(method, path)
+        assert answer.is_success, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def wait_for_end(self, path: str) -> dict[str, Any]:
+        """The object at a path when it has ended."""
+
+        def ended() -> dict[str, Any] | None:
+            found = self.call("GET", path)
+            return found if found["status"] in {"completed", "failed", "cancelled", "expired"} else None
+
+        return wait_until(ended, message=f"{path} did not end")
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """The model worker encodes nothing for the block, too short for anybody to take it for dead."""
+        pid = self.worker.child_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _post(self, path: str, body: dict[str, Any]) -> str:
+        with self.api.client() as client:
+            answer = client.post(path, json=body)
+        assert answer.is_success, answer.text
+        return str(answer.json()["id"])
 
 
 class Console:

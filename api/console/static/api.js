@@ -9,7 +9,8 @@ const PROBE_MS = 1000;
 // ---- what all screens know ------------------------------------------------------------------------------------------
 
 // refused: the API has answered 401 to the present key (or to none). round: grows when everything should be read anew.
-const session = { key: sessionStorage.getItem(STORED_KEY) ?? "", refused: false, online: true, round: 0 };
+// person: grows when what is shown should be gone, because a key was forgotten.
+const session = { key: sessionStorage.getItem(STORED_KEY) ?? "", refused: false, online: true, round: 0, person: 0 };
 const listeners = new Set();
 
 function update(changes) {
@@ -33,7 +34,7 @@ export function useSession() {
 export function setKey(key) {
   if (key) sessionStorage.setItem(STORED_KEY, key);
   else sessionStorage.removeItem(STORED_KEY);
-  update({ key, refused: false, round: session.round + 1 });
+  update({ key, refused: false, round: session.round + 1, person: session.person + (key ? 0 : 1) });
 }
 
 let probing = false;

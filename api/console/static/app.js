@@ -21,6 +21,7 @@ const SCREENS = [
 
 function App() {
   const { screen, name, query } = useRoute();
+  const { person } = useSession();
   const place = SCREENS.find(({ path }) => path === screen);
   const shown = place ? (name ? place.one : place.list) : null;
   const title = shown ? shown.title(name) : "Not found";
@@ -35,7 +36,7 @@ function App() {
     <${Header} place=${place} />
     <${Connection} />
     <main id="main" ref=${main} tabindex="-1">
-      ${shown ? html`<${shown.Screen} key=${`${screen}/${name}`} name=${name} query=${query} />` : html`<${Lost} />`}
+      ${shown ? html`<${shown.Screen} key=${`${person}/${screen}/${name}`} name=${name} query=${query} />` : html`<${Lost} />`}
     </main>
     <${Announcements} />`;
 }

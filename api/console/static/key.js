@@ -9,7 +9,7 @@ export function KeyForm() {
   const [open, setOpen] = useState(false);
   const shown = open || refused;
   return html`<button type="button" class="small" aria-expanded=${String(shown)} onClick=${() => setOpen(!open)}>
-      ${key ? "Key set" : "Key"}
+      ${key ? "API key set" : "API key"}
     </button>
     ${shown && html`<${Entry} key=${String(refused)} close=${() => setOpen(false)} />`}`;
 }
@@ -31,13 +31,13 @@ function Entry({ close }) {
     announce("The key is forgotten.");
     close();
   };
-  return html`<form class=${refused ? "key box bad" : "key box"} onSubmit=${save} aria-label="API key">
+  return html`<form class=${refused ? "key box bad" : "key box"} onSubmit=${save} aria-label="Enter an API key">
     ${refused && html`<p role="alert"><strong>${key ? "The server does not know this key." : "This server needs an API key."}</strong>
       ${key
         ? " It may have been mistyped, or removed on the server. Enter another one, or ask whoever runs the server for one. "
         : " Whoever runs the server has set one with EMBEDQ_API_KEYS. "}
       The page goes on where you are.</p>`}
-    <label>API key <input ref=${field} type="password" autocomplete="off" spellcheck="false" value=${value}
+    <label>API key <input ref=${field} type="password" autocomplete="off" spellcheck=${false} value=${value}
       onInput=${(event) => setValue(event.target.value)} /></label>
     <div class="buttons">
       <button type="submit" class="primary">Use this key</button>

@@ -51,7 +51,8 @@ export function useFetch(path, { everyMs = 0 } = {}) {
   return { data: current.data, error: current.error ?? null, loading: !current.data && !current.error, reload };
 }
 
-// Calls `onEvent(name, data)` for each server-sent event of a path (null: none) while the component is there.
+// Calls `onEvent(name, data, first)` for each server-sent event of a path (null: none) while the component is there;
+// first: of this connection, when a stream of changes begins with the whole.
 // Connects again when the stream ends. EventSource would do the same, but cannot send a key.
 export function useEvents(path, onEvent) {
   const { round, online } = useSession();
@@ -91,21 +92,27 @@ async function follow(path, signal, onEvent, onError) {
 async function read(body, onEvent) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
+  let first = true;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
     const blocks = (rest + value).split(/\r?\n\r?\n/);
     rest = blocks.pop();
-    for (const block of blocks) dispatch(block, onEvent);
+    for (const block of blocks) {
+      if (dispatch(block, first, onEvent)) first = false;
+    }
   }
 }
 
-function dispatch(block, onEvent) {
+// Whether there was an event in the block, and not only a comment.
+function dispatch(block, first, onEvent) {
   let name = "message";
   const data = [];
   for (const line of block.split(/\r?\n/)) {
     if (line.startsWith("event:")) name = line.slice(6).trim();
     if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
   }
-  if (data.length) onEvent(name, JSON.parse(data.join("\n")));
+  if (!data.length) return false;
+  onEvent(name, JSON.parse(data.join("\n")), first);
+  return true;
 }

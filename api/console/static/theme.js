@@ -1,20 +1,20 @@
 // Light or dark: as the system says, unless chosen here.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { html, useLayoutEffect, useRef, useState } from "./html.js";
 
 const STORED = "embedq.theme";
 const NEXT = { auto: "light", light: "dark", dark: "auto" };
-const LABELS = { auto: "Auto", light: "Light", dark: "Dark" };
+const LABELS = { auto: "auto", light: "light", dark: "dark" };
 
 export function ThemeButton() {
   const [theme, setTheme] = useState(() => (localStorage.getItem(STORED) in NEXT ? localStorage.getItem(STORED) : "auto"));
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     localStorage.setItem(STORED, theme);
     dispatchEvent(new Event("themechange")); // for what is drawn on a canvas
   }, [theme]);
-  return html`<button type="button" class="small" aria-label=${`Theme: ${LABELS[theme]}`} title="Colours: auto, light, dark" onClick=${() => setTheme(NEXT[theme])}>
-    ${LABELS[theme]}
+  return html`<button type="button" class="small" title="Colours: as the system says, light, or dark" onClick=${() => setTheme(NEXT[theme])}>
+    Theme: ${LABELS[theme]}
   </button>`;
 }
 

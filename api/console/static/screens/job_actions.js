@@ -1,6 +1,7 @@
 // What can be done to a job: cancel, retry, delete. Each is confirmed first.
 import { call } from "../api.js";
 import { html } from "../html.js";
+import { address } from "../route.js";
 import { ConfirmButton } from "../ui/confirm.js";
 
 const COLLECTIONS = { task: "v1/tasks", batch: "v1/batches", ingestion: "v1/ingestions" };
@@ -8,13 +9,18 @@ const PARTS = { task: "texts", batch: "lines", ingestion: "documents" };
 const ENDED = new Set(["completed", "failed", "expired", "cancelled"]);
 
 export const hasEnded = (status) => ENDED.has(status);
+
+// What people call a job, as the API finds it in the metadata; null if there is nothing.
+export const nameIn = (metadata) => metadata?.name ?? metadata?.filename ?? metadata?.title ?? null;
 export const pathOf = (kind, id) => `${COLLECTIONS[kind]}/${encodeURIComponent(id)}`;
 
-// job: {id, status, failed, name}; changed: called when something was done.
+// job: {id, status, failed, name}; changed: called when something was done. Where that made another job, its screen is
+// shown.
 export function Actions({ kind, job, changed = () => {} }) {
   const act = (method, tail = "") => async () => {
-    await call(pathOf(kind, job.id) + tail, { method });
-    changed(method);
+    const answer = await call(pathOf(kind, job.id) + tail, { method });
+    if (answer.id === job.id) changed(method);
+    else location.hash = address("jobs", answer.id);
   };
   const name = `${kind} ${job.name ?? job.id}`;
   const ended = hasEnded(job.status);
@@ -23,7 +29,7 @@ export function Actions({ kind, job, changed = () => {} }) {
       label="Cancel" name=${name} question=${`Cancel this ${kind}?`} danger
       consequence=${`What is done stays. The other ${PARTS[kind]} are not worked on.`}
       act=${act("POST", "/cancel")} done=${`The ${kind} is being cancelled.`} />`}
-    ${ended && kind !== "task" && job.failed > 0 && html`<${ConfirmButton}
+    ${ended && canRetry(kind, job) && html`<${ConfirmButton}
       label="Retry" name=${name} question=${`Retry the failed ${PARTS[kind]}?`}
       consequence=${RETRIES[kind]} act=${act("POST", "/retry")} done="The failed ones are tried again." />`}
     ${ended && html`<${ConfirmButton}
@@ -32,12 +38,18 @@ export function Actions({ kind, job, changed = () => {} }) {
   </div>`;
 }
 
+// Whether the API would try something again; of an ingestion that failed as a whole only its own record says so.
+function canRetry(kind, { status, failed, resumable }) {
+  if (kind === "ingestion") return failed > 0 || Boolean(resumable);
+  return kind === "batch" && (failed > 0 || status !== "completed");
+}
+
 const RETRIES = {
-  batch: "A new batch is made of the lines that failed. This one stays as it is.",
+  batch: "A new batch is made of the lines without a result. This one stays as it is.",
   ingestion: "The failed documents are tried again under the same id.",
 };
 const DELETIONS = {
   task: "Its result is deleted too. This cannot be undone.",
   batch: "Its record is deleted. Its files stay until they are deleted or expire.",
-  ingestion: "Its record and its list of documents are deleted. What it has loaded stays.",
+  ingestion: "Its record and its list of documents are deleted. Rows in a table or in a dataset with a name stay; a dataset without a name is deleted too.",
 };

@@ -1,7 +1,7 @@
 // Tasks, batches and ingestions in one list, newest first. The first page is live.
 import { BASE, useSession } from "../api.js";
 import { duration, rate, Time } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html, useState } from "../html.js";
 import { useEvents, useFetch } from "../live.js";
 import { address } from "../route.js";
 import { Code, curl } from "../ui/code.js";
@@ -56,8 +56,8 @@ const search = (pairs) => new URLSearchParams(Object.entries(pairs).filter(([, v
 function Newest({ filter }) {
   const path = `v1/jobs/events?${search(filter)}`;
   const [seen, setSeen] = useState({ path: null, rows: [] });
-  const error = useEvents(path, (name, { data, gone }) => {
-    if (name === "jobs") setSeen((before) => ({ path, rows: merged(before.path === path ? before.rows : [], data, gone) }));
+  const error = useEvents(path, (name, { data, gone }, first) => {
+    if (name === "jobs") setSeen((before) => ({ path, rows: merged(first ? [] : before.rows, data, gone) }));
   });
   const known = seen.path === path;
   return html`<${ErrorBox} error=${error} title="The jobs cannot be read" />
@@ -69,8 +69,11 @@ function merged(rows, changed, gone) {
   const byId = new Map(rows.map((row) => [row.id, row]));
   for (const row of changed) byId.set(row.id, row);
   for (const id of gone) byId.delete(id);
-  return [...byId.values()].sort((one, other) => other.created_at - one.created_at || (one.id < other.id ? 1 : -1)).slice(0, PAGE);
+  return [...byId.values()].sort((one, other) => (placeOf(one) < placeOf(other) ? 1 : -1)).slice(0, PAGE);
 }
+
+// Ids of all kinds begin with their time, as hexadecimal digits with or without dashes.
+const placeOf = ({ id }) => id.slice(id.indexOf("_") + 1).replaceAll("-", "");
 
 function Older({ filter, after }) {
   const { data, error, reload } = useFetch(`v1/jobs?${search({ ...filter, after, limit: PAGE })}`, { everyMs: 5000 });
@@ -90,15 +93,23 @@ const COLUMNS = [
   { key: "state", label: "State", show: ({ status }) => html`<${Badge} state=${status} />` },
   { key: "progress", label: "Progress", wide: true, show: (row) => html`<${Progress} done=${row.completed} failed=${row.failed} total=${row.total} label=${`Progress of ${row.name ?? row.id}`} />` },
   { key: "rate", label: "Rate", number: true, show: (row) => rate(row.rate, UNITS[row.kind]) },
-  { key: "left", label: "Time left", number: true, show: ({ eta_seconds, finished_at }) => (finished_at ? "ended" : duration(eta_seconds)) },
+  { key: "left", label: "Time left", number: true, show: timeLeft },
   { key: "created", label: "Created", number: true, show: ({ created_at }) => html`<${Time} at=${created_at} />` },
   { key: "owner", label: "Owner", show: ({ owner }) => owner },
   { key: "acts", label: "Actions", show: (row) => html`<${Actions} kind=${row.kind} job=${row} />` },
 ];
 
+function timeLeft({ eta_seconds: left, started_at: started, finished_at: finished }) {
+  if (finished == null) return duration(left);
+  return started == null ? "ended" : html`<span class="muted">took ${duration(finished - started)}</span>`;
+}
+
+// The end of an id tells one from another; its beginning is a time.
+const shortId = (id) => `…${id.slice(-12)}`;
+
 function Name({ row }) {
-  return html`<a class="job-name" href=${address("jobs", row.id)}>${row.name ?? row.id}</a>
-    <span class="sub">${row.kind}${row.lane ? ` · ${row.lane}` : ""}${row.name ? ` · ${row.id}` : ""}</span>
+  return html`<a class="job-name" href=${address("jobs", row.id)} title=${row.id}>${row.name ?? `${row.kind} ${shortId(row.id)}`}</a>
+    <span class="sub">${row.kind} · ${row.lane}${row.name ? ` · ${shortId(row.id)}` : ""}</span>
     ${row.waiting && html`<span class="sub">${row.waiting.message}</span>`}
     ${row.error && html`<span class="sub bad-text">${row.error.message}</span>`}`;
 }

@@ -1,0 +1,114 @@
+// An ingestion: documents that are listed, parsed, embedded and loaded.
+import { bytes, count, rate, Time } from "../format.js";
+import { html, useState } from "../html.js";
+import { useFetch } from "../live.js";
+import { address } from "../route.js";
+import { curl, openaiClient, python } from "../ui/code.js";
+import { Download } from "../ui/download.js";
+import { ErrorBox, Loading } from "../ui/error_box.js";
+import { Failures } from "../ui/failures.js";
+import { StageList } from "../ui/stages.js";
+import { Table } from "../ui/table.js";
+import { hasEnded, nameIn } from "./job_actions.js";
+
+const PAGE = 100;
+
+export function summary(ingestion) {
+  const { total, completed, failed, unchanged, cancelled } = ingestion.file_counts;
+  const { source, sink } = ingestion;
+  return {
+    id: ingestion.id,
+    status: ingestion.status,
+    name: nameIn(ingestion.metadata) ?? sink.dataset ?? null,
+    model: ingestion.model,
+    total,
+    completed,
+    failed,
+    unit: "documents/s",
+    rate: hasEnded(ingestion.status) ? null : ingestion.rate?.documents_per_s,
+    eta: ingestion.eta_s,
+    created: ingestion.created_at,
+    started: ingestion.started_at,
+    finished: ingestion.finished_at,
+    metadata: ingestion.metadata,
+    error: ingestion.error,
+    resumable: ingestion.resumable,
+    facts: [
+      ["Source", `${count(source.count)} ${source.type}`],
+      ["Sink", sink.dataset ? html`Parquet: <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>` : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
+      ["Mode", ingestion.dry_run ? "dry run" : ingestion.mode],
+      ["Speed", rate(ingestion.rate?.chunks_per_s, "chunks/s")],
+      unchanged > 0 && ["Unchanged", count(unchanged)],
+      cancelled > 0 && ["Cancelled", count(cancelled)],
+      ["Tokens", count(ingestion.usage.total_tokens)],
+      ["Kept until", ingestion.expires_at && html`<${Time} at=${ingestion.expires_at} />`],
+    ].filter(Boolean),
+  };
+}
+
+export function Stages({ object }) {
+  const { file_counts: files, chunks, listing_complete: listed, status } = object;
+  const ended = hasEnded(status);
+  const begun = (amount) => (ended ? "done" : amount ? "now" : "next");
+  const stages = [
+    { name: "Listing", state: listed || ended ? "done" : "now", text: `${count(files.total)} documents` },
+    { name: "Parsing", state: begun(chunks.total), text: `${count(chunks.total)} chunks` },
+    { name: "Embedding", state: begun(chunks.embedded), text: `${count(chunks.embedded)} chunks` },
+    { name: "Loading", state: begun(chunks.loaded), text: `${count(chunks.loaded)} chunks` },
+    { name: "Ended", state: ended ? "done" : "next", text: ended ? status : "" },
+  ];
+  return html`<${StageList} stages=${stages} />`;
+}
+
+export function Errors({ object, path }) {
+  return object.file_counts.failed ? html`<h2>Failed documents</h2><${FailedDocuments} key=${object.file_counts.failed} path=${path} />` : null;
+}
+
+function FailedDocuments({ path }) {
+  const [after, setAfter] = useState([]); // where the pages up to this one begin
+  const last = after.at(-1);
+  const { data, error, reload } = useFetch(`${path}/documents?filter=failed&limit=${PAGE}${last ? `&after=${encodeURIComponent(last)}` : ""}`);
+  if (!data) return error ? html`<${ErrorBox} error=${error} again=${reload} title="The documents cannot be read" />` : html`<${Loading} what="the documents" />`;
+  const rows = data.data.map(({ id, stage, last_error: failure }) => ({ key: id, name: id, stage, ...failure }));
+  return html`<${Failures} caption="Failed documents" what="Document" rows=${rows} place="document" />
+    <div class="buttons">
+      ${after.length > 0 && html`<button type="button" onClick=${() => setAfter(after.slice(0, -1))}>Page before</button>`}
+      ${data.has_more && html`<button type="button" onClick=${() => setAfter([...after, data.last_id])}>Next page</button>`}
+    </div>`;
+}
+
+export function Files({ object, path }) {
+  if (object.sink.type !== "parquet" || object.dry_run || !hasEnded(object.status) || !object.chunks.loaded) return null;
+  return html`<h2>Files of its dataset</h2><${Parts} path=${path} />`;
+}
+
+function Parts({ path }) {
+  const { data, error, reload } = useFetch(`${path}/output`);
+  if (!data) return error ? html`<${ErrorBox} error=${error} again=${reload} title="The files cannot be listed" />` : html`<${Loading} what="the files" />`;
+  const columns = [
+    { key: "name", label: "File", wide: true, show: ({ name }) => html`<code>${name}</code>` },
+    { key: "rows", label: "Chunks", number: true, show: ({ rows }) => count(rows) },
+    { key: "documents", label: "Documents", number: true, show: ({ documents }) => count(documents) },
+    { key: "bytes", label: "Size", number: true, show: (part) => bytes(part.bytes) },
+    { key: "get", label: "Download", show: ({ name }) => html`<${Download} path=${`${path}/output/${encodeURIComponent(name)}`} name=${name} />` },
+  ];
+  return html`<${Table} caption="Parquet files" columns=${columns} rows=${data.data} rowKey=${({ name }) => name} />`;
+}
+
+export const NOTE = "The API does not give the contents of a source back: put your own documents, files or addresses in.";
+
+export function forms(base, ingestion, key) {
+  const { type, urls } = ingestion.source;
+  const examples = { documents: [{ id: "a.txt", text: "a text" }], files: ["file-…"], urls: urls ?? ["file:///…"] };
+  const body = { source: { [type]: examples[type] ?? [] }, sink: ingestion.sink, chunking: ingestion.chunking, mode: ingestion.mode };
+  if (Object.keys(ingestion.metadata ?? {}).length) body.metadata = ingestion.metadata;
+  return [
+    { name: "curl", text: curl(base, "v1/ingestions", { method: "POST", body, key }) },
+    {
+      name: "openai",
+      text: `${openaiClient(base, key)}# Ingestions are not in OpenAI's API; its client can send any request.
+ingestion = client.post("/ingestions", cast_to=object, body=${python(body)})
+print(ingestion["id"])`,
+    },
+  ];
+}

@@ -1,0 +1,141 @@
+"""The screen of one job: what failed and what to do, its files, and the request as code that runs."""
+
+import contextlib
+import io
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll
+
+MARKUP = "<script>alert(1)</script>"
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def failure(page: Page, name: str) -> Locator:
+    """The row of what failed."""
+    return page.get_by_role("row").filter(has=page.get_by_role("cell", name=name, exact=True))
+
+
+def line(custom_id: str, **body: Any) -> str:
+    request = {"method": "POST", "url": "/v1/embeddings", "body": {"model": MODEL, **body}}
+    return json.dumps({"custom_id": custom_id, **request}) + "\n"
+
+
+def test_a_failed_text_has_its_reason_and_advice(console: Console) -> None:
+    task_id = console.stack.submit("two of three", "good", "bad !!fail!!", "worse !!nan!!")
+    page = console.open(f"#/jobs/{task_id}")
+
+    expect(failure(page, "input[1]")).to_contain_text("encoding_failed")
+    expect(failure(page, "input[1]")).to_contain_text("leave it out if that fails too")
+    expect(failure(page, "input[2]")).to_contain_text("non_finite_vector")
+    expect(page.get_by_text("3 of 3 · 100 %")).to_contain_text("2 failed")
+    assert_accessible(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the vectors").click()
+    assert len(json.loads(Path(download.value.path()).read_text())["data"]) == 3
+
+
+def test_failed_lines_of_a_batch_and_its_files(console: Console) -> None:
+    lines = line("fine", input="a text") + line(f"empty {MARKUP}", input="") + line("nan", input="!!nan!!")
+    batch_id = console.stack.batch("three lines", lines)
+    page = console.open(f"#/jobs/{batch_id}")
+
+    expect(failure(page, f"empty {MARKUP}")).to_contain_text("empty_input")
+    expect(failure(page, "nan")).to_contain_text("such vectors are never served")
+    assert_accessible(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name=f"Download {batch_id}-output.jsonl").click()
+    assert json.loads(Path(download.value.path()).read_text())["custom_id"] == "fine"
+
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("button", name="Yes, retry").click()
+    expect(page.get_by_role("term").filter(has_text="metadata.retry_of").locator("..")).to_contain_text(batch_id)
+    expect(failure(page, "nan")).to_be_visible()
+
+
+def test_a_file_that_cannot_be_used_names_its_lines(console: Console) -> None:
+    batch_id = console.stack.batch("unusable", line("a", input="x") + "no json\n")
+    page = console.open(f"#/jobs/{batch_id}")
+
+    expect(failure(page, "line 2")).to_contain_text("invalid_json_line")
+    expect(failure(page, "line 2")).to_contain_text("The line is not JSON")
+    expect(page.get_by_text("failed", exact=True).first).to_be_visible()
+
+
+def test_failed_documents_are_tried_again(console: Console) -> None:
+    documents = {"good": "words", f"bad {MARKUP}": "!!fail!!", "empty": " "}
+    ingestion_id = console.stack.ingest("two failures", documents, dataset="failures")
+    page = console.open(f"#/jobs/{ingestion_id}", size=NARROW)
+
+    expect(failure(page, "empty")).to_contain_text("The document has no text: leave it out.")
+    expect(failure(page, f"bad {MARKUP}")).to_contain_text("embedding")
+    assert_no_sideways_scroll(page)
+    assert_accessible(page)
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("button", name="Yes, retry").click()
+    expect(page.locator("[aria-live]")).to_have_text("The ingestion is completed.")
+    expect(page.get_by_role("link", name="failures")).to_have_attribute("href", "#/datasets/failures")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download part-000000.parquet").click()
+    assert Path(download.value.path()).read_bytes()[:4] == b"PAR1"
+
+
+def code(page: Page, form: str) -> str:
+    page.get_by_role("button", name=form, exact=True).click()
+    return page.get_by_role("region", name=f"{form} code").inner_text()
+
+
+@pytest.mark.parametrize("kind", ["task", "batch", "ingestion"])
+def test_the_request_as_code_makes_another_one(console: Console, kind: str) -> None:
+    name = f"again '{kind}'"
+    make = {
+        "task": lambda: console.stack.submit(name, "a text"),
+        "batch": lambda: console.stack.batch(name, line("a", input="x")),
+        "ingestion": lambda: console.stack.ingest(name, {"a": "words"}),
+    }
+    page = console.open(f"#/jobs/{make[kind]()}")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+    text = code(page, "curl")
+    page.get_by_role("button", name="Copy curl code").click()
+    expect(page.get_by_role("button", name="Copy curl code")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == text
+    made = json.loads(subprocess.run(["bash", "-c", text], capture_output=True, check=True).stdout)
+    assert made["metadata"] == {"name": name}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code(page, "openai"), {})  # noqa: S102 - it is what a user is told to run
+    assert printed.getvalue().strip()
+
+
+def test_a_job_that_is_deleted_meanwhile(console: Console) -> None:
+    task_id = console.stack.submit("deleted meanwhile", "a text")
+    path = f"/v1/tasks/{task_id}"
+    console.stack.wait_for_end(path)
+    console.calls_may_fail = True
+    page = console.open(f"#/jobs/{task_id}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("deleted meanwhile")
+
+    console.stack.call("DELETE", path)
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Yes, delete").click()
+    expect(page.get_by_role("dialog")).to_contain_text("task_not_found")
+    page.reload()
+    expect(page.get_by_role("heading", name="This job is not there")).to_be_visible()
+    assert_accessible(page)
+
+
+def test_an_open_job_that_is_deleted_meanwhile(console: Console) -> None:
+    console.calls_may_fail = True
+    with console.stack.standing_still():
+        task_id = console.stack.submit("deleted while open", *(f"text {number}" for number in range(50)))
+        page = console.open(f"#/jobs/{task_id}")
+        expect(page.get_by_role("heading", level=1)).to_have_text("deleted while open")
+        console.stack.call("DELETE", f"/v1/tasks/{task_id}")
+        expect(page.get_by_role("heading", name="This job is not there")).to_be_visible()
