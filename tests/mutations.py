@@ -439,6 +439,49 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a Redis that begins anew counts from one", "ingestion_create.lua", "math.max(NOW, ", "math.max(0, "),
     Mutation("another Redis takes a storage over", "storage_id.lua", "call('EXISTS', key) == 0", "true"),
     Mutation("no Redis takes a storage over", "storage_id.lua", "arg(2) == '1' or", ""),
+    # Deleting records
+    Mutation("what is open is deleted", "record_delete.lua", "or not ENDED[f[1]] ", ""),
+    _cut(
+        "what was deleted stays in the list",
+        "record_delete.lua",
+        "call('ZREM', R .. ':' .. kinds .. ':' .. f[2], id)\n",
+    ),
+    Mutation("a key leads to what was deleted", "record_delete.lua", "then call('UNLINK', alias_at) end", "then end"),
+    Mutation(
+        "a deletion frees another one's key",
+        "record_delete.lua",
+        "and string.match(call('GET', alias_at) or '', '^%S+') == id then",
+        "then",
+    ),
+    _cut("nobody removes what was deleted", "record_delete.lua", "call('SADD', R .. ':open-' .. kinds, id)\n"),
+    _cut("a deletion wakes no step", "record_delete.lua", "wake_steps()\n"),
+    _cut("nobody hears of a deletion", "record_delete.lua", "announce()\n"),
+    _cut("a full Redis deletes nothing", "record_delete.lua", "allowed_when_full()\n"),
+    _cut("a batch goes before its traces", "batch_close.lua", "  if arg(2) == '0' then return 0 end"),
+    _cut("an ingestion goes before its traces", "ingestion_close.lua", "  if arg(2) == '0' then return 0 end"),
+    _cut("a deleted batch stays", "batch_close.lua", "  call('UNLINK', key)\n"),
+    Mutation(
+        "a deleted ingestion leaves its pages",
+        "ingestion_close.lua",
+        "call('UNLINK', key, R .. ':ingestion-waiting:' .. id, R .. ':ingestion-closed:' .. id)",
+        "call('UNLINK', key)",
+    ),
+    # Why something waits
+    Mutation("nobody goes before", "standing.lua", "n = n + math.min(other.tasks, turns) end", "n = n end"),
+    Mutation("others have all their turns before", "standing.lua", "math.min(other.tasks, turns)", "other.tasks"),
+    Mutation("owners before and behind are alike", "standing.lua", "then turns = rank\n", "then\n"),
+    Mutation("what is handed out has a place", "standing.lua", "if not rank then return -1 end", "rank = rank or 0"),
+    Mutation("an ended task stands somewhere", "standing.lua", "if f[4] and OPEN[f[4]] then", "if f[4] then"),
+    Mutation("dead workers serve", "standing.lua", "'(' .. int(NOW), '+inf'", "'-inf', '+inf'"),
+    Mutation("nobody says that there are more", "standing.lua", "> LOOK\n", "> 1000 * LOOK\n"),
+    Mutation(
+        "a queue forgets since when it is alone", "shared/wakeup.lua", "elseif #gone > 0 then", "elseif false then"
+    ),
+    Mutation("a worker that stops leaves no date", "shared/wakeup.lua", "elseif left then", "elseif false then"),
+    Mutation(
+        "who comes back was never away", "shared/wakeup.lua", "== 1 then call('HDEL', S, 'absent')", "== 1 then return"
+    ),
+    Mutation("every stop is the last", "retire.lua", "prune_workers(lived)", "prune_workers(true)"),
     Mutation("records that are gone stay open", "open_list.lua", "else call('SREM'", "else call('SISMEMBER'"),
     Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),
     Mutation(

@@ -16,7 +16,7 @@ from tasks.ledger.standing import QueueStanding, Standings, TaskStanding, read_s
 from tasks.records.batches import Batch, BatchStatus, Stage
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageStage
 
-Job: TypeAlias = Task | Batch | Ingestion
+Record: TypeAlias = Task | Batch | Ingestion
 
 Code: TypeAlias = Literal[
     "in_line",
@@ -82,55 +82,55 @@ class _Reason:
         }
 
 
-async def why_waiting(ledger: AsyncLedger, jobs: Sequence[Job]) -> list[dict[str, Any] | None]:
+async def why_waiting(ledger: AsyncLedger, records: Sequence[Record]) -> list[dict[str, Any] | None]:
     """The field `waiting` of each, in one call of the ledger for all; None of those that have ended.
 
     Raises:
         RedisUnavailable: no answer.
     """
-    standings = await standings_of(ledger, jobs)
-    return [waiting_json(job, standings) for job in jobs]
+    standings = await standings_of(ledger, records)
+    return [waiting_json(record, standings) for record in records]
 
 
-async def standings_of(ledger: AsyncLedger, jobs: Sequence[Job]) -> Standings:
+async def standings_of(ledger: AsyncLedger, records: Sequence[Record]) -> Standings:
     """Of all that these wait for; empty, without a call, where all have ended. Raises like `why_waiting`."""
-    waiting = [job for job in jobs if not has_ended(job)]
-    queues = dict.fromkeys(queue for job in waiting for queue in _queues(job))
-    task_ids = dict.fromkeys(task_id for job in waiting for task_id in _task_ids(job))
+    waiting = [record for record in records if not has_ended(record)]
+    queues = dict.fromkeys(queue for record in waiting for queue in _queues(record))
+    task_ids = dict.fromkeys(task_id for record in waiting for task_id in _task_ids(record))
     return await ledger.run(read_standings([*queues], [*task_ids])) if waiting else Standings()
 
 
-def waiting_json(job: Job, standings: Standings) -> dict[str, Any] | None:
+def waiting_json(record: Record, standings: Standings) -> dict[str, Any] | None:
     """The field `waiting` of one. `standings`: of its queues and of what it waits for; None where it has ended."""
-    if has_ended(job):
+    if has_ended(record):
         return None
-    if isinstance(job, Task):
-        reason = _of_task(standings, standings.queue(job.queue), [job.id])
+    if isinstance(record, Task):
+        reason = _of_task(standings, standings.queue(record.queue), [record.id])
     else:
-        reason = _of_batch(job, standings) if isinstance(job, Batch) else _of_ingestion(job, standings)
+        reason = _of_batch(record, standings) if isinstance(record, Batch) else _of_ingestion(record, standings)
     return replace(reason, now_ms=standings.now_ms).to_json()
 
 
 # What has to be known of each.
 
 
-def has_ended(job: Job) -> bool:
+def has_ended(record: Record) -> bool:
     """Whether nothing more happens to it by itself."""
-    return (job.state if isinstance(job, Task) else job.status).terminal
+    return (record.state if isinstance(record, Task) else record.status).terminal
 
 
-def _queues(job: Job) -> Iterable[str]:
-    if isinstance(job, Task):
-        return (job.queue,)
-    return (DOCUMENTS, job.model) if job.model else (DOCUMENTS,)
+def _queues(record: Record) -> Iterable[str]:
+    if isinstance(record, Task):
+        return (record.queue,)
+    return (DOCUMENTS, record.model) if record.model else (DOCUMENTS,)
 
 
-def _task_ids(job: Job) -> Iterable[str]:
-    if isinstance(job, Task):
-        return (job.id,)
-    if isinstance(job, Batch):
-        return (job.task_id(stage) for stage in job.stages)
-    return (*_embeddings(job), *_document_jobs(job))
+def _task_ids(record: Record) -> Iterable[str]:
+    if isinstance(record, Task):
+        return (record.id,)
+    if isinstance(record, Batch):
+        return (record.task_id(stage) for stage in record.stages)
+    return (*_embeddings(record), *_document_jobs(record))
 
 
 def _embeddings(ingestion: Ingestion) -> list[str]:

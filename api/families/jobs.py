@@ -17,7 +17,7 @@ from starlette.responses import Response
 from api.answer.description import TEXT, Answer, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, json_response, list_json, unix_seconds
 from api.answer.task_json import task_error
-from api.answer.why_waiting import WAITING, Waiting, has_ended, standings_of, waiting_json
+from api.answer.why_waiting import WAITING, Record, Waiting, has_ended, standings_of, waiting_json
 from api.families.route import CALLER, Family, page_after, page_limit
 from api.request.ownership import TASKS
 from api.request.paging import MAX_LIMIT, ListPage, read_limit, read_page
@@ -31,8 +31,6 @@ from tasks.ledger.standing import Standings
 from tasks.records.batches import Batch, BatchStatus, Stage, is_batch_id, list_batches, read_batches_later
 from tasks.records.ingestion_operations import list_ingestions, read_ingestions
 from tasks.records.ingestions import Ingestion, IngestionStatus, is_ingestion_id
-
-Record: TypeAlias = Task | Batch | Ingestion
 
 
 class JobKind(StrEnum):

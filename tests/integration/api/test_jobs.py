@@ -11,6 +11,7 @@ import httpx
 import pytest
 import redis
 
+from api.answer.why_waiting import Record
 from api.families import jobs
 from api.request.paging import ListPage
 from tasks.ledger import ANONYMOUS, AsyncLedger, Ledger, operations
@@ -164,7 +165,7 @@ def test_a_cursor_need_not_exist_any_more(client: httpx.Client) -> None:
     assert ids(listed(client, after=gone)) == older
 
 
-async def cancelled(redis_url: str, after: str | None = None, **bounds: int) -> ListPage[jobs.Record]:
+async def cancelled(redis_url: str, after: str | None = None, **bounds: int) -> ListPage[Record]:
     asked = jobs.JobQuery(states=frozenset({"cancelled"}))
     ledger = AsyncLedger.connect(redis_url)
     try:
