@@ -4,7 +4,7 @@ import math
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 PURPOSE = "user_data"
 UPLOAD_LIFETIME_S = 7 * 86_400
+_JOBS_PER_PAGE = 100
 """The server deletes uploads after so long, because the command that would delete them may be killed."""
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 
@@ -231,6 +232,10 @@ class Ingestions:
         """Asks for its end; what is loaded stays."""
         return _read_ingestion(await self._call(Call("POST", _path(ingestion_id, "/cancel"))))
 
+    async def delete(self, ingestion_id: str) -> None:
+        """Deletes its record; it must have ended. A dataset with a name stays."""
+        await self._call(Call("DELETE", _path(ingestion_id)))
+
     async def retry(self, ingestion_id: str) -> Ingestion:
         """Tries its failed documents again."""
         return _read_ingestion(await self._call(Call("POST", _path(ingestion_id, "/retry"))))
@@ -258,6 +263,20 @@ class Ingestions:
     def datasets(self) -> AsyncGenerator[Mapping[str, Any], None]:
         """The caller's datasets, as the server describes them."""
         return self._listed("/v1/datasets", "a list of datasets", dict, limit="100")
+
+    async def jobs(self, limit: int, **filters: str) -> AsyncGenerator[Mapping[str, Any], None]:
+        """The caller's newest tasks, batches and ingestions, `limit` at most, as the server describes them.
+
+        `filters`: `kind`, `status`.
+        """
+        page = str(min(limit, _JOBS_PER_PAGE))
+        async with aclosing(self._listed("/v1/jobs", "a list of jobs", dict, limit=page, **filters)) as listed:
+            left = limit
+            async for job in listed:
+                yield job
+                left -= 1
+                if not left:
+                    return
 
     async def delete_dataset(self, name: str) -> None:
         """Deletes a dataset with all its vectors; raises `NotFoundError` when there is none."""

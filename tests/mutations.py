@@ -479,7 +479,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("a worker that stops leaves no date", "shared/wakeup.lua", "elseif left then", "elseif false then"),
     Mutation(
-        "who comes back was never away", "shared/wakeup.lua", "== 1 then call('HDEL', S, 'absent')", "== 1 then return"
+        "who comes back was never away",
+        "shared/wakeup.lua",
+        "== 1 then call('HDEL', S, 'absent')",
+        "== 1 then call('EXISTS', S)",
     ),
     Mutation("every stop is the last", "retire.lua", "prune_workers(lived)", "prune_workers(true)"),
     Mutation("records that are gone stay open", "open_list.lua", "else call('SREM'", "else call('SISMEMBER'"),

@@ -64,6 +64,10 @@ def id_at(kind: JobKind, place: str) -> str:
     return f"{'batch' if kind is JobKind.BATCH else 'ing'}_{place}"
 
 
+_NEWEST = "ffffffffffff7fffbfffffffffffffff"
+"""Above every place that an id has."""
+
+
 def is_job_id(text: str) -> bool:
     """Whether it has the form of an id of any kind."""
     return TASKS.is_id(text) or is_batch_id(text) or is_ingestion_id(text)
@@ -180,9 +184,9 @@ class JobReader:
 
 
 def _until(page: ListPage[Record], after: str | None) -> str:
-    """The place up to which all is known; above all places where nothing is."""
+    """The place up to which all is known."""
     last = page.until or (page.items[-1].id if page.items else None)
-    return place_of(last) if last else after or "g"
+    return place_of(last) if last else after or _NEWEST
 
 
 def _newest(pages: Any) -> list[Record]:
@@ -342,7 +346,7 @@ async def list_jobs(request: Request) -> Response:
     page = await JobReader(services.ledger, owner, asked).page(after, limit)
     standings = await standings_of(services.ledger, page.items)
     rows = [job_json(record, standings) for record in page.items]
-    until = id_at(JobKind.TASK, page.until) if page.until and page.until != "g" else None
+    until = id_at(JobKind.TASK, page.until) if page.until else None
     return json_response(list_json(rows, more=page.more, until=until), NO_STORE)
 
 

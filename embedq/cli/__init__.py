@@ -26,6 +26,7 @@ _COMMANDS = (
     ("wait", "tasks", "wait until tasks end"),
     ("result", "tasks", "fetch the vectors of a task; waits for it if it has not ended"),
     ("cancel", "tasks", "end tasks; what was finished stays readable"),
+    ("jobs", "jobs", "list tasks, batches and ingestions, and why one is not done yet"),
     ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
     ("dataset", "dataset", "list and delete datasets on the server"),
     ("search", "search", "print the nearest rows of a dataset, a folder or a finished task"),

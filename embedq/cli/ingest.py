@@ -124,6 +124,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     about.add_argument("--cancel", metavar="ING", help="end an ingestion; what is loaded stays")
     about.add_argument("--errors", metavar="ING", help="print every document that has failed, and why")
     about.add_argument("--retry", metavar="ING", help="try its failed documents again")
+    about.add_argument("--delete", metavar="ING", help="delete the record of one that has ended; a named dataset stays")
     encoding_options(parser, truncating=False)
     server_options(parser, timeout_s=None)
     parser.set_defaults(run=run)
@@ -145,9 +146,11 @@ def _chunking_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
     output = Output(args.json)
-    existing = args.status or args.errors or args.cancel or args.retry
+    existing = args.status or args.errors or args.cancel or args.retry or args.delete
     if bool(existing) == bool(args.sources):
-        raise UsageError("name either sources to ingest, or an ingestion with --status, --errors, --cancel or --retry")
+        raise UsageError(
+            "name either sources to ingest, or an ingestion with --status, --errors, --cancel, --retry or --delete"
+        )
     work = _about_existing(args, output) if existing else _ingest_from_args(args, output)
     try:
         return asyncio.run(within(args.timeout, work))
@@ -167,6 +170,10 @@ async def _about_existing(args: argparse.Namespace, output: Output) -> int:
     async with ingestions_from_args(args, output) as server:
         if args.errors:
             return SOME_FAILED if await list_failures(server, args.errors, output) else OK
+        if args.delete:
+            await server.delete(args.delete)
+            output.result(f"{args.delete} deleted", {"id": args.delete, "deleted": True})
+            return OK
         if args.cancel:
             ingestion = await server.cancel(args.cancel)
         elif args.retry:

@@ -17,7 +17,7 @@ _WAITS = {
     "storage": "the server's storage, which does not answer",
     "worker": "another try, as its workers died",
 }
-"""`waiting_for` of the server, in words."""
+"""`waiting_for` of a server that does not say it in words itself."""
 _OPTIONS = {
     "source.fields.text": "--text-field",
     "source.fields.id": "--id-field",
@@ -81,8 +81,12 @@ def progress_details(ingestion: Ingestion) -> Details:
 
 
 def _waiting(ingestion: Ingestion) -> str | None:
-    """What it waits for, where it continues by itself afterwards."""
-    what = ingestion.raw.get("waiting_for")
+    """Why it does not go on, where it continues by itself afterwards."""
+    what, why = ingestion.raw.get("waiting_for"), ingestion.raw.get("waiting")
+    if why:
+        # Between two pages it is in line again and again.
+        moves = why["code"] == "working" or (why["code"] == "in_line" and ingestion.embedded)
+        return None if moves else str(why["message"]).rstrip(".")
     return f"waiting for {_WAITS.get(what, f'the {what}')}" if what and not ingestion.ended else None
 
 

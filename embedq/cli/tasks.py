@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,7 @@ async def _wait(args: argparse.Namespace, output: Output) -> int:
         tasks = await _statuses(service, args.ids)
         total, start = sum(task.counts.total for task in tasks), sum(task.counts.done for task in tasks)
         with showing("waiting", total, start=start, json_lines=args.json) as display:
+            _note_first_that_waits(tasks, output)
             progress = TaskProgress(display, tasks)
 
             async def wait(task_id: str) -> Task:
@@ -71,6 +72,14 @@ async def _wait(args: argparse.Namespace, output: Output) -> int:
                 async for task in ended:
                     output.result(_description(task), task.raw)
     return OK if progress.all_succeeded else SOME_FAILED
+
+
+def _note_first_that_waits(tasks: Sequence[Task], output: Output) -> None:
+    for task in tasks:
+        why = task.raw.get("waiting")
+        if why and why["code"] != "working":
+            output.note(f"{task.id}: {why['message']}", id=task.id, code=why["code"])
+            return
 
 
 async def _statuses(service: EmbeddingService, ids: list[str]) -> list[Task]:
