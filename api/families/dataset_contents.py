@@ -159,7 +159,7 @@ async def search(request: Request, name: str) -> Response:
         }
         return orjson.dumps(answer)
 
-    return _large(services, request, await services.datasets.read(owner, name, found))
+    return large_json(services, request, await services.datasets.read(owner, name, found))
 
 
 def _numbers(value: object) -> object:
@@ -193,7 +193,7 @@ async def list_documents(request: Request, name: str) -> Response:
         page = page_of_documents(reader, catalog, Place.from_text(after) if after else None, limit)
         return _listed([_document(document.chunks, document.row) for document in page.items], page)
 
-    return _large(services, request, await services.datasets.read(owner, name, listed))
+    return large_json(services, request, await services.datasets.read(owner, name, listed))
 
 
 @router.describe(
@@ -221,7 +221,7 @@ async def list_chunks(request: Request, name: str) -> Response:
             page = page_of_chunks(reader, catalog, place, limit)
         return _listed([_chunk(row) for row in page.items], page)
 
-    return _large(services, request, await services.datasets.read(owner, name, listed))
+    return large_json(services, request, await services.datasets.read(owner, name, listed))
 
 
 def _listed(data: list[dict[str, Any]], page: "ContentPage[Any]") -> bytes:
@@ -311,6 +311,7 @@ def _chunk(row: "Mapping[str, Any]") -> dict[str, Any]:
     }
 
 
-def _large(services: Services, request: Request, content: bytes) -> Response:
+def large_json(services: Services, request: Request, content: bytes) -> Response:
+    """The response with this JSON, which counts as long as it is sent; raises `Overloaded`."""
     services.answers.take_large(request.scope, len(content))
     return LargeResponse(content, headers=dict(NO_STORE), media_type=JSON)

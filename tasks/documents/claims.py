@@ -8,7 +8,6 @@ from contextlib import suppress
 from tasks.documents.context import JobContext, JobEnd, Pace
 from tasks.documents.jobs import Job
 from tasks.documents.rounds import place_of
-from tasks.documents.submitting import JOB_COST, JobCall
 from tasks.drain.commit import Committer
 from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.errors import EmbedqError, InternalError, RedisUnavailable, Unavailable
@@ -16,6 +15,7 @@ from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
+from tasks.records.document_jobs import JOB_COST, JobCall
 from tasks.storage.storage import Storage
 from worker_config.logs import about_tasks
 from worker_config.settings import Settings

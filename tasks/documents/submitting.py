@@ -1,67 +1,24 @@
-"""Tasks of batches and ingestions, as they are submitted: jobs, and rows by reference as bulk work."""
+"""Tasks of batches and ingestions that embed rows by reference, as bulk work, and how their tasks are submitted."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
-
-import orjson
 
 from tasks.documents.context import StepContext
 from tasks.errors import BacklogFull, StorageFull
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS, Admission, Lane, NewUnit, Submission, operations
+from tasks.ledger import Admission, Lane, NewUnit, Submission, operations
+from tasks.records.document_jobs import KEPT_MS
 from tasks.storage.row_file import UnitReference
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-JOB_COST = 1
-"""Of any job when it is claimed, in the unit of the ledger. Workers say that they do one in a second; what took
-longer is charged to its owner when it has ended, so that owners take turns by time."""
 _REFERENCE_BYTES = 200
 """Of what a unit commits: a reference to its part."""
 _ACCEPTED_PART = 2
 """Of what may wait: whoever has a batch has been let in, and clients that knock every second must not keep its rows
 out."""
-_ANY_BACKLOG = Admission(max_backlog_s=1e12)
-"""Jobs of a batch or an ingestion are a few at any time, and whoever has one has been let in."""
-_KEPT_MS = 400 * 86_400_000
-"""From a task's end. They are forgotten when what they belong to has ended. Until then what they hold must outlive any
-outage, and the longest window of a batch: a retention that users choose for what has ended has no part in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobCall:
-    """Which job, and for what."""
-
-    kind: str
-    id: str
-
-    def to_unit(self) -> NewUnit:
-        """The unit to submit to the documents queue; a task of it has one."""
-        return NewUnit(items=1, cost=JOB_COST, payload=orjson.dumps(self))
-
-    @classmethod
-    def from_payload(cls, payload: bytes) -> Self:
-        """Inverse of the payload of `to_unit`."""
-        fields = orjson.loads(payload)
-        return cls(kind=fields["kind"], id=fields["id"])
-
-
-def job_task(task_id: str, call: JobCall, *, owner: str, lane: Lane = Lane.BULK) -> Submission:
-    """The task of a job, which needs no model."""
-    return Submission(
-        task_id=task_id,
-        queue=DOCUMENTS,
-        lane=lane,
-        owner=owner,
-        units=[call.to_unit()],
-        options=Options(),
-        ttl_ms=_KEPT_MS,
-        admission=_ANY_BACKLOG,
-        wakes_steps=True,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +51,7 @@ def rows_task(
             for first, count, cost in rows.units
         ],
         options=Options(),
-        ttl_ms=_KEPT_MS,
+        ttl_ms=KEPT_MS,
         admission=Admission(
             max_backlog_s=_ACCEPTED_PART * settings.max_backlog_bulk_s,
             max_backlog_bytes=_ACCEPTED_PART * settings.max_backlog_bytes,

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tasks.errors import InvalidValue
 from tasks.records.datasets import Catalog, DatasetPart
 from tasks.search.nearest_chunks import CHUNK_COLUMNS
-from tasks.search.parts import PartReader
+from tasks.search.parts import PartReader, row_groups
 from tasks.search.row_filter import may_hold
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def _starts(reader: PartReader, part: DatasetPart, first: int) -> Iterator[int]:
     """The rows from `first` on with which a document begins; `first` is one."""
     with reader.open(part) as file:
         before: str | None = None
-        for group, (start, end) in enumerate(_groups(file)):
+        for group, (start, end) in enumerate(row_groups(file)):
             if end <= first or (before is not None and _is_all_of(file, group, before)):
                 continue
             reader.check()
@@ -150,7 +150,7 @@ def _find(reader: PartReader, catalog: Catalog, document_id: str) -> Place | Non
     """The first row of a document. Of row groups that may have it, by their statistics, the ids are read."""
     for part in catalog.listed:
         with reader.open(part) as file:
-            for group, (start, _) in enumerate(_groups(file)):
+            for group, (start, _) in enumerate(row_groups(file)):
                 if may_hold(file, group, document_id):
                     reader.check()
                     ids = file.read_row_group(group, columns=["doc_id"])["doc_id"]
@@ -158,15 +158,6 @@ def _find(reader: PartReader, catalog: Catalog, document_id: str) -> Place | Non
                     if at >= 0:
                         return Place(part.number, start + at, 0)
     return None
-
-
-def _groups(file: pq.ParquetFile) -> Iterator[tuple[int, int]]:
-    """The first row of each row group, and the one behind its last."""
-    first = 0
-    for group in range(file.num_row_groups):
-        end = first + file.metadata.row_group(group).num_rows
-        yield first, end
-        first = end
 
 
 def _is_all_of(file: pq.ParquetFile, group: int, document_id: str) -> bool:

@@ -52,10 +52,10 @@ class PartReader:
             footer = self.kept.value(("footer", part.stored), _FOOTER_BYTES, lambda: self._file(part).metadata)
             yield self._file(part, footer)
 
-    def vectors(self, part: DatasetPart) -> Iterator[Vectors]:
-        """The vectors of a part, in pieces."""
+    def vectors(self, part: DatasetPart, groups: Sequence[int] | None = None) -> Iterator[Vectors]:
+        """The vectors of a part, or of some of its row groups, in pieces."""
         with self.open(part) as file:
-            for rows in read_vectors(file):
+            for rows in read_vectors(file, row_groups=groups):
                 self.check()
                 yield Vectors(rows, row_lengths(rows))
 
@@ -83,6 +83,15 @@ class PartReader:
         self.check()
         file = RangeFile(partial(self._storage.read, part.stored), part.size_bytes)
         return pq.ParquetFile(pa.PythonFile(file, mode="r"), metadata=footer, pre_buffer=True)
+
+
+def row_groups(file: pq.ParquetFile) -> Iterator[tuple[int, int]]:
+    """The first row of each row group, and the one behind its last."""
+    first = 0
+    for group in range(file.num_row_groups):
+        end = first + file.metadata.row_group(group).num_rows
+        yield first, end
+        first = end
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from tasks.documents import deaths
 from tasks.documents.context import StepContext
 from tasks.documents.rounds import Round
-from tasks.documents.submitting import JobCall, Rows, job_task, rows_task, submit
+from tasks.documents.submitting import Rows, rows_task, submit
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, State, Submission, operations
 from tasks.ledger.operations import read_committed
@@ -30,6 +30,7 @@ from tasks.records.batches import (
     read_batch,
     read_batches,
 )
+from tasks.records.document_jobs import JobCall, job_task
 from tasks.records.files import FileRecord, Purpose, put_batch_file
 from worker_config.settings import Settings
 

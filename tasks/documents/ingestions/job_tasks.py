@@ -12,11 +12,11 @@ from typing import Any
 
 from tasks.documents import deaths
 from tasks.documents.context import JobContext, JobEnd, StepContext
-from tasks.documents.submitting import JobCall, job_task
 from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, Lane, Submission, operations
 from tasks.ledger.operations import read_committed
+from tasks.records.document_jobs import JobCall, job_task
 from tasks.records.ingestion_operations import (
     Move,
     away_field,

@@ -14,10 +14,10 @@ from tasks.documents.batches.steps import step_batches
 from tasks.documents.claims import failed_job
 from tasks.documents.context import JobContext, JobEnd, Pace, Postponed, StepContext
 from tasks.documents.jobs import JOBS
-from tasks.documents.submitting import JobCall
 from tasks.errors import EmbedqError, Unavailable
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
+from tasks.records.document_jobs import JobCall
 from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, read_file, stored_name
 from tasks.records.storage_identity import is_ours
 from tasks.storage.row_file import UnitReference, read_rows

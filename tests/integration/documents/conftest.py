@@ -6,12 +6,12 @@ import orjson
 import pytest
 import redis
 
-from tasks.documents.submitting import JobCall
 from tasks.item import Options
 from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, Submission, operations
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
+from tasks.records.document_jobs import JobCall
 from tasks.storage.storage import Storage
 from tests.ledger_client import LedgerClient
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tasks.errors import NotStored, StorageUnavailable
 from tasks.ledger.executor import Ledger
+from tasks.records.dataset_maps import is_map, map_name
 from tasks.records.datasets import (
     CATALOGS,
     GRACE_S,
@@ -47,7 +48,7 @@ class _DatasetObjects:
 
 
 def sweep_datasets(storage: Storage, ledger: Ledger, *, grace_s: float = GRACE_S, spare_s: float = SPARE_S) -> int:
-    """Deletes parts and catalogs replaced `grace_s` ago, and objects older than `spare_s` that no version names.
+    """Deletes parts, maps and catalogs replaced `grace_s` ago, and objects older than `spare_s` that no version names.
 
     Returns the number of objects.
 
@@ -114,11 +115,14 @@ def _deletable(objects: _DatasetObjects, catalog: Catalog | None, grace_s: float
     now_ms = time.time() * 1000
     grace_ms, spare_ms = now_ms - grace_s * 1000, now_ms - spare_s * 1000
     live = set(_names(catalog.parts)) if catalog else set()
+    if catalog and catalog.exists:
+        live.add(map_name(catalog))
     retired = {name: gone.at_ms for gone in (catalog.retired if catalog else ()) for name in _names([gone.part])}
     left = 0
     for part in objects.parts:
         since_ms = retired.get(part.name, part.modified_ms)
-        if part.name not in live and since_ms <= (grace_ms if part.name in retired else spare_ms):
+        replaced = part.name in retired or is_map(part.name)
+        if part.name not in live and since_ms <= (grace_ms if replaced else spare_ms):
             yield part.name
         else:
             left += 1

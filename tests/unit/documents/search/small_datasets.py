@@ -1,15 +1,18 @@
 """Datasets as ingestions leave them, small enough to be compared by hand."""
 
+import io
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from tasks.documents.chunking.chunk import Chunk
 from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
 from tasks.documents.sinks.sink import LoadDocument, Stamp
 from tasks.records import datasets
-from tasks.records.datasets import Catalog
+from tasks.records.datasets import Catalog, DatasetPart
 from tasks.storage.storage import Storage
 
 OWNER = "ann"
@@ -42,6 +45,20 @@ def load(
     stamp = Stamp(f"ing_{order}", "f" * 64, "test/model", "r1", dimension, order, vectors)
     sink.load(iter(documents), stamp, lambda: None)
     return datasets.present(storage, owner, name).catalog
+
+
+def regrouped(storage: Storage, catalog: Catalog, group_rows: int) -> Catalog:
+    """The same version with row groups of so many rows."""
+
+    def written(part: DatasetPart) -> DatasetPart:
+        if not part.stored:
+            return part
+        buffer = io.BytesIO()
+        pq.write_table(pq.read_table(io.BytesIO(storage.read(part.stored))), buffer, row_group_size=group_rows)
+        storage.write(part.stored, buffer.getvalue())
+        return replace(part, size_bytes=len(buffer.getvalue()))
+
+    return replace(catalog, parts=tuple(written(part) for part in catalog.parts))
 
 
 def random_documents(count: int, chunks: int, *, dimension: int = DIMENSION, seed: int = 1) -> list[LoadDocument]:

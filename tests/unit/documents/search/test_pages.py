@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tasks.documents.sinks.parquet import part as parts
 from tasks.errors import InvalidValue
 from tasks.records.datasets import Catalog
 from tasks.search.kept import Kept
@@ -20,7 +19,7 @@ from tasks.search.pages import (
 from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
 from tests.unit.documents.search.conftest import CountedFolder
-from tests.unit.documents.search.small_datasets import MARKUP, document, load, random_documents
+from tests.unit.documents.search.small_datasets import MARKUP, document, load, random_documents, regrouped
 
 SIZES = (3, 1, 7, 2, 12, 1, 1, 5)
 
@@ -31,12 +30,11 @@ def reader(storage: Storage) -> PartReader:
 
 
 @pytest.fixture
-def catalog(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+def catalog(storage: Storage) -> Catalog:
     """Two parts, in row groups of five rows, so that documents begin and end anywhere in them."""
-    monkeypatch.setattr(parts, "GROUP_ROWS", 5)
     made = [document(f"d{n}", *[[1.0, 2, 3, 4]] * size, metadata={"n": n}) for n, size in enumerate(SIZES)]
     load(storage, *made[:5])
-    return load(storage, document("emptied"), *made[5:])
+    return regrouped(storage, load(storage, document("emptied"), *made[5:]), 5)
 
 
 def everything(read: Callable[[Place | None], ContentPage[Any]]) -> tuple[list[Any], list[int]]:
@@ -82,7 +80,7 @@ def test_what_is_not_there_is_an_empty_page(reader: PartReader, catalog: Catalog
 def test_a_page_goes_on_when_the_dataset_has_changed(reader: PartReader, catalog: Catalog, storage: Storage) -> None:
     first = page_of_documents(reader, catalog, None, 3)
     chunks = chunks_of_document(reader, catalog, "d4", None, 5)
-    now = load(storage, document("d0", [1, 2, 3, 4]), document("new", [1, 2, 3, 4]))
+    now = regrouped(storage, load(storage, document("d0", [1, 2, 3, 4]), document("new", [1, 2, 3, 4])), 5)
     rest = everything(lambda after: page_of_documents(reader, now, after or first.until, 3))[0]
     names = [one.row["doc_id"] for one in rest]
     assert {"d3", "d4", "d5", "d6", "d7", "new"} <= set(names)
@@ -99,11 +97,8 @@ def test_a_document_comes_unchanged(reader: PartReader, storage: Storage) -> Non
     assert found.row["headings"] == ["Top", "Part 0"]
 
 
-def test_a_page_reads_a_row_group_and_not_a_part(
-    storage: Storage, folder: CountedFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parts, "GROUP_ROWS", 100)
-    catalog = load(storage, *random_documents(1000, 2, dimension=64), dimension=64)
+def test_a_page_reads_a_row_group_and_not_a_part(storage: Storage, folder: CountedFolder) -> None:
+    catalog = regrouped(storage, load(storage, *random_documents(1000, 2, dimension=64), dimension=64), 100)
     (part,) = catalog.listed
     reader = PartReader(storage, Kept(2**24))
     page_of_documents(reader, catalog, None, 1)  # the footer stays

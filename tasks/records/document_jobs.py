@@ -1,0 +1,61 @@
+"""The tasks of the documents queue: what a job is called, and the task that runs it. It needs no model."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import orjson
+
+from tasks.item import Options
+from tasks.ledger import DOCUMENTS, Admission, Alias, Lane, NewUnit, Submission
+
+JOB_COST = 1
+"""Of any job when it is claimed, in the unit of the ledger. Workers say that they do one in a second; what took
+longer is charged to its owner when it has ended, so that owners take turns by time."""
+_ANY_BACKLOG = Admission(max_backlog_s=1e12)
+"""Jobs of a batch or an ingestion are a few at any time, and whoever has one has been let in."""
+KEPT_MS = 400 * 86_400_000
+"""From a task's end. They are forgotten when what they belong to has ended. Until then what they hold must outlive any
+outage, and the longest window of a batch: a retention that users choose for what has ended has no part in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobCall:
+    """Which job, and for what."""
+
+    kind: str
+    id: str
+
+    def to_unit(self) -> NewUnit:
+        """The unit to submit to the documents queue; a task of it has one."""
+        return NewUnit(items=1, cost=JOB_COST, payload=orjson.dumps(self))
+
+    @classmethod
+    def from_payload(cls, payload: bytes) -> Self:
+        """Inverse of the payload of `to_unit`."""
+        fields = orjson.loads(payload)
+        return cls(kind=fields["kind"], id=fields["id"])
+
+
+def job_task(
+    task_id: str,
+    call: JobCall,
+    *,
+    owner: str,
+    lane: Lane = Lane.BULK,
+    ttl_ms: int = KEPT_MS,
+    admission: Admission = _ANY_BACKLOG,
+    alias: Alias | None = None,
+) -> Submission:
+    """The task of a job."""
+    return Submission(
+        task_id=task_id,
+        queue=DOCUMENTS,
+        lane=lane,
+        owner=owner,
+        units=[call.to_unit()],
+        options=Options(),
+        ttl_ms=ttl_ms,
+        admission=admission,
+        alias=alias,
+        wakes_steps=True,
+    )
