@@ -44,6 +44,7 @@ def main() -> int:
     try:
         settings = load_settings("api")
         settings.require_safe_bind()
+        settings.require_traces()
         require_bindable(settings.host, settings.port)
         asyncio.run(_check_schema(settings.redis_url))
     except (SettingsError, SchemaMismatch) as error:

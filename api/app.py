@@ -69,7 +69,15 @@ def create_app(
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
-    app = App(lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None)
+    app = App(
+        lifespan=lifespan,
+        redirect_slashes=False,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+    )
     app.state.services = services
     routers = [family.router for family in FAMILIES]
     for router in routers:
@@ -79,7 +87,13 @@ def create_app(
     pages = partial(admit, origins=settings.cors_origins, readable=answer_headers(routes))
     app.add_middleware(pages)
     visitors = Visitors(settings)
-    edge = partial(Edge, metrics=services.metrics, visitors=visitors, access_log=settings.access_log)
+    edge = partial(
+        Edge,
+        metrics=services.metrics,
+        visitors=visitors,
+        access_log=settings.access_log,
+        traces=services.traces,
+    )
     app.add_middleware(edge)  # the last one added is the outermost
     app.shortcuts = make_shortcuts(app, routes, edge, pages)
     return app

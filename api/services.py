@@ -25,6 +25,7 @@ from api.waiting.hub import Hub, WaitingTimes
 from api.waiting.live import LiveStreams
 from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
+from worker_config.traces import Traces, open_traces
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class Services:
     datasets: AsyncDatasets
     bodies: Bodies
     answers: Budget
+    traces: Traces | None
 
     @classmethod
     def build(
@@ -97,6 +99,7 @@ class Services:
             datasets=AsyncDatasets(storage, settings.search_bytes),
             bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
             answers=answers,
+            traces=open_traces(settings.traces_endpoint, settings.traces_sample, role="api"),
         )
 
     @classmethod
@@ -151,6 +154,8 @@ class Services:
         await asyncio.gather(*set(background) - pending, return_exceptions=True)
         self.stall.stop()
         await asyncio.to_thread(self.bell.close)
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.close)
         await self.ledger.close()
 
 

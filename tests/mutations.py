@@ -502,4 +502,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a list ends before its batches", "batch_move.lua", "if left >= 0 and left <", "if left > 0 and left < 0 *"
     ),
+    # Traces
+    _cut(
+        "a task forgets its trace",
+        "shared/enqueue.lua",
+        "  if t.trace ~= '' then call('HSET', task_key(id), 'trace', t.trace) end\n",
+    ),
+    Mutation("a claim hands out no trace", "claim.lua", "f[6], f[10])", "f[6])"),
+    Mutation("a repeated claim hands out no trace", "claim.lua", "nil, f[2], f[3])", "nil, f[2])"),
 )

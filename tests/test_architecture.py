@@ -79,6 +79,7 @@ ONLY_IN = {
     "docx": ("tasks/documents/parsing/**",),
     "charset_normalizer": ("tasks/documents/**",),
     "tokenizers": ("tasks/documents/chunking/**",),
+    "opentelemetry": ("worker_config/opentelemetry_traces.py",),
     "fsspec": ("tasks/storage/**", "tasks/documents/sources/**"),
 }
 
@@ -87,6 +88,9 @@ ENVIRONMENT = {Path("worker_config/settings.py"), Path("stack/testing.py")}
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
 """Imported inside functions only: they cost seconds and hundreds of megabytes, and a process that forks must not."""
+
+TRACES = "opentelemetry_traces"
+"""Imported where traces are on, and nowhere else."""
 
 CODE_EXECUTION = ("pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve")
 NAMES_OF_NOTHING = {"utils", "util", "common", "helpers", "misc", "manager", "managers", "base"}
@@ -237,10 +241,19 @@ def test_functions_fit_on_a_screen() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_importing_loads_no_model_library(package: str) -> None:
-    modules = [file.module for file in source_files(package) if file.path.stem != "__main__"]
+    modules = [file.module for file in source_files(package) if file.path.stem not in {"__main__", TRACES}]
     assert modules
     heavy = (*HEAVY, "pyarrow") if package == "api" else HEAVY  # a process that reads no dataset does without
     assert _loaded_by(modules).isdisjoint(heavy)
+
+
+def test_opentelemetry_is_imported_where_traces_are_on() -> None:
+    assert [
+        (file.module, found.at_run_time)
+        for file in source_files()
+        for found in file.imports
+        if found.is_of(f"worker_config.{TRACES}")
+    ] == [("worker_config.traces", True)]
 
 
 def test_the_client_needs_httpx_and_numpy_alone() -> None:

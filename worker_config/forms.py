@@ -44,6 +44,14 @@ def storage_url(value: str) -> str:
     return value
 
 
+def http_url(value: str) -> str:
+    """A base address for HTTP."""
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or "@" in parts.netloc:
+        raise ValueError("must be an address such as http://collector:4318, without a password")
+    return value
+
+
 def listed(value: Any) -> Any:
     """The parts of a comma-separated string; anything else as it is."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

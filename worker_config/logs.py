@@ -8,63 +8,27 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 import orjson
 
+from worker_config.subject import current_subject
+
 LogFormat: TypeAlias = Literal["text", "json"]
 
-_LIBRARIES = ("celery", "kombu", "billiard", "redis", "opentelemetry")
-_CHATTY = ("celery.app.trace", "celery.worker.strategy", "httpx", "sentence_transformers", "transformers")
+_LIBRARIES = ("celery", "kombu", "billiard", "multiprocessing", "redis", "opentelemetry")
+_POOL = "multiprocessing"
+"""billiard's logger. It does not propagate, and without a handler of its own its lines have no form."""
+_CHATTY = (_POOL, "celery.app.trace", "celery.worker.strategy", "httpx", "sentence_transformers", "transformers")
 _MAX_CHARS = 300
 _MAX_IDS = 32
 """Of one line: a claim may hold units of a thousand tasks."""
 _MAX_FRAMES = 20
 _FIELDS = "embedq_fields"
 """Attribute of a record: what it says beside its message."""
-
-
-@dataclass(slots=True)
-class Subject:
-    """What the lines are about that are written while a request or a claim is worked on.
-
-    Attributes:
-        request_id: of the request; empty where there is none.
-        task_ids: of the tasks, as far as they are known.
-    """
-
-    request_id: str = ""
-    task_ids: Sequence[str] = ()
-
-
-_subject: ContextVar[Subject | None] = ContextVar("subject", default=None)
-
-
-def set_subject(subject: Subject) -> None:
-    """Lines of this asyncio task, or of this thread, are about `subject` from now on."""
-    _subject.set(subject)
-
-
-def subject_is_task(task_id: str) -> None:
-    """The request that is worked on concerns this task."""
-    if (subject := _subject.get()) is not None:
-        subject.task_ids = (task_id,)
-
-
-@contextmanager
-def about_tasks(task_ids: Sequence[str]) -> Iterator[None]:
-    """Lines of this thread are about these tasks; claims may nest."""
-    token = _subject.set(Subject(task_ids=task_ids))
-    try:
-        yield
-    finally:
-        _subject.reset(token)
 
 
 def with_fields(**fields: object) -> Mapping[str, object]:
@@ -122,11 +86,17 @@ class _Json(logging.Formatter):
 
 
 def _ids() -> dict[str, object]:
-    subject = _subject.get()
+    subject = current_subject()
     if subject is None:
         return {}
-    ids: dict[str, object] = {"request_id": subject.request_id} if subject.request_id else {}
-    return {**ids, "task_ids": subject.task_ids[:_MAX_IDS]} if subject.task_ids else ids
+    ids: dict[str, object] = {}
+    if subject.request_id:
+        ids["request_id"] = subject.request_id
+    if subject.task_ids:
+        ids["task_ids"] = subject.task_ids[:_MAX_IDS]
+    if subject.trace:
+        ids["trace_id"] = subject.trace.trace_id
+    return ids
 
 
 def _shown(value: object) -> object:
@@ -167,6 +137,7 @@ def configure_logging(level: str, log_format: LogFormat = "text", role: str = ""
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger(_POOL).handlers[:] = [handler]
     # It repeats every second that the broker is away; the worker's parent says so once (tasks/process/parent.py).
     logging.getLogger("celery.worker.consumer.consumer").setLevel(logging.ERROR)
     if level != "debug":

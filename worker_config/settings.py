@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from worker_config import forms
 from worker_config.logs import LogFormat, configure_logging
+from worker_config.traces import can_trace
 
 PREFIX = "EMBEDQ_"
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -163,6 +164,12 @@ class Settings(BaseSettings):
     log_format: LogFormat = "text"
     access_log: bool = False
 
+    # Traces
+    traces_endpoint: Annotated[str, AfterValidator(forms.http_url)] | None = None
+    """Base address of a collector that speaks OTLP over HTTP; None: no traces."""
+    traces_sample: float = Field(default=0.01, ge=0, le=1)
+    """Share of the requests that are traced, where the caller has not decided that."""
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.max_input_bytes > self.max_body_bytes:
@@ -215,6 +222,15 @@ class Settings(BaseSettings):
     def heartbeat_ttl_s(self) -> float:
         """After this long without a beat a worker counts as gone: three missed beats."""
         return 3 * self.heartbeat_s + 1
+
+    def require_traces(self) -> None:
+        """Refuses an endpoint without what sends to it.
+
+        Raises:
+            SettingsError: the extra `traces` is not installed.
+        """
+        if self.traces_endpoint and not can_trace():
+            raise SettingsError(f"{PREFIX}TRACES_ENDPOINT needs OpenTelemetry: pip install 'embedq[traces]'.")
 
     def require_safe_bind(self) -> None:
         """Refuses a public address without keys.
@@ -287,7 +303,11 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    shown = "" if field in {"api_keys", "redis_url", "sinks", "storage_url"} else f"={problem['input']!s:.80}"
+    shown = (
+        ""
+        if field in {"api_keys", "redis_url", "sinks", "storage_url", "traces_endpoint"}
+        else f"={problem['input']!s:.80}"
+    )
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 

@@ -22,6 +22,7 @@ from api.services import Services
 from api.waiting.synchronous import encode_now, task_or_result
 from tasks import errors, ledger
 from tasks.wire.embeddings_body import EmbeddingsBody
+from worker_config.subject import span
 
 R = TypeVar("R")
 
@@ -91,7 +92,8 @@ async def create_embeddings(request: Request) -> Response:
         submission, base64 = await _read_with_vocabulary(len(body), wait_s, make)
         outcome = await encode_now(services, request, submission, end_s - time.monotonic())
     services.take_answer(request, vectors.size_bytes(outcome))
-    content = await offload(vectors.size_bytes(outcome), vectors.embedding_list, outcome, base64=base64)
+    with span("answer"):
+        content = await offload(vectors.size_bytes(outcome), vectors.embedding_list, outcome, base64=base64)
     response = LargeResponse(content, media_type=JSON)
     took_ms = int((time.perf_counter() - started_s) * 1000)
     response.raw_headers += [

@@ -26,6 +26,7 @@ from tasks import errors, ledger
 from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
 from tasks.ledger import CancelOutcome, operations
 from tasks.ledger.ids import missing
+from worker_config.subject import span
 
 # The answers as pydantic models. They document; the routes below render, which is several times faster.
 
@@ -166,11 +167,12 @@ async def read_result(request: Request, task_id: str) -> Response:
     as_file = vectors.NPY in request.headers.get("accept", "")
     services.take_answer(request, size, as_text=not as_file)
     headers = {"etag": task_json.etag(result.task), "cache-control": "private", "vary": "Accept"}
-    if as_file:
-        file = await offload(size, vectors.npy_file, result, _dimension(services, result.task))
-        return LargeResponse(file, media_type=vectors.NPY, headers=headers)
-    content = await offload(size, vectors.embedding_list, result, base64=base64)
-    return LargeResponse(content, media_type=JSON, headers=headers)
+    with span("answer"):
+        if as_file:
+            content = await offload(size, vectors.npy_file, result, _dimension(services, result.task))
+        else:
+            content = await offload(size, vectors.embedding_list, result, base64=base64)
+    return LargeResponse(content, media_type=vectors.NPY if as_file else JSON, headers=headers)
 
 
 @router.describe(

@@ -22,6 +22,7 @@ from api.waiting.synchronous import encode_now
 from tasks import errors
 from tasks.errors import NotReady
 from tasks.ledger import ModelEntry
+from worker_config.subject import span
 
 
 class TEIInfo(BaseModel):
@@ -86,7 +87,9 @@ async def embed(request: Request) -> Response:
     submission = await offload_in_turn(len(body), services.requests.embed, body, owner=owner, wait_s=wait_s)
     result = await encode_now(services, request, submission, wait_s)
     services.take_answer(request, size_bytes(result))
-    return LargeResponse(await offload(size_bytes(result), matrix, result), media_type=JSON)
+    with span("answer"):
+        content = await offload(size_bytes(result), matrix, result)
+    return LargeResponse(content, media_type=JSON)
 
 
 @router.describe("GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, NotReady), slash=True)

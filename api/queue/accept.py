@@ -1,5 +1,7 @@
 """Where a submission enters the ledger, and the 202 that says so."""
 
+import dataclasses
+
 from starlette.responses import Response
 
 from api.answer import task_json
@@ -8,7 +10,7 @@ from tasks.errors import Unavailable
 from tasks.ledger import Submission, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
-from worker_config.logs import subject_is_task
+from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
 
 _SMALL_BYTES = 64 * 2**10
 _SLOWEST_BYTES_PER_S = 4 * 2**20
@@ -26,8 +28,12 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     size_bytes = sum(len(unit.payload) for unit in submission.units)
     timeout_s = CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
     try:
-        with services.door.submitting():
+        with services.door.submitting(), span("submit") as traced:
+            if traced is not None:
+                submission = dataclasses.replace(submission, trace=traced.traceparent)
             reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
+            if traced is not None:
+                traced.set(_described(submission, reply))
     except Unavailable as error:
         services.metrics.refused(submission, error.code)
         await services.door.pace()  # a caller that is refused may ask again at once
@@ -39,6 +45,20 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     return reply
 
 
+def _described(submission: Submission, reply: SubmitReply) -> SpanAttributes:
+    return {
+        "messaging.system": "embedq",
+        "messaging.operation.name": "submit",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": submission.queue,
+        "messaging.message.id": reply.task_id,
+        "embedq.lane": submission.lane,
+        "embedq.items": sum(unit.items for unit in submission.units),
+        "embedq.units": len(submission.units),
+        "embedq.joined": reply.joined,
+    }
+
+
 async def accept(services: Services, submission: Submission) -> Task:
     """The new task, or the earlier one that the same `Idempotency-Key` names. Raises like `submit`."""
     reply = await submit(services, submission)
@@ -47,6 +67,7 @@ async def accept(services: Services, submission: Submission) -> Task:
     task = await services.ledger.run(operations.read_task(reply.task_id))
     if task is None:
         raise missing(reply.task_id, services.settings.result_ttl_s)
+    link_task(task.trace)
     return task
 
 

@@ -13,8 +13,8 @@ from tasks.ledger import Result, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import created_ms, missing
 from tasks.ledger.operations import Operation
-from worker_config.logs import subject_is_task
 from worker_config.settings import Settings
+from worker_config.subject import link_task, span, subject_is_task
 
 
 class Owned(Protocol):
@@ -126,7 +126,10 @@ async def own_task(services: Services, request: Request, task_id: str, *, shared
         TaskNotFound, TaskGone: the ledger does not hold it, or holds it for somebody else.
         Unauthenticated: the request has no known key.
     """
-    return await read_own(services, request, TASKS, task_id, read=services.hub.readings.task if shared else None)
+    read = services.hub.readings.task if shared else None
+    task = await read_own(services, request, TASKS, task_id, read=read)
+    link_task(task.trace)
+    return task
 
 
 async def read_result(services: Services, task_id: str, items: int) -> Result | None:
@@ -136,4 +139,5 @@ async def read_result(services: Services, task_id: str, items: int) -> Result | 
         RedisUnavailable: no answer.
     """
     timeout_s = CALL_TIMEOUT_S if items <= _SMALL_ITEMS else _RESULT_TIMEOUT_S
-    return await services.ledger.run(operations.read_result(task_id), timeout_s=timeout_s)
+    with span("read"):
+        return await services.ledger.run(operations.read_result(task_id), timeout_s=timeout_s)

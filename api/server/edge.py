@@ -13,7 +13,9 @@ from api.queue.metrics import Metrics
 from api.request.memory_budget import OWNER, release
 from api.server.origins import Visitors
 from tasks.errors import InternalError, RouteNotFound
-from worker_config.logs import Subject, set_subject, with_fields
+from worker_config.logs import with_fields
+from worker_config.subject import Subject, set_subject
+from worker_config.traces import Traces
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("api.access")
@@ -30,13 +32,23 @@ class Edge:
         metrics: counts requests.
         visitors: refuses those of web pages that may not call.
         access_log: each answered request is logged.
+        traces: of this process; None: there are none.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, visitors: Visitors, *, access_log: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        visitors: Visitors,
+        *,
+        access_log: bool = False,
+        traces: Traces | None = None,
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._visitors = visitors
         self._access_log = access_log
+        self._traces = traces
         if access_log:
             _access.setLevel(logging.INFO)  # it was asked for, whatever the level of the others
 
@@ -47,7 +59,8 @@ class Edge:
             return
         request_id = _request_id(scope)
         started = time.perf_counter()
-        set_subject(Subject(request_id.decode()))
+        trace = None if self._traces is None else self._traces.begin(scope["path"], _traceparent(scope))
+        set_subject(Subject(request_id.decode(), trace=trace))
         status = sent_bytes = 0
         head_s = 0.0
 
@@ -77,6 +90,8 @@ class Edge:
             route = _route(scope)
             self._metrics.served(scope["method"], route, status, took_s)
             self._metrics.explained(scope, route, status)
+            if trace is not None:
+                trace.end(scope["method"], route, status, {"embedq.owner": scope.get(OWNER, "")})
             if self._access_log:
                 _log_access(scope, status, took_s, sent_bytes)
 
@@ -93,6 +108,10 @@ def _request_id(scope: Scope) -> bytes:
         if name == b"x-request-id" and _SANE_ID.fullmatch(value):
             return bytes(value)
     return new_request_id()
+
+
+def _traceparent(scope: Scope) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), "")
 
 
 def _route(scope: Scope) -> str:

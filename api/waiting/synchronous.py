@@ -15,6 +15,7 @@ from api.waiting.hub import Waiter, watched
 from api.waiting.long_poll import next_state
 from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import Result, State, Submission, Task, operations
+from worker_config.subject import link_task
 
 _SOON_S = 0.25
 """Most answers come before this. Only then the connection is watched, because that costs an asyncio task."""
@@ -46,6 +47,8 @@ async def encode_now(services: Services, request: Request, submission: Submissio
             return await _result(services, reply.task_id, submission)
     with services.hub.waiting(reply.task_id) as waiter:
         task = await services.ledger.run(operations.read_task(reply.task_id))
+        if task is not None:
+            link_task(task.trace)
         waiter.ended = task is None or task.state.terminal
         await _wait(services, request, submission, waiter, end)
         return await _result(services, reply.task_id, submission)

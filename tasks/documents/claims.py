@@ -17,8 +17,8 @@ from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
 from tasks.records.document_jobs import JOB_COST, JobCall
 from tasks.storage.storage import Storage
-from worker_config.logs import about_tasks
 from worker_config.settings import Settings
+from worker_config.subject import SpanAttributes, about_tasks
 
 _log = logging.getLogger(__name__)
 
@@ -74,8 +74,11 @@ class JobWork:
         self._progress.hold(claim.token)
         try:
             for unit in claim.units:
+                began_ns = time.time_ns()
                 with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
                     finished, then = self._charged(unit, claim.token)
+                if claim.trace is not None:
+                    claim.trace.add("job", began_ns, _described(unit, finished))
                 for queue in self._committer.commit_job(claim, finished, then):
                     self._send_bell(queue)
                 self.done += 1
@@ -142,6 +145,11 @@ class JobWork:
         until = time.monotonic() + OUTAGE_PAUSE_S
         while time.monotonic() < until and not self._stop():
             time.sleep(_STOP_CHECK_S)
+
+
+def _described(unit: ClaimedUnit, finished: Finished) -> SpanAttributes:
+    error = next((error.code for error in finished.errors.values()), "")
+    return {"embedq.job.kind": JobCall.from_payload(unit.payload).kind, **({"error.type": error} if error else {})}
 
 
 def failed_job(unit: ClaimedUnit, error: EmbedqError) -> Finished:

@@ -66,6 +66,7 @@ class JobWorker:
             suspects=Suspects(ALONE),
             send_bell=partial(start.send_bell, DOCUMENTS),
             stop=start.stop,
+            traces=start.traces,
         )
         self._drain = Drain(consumer, 0, self._work)
         job_hangs = progress.hang_watch(JOB_HANGS_AFTER_S, outside_s=JOB_HANGS_AFTER_S)

@@ -38,7 +38,14 @@ class Rows:
 
 
 def rows_task(
-    task_id: str, rows: Rows, settings: Settings, *, model: str, owner: str, deadline_in_ms: int | None = None
+    task_id: str,
+    rows: Rows,
+    settings: Settings,
+    *,
+    model: str,
+    owner: str,
+    deadline_in_ms: int | None = None,
+    trace: str = "",
 ) -> Submission:
     """The task that encodes rows."""
     return Submission(
@@ -60,6 +67,7 @@ def rows_task(
         ),
         deadline_in_ms=deadline_in_ms,
         wakes_steps=True,
+        trace=trace,
     )
 
 

@@ -44,6 +44,7 @@ class Committer:
         operation = operations.commit(
             self._queue, claim.token, finished, forward_passes=forward_passes, padded_tokens=padded_tokens
         )
+        began_ns = time.time_ns()
         # Redis may be back before the lease ends.
         outcomes = self._patiently(lambda: self._ledger.run(operation), self._patience_s)
         if outcomes is None:
@@ -51,6 +52,9 @@ class Committer:
             self.owe(claim.token)
             return ()
         stale = outcomes.count(CommitOutcome.STALE)
+        if claim.trace is not None:
+            told = {"embedq.units": len(finished), "embedq.units.stale": stale}
+            claim.trace.add("commit", began_ns, told, of={f.unit.task_id for f in finished})
         if stale:
             _log.info("%d of %d units were cancelled, expired or taken over meanwhile", stale, len(outcomes))
         return outcomes
@@ -58,11 +62,14 @@ class Committer:
     def commit_job(self, claim: Claim, finished: Finished, then: Then) -> Sequence[str]:
         """The queues for which to send a bell; none when Redis stayed away, and the claim is owed."""
         operation = operations.commit_job(self._queue, claim.token, finished, then)
+        began_ns = time.time_ns()
         committed = self._patiently(lambda: self._ledger.run(operation), self._patience_s)
         if committed is None:
             _log.warning("Redis stayed away: a job is given back when it is back")
             self.owe(claim.token)
             return ()
+        if claim.trace is not None:
+            claim.trace.add("commit", began_ns, {"embedq.units.stale": int(committed.outcome is CommitOutcome.STALE)})
         if committed.outcome is CommitOutcome.STALE:
             _log.info("a job was cancelled, expired or taken over meanwhile")
         return committed.bells_due
@@ -76,6 +83,8 @@ class Committer:
 
     def lose(self, claim: Claim) -> None:
         """The rest of the claim comes back as suspects."""
+        if claim.trace is not None:
+            claim.trace.add("lose", time.time_ns(), {}, error="worker_lost")
         try:
             self._ledger.run(operations.lose(self._queue, claim.token))
         except RedisUnavailable:

@@ -4,6 +4,7 @@ Returning from time to time lets Celery stop, restart or time-limit the worker. 
 work is.
 """
 
+import dataclasses
 import itertools
 import logging
 import threading
@@ -20,6 +21,7 @@ from tasks.drain.work import Work
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim, Ledger, operations
 from tasks.ledger.operations import ClaimRequest
+from worker_config.traces import Traces
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ class Consumer:
         stop: whether to stop.
         single: the process has one stream.
         stamp: of the model, as in `ClaimRequest`.
+        traces: of the process; None: there are none.
     """
 
     ledger: Ledger
@@ -106,6 +109,7 @@ class Consumer:
     stop: Callable[[], bool]
     single: bool = True
     stamp: str = ""
+    traces: Traces | None = None
 
 
 class Drain:
@@ -226,11 +230,15 @@ class Drain:
             suspect=suspect,
             stamp=self._consumer.stamp,
         )
+        began_ns = time.time_ns()
         try:
             claim = self._ledger.run(operations.claim(self._queue, request))
         except RedisUnavailable:
             committer.owe(request.token)  # it may hold units on which nobody works
             raise
+        if self._consumer.traces is not None:
+            traced = self._consumer.traces.claimed(self._queue, claim.units, began_ns)
+            claim = dataclasses.replace(claim, trace=traced)
         self._suspects_wait = claim.suspects
         self._send_bell_if(claim.bell_due)
         return claim

@@ -18,14 +18,14 @@ from tasks.gate import ALONE, Gate
 from tasks.item import FLOAT32_BYTES, cost
 from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
 from tasks.model.batching import PassBudget
-from tasks.model.encoder import Encoder, EncoderBroken, EncodeStats, ItemVector, TextItem
+from tasks.model.encoder import Encoder, EncoderBroken, EncodeStats, ItemVector, ModelInfo, TextItem
 from tasks.model.encoding import encode
 from tasks.model.vector_cache import VectorCache
 from tasks.pieces import weighed
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
 from tasks.storage.row_file import UnitReference
-from worker_config.logs import about_tasks
+from worker_config.subject import SpanAttributes, about_tasks
 
 _log = logging.getLogger(__name__)
 
@@ -251,12 +251,15 @@ class EmbeddingWork:
             run.cost += self._encoded_cost(some, vectors)
             return vectors, stats
 
-        items = [item for unit in units for item in unit.items]
+        items, began_ns = [item for unit in units for item in unit.items], time.time_ns()
         if run.claim.suspect:
             name = units[0].unit.task_id, units[0].unit.unit_id
             vectors, stats = context.half_done.encode(name, items, timed, weight=self._cost_of, most=self._budget.most)
         else:
             vectors, stats = timed(items)
+        if run.claim.trace is not None:
+            of = {unit.unit.task_id for unit in units}
+            run.claim.trace.add("encode", began_ns, _described(self._encoder.info, items, stats), of=of)
         done = self._commit(run, units, vectors, stats)
         run.portions += 1
         self.totals.add(stats, len(items))
@@ -311,3 +314,15 @@ class EmbeddingWork:
             time.sleep(_CHECK_EVERY_S)
             if check_online is not None:
                 check_online()
+
+
+def _described(info: ModelInfo, items: Sequence[TextItem], stats: EncodeStats) -> SpanAttributes:
+    return {
+        "gen_ai.operation.name": "embeddings",
+        "gen_ai.request.model": info.model,
+        "gen_ai.usage.input_tokens": stats.tokens,
+        "embedq.texts": len(items),
+        "embedq.tokens.padded": stats.padded_tokens,
+        "embedq.forward_passes": stats.forward_passes,
+        "embedq.device": info.device,
+    }

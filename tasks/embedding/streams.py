@@ -63,8 +63,7 @@ class Streams:
         budget: PassBudget,
         cache: VectorCache,
     ) -> None:
-        self._asked_to_stop = start.stop
-        self._broken = threading.Event()
+        self._asked_to_stop, self._broken = start.stop, threading.Event()
         passes = Gate(single=encoder.streams == 1)
         committer = Committer(ledger, queue, patience_s=lease_s, stop=self._stop)
         consumer = Consumer(
@@ -79,6 +78,7 @@ class Streams:
             stop=self._stop,
             single=passes.single,
             stamp=stamp,
+            traces=start.traces,
         )
         context = EmbeddingContext(
             encoder=encoder,

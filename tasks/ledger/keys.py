@@ -62,7 +62,8 @@ Of one task; until it ends, then with its TTL, or gone:
     R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back; what
                                  was `charged` to its owner beyond its cost; `made_by`: the stamp of the model of its
                                  vectors, once there are some; `ended_by`: another model; `wakes`: its end wakes the
-                                 steppers
+                                 steppers; `trace`: W3C `traceparent`, of a traced one. Its 55 bytes fit: a value above
+                                 64 would double the memory of the hash
     R:units:{id}         hash    u{unit} -> "first items cost attempts root offset token", p{root} -> payload, of units
                                  that are not done; deleted one by one at COMMIT, whole at the end
     R:back:{id}          list    units that were given back; taken before fresh ones; deleted at the end
@@ -86,8 +87,8 @@ its end (the retention):
     R:batch:{id}         hash    status, owner, input file, window, `t_{status}` times; `only_file`: an error file whose
                                  requests alone are made; model, counts, files, errors when they are known;
                                  `losses_{stage}`: how often its workers died, `again_at`: when it is tried again;
-                                 `deleted_at`: when its owner deleted it, and it left the list. Its tasks are
-                                 `{id}-validate`, `{id}-embed`, `{id}-assemble`
+                                 `deleted_at`: when its owner deleted it, and it left the list; `trace` as of a task.
+                                 Its tasks are `{id}-validate`, `{id}-embed`, `{id}-assemble`
     R:batch-alias:{owner}:{name}  string  "batch digest": a repetition of a request finds its batch
     R:batches:{owner}    zset    batch -> 0: that owner's batches, in the order of their ids, which is that of time.
                                  Ids of batches that are gone are removed when a list meets them, and at each creation,
@@ -106,7 +107,7 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  cleaned up, samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away, `away_{job}`: since
                                  when; `losses_{job}`: how often in a row their workers died; `deleted_at` as of a batch
-                                 (`deleted` is a count). Tasks:
+                                 (`deleted` is a count); `trace` as of a task. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
                                  `{id}-finish-{n}`
     R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its

@@ -193,6 +193,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         "listed": int(s.listed),
         "share": admission.owner_share,
         "wakes": int(s.wakes_steps),
+        "trace": s.trace,
     }
     return Operation("submit", s.queue, tuple(_unit_arguments(s)), _submitted, named)
 
@@ -218,6 +219,7 @@ def successors(tasks: Sequence[Submission]) -> list[Argument]:
             "options": task.options.to_text(),
             "vector_bytes": task.admission.vector_bytes,
             "wakes": task.wakes_steps,
+            "trace": task.trace,
         }
         arguments += [orjson.dumps(head), len(task.units), *_unit_arguments(task)]
     return arguments

@@ -54,6 +54,7 @@ def task_from_reply(task_id: str, reply: list[Any]) -> Task | None:
         metadata=orjson.loads(metadata) if metadata else None,
         model_changed="ended_by" in f,
         cost=int(f.get("cost", 0)),
+        trace=f.get("trace", b"").decode(),
     )
 
 
@@ -94,7 +95,7 @@ def task_page_from_reply(reply: list[Any]) -> TaskPage:
 
 def unit_from_reply(raw: list[Any]) -> ClaimedUnit:
     """One unit of a claim."""
-    task_id, unit_id, first, items, cost, attempts, offset, options, payload = raw
+    task_id, unit_id, first, items, cost, attempts, offset, options, payload, trace = raw
     return ClaimedUnit(
         task_id=task_id.decode(),
         unit_id=unit_id.decode(),
@@ -105,6 +106,7 @@ def unit_from_reply(raw: list[Any]) -> ClaimedUnit:
         offset=int(offset),
         options=Options.from_text(options),
         payload=payload,
+        trace=trace.decode(),
     )
 
 

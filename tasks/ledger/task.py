@@ -10,6 +10,7 @@ import numpy.typing as npt
 import orjson
 
 from tasks.item import DEFAULT_RATE, ItemError, Options
+from worker_config.traces import ClaimTrace
 
 
 class State(StrEnum):
@@ -100,6 +101,7 @@ class Submission:
         metadata: JSON object, or empty.
         listed: it appears in its owner's list.
         wakes_steps: its end wakes the steppers of documents workers: a batch or an ingestion waits for it.
+        trace: `traceparent` of the span that submits it; empty when it is not traced.
     """
 
     task_id: str
@@ -116,6 +118,7 @@ class Submission:
     alias: Alias | None = None
     listed: bool = False
     wakes_steps: bool = False
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,8 @@ class Task:
     """It was ended when workers came to serve another model than the one that had made its first vectors."""
     cost: int = 0
     """Estimated tokens that are still to be encoded."""
+    trace: str = ""
+    """As in `Submission`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +246,7 @@ class ClaimedUnit:
         offset: position of its first item inside the payload (not 0 for an item that was split off).
         options: the task's.
         payload: as in `NewUnit`; that of the whole unit, also for an item that was split off.
+        trace: as in `Submission`.
     """
 
     task_id: str
@@ -252,6 +258,7 @@ class ClaimedUnit:
     offset: int
     options: Options
     payload: bytes
+    trace: str = ""
 
     def texts(self) -> list[str]:
         """The texts of this unit, in order; its payload is an array."""
@@ -272,6 +279,7 @@ class Claim:
         wait_ms: the caller is registered as lingering and must wait this long for its wake-up; 0: it is not.
         bell_due: the caller must send one bell message.
         suspect: it was asked for a suspect, and what it holds is one.
+        trace: its spans; None unless one of its tasks is traced.
     """
 
     token: str
@@ -282,6 +290,7 @@ class Claim:
     wait_ms: int
     bell_due: bool
     suspect: bool = False
+    trace: ClaimTrace | None = None
 
     @property
     def task_ids(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from tasks.process.stop import StopFlag, Stopping
 from worker_config.celery_app import send_bell
 from worker_config.logs import name_worker
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, names_malloc_arenas
+from worker_config.traces import Traces, open_traces
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class WorkerChild:
         name_worker(self._id)
         self._served: Served | None = None
         self._slices: Slices | None = None
+        self._traces: Traces | None = None
 
     def load(self, **_: Any) -> None:
         """Signal handler of `worker_process_init`."""
@@ -78,11 +80,19 @@ class WorkerChild:
             self._slices.finish(self._patience.stop_s - LEAVE_S)
         if self._served is not None:
             self._served.leave()
+        if self._traces is not None:
+            self._traces.close()
         os._exit(exitcode)  # billiard would do that too, after one second's sleep
 
     def _get_ready(self) -> None:
-        start = Start(self._settings, self._id, self._stop.__bool__, self._send_bell, self._wake, self._patience)
+        settings = self._settings
         try:
+            self._traces = open_traces(
+                settings.traces_endpoint, settings.traces_sample, role=self._role.command, instance=self._id
+            )
+            start = Start(
+                settings, self._id, self._stop.__bool__, self._send_bell, self._wake, self._patience, self._traces
+            )
             self._served = self._role.start(start)
         except Stopping:
             os._exit(os.EX_OK)

@@ -54,6 +54,7 @@ def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
     """Entry point of a role's module; the exit code."""
     try:
         settings = load_settings(role.command)
+        settings.require_traces()
     except SettingsError as error:
         write_refusal(f"embedq {role.command}", str(error))
         return CONFIGURATION_EXIT_CODE

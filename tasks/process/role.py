@@ -8,6 +8,7 @@ from typing import Protocol
 from tasks.process.liveness import DEFAULT_PATIENCE, Patience
 from tasks.process.run_files import RunFiles
 from worker_config.settings import Settings
+from worker_config.traces import Traces
 
 
 class Served(Protocol):
@@ -31,6 +32,7 @@ class Start:
             worker acts as if it had rung.
         wake: begins a slice without a bell, after the one that may be running.
         patience: with what stands still.
+        traces: of this process; None: there are none.
     """
 
     settings: Settings
@@ -39,6 +41,7 @@ class Start:
     send_bell: Callable[[str], None]
     wake: Callable[[], None]
     patience: Patience = DEFAULT_PATIENCE
+    traces: Traces | None = None
 
     @cached_property
     def files(self) -> RunFiles:

@@ -113,6 +113,7 @@ class Batch:
         deleted: its owner has deleted it, and sees it no more. A step removes what is left of it.
         only_file_id: as of a `NewBatch`.
         now_ms: when this was read.
+        trace: `traceparent` of the request that created it; empty when that is not traced.
     """
 
     id: str
@@ -140,6 +141,7 @@ class Batch:
     again_ms: int
     deleted: bool = False
     only_file_id: str | None = None
+    trace: str = ""
 
     def task_id(self, stage: Stage) -> str:
         """The ledger's task for a stage."""
@@ -286,6 +288,7 @@ def _batch_from_reply(batch_id: str, reply: list[Any]) -> Batch | None:
         again_ms=int(f.get("again_at", 0)),
         deleted="deleted_at" in f,
         only_file_id=f.get("only_file"),
+        trace=f.get("trace", ""),
     )
 
 

@@ -9,6 +9,7 @@ from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches, TooMa
 from tasks.ledger import replies
 from tasks.ledger.operations import Argument, Operation
 from tasks.records.files import Quota, quota_arguments
+from worker_config.subject import request_trace
 
 _ROOM_AFTER_S = 60
 """When one of the owner's may have ended; nobody knows."""
@@ -72,6 +73,8 @@ def create_record(
 ) -> Operation[str]:
     """Stores a record with these fields, or finds the one that its key names; the id of either.
 
+    If the request that is worked on is traced, the tasks of the record will be, below that request.
+
     `own`: arguments by name that only the script of this kind takes.
 
     Raises on reading:
@@ -110,7 +113,9 @@ def create_record(
         **quota_arguments(limits.quota),
         **own,
     }
-    flat = tuple(part for pair in fields.items() for part in pair)
+    trace = request_trace()
+    traced = {"trace": trace.traceparent} if trace is not None else {}
+    flat = tuple(part for pair in {**fields, **traced}.items() for part in pair)
     return Operation(f"{kind.value}_create", "", flat, read, named)
 
 

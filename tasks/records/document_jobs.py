@@ -45,6 +45,7 @@ def job_task(
     ttl_ms: int = KEPT_MS,
     admission: Admission = _ANY_BACKLOG,
     alias: Alias | None = None,
+    trace: str = "",
 ) -> Submission:
     """The task of a job."""
     return Submission(
@@ -58,4 +59,5 @@ def job_task(
         admission=admission,
         alias=alias,
         wakes_steps=True,
+        trace=trace,
     )

@@ -254,9 +254,6 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         listing_complete=f.get("listing_complete") == "1",
         dimension=int(f["dimension"]) if "dimension" in f else None,
         cursor=orjson.loads(f["cursor"]) if "cursor" in f else None,
-        list_number=int(f.get("list_number", 0)),
-        next_page=int(f.get("next_page", 0)),
-        load_number=int(f.get("load_number", 0)),
         waiting=int(waiting),
         begin_next=tuple(WaitingPage.from_text(entry.decode()) for entry in begin),
         pages={page.number: page for page in in_flight},
@@ -276,9 +273,12 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
         resumable=f.get("resumable") == "1",
         ids=f.get("ids", ""),
-        order=int(f["order"]),
         deleted="deleted_at" in f,
-        **{name: f.get(name) for name in ("revision", "fingerprint", "vectors")},
+        trace=f.get("trace", ""),
+        revision=f.get("revision"),
+        fingerprint=f.get("fingerprint"),
+        vectors=f.get("vectors"),
+        **{name: int(f.get(name, 0)) for name in ("list_number", "next_page", "load_number", "order")},
     )
 
 

@@ -20,6 +20,8 @@ MAX_METADATA_DEPTH = 32
 """Of a document."""
 
 _IDS = RecordIds("ing_")
+_TRACED = 100
+"""Listings, pages and loads of one ingestion that are in its trace: the first ones."""
 new_ingestion_id = _IDS.new
 is_ingestion_id = _IDS.fits
 
@@ -345,6 +347,7 @@ class Ingestion:
         resumable: it has failed through no fault of its request, and can go on where it was: its pages wait.
         deleted: its owner has deleted it, and sees it no more. A step removes what is left of it.
         ids: stored name of the ids that are listed so far; "": of none, or nothing more is listed.
+        trace: `traceparent` of the request that created it; empty when that is not traced.
     """
 
     id: str
@@ -384,6 +387,11 @@ class Ingestion:
     order: int = 0
     vectors: str | None = None
     deleted: bool = False
+    trace: str = ""
+
+    def trace_of(self, number: int) -> str:
+        """That of the task with this number. Later ones have none: nobody can read a trace of a million spans."""
+        return self.trace if number < _TRACED else ""
 
     @property
     def ids_folder(self) -> str:

@@ -8,18 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeAlias
 
 import pytest
+from billiard.util import get_logger
 
-from worker_config.logs import (
-    LogFormat,
-    Subject,
-    about_tasks,
-    configure_logging,
-    name_worker,
-    set_subject,
-    subject_is_task,
-    with_fields,
-    write_refusal,
-)
+from worker_config.logs import LogFormat, configure_logging, name_worker, with_fields, write_refusal
+from worker_config.subject import Subject, about_tasks, set_subject, subject_is_task
 
 SECRET = "what somebody submitted"
 
@@ -164,3 +156,13 @@ def test_why_a_process_cannot_run_is_told_in_the_same_form(log_as: Configure, lo
     write_refusal("embedq worker", "no")
     (line,) = written.texts()
     assert (json.loads(line)["message"] if log_format == "json" else line) == said
+
+
+@pytest.mark.parametrize(("log_format", "begins"), [("text", "ERROR multiprocessing: "), ("json", "{")])
+def test_the_pool_of_processes_writes_lines_of_the_same_form(
+    log_as: Configure, log_format: LogFormat, begins: str
+) -> None:
+    written = log_as(log_format)
+    get_logger().error("Process %r exited", "ForkPoolWorker-1")
+    (line,) = written.texts()
+    assert line.startswith(begins)

@@ -41,7 +41,7 @@ KIND = {Stage.VALIDATE: "validate_batch", Stage.ASSEMBLE: "assemble_batch"}
 
 def job(batch: Batch, stage: Stage) -> Submission:
     """The task of a stage that needs no model."""
-    return job_task(batch.task_id(stage), JobCall(KIND[stage], batch.id), owner=batch.owner)
+    return job_task(batch.task_id(stage), JobCall(KIND[stage], batch.id), owner=batch.owner, trace=batch.trace)
 
 
 def embedding(batch: Batch, plan: Mapping[str, Any], settings: Settings) -> Submission:
@@ -53,6 +53,7 @@ def embedding(batch: Batch, plan: Mapping[str, Any], settings: Settings) -> Subm
         model=plan["model"],
         owner=batch.owner,
         deadline_in_ms=max(1, batch.expires_ms - batch.now_ms),
+        trace=batch.trace,
     )
 
 

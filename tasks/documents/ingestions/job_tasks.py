@@ -50,7 +50,8 @@ _NO_OUTCOME = ItemError("internal_error", "A job left no outcome.")
 def task_of(ingestion: Ingestion, name: str, number: int) -> Submission:
     """A `list`, `parse`, `load` or `finish` with this number."""
     call = JobCall(_KIND[name], f"{ingestion.id}/{number}")
-    return job_task(ingestion.task_id(name, number), call, owner=ingestion.owner, lane=_LANE[name])
+    task_id = ingestion.task_id(name, number)
+    return job_task(task_id, call, owner=ingestion.owner, lane=_LANE[name], trace=ingestion.trace_of(number))
 
 
 def waits(ingestion: Ingestion, name: str) -> bool:

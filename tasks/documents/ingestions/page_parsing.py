@@ -305,8 +305,9 @@ def _parsed(documents: Documents, entries: list[DocumentRef | ListedFault], pars
     move = dataclasses.replace(move, put=[after], add=add)
     tasks = []
     if rows:
-        task_id = ingestion.task_id("embed", page.number)
-        tasks = [rows_task(task_id, rows, context.settings, model=ingestion.model, owner=ingestion.owner)]
+        task_id, trace = ingestion.task_id("embed", page.number), ingestion.trace_of(page.number)
+        owner, model = ingestion.owner, ingestion.model
+        tasks = [rows_task(task_id, rows, context.settings, model=model, owner=owner, trace=trace)]
     return JobEnd(DONE, Then(tasks, ingestion.id, move.to_json()))
 
 

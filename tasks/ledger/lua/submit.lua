@@ -5,9 +5,9 @@
 --      | {'full', seconds until there is room, seconds of work before it}
 --      | {'memory' | 'share', seconds until there is room}
 local id, lane, owner, deadline_in, ttl, options, meta, alias, digest, join, max_backlog_s, default_rate, max_bytes,
-  max_memory, vector_bytes, listed, share, wakes = named(18)
+  max_memory, vector_bytes, listed, share, wakes, trace = named(19)
 deadline_in, vector_bytes = tonumber(deadline_in), tonumber(vector_bytes)
-local UNITS = FIRST + 19       -- of the first one's items
+local UNITS = FIRST + 20       -- of the first one's items
 local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
 
 local function found(how, task)         -- stores nothing new, so a full Redis does not matter
@@ -50,7 +50,7 @@ local full = backlog_full(queue, cost, tonumber(max_backlog_s) * queue.rate)
 if full then return full end
 
 local refusal = store_task({id = id, lane = lane, owner = owner, ttl = ttl, options = options, meta = meta, alias = alias,
-  digest = digest, listed = listed == '1', wakes = wakes == '1', deadline_in = deadline_in, units = units, at = UNITS,
+  digest = digest, listed = listed == '1', wakes = wakes == '1', trace = trace, deadline_in = deadline_in, units = units, at = UNITS,
   total = total, cost = cost, bytes = bytes, reserve = reserve}, redis.pcall)
 if refusal then
   if string.find(refusal, 'OOM', 1, true) then return {'memory', tostring(results_gone(bytes + reserve))} end

@@ -32,6 +32,7 @@ from tests.integration.ledger.listener import Listener
 
 S = IngestionStatus
 VECTOR_BYTES = 10
+TRACE = "00-1-2-01"
 
 
 @pytest.fixture
@@ -51,7 +52,8 @@ def ingestion(driver: Driver) -> str:
 
 def successor(driver: Driver, task_id: str = "next", **changed: Any) -> Submission:
     admission = Admission(max_backlog_s=0, vector_bytes=VECTOR_BYTES)
-    return driver.submission((2, 20), (3, 30), task_id=task_id, admission=admission, **{"lane": Lane.BULK} | changed)
+    values = {"lane": Lane.BULK, "admission": admission, "trace": TRACE} | changed
+    return driver.submission((2, 20), (3, 30), task_id=task_id, **values)
 
 
 def job(queue: Driver, **changed: Any) -> Claim:
@@ -78,7 +80,8 @@ def test_a_successor_is_as_if_it_had_been_submitted(driver: Driver, jobs: Driver
     claim = job(jobs)
     got = jobs.run(commit_job(DOCUMENTS, claim.token, done(claim), Then([successor(driver)])))
     assert (got.outcome, got.bells_due) == (CommitOutcome.COMMITTED, ("m",))
-    driver.submit((2, 20), (3, 30), task_id="hand", lane=Lane.BULK, admission=Admission(1e9, vector_bytes=VECTOR_BYTES))
+    admission = Admission(1e9, vector_bytes=VECTOR_BYTES)
+    driver.submit((2, 20), (3, 30), task_id="hand", lane=Lane.BULK, admission=admission, trace=TRACE)
     first, second = (driver.client.hgetall(f"eq:task:{name}") for name in ("next", "hand"))
     assert first == second
     driver.forget("hand")

@@ -28,6 +28,16 @@ def test_a_claim_hands_out_what_was_submitted(driver: Driver) -> None:
     assert (claim.lane, claim.more) == (Lane.ONLINE, False)
 
 
+def test_a_claim_hands_out_the_trace_of_each_task(driver: Driver) -> None:
+    traced, untraced = driver.submit(trace="00-1-2-01").task_id, driver.submit().task_id
+    claim = driver.claim(token="w/claim")
+    assert {unit.task_id: unit.trace for unit in claim.units} == {traced: "00-1-2-01", untraced: ""}
+    again = driver.claim(token="w/claim")  # its reply was lost
+    assert {unit.task_id: unit.trace for unit in again.units} == {traced: "00-1-2-01", untraced: ""}
+    assert (driver.task(traced).trace, driver.task(untraced).trace) == ("00-1-2-01", "")
+    assert not driver.client.hexists(f"eq:task:{untraced}", "trace")
+
+
 def test_a_claim_ends_with_16_mib_of_texts_however_little_they_cost(driver: Driver) -> None:
     for _ in range(3):
         driver.submit(units=[NewUnit(items=1, cost=10, payload=orjson.dumps(["x" * 9 * 2**20]))])

@@ -1,5 +1,6 @@
-"""A whole service that is observed: its logs are JSON and every request is in them."""
+"""A whole service that is observed: its logs are JSON, every request is in them, and a collector gets its traces."""
 
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -9,25 +10,51 @@ from typing import Any
 import httpx
 import pytest
 
-from stack.testing import ApiProcess, Process, RedisServer, Roles, WorkerProcess
+from stack.testing import ApiProcess, Process, RedisServer, Roles, WorkerProcess, wait_until
+from tests.collector import Collector, ReceivedSpan
 from tests.key_leaks import leaked_keys
 
 KEY = "key-of-somebody"
 OWNER = "somebody"
+TEXT = "words-that-nobody-may-log"
+SLOW_TOKENS_PER_S = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The processes of a service, and a client that has a key."""
+    """The processes of a service, a client that has a key, and a collector."""
 
     api: ApiProcess
     worker: WorkerProcess
     documents: WorkerProcess
     client: httpx.Client
+    redis: RedisServer
+    collector: Collector
 
     @property
     def processes(self) -> tuple[Process, ...]:
         return self.api, self.worker, self.documents
+
+    def stored(self, task_id: str, field: str) -> bytes | None:
+        """A field of a task in Redis."""
+        with self.redis.client() as connection:
+            value: bytes | None = connection.hget(f"eq:task:{task_id}", field)
+            return value
+
+    def trace(self, trace_id: str, *names: str) -> list[ReceivedSpan]:
+        """The spans of a trace, once there are some of these names."""
+
+        def complete() -> list[ReceivedSpan] | None:
+            spans = self.collector.of(trace_id)
+            return spans if set(names) <= {span.name for span in spans} else None
+
+        return wait_until(complete, message=f"{names} in {[span.name for span in self.collector.of(trace_id)]}")
+
+
+def new_trace(*, sampled: bool = True) -> tuple[str, dict[str, str]]:
+    """The id of a trace that a caller begins, and the header that says so."""
+    trace_id = secrets.token_hex(16)
+    return trace_id, {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-0{int(sampled)}"}
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +63,25 @@ def observed(
 ) -> Iterator[Observed]:
     folder = tmp_path_factory.mktemp("observed")
     redis = start_redis(folder / "redis")
-    settings: dict[str, Any] = {"log_format": "json", "access_log": "true", "storage_url": folder / "storage"}
     keys = f"{OWNER}:{sha256(KEY.encode()).hexdigest()}"
     try:
-        with Roles(folder, redis.url) as roles:
-            worker = roles.worker(**settings)
-            documents = roles.documents(**settings)
-            api = roles.api(api_keys=keys, **settings)
-            api.wait_ready()
-            with api.client() as client:
-                client.headers["authorization"] = f"Bearer {KEY}"
-                yield Observed(api, worker, documents, client)
+        with Collector() as collector:
+            settings: dict[str, Any] = {
+                "log_format": "json",
+                "storage_url": folder / "storage",
+                "traces_endpoint": collector.url,
+                "traces_sample": 0,
+            }
+            with Roles(folder, redis.url) as roles:
+                worker = roles.worker(fake_tokens_per_s=SLOW_TOKENS_PER_S, **settings)
+                documents = roles.documents(**settings)
+                api = roles.api(api_keys=keys, access_log="true", **settings)
+                api.wait_ready()
+                with api.client() as client:
+                    client.headers["authorization"] = f"Bearer {KEY}"
+                    yield Observed(api, worker, documents, client, redis, collector)
+                    client.post("/v1/embeddings", json={"input": "the last one"}, headers=new_trace()[1])
+                collector.silent = True  # the roles stop in time all the same
         with redis.client() as connection:
             assert leaked_keys(connection) == []
     finally:

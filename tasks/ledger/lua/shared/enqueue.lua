@@ -12,8 +12,8 @@ end
 local function room_for(total, vector_bytes)  -- which the vectors of so many items may need
   return vector_bytes > 0 and total * vector_bytes + TASK_BYTES or 0
 end
--- t: id lane owner ttl options meta alias digest listed wakes deadline_in, and of its units (ARGV[at]: items, cost and
--- payload of the first one) units at total cost bytes reserve. `write` does the first write. A full Redis refuses that
+-- t: id lane owner ttl options meta alias digest listed wakes trace deadline_in, and of its units (ARGV[at]: items, cost
+-- and payload of the first one) units at total cost bytes reserve. `write` does the first write. A full Redis refuses that
 -- one, before anything has changed; what it said is returned.
 local function store_task(t, write)
   local id, lane, owner = t.id, t.lane, t.owner
@@ -24,6 +24,7 @@ local function store_task(t, write)
   if type(stored) == 'table' and stored.err then return stored.err end
   if t.options ~= '' then call('HSET', task_key(id), 'options', t.options) end
   if t.wakes then call('HSET', task_key(id), 'wakes', 1) end
+  if t.trace ~= '' then call('HSET', task_key(id), 'trace', t.trace) end
   if t.listed then
     call('HSET', task_key(id), 'listed', 1)
     call('ZADD', tasks_key(owner), 0, id)
@@ -57,7 +58,7 @@ local function store_task(t, write)
   enter_lane(id, lane, owner, tonumber(ARGV[t.at + 1]))
 end
 -- Successors: tasks of work that was let in long ago, so they are not judged again. They are named from ARGV[at] on,
--- for each: JSON {id queue lane owner ttl options vector_bytes wakes}, number of units, then per unit items cost payload.
+-- for each: JSON {id queue lane owner ttl options vector_bytes wakes trace}, number of units, then per unit items cost payload.
 -- Each is stored in its own queue, unless it is there. Returns the queues for which a bell is due.
 local function enqueue(at)
   local bells, own = {}, QUEUE

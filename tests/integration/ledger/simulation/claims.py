@@ -41,6 +41,7 @@ def _check_unit(world: World, claim: Claim, unit: ClaimedUnit) -> None:
     task = world.tasks[unit.task_id]
     assert task.deadline_ms is None or task.deadline_ms > world.now_ms, "nobody wanted this any more"
     assert task.lane is claim.lane
+    assert unit.trace == task.trace, "a span would be in another trace, or in none"
     assert not _of_another_model(world, task.id), "vectors of two models in one result"
     reference = UnitReference.from_payload(unit.payload)
     if reference is None:

@@ -125,6 +125,7 @@ def _submission(world: World, request: Request) -> Submission:
         listed=alias is None or not alias.join,
         ttl_ms=TTLS_MS[len(request.sizes) % len(TTLS_MS)],
         admission=Admission(max_backlog_s=1e9, vector_bytes=VECTOR_BYTES),
+        trace=f"{request.lane} {request.owner}" if request.alias else "",
     )
     return replace(submission, units=_references(submission.units)) if request.by_reference else submission
 
@@ -194,6 +195,7 @@ def expect(world: World, submission: Submission, *, poison: int | None = None) -
         alias=submission.alias,
         poison=frozenset() if poison is None else frozenset({poison % items}),
         listed=submission.listed,
+        trace=submission.trace,
     )
     world.stats["tasks"] += 1
 

@@ -210,8 +210,9 @@ def commit_then(world: World, token: str, unit: ClaimedUnit, *, sent: bool = Tru
     """Commits a unit that names a successor: that one is there afterwards if, and only if, the unit was held."""
     held = world.holds(token, unit)
     task_id = f"{unit.task_id}-{unit.unit_id}"
+    admission = Admission(1e9, vector_bytes=VECTOR_BYTES)
     successor = world.driver.submission(
-        (2, 7), (1, 12), task_id=task_id, lane=Lane.BULK, owner="b", admission=Admission(1e9, vector_bytes=VECTOR_BYTES)
+        (2, 7), (1, 12), task_id=task_id, lane=Lane.BULK, owner="b", admission=admission, trace="of a job"
     )
     call = operations.commit_job(world.driver.model, token, _outcome(token, unit, fail=False), Then([successor]))
     got = world.driver.run(call)

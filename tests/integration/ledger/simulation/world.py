@@ -45,6 +45,7 @@ class ExpectedTask:
     poison: frozenset[int]
     """Items that kill whoever encodes them."""
     listed: bool
+    trace: str
 
 
 @dataclass

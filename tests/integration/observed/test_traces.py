@@ -1,0 +1,82 @@
+"""Spans as they are made and sent, without a service around them."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from stack.testing import wait_until
+from tests.collector import Collector
+from tests.integration.observed.conftest import TEXT, new_trace
+from worker_config.traces import Traces, open_traces
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as collector:
+        yield collector
+
+
+@pytest.fixture
+def traces(collector: Collector) -> Iterator[Traces]:
+    """Of a process that samples everything."""
+    traces = open_traces(collector.url, 1, role="api", instance="test")
+    assert traces is not None
+    yield traces
+    traces.close()
+
+
+def trace_request(traces: Traces, route: str) -> None:
+    request = traces.begin(route, "")
+    assert request is not None
+    with request.child("submit"):
+        pass
+    request.end("POST", route, 200, {})
+
+
+def has_refused(collector: Collector, number: int) -> bool:
+    return collector.refused >= number
+
+
+def test_a_collector_that_takes_nothing_is_logged_once(
+    collector: Collector, traces: Traces, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector.refuses = True
+    for number in (1, 2):
+        trace_request(traces, "/lost")
+        wait_until(partial(has_refused, collector, number))
+    collector.refuses = False
+    trace_request(traces, "/kept")
+    wait_until(lambda: len(caplog.records) > 1)
+    assert [record.getMessage().split(" spans")[0] for record in caplog.records] == [
+        "the collector does not take",
+        "the collector takes",
+    ]
+    assert {span.name for span in collector.spans} == {"submit", "POST /kept"}
+
+
+def test_a_stop_sends_the_last_spans(collector: Collector, traces: Traces) -> None:
+    trace_request(traces, "/last")
+    traces.close()
+    assert {span.name for span in collector.spans} == {"submit", "POST /last"}
+
+
+def test_probes_begin_no_trace(traces: Traces) -> None:
+    assert traces.begin("/health/live", "") is None
+    assert traces.begin("/metrics", "") is None
+    assert traces.begin("/health/live", new_trace()[1]["traceparent"]) is not None
+
+
+def test_a_span_of_work_that_fails_says_so(collector: Collector, traces: Traces) -> None:
+    request = traces.begin("/v1/tasks", "")
+    assert request is not None
+    with pytest.raises(ValueError, match=TEXT), request.child("submit"):
+        raise ValueError(TEXT)
+    request.end("POST", "/v1/tasks", 500, {})
+    traces.close()
+    assert {span.name: span.attributes.get("error.type") for span in collector.spans} == {
+        "submit": "ValueError",
+        "POST /v1/tasks": "500",
+    }
+    assert all(span.failed for span in collector.spans)
+    assert TEXT not in str(collector.spans)

@@ -1,0 +1,75 @@
+"""Traces of a process: from a request over its task to the vectors. Without an endpoint there are none, at no cost.
+
+    POST /v1/embeddings            the server span, in the caller's trace where it sent `traceparent`
+      submit                       SUBMIT stored the task, and with it the `traceparent` of this span
+        claim                      a worker took units of the task
+          encode                   a portion of the claim went through the model
+          commit                   its vectors were stored
+      read                         the result came from the ledger
+      answer                       its bytes were made
+
+The span `claim` ends with the call that took the units, and is sent at once: of a worker that dies, its claim is seen,
+and the next attempt has a `claim` of its own.
+
+A claim holds units of many tasks. Each task that is traced has spans of its own in its own trace, because a trace is
+shown as a tree: a span of another trace that is only linked is in nobody's picture. The numbers of these spans are
+those of the whole claim. Attributes follow OpenTelemetry's semantic conventions; what these do not know begins with
+`embedq.`. No attribute holds a text, a key, a path or a query.
+"""
+
+from collections.abc import Collection, Sequence
+from importlib.util import find_spec
+from typing import Protocol
+
+from worker_config.subject import RequestTrace, SpanAttributes, TracedUnit
+
+
+class ClaimTrace(Protocol):
+    """The spans of a claim that holds units of traced tasks."""
+
+    def add(
+        self,
+        name: str,
+        began_ns: int,
+        attributes: SpanAttributes,
+        *,
+        of: Collection[str] | None = None,
+        error: str = "",
+    ) -> None:
+        """A span that ends now, below the claim's. `of`: the tasks that it concerns; None: all."""
+
+
+class Traces(Protocol):
+    """Makes spans, and sends them in a thread of its own."""
+
+    def begin(self, path: str, traceparent: str) -> RequestTrace | None:
+        """The trace of a request that begins now; None when it is not sampled.
+
+        A caller that sends a valid `traceparent` has decided that. Else it is chance.
+        """
+
+    def claimed(self, queue: str, units: Sequence[TracedUnit], began_ns: int) -> ClaimTrace | None:
+        """The spans of a claim whose call began then; None when none of its tasks is traced."""
+
+    def flush(self) -> None:
+        """Sends what there is now, for a fifth of a second at most."""
+
+    def close(self) -> None:
+        """Sends what there is, for half a second at most."""
+
+
+def open_traces(endpoint: str | None, sample: float, *, role: str, instance: str = "") -> Traces | None:
+    """The traces of this process; None without an endpoint. To be called after the last fork.
+
+    `instance`: its name among those of its role; empty: host and process id.
+    """
+    if endpoint is None:
+        return None
+    from worker_config.opentelemetry_traces import OpenTelemetry  # noqa: PLC0415 - costs memory, and may not be installed
+
+    return OpenTelemetry(endpoint, sample, role=role, instance=instance)
+
+
+def can_trace() -> bool:
+    """Whether the extra `traces` is installed."""
+    return all(find_spec(name) is not None for name in ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter"))
