@@ -408,6 +408,18 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a page of every purpose", "file_list.lua", "(purpose == '' or kind == purpose)", "true"),
     Mutation("a page never says that there is more", "file_list.lua", "page[1] = ids[looked]", "page[1] = false"),
     Mutation("a page looks at everything", "file_list.lua", "first + look - 1", "-1"),
+    # Figures
+    _cut("nobody counts how long tasks took", "shared/ending.lua", "  note_end(t.lane, state, NOW - t.created)\n"),
+    Mutation("a task on a bound is above it", "shared/ending.lua", "math.max(took_ms - 1, 0)", "took_ms"),
+    Mutation("a long task has a bound", "shared/ending.lua", "math.min(math.max(k, LOWEST), HIGHEST + 1)", "k"),
+    _cut(
+        "texts of another model are lost", "shared/ending.lua", "    count_items(f[2], 0, failed - tonumber(f[13]))\n"
+    ),
+    Mutation("each task is written by itself", "shared/base.lua", "(tallies[name] or 0) + n", "n"),
+    Mutation("the oldest is looked for everywhere", "overview.lua", "0, OWNERS - 1", "0, -1"),
+    Mutation("the oldest is looked for in every task", "overview.lua", "0, TASKS - 1", "0, -1"),
+    Mutation("what is taken back counts", "shared/ingestions.lua", " and tonumber(pair[2]) > 0 then", " then"),
+    Mutation("a batch that stays ends anew", "batch_move.lua", "if f[1] ~= to then count_of", "if true then count_of"),
     # Batches
     Mutation("a batch moves from any state", "batch_move.lua", "if not fits then", "if not f[1] then"),
     Mutation("a batch that stays is there anew", "batch_move.lua", "if f[1] ~= to then call(", "if true then call("),

@@ -20,7 +20,7 @@ from api.request.memory_budget import OWNER, Budget
 from api.server.overload import Door, StallProbe
 from api.waiting.hub import Hub
 from tasks.errors import EmbedqError
-from tasks.ledger import ANONYMOUS, DOCUMENTS, Lane, ModelOverview, Submission
+from tasks.ledger import ANONYMOUS, DOCUMENTS, Lane, ModelOverview, State, Submission
 from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
 from tasks.records.batches import BatchStatus
 from tasks.records.ingestions import IngestionStatus
@@ -312,19 +312,24 @@ def _waiting(overviews: list[ModelOverview], settings: Settings) -> Iterator[Met
     yield from (work, limit, age)
 
 
+_OF_ENDED_TASKS = ["model", "lane", "state"]
+
+
 def _ended(overviews: list[ModelOverview]) -> Iterator[Metric]:
-    took = HistogramMetricFamily(
-        "embedq_task_seconds", "From a task's acceptance to its end.", labels=["model", "lane", "state"]
-    )
+    took = HistogramMetricFamily("embedq_task_seconds", "From acceptance to completion.", labels=["model", "lane"])
+    tasks = CounterMetricFamily("embedq_ended_tasks", "By the state in which they ended.", labels=_OF_ENDED_TASKS)
     items = CounterMetricFamily("embedq_ended_items", "Texts that were done.", labels=["model", "lane", "outcome"])
     bounds = [*map(floatToGoString, (*TOOK_BOUNDS_S, math.inf))]
     for o in overviews:
-        for (lane, state), tasks in o.took.items():
-            buckets = list(zip(bounds, accumulate(tasks.counts), strict=True))
-            took.add_metric([o.queue, lane.value, state], buckets, tasks.sum_s)
+        for lane, completed in o.took.items():
+            buckets = list(zip(bounds, accumulate(completed.counts), strict=True))
+            took.add_metric([o.queue, lane.value], buckets, completed.sum_s)
+            tasks.add_metric([o.queue, lane.value, State.COMPLETED.value], sum(completed.counts))
+        for lane, state in product(Lane, (State.FAILED, State.CANCELLED, State.EXPIRED)):
+            tasks.add_metric([o.queue, lane.value, state.value], o.ended.get(f"ended_{lane}_{state}", 0))
         for lane, outcome in product(Lane, ("completed", "failed")):
             items.add_metric([o.queue, lane.value, outcome], o.ended.get(f"items_{lane}_{outcome}", 0))
-    yield from (took, items)
+    yield from (took, tasks, items)
 
 
 _OF_REDIS = (

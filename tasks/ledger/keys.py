@@ -21,10 +21,11 @@ For ever, of bounded size:
                                  `credit`; virtual time vt_{lane}, and per owner pass_{lane}:{owner} and
                                  tvt_{lane}:{owner}, also with "suspects" for the lane; when WATCH or a beat looked at
                                  the clock, `last`; counters n_*; how tasks ended, for the metrics:
-                                 took_{lane}_{state}_{k} (tasks that took up to 2^k ms) and …_ms (their sum),
-                                 items_{lane}_{outcome}; of the documents queue batches_{status},
-                                 ingestions_{status}, ingested_{what} and setbacks_{what}; `idle`: since when the
-                                 model has had neither workers nor open tasks; `absent`: since when no worker lives,
+                                 took_{lane}_{k} (those that completed within 2^k ms) and took_{lane}_ms (their sum),
+                                 ended_{lane}_{state} (the others), items_{lane}_{outcome}; of the documents
+                                 queue batches_{status}, ingestions_{status}, ingested_{what} and
+                                 setbacks_{what}; `idle`: since when the model has had neither workers nor open
+                                 tasks; `absent`: since when no worker lives,
                                  also beside open tasks
 
 While there is something in them:

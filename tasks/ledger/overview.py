@@ -16,7 +16,7 @@ from tasks.ledger.task import Lane
 _STAMP_DIGITS = 12
 _LANES = (Lane.ONLINE, Lane.BULK)
 """As `overview.lua` orders them."""
-_ENDED = ("items_", "batches_", "ingestions_", "ingested_", "setbacks_")
+_ENDED = ("ended_", "items_", "batches_", "ingestions_", "ingested_", "setbacks_")
 UNKNOWN_MODEL_MAX_TOKENS = 512
 """Assumed of a model that no worker has loaded yet. It only prices items."""
 
@@ -98,12 +98,12 @@ class WorkerEntry:
 _LOWEST, _HIGHEST = 2, 27
 TOOK_BOUNDS_S = tuple(2**k / 1000 for k in range(_LOWEST, _HIGHEST + 1))
 """Upper bounds of `Took.counts`: each is twice the one before, from 4 ms to 37 h, as `lua/shared/ending.lua` counts."""
-_TOOK = re.compile(rf"took_({'|'.join(Lane)})_([a-z]+)_(\d+|ms)")
+_TOOK = re.compile(rf"took_({'|'.join(Lane)})_(\d+|ms)")
 
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """How long tasks took from their acceptance to their end, by Redis's clock."""
+    """How long tasks that completed took from their acceptance to their end, by Redis's clock."""
 
     counts: tuple[int, ...]
     """By the bounds `TOOK_BOUNDS_S`, not summed up; the last one counts what took longer than all of them."""
@@ -148,8 +148,9 @@ class ModelOverview:
         redis: the same for all queues.
         oldest_waiting_s: by lane, seconds since the acceptance of the oldest task among those next in line that have
             unclaimed texts: the first 4 of each of 8 owners. Lanes without any are left out.
-        took: how long tasks took, by lane and by the state in which they ended, since the data began.
-        ended: totals since the data began, by name: `items_{lane}_completed` and `items_{lane}_failed`; of the
+        took: how long tasks took, by lane, since the data began.
+        ended: totals since the data began, by name: `ended_{lane}_{state}` of tasks that did not complete,
+            `items_{lane}_completed` and `items_{lane}_failed`; of the
             documents queue also `batches_{status}`, `ingestions_{status}`, `ingested_{what}` and `setbacks_{what}`.
     """
 
@@ -167,7 +168,7 @@ class ModelOverview:
     owner_tasks: Mapping[Lane, Mapping[str, int]] = field(default_factory=dict)
     redis: RedisUse = RedisUse()
     oldest_waiting_s: Mapping[Lane, float] = field(default_factory=dict)
-    took: Mapping[tuple[Lane, str], Took] = field(default_factory=dict)
+    took: Mapping[Lane, Took] = field(default_factory=dict)
     ended: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -256,15 +257,15 @@ def _by_owner(state: Mapping[str, bytes], prefix: str) -> Mapping[str, int]:
     return {name.removeprefix(prefix): int(value) for name, value in state.items() if name.startswith(prefix)}
 
 
-def _took(state: Mapping[str, bytes]) -> Mapping[tuple[Lane, str], Took]:
-    counts: dict[tuple[Lane, str], list[int]] = {}
-    sums_s: dict[tuple[Lane, str], float] = {}
+def _took(state: Mapping[str, bytes]) -> Mapping[Lane, Took]:
+    counts: dict[Lane, list[int]] = {}
+    sums_s: dict[Lane, float] = {}
     for name, value in state.items():
         if not (found := _TOOK.fullmatch(name)):
             continue
-        of = Lane(found[1]), found[2]
-        if found[3] == "ms":
-            sums_s[of] = int(value) / 1000
+        lane = Lane(found[1])
+        if found[2] == "ms":
+            sums_s[lane] = int(value) / 1000
         else:
-            counts.setdefault(of, [0] * (len(TOOK_BOUNDS_S) + 1))[int(found[3]) - _LOWEST] = int(value)
-    return {of: Took(tuple(counted), sums_s.get(of, 0)) for of, counted in counts.items()}
+            counts.setdefault(lane, [0] * (len(TOOK_BOUNDS_S) + 1))[int(found[2]) - _LOWEST] = int(value)
+    return {lane: Took(tuple(counted), sums_s.get(lane, 0)) for lane, counted in counts.items()}

@@ -35,8 +35,12 @@ def panels() -> Iterator[dict[str, Any]]:
 
 
 def queries() -> Mapping[str, str]:
-    """What each panel and the annotation ask, by title and letter, with all variables filled in."""
-    asked = {f"{panel['title']} {t['refId']}": t["expr"] for panel in panels() for t in panel.get("targets", ())}
+    """What each panel and the annotation ask, by where it stands, with all variables filled in."""
+    asked = {
+        f"{panel['title']} ({panel['id']}{target['refId']})": target["expr"]
+        for panel in panels()
+        for target in panel.get("targets", ())
+    }
     asked |= {a["name"]: a["expr"] for a in DASHBOARD["annotations"]["list"]}
     for variable, value in _VARIABLES.items():
         asked = {where: expr.replace(variable, value) for where, expr in asked.items()}

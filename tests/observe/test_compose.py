@@ -40,12 +40,11 @@ def test_the_image_of_an_observer_has_a_version(service: dict[str, Any]) -> None
 
 
 def test_an_observer_mounts_what_exists_and_may_not_change_it(service: dict[str, Any]) -> None:
-    folder, _, mode = next(volume.split(":") for volume in service["volumes"] if volume.startswith("./"))
-    assert (CHECKOUT / folder).is_dir()
-    assert mode == "ro"
-    assert {volume.split(":")[0] for volume in service["volumes"] if not volume.startswith("./")} <= set(
-        COMPOSE["volumes"]
-    )
+    folders = [volume.split(":") for volume in service["volumes"] if volume.startswith("./")]
+    named = {volume.partition(":")[0] for volume in service["volumes"] if not volume.startswith("./")}
+    assert [(CHECKOUT / folder).is_dir() for folder, _, _ in folders] == [True] * len(folders)
+    assert {mode for _, _, mode in folders} == {"ro"}
+    assert named <= set(COMPOSE["volumes"])
 
 
 def test_nobody_can_change_anything_in_grafana() -> None:

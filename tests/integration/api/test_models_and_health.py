@@ -162,8 +162,9 @@ def test_metrics_tell_the_signals_of_each_lane(serve: Callable[..., ServedApp], 
     assert app.series("embedq_refused_tasks_total", model=MODEL, lane="online", code="backlog_full") == 1
     assert app.series("embedq_http_errors_total", route="/v1/tasks", code="backlog_full") == 1
     assert app.series("embedq_retry_after_seconds_count", code="backlog_full") == 1
-    assert app.series("embedq_task_seconds_count", model=MODEL, lane="online", state="completed") == 1
-    assert app.series("embedq_task_seconds_bucket", lane="bulk", state="completed", le="+Inf") == 1
+    assert app.series("embedq_task_seconds_count", model=MODEL, lane="online") == 1
+    assert app.series("embedq_task_seconds_bucket", lane="bulk", le="+Inf") == 1
+    assert app.series("embedq_ended_tasks_total", lane="bulk", state="completed") == 1
     assert app.series("embedq_oldest_waiting_seconds", model=MODEL, lane="bulk") == 0
     assert app.series("embedq_redis_used_bytes") > 0
 

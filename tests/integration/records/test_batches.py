@@ -209,7 +209,7 @@ def test_metrics_count_the_ends_of_batches(driver: Driver) -> None:
     one, two, three = (driver.run(create_batch(new())) for _ in range(3))
     move(driver, one, BatchStatus.IN_PROGRESS)
     for batch_id in (one, one, two):
-        move(driver, batch_id, BatchStatus.FAILED, BatchStatus.IN_PROGRESS, BatchStatus.VALIDATING)
+        move(driver, batch_id, BatchStatus.FAILED, *BatchStatus)
     move(driver, three, BatchStatus.CANCELLED)
     documents = driver.run(operations.overview(DOCUMENTS))[DOCUMENTS]
     assert documents.ended == {"batches_failed": 2, "batches_cancelled": 1}

@@ -74,7 +74,6 @@ local function tally(name, n) tallies[name] = (tallies[name] or 0) + n end
 local ended_ids, changed_ids = {}, {}
 local function announce()
   for name, n in pairs(tallies) do call('HINCRBY', S, name, int(n)) end
-  tallies = {}
   if #ended_ids + #changed_ids > 0 then
     call('PUBLISH', R .. ':changed', table.concat(ended_ids, ' ') .. '|' .. table.concat(changed_ids, ' '))
   end

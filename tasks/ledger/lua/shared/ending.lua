@@ -1,14 +1,14 @@
 -- The end of tasks and of units: what was settled of them, and what becomes of a task that has ended.
 -- uses: accounts turns
 
--- How long tasks took from their acceptance to their end, as a histogram: of the bounds of 2^k ms the lowest that fits.
--- ../../overview.py reads it.
+-- How tasks ended. Of those that completed, how long it took from their acceptance, as a histogram: of the bounds of
+-- 2^k ms the lowest that fits. ../../overview.py reads it.
 local LOWEST, HIGHEST = 2, 27  -- 4 ms and 37 h; what took longer is counted one above
 local function note_end(lane, state, took_ms)
+  if state ~= 'completed' then return tally('ended_' .. lane .. '_' .. state, 1) end
   local _, k = math.frexp(math.max(took_ms - 1, 0))
-  local name = 'took_' .. lane .. '_' .. state .. '_'
-  tally(name .. math.min(math.max(k, LOWEST), HIGHEST + 1), 1)
-  tally(name .. 'ms', math.max(took_ms, 0))
+  tally('took_' .. lane .. '_' .. math.min(math.max(k, LOWEST), HIGHEST + 1), 1)
+  tally('took_' .. lane .. '_ms', math.max(took_ms, 0))
 end
 local function count_items(lane, ok, failed)
   if ok > 0 then tally('items_' .. lane .. '_completed', ok) end

@@ -1,0 +1,46 @@
+"""What the series of queues say of an overview."""
+
+import dataclasses
+
+from prometheus_client import CollectorRegistry
+
+from api.queue.metrics import QueueMetrics
+from api.queue.served_models import ServedModels
+from tasks.item import DEFAULT_RATE
+from tasks.ledger import DOCUMENTS, Lane, ModelOverview
+from tasks.ledger.overview import TOOK_BOUNDS_S, Took
+from tests.unit.api.embedding_requests import MODEL, overview
+from worker_config.settings import load_settings
+
+
+def registry_of(seen: ModelOverview) -> CollectorRegistry:
+    """What is shown while the documents queue looks the same."""
+    settings = load_settings(served_name=MODEL)
+    models = ServedModels(settings)
+    models.update({MODEL: seen, DOCUMENTS: dataclasses.replace(seen, queue=DOCUMENTS)})
+    registry = CollectorRegistry()
+    registry.register(QueueMetrics(models, settings))
+    return registry
+
+
+def test_work_is_told_in_seconds_of_all_workers() -> None:
+    labels = {"model": MODEL, "lane": "online"}
+    for rate, seconds in ((50.0, 40.0), (None, 2000 / DEFAULT_RATE)):
+        shown = registry_of(overview(workers=0, rate=rate, online=2000))
+        assert shown.get_sample_value("embedq_backlog_seconds", labels) == seconds
+        assert shown.get_sample_value("embedq_backlog_seconds", labels | {"model": DOCUMENTS}) is None, (
+            "it has no speed"
+        )
+
+
+def test_the_time_of_tasks_is_a_histogram() -> None:
+    counts = (1, 2, *(0 for _ in TOOK_BOUNDS_S[2:]), 4)
+    shown = registry_of(dataclasses.replace(overview(), took={Lane.BULK: Took(counts, 9.5)}))
+    labels = {"model": MODEL, "lane": "bulk"}
+    buckets = {
+        bound: shown.get_sample_value("embedq_task_seconds_bucket", labels | {"le": bound})
+        for bound in ("0.004", "0.008", "134217.728", "+Inf")
+    }
+    assert buckets == {"0.004": 1, "0.008": 3, "134217.728": 3, "+Inf": 7}
+    assert shown.get_sample_value("embedq_task_seconds_count", labels) == 7
+    assert shown.get_sample_value("embedq_task_seconds_sum", labels) == 9.5
