@@ -120,8 +120,8 @@ function Results({ run }) {
   return html`<h2 ref=${top} tabindex="-1">Vectors</h2>
     <${Vectors} results=${results} seconds=${run.seconds} model=${options.model} />
     ${embedded.length > 1 && html`<h2>Similarity</h2><${Similarity} results=${embedded} />`}
-    <h2>Nearest chunks of a dataset</h2>
-    <${Nearest} key=${run.began} results=${embedded} model=${options.model} />`;
+    ${embedded.length > 0 && html`<h2>Nearest chunks of a dataset</h2>
+    <${Nearest} key=${run.began} results=${embedded} />`}`;
 }
 
 function codeForms(body, key) {

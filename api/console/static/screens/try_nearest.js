@@ -5,8 +5,8 @@ import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
 import { Hits, useSearch } from "../ui/search.js";
 import { shortened } from "./try_vectors.js";
 
-// results: [{number, text}]; model: that made their vectors.
-export function Nearest({ results, model }) {
+// results: [{number, text}]. A dataset is searched by the model that made its vectors, whatever was chosen for the texts.
+export function Nearest({ results }) {
   const { data, error, reload } = useFetch("v1/datasets?limit=100");
   const [chosen, setChosen] = useState({ dataset: null, number: results[0].number });
   const { hits, failure, busy, search } = useSearch();
@@ -16,7 +16,7 @@ export function Nearest({ results, model }) {
   const dataset = chosen.dataset ?? names[0];
   const submit = (event) => {
     event.preventDefault();
-    search(dataset, { query: results.find(({ number }) => number === chosen.number).text, model, limit: 5 });
+    search(dataset, { query: results.find(({ number }) => number === chosen.number).text, limit: 5 });
   };
   return html`<form class="filters" onSubmit=${submit} aria-label="Nearest chunks">
       <label>Dataset

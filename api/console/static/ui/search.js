@@ -5,7 +5,7 @@ import { count } from "../format.js";
 import { html, useRef, useState } from "../html.js";
 import { Chunk } from "./chunk.js";
 
-// {hits, failure, busy, search(dataset, body)}: the newest answer, or its error. An older answer that comes late is dropped.
+// {hits, failure, busy, search(dataset, body)}: the newest answer, which `search` returns too, or its error. An older answer that comes late is dropped.
 export function useSearch() {
   const [state, setState] = useState({ hits: null, failure: null, busy: false });
   const turn = useRef(0);
@@ -20,9 +20,10 @@ export function useSearch() {
     } catch (failure) {
       after = { hits: null, failure, busy: false };
     }
-    if (mine !== turn.current) return;
+    if (mine !== turn.current) return null;
     setState(after);
     if (after.hits) announce(`${after.hits.data.length} chunks found.`);
+    return after.hits;
   };
   return { ...state, search };
 }
