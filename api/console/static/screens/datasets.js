@@ -62,7 +62,7 @@ function Delete({ dataset, done }) {
     done();
   };
   return html`<${ConfirmButton} label="Delete" name=${`dataset ${dataset.name}`} question=${`Delete the dataset ${dataset.name}?`} danger
-    consequence=${`${count(dataset.rows)} chunks and their vectors are deleted for good. An ingestion that is loading into it fails.`}
+    consequence=${`All chunks (${count(dataset.rows)}) and their vectors are deleted for good. An ingestion that is loading into it fails.`}
     act=${act} done="The dataset is deleted." />`;
 }
 

@@ -95,7 +95,7 @@ async function embedAll(texts, options, setRun) {
   const general = results.find(({ error }) => error && !error.param?.startsWith("input"))?.error ?? null;
   setRun({ ...run, results, general, ended: true, seconds: (performance.now() - run.began) / 1000 });
   const failed = results.filter(({ error }) => error).length;
-  announce(`${results.length - failed} texts have vectors${failed ? `, ${failed} failed` : ""}.`);
+  announce(`${results.length - failed} of ${results.length} texts have vectors.`);
 }
 
 async function embed(text, options) {

@@ -14,7 +14,7 @@ export const shortened = (text, most = SHOWN_CHARACTERS) => (text.length > most 
 export function Vectors({ results, seconds, model }) {
   const tokens = results.reduce((sum, result) => sum + (result.tokens ?? 0), 0);
   const took = seconds < 1 ? `${Math.round(seconds * 1000)} ms` : duration(seconds);
-  return html`<p class="muted">${count(results.length)} texts, ${count(tokens)} tokens, in ${took} by ${model}.</p>
+  return html`<p class="muted">Texts: ${count(results.length)} · tokens: ${count(tokens)} · ${took} · ${model}</p>
     <${Table} caption="Vectors" columns=${COLUMNS} rows=${results.map((result, index) => ({ ...result, index }))} rowKey=${({ index }) => index} />`;
 }
 

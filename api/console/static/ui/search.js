@@ -22,7 +22,7 @@ export function useSearch() {
     }
     if (mine !== turn.current) return null;
     setState(after);
-    if (after.hits) announce(`${after.hits.data.length} chunks found.`);
+    if (after.hits) announce(`Chunks found: ${after.hits.data.length}.`);
     return after.hits;
   };
   return { ...state, search };
