@@ -24,7 +24,7 @@ class Prometheus(Process):
 
     def __init__(self, program: str, folder: Path, target: str) -> None:
         config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
-        config["global"] = {"scrape_interval": "250ms", "scrape_timeout": "250ms", "evaluation_interval": "250ms"}
+        config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "250ms"}
         (scrape,) = config["scrape_configs"]
         assert scrape.pop("dns_sd_configs") == [
             {"names": ["api"], "type": "A", "port": 8000, "refresh_interval": "15s"}
@@ -59,8 +59,9 @@ class Prometheus(Process):
 
     def firing(self, alert: str) -> dict[str, Any] | None:
         """The alert of that name, if it fires."""
-        found = [a for a in self.ask("alerts")["alerts"] if a["labels"]["alertname"] == alert]
-        return next((a for a in found if a["state"] == "firing"), None)
+        known = (self.ask("alerts") or {"alerts": []})["alerts"]
+        found = (a for a in known if a["labels"]["alertname"] == alert and a["state"] == "firing")
+        return next(found, None)
 
 
 @pytest.fixture
