@@ -147,7 +147,7 @@ def test_the_console_gives_the_advice_of_these_documents() -> None:
     assert text(str(SCRIPT)) == script(advice), "python -m api.document writes the script"
     assert all(advice.values())
     assert advice["document"]["no_text"] == "A scanned PDF: run OCR first."
-    assert advice["line"]["empty_input"].startswith("No text; more than EMBEDQ_MAX_INPUTS texts")
+    assert advice["line"]["too_many_inputs"] == "More than EMBEDQ_MAX_INPUTS texts: divide them over several lines."
 
 
 def test_every_header_of_a_route_is_described(document: dict[str, Any]) -> None:

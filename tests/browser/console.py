@@ -18,6 +18,7 @@ from tests.source_tree import CHECKOUT
 
 TIMEOUT_MS = 15_000
 WIDE, NARROW = (1200, 800), (360, 740)
+_PICTURE = (1000, 600)
 _FAILED_CALL = re.compile(r"Failed to load resource|net::ERR_")
 _REMEMBER_VIOLATIONS = """
 window.violations = [];
@@ -45,7 +46,7 @@ class Stack:
         """Starts all of it; the storage is a folder of its own."""
         storage = roles.folder / "storage"
         settings: dict[str, Any] = {"storage_url": storage}
-        worker = roles.worker(start=False, fake_load_s=0, **settings)
+        worker = roles.worker(start=False, fake_load_s=0, fake_tokens_per_s=20_000, **settings)
         documents = roles.worker(start=False, module="tasks.documents_worker", **settings)
         api = roles.api(start=False, **settings)
         for process in (worker, documents, api):
@@ -177,6 +178,13 @@ def assert_no_sideways_scroll(page: Page) -> None:
 
 
 def take_picture(page: Page, name: str) -> None:
-    """Writes the page as a picture of the documentation, where that was asked for."""
-    if SCREENSHOTS:
-        page.screenshot(path=CHECKOUT / Path(SCREENSHOTS) / f"{name}.png")
+    """Writes the page as a picture of the documentation, where that was asked for; a large window made smaller."""
+    if not SCREENSHOTS:
+        return
+    size = page.viewport_size
+    assert size is not None
+    page.set_viewport_size({"width": min(size["width"], _PICTURE[0]), "height": min(size["height"], _PICTURE[1])})
+    page.mouse.move(0, 0)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.screenshot(path=CHECKOUT / Path(SCREENSHOTS) / f"{name}.png")
+    page.set_viewport_size(size)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll
+from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll, take_picture
 
 MARKUP = "<script>alert(1)</script>"
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -33,7 +33,7 @@ def test_a_failed_text_has_its_reason_and_advice(console: Console) -> None:
     expect(failure(page, "input[1]")).to_contain_text("encoding_failed")
     expect(failure(page, "input[1]")).to_contain_text("leave it out if that fails too")
     expect(failure(page, "input[2]")).to_contain_text("non_finite_vector")
-    expect(page.get_by_text("3 of 3 · 100 %")).to_contain_text("2 failed")
+    expect(page.get_by_role("region", name="Progress")).to_contain_text("3 of 3 · 100 % 2 failed")
     assert_accessible(page)
     with page.expect_download() as download:
         page.get_by_role("button", name="Download the vectors").click()
@@ -42,11 +42,14 @@ def test_a_failed_text_has_its_reason_and_advice(console: Console) -> None:
 
 def test_failed_lines_of_a_batch_and_its_files(console: Console) -> None:
     lines = line("fine", input="a text") + line(f"empty {MARKUP}", input="") + line("nan", input="!!nan!!")
-    batch_id = console.stack.batch("three lines", lines)
+    batch_id = console.stack.batch("questions of May", lines)
     page = console.open(f"#/jobs/{batch_id}")
 
     expect(failure(page, f"empty {MARKUP}")).to_contain_text("empty_input")
     expect(failure(page, "nan")).to_contain_text("such vectors are never served")
+    assert_accessible(page)
+    take_picture(page, "job")
+    page.emulate_media(color_scheme="dark")
     assert_accessible(page)
     with page.expect_download() as download:
         page.get_by_role("button", name=f"Download {batch_id}-output.jsonl").click()
@@ -76,6 +79,7 @@ def test_failed_documents_are_tried_again(console: Console) -> None:
     expect(failure(page, f"bad {MARKUP}")).to_contain_text("embedding")
     assert_no_sideways_scroll(page)
     assert_accessible(page)
+    take_picture(page, "job-narrow")
     page.get_by_role("button", name="Retry").click()
     page.get_by_role("button", name="Yes, retry").click()
     expect(page.locator("[aria-live]")).to_have_text("The ingestion is completed.")

@@ -1,11 +1,13 @@
 """The list of jobs: live, filtered, paged, and what can be done there."""
 
+import json
 import re
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll
+from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll, take_picture
 
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 MARKUP = "<img src=x onerror=alert(1)><b>bold</b> \"'&amp;"
 
 
@@ -37,6 +39,32 @@ def test_an_ingestion_is_followed_from_its_beginning_to_its_end(console: Console
     page.go_back()
     expect(row(page, "followed")).to_contain_text("3 of 3 · 100 %")
     assert stack.call("GET", f"/v1/ingestions/{ingestion_id}")["status"] == "completed"
+
+
+def test_all_kinds_are_in_one_list_and_say_why_they_wait(console: Console) -> None:
+    stack = console.stack
+    texts = {"good": "a text", "bad": ""}
+    request = {"method": "POST", "url": "/v1/embeddings"}
+    lines = (
+        json.dumps({"custom_id": name, **request, "body": {"model": MODEL, "input": texts[name]}}) for name in texts
+    )
+    stack.wait_for_end(f"/v1/batches/{stack.batch('questions of May', chr(10).join(lines))}")
+    stack.ingest("handbook, nightly", {f"chapter-{number:02}.md": f"text {number}" for number in range(20)})
+    stack.batch("export of the wiki", "{}\nno json")
+    page = console.open("#/jobs")
+    with stack.standing_still():
+        stack.submit("reviews of 2026", *(f"review {number}" for number in range(300)), lane="bulk")
+        stack.submit("product texts", *(f"product {number}" for number in range(300)), lane="bulk")
+
+        expect(row(page, "product texts")).to_contain_text("in the bulk lane")
+        expect(row(page, "export of the wiki")).to_contain_text("failed")
+        expect(row(page, "questions of May")).to_contain_text("1 failed")
+        expect(row(page, "handbook, nightly")).to_contain_text("20 of 20")
+        assert_accessible(page)
+        take_picture(page, "jobs")
+        page.emulate_media(color_scheme="dark")
+        assert_accessible(page)
+        take_picture(page, "jobs-dark")
 
 
 def test_a_task_is_cancelled_and_deleted_after_a_question(console: Console) -> None:

@@ -1,33 +1,51 @@
 // The frame around the screens: navigation, key, theme, and what is said when the API does not answer.
 import { onAnnounce } from "./announce.js";
+import { connectionLost, useSession } from "./api.js";
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { KeyForm } from "./key.js";
-import { useSession } from "./api.js";
 import { address, useRoute } from "./route.js";
-import * as datasets from "./screens/datasets.js";
-import * as job from "./screens/job.js";
 import * as jobs from "./screens/jobs.js";
-import * as service from "./screens/service.js";
-import * as trial from "./screens/try.js";
 import { ThemeButton } from "./theme.js";
 
-// A screen exports `title(name)`, text, and `Screen({name, query})`, a component that begins with the one `h1`.
+// A screen exports `title(name)`, text, and `Screen({name, query})`, a component that begins with the one `h1`. The first
+// one comes with the page; the others are loaded when they are needed, or when there is nothing else to do.
 const SCREENS = [
-  { path: "jobs", label: "Jobs", list: jobs, one: job },
-  { path: "service", label: "Service", list: service },
-  { path: "try", label: "Try it", list: trial },
-  { path: "datasets", label: "Datasets", list: datasets, one: datasets },
+  { path: "jobs", label: "Jobs", list: async () => jobs, one: () => import("./screens/job.js") },
+  { path: "service", label: "Service", list: () => import("./screens/service.js") },
+  { path: "try", label: "Try it", list: () => import("./screens/try.js") },
+  { path: "datasets", label: "Datasets", list: () => import("./screens/datasets.js"), one: () => import("./screens/datasets.js") },
 ];
+const IDLE_MS = 1500;
+const loaded = new Map([[SCREENS[0].list, jobs]]);
+
+async function load(loader) {
+  if (loader && !loaded.has(loader)) loaded.set(loader, await loader());
+}
+
+// The module of a screen, or {failed}: {} until it is there.
+function useModule(loader) {
+  const [failed, setFailed] = useState(null);
+  const [, refresh] = useState(0);
+  useEffect(() => {
+    load(loader).then(() => refresh((count) => count + 1), () => {
+      connectionLost();
+      setFailed(() => loader);
+    });
+  }, [loader]);
+  return loaded.get(loader) ?? { failed: failed === loader };
+}
 
 function App() {
   const { screen, name, query } = useRoute();
   const { person } = useSession();
   const place = SCREENS.find(({ path }) => path === screen);
-  const shown = place ? (name ? place.one : place.list) : null;
-  const title = shown ? shown.title(name) : "Not found";
+  const loader = place && (name ? place.one : place.list);
+  const module = useModule(loader);
+  const title = loader ? module.title?.(name) : "Not found";
   const main = useRef(null);
   const moved = useRef(false);
   useEffect(() => {
+    if (!title) return;
     document.title = `${title} · embedq`;
     if (moved.current) main.current.querySelector("h1")?.focus();
     moved.current = true;
@@ -36,7 +54,8 @@ function App() {
     <${Header} place=${place} />
     <${Connection} />
     <main id="main" ref=${main} tabindex="-1">
-      ${shown ? html`<${shown.Screen} key=${`${person}/${screen}/${name}`} name=${name} query=${query} />` : html`<${Lost} />`}
+      ${!loader ? html`<${Lost} />` : module.failed && html`<${NotLoaded} label=${place.label} />`}
+      ${module.Screen && html`<${module.Screen} key=${`${person}/${screen}/${name}`} name=${name} query=${query} />`}
     </main>
     <${Announcements} />`;
 }
@@ -77,4 +96,10 @@ function Lost() {
   return html`<h1 tabindex="-1">Not found</h1><p>There is no such screen. <a href=${address("jobs")}>Go to the jobs</a>.</p>`;
 }
 
+function NotLoaded({ label }) {
+  return html`<h1 tabindex="-1">${label}</h1>
+    <p>This screen could not be loaded. <button type="button" onClick=${() => location.reload()}>Load the page again</button></p>`;
+}
+
+setTimeout(() => SCREENS.flatMap(({ list, one }) => [list, one]).forEach((loader) => load(loader).catch(() => {})), IDLE_MS);
 render(html`<${App} />`, document.getElementById("app"));

@@ -82,6 +82,23 @@ def test_the_page_works_behind_a_prefix_and_loads_what_is_there() -> None:
             assert ((STATIC / name).parent / found).is_file(), f"{name} imports {found}"
 
 
+def imported(name: str) -> set[str]:
+    """The scripts that a script needs before it runs."""
+    names = re.findall(r'^(?:import|export) ?[^;"]*?from ?"([^"]+)"', (STATIC / name).read_text(), re.MULTILINE)
+    return {((STATIC / name).parent / found).resolve().relative_to(STATIC).as_posix() for found in names}
+
+
+def test_the_page_names_all_scripts_that_its_first_screen_needs() -> None:
+    """A browser would else find them one after the other, import by import."""
+    needed, found = {"app.js"}, set[str]()
+    while needed - found:
+        name = (needed - found).pop()
+        found.add(name)
+        needed |= imported(name)
+    page = (STATIC / "index.html").read_text()
+    assert set(re.findall(r'"(?:modulepreload|module)" (?:href|src)="console/([^"]+)"', page)) == needed
+
+
 def test_nothing_becomes_markup() -> None:
     for file in STATIC.rglob("*.js"):
         if "vendor" not in file.parts:

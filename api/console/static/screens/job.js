@@ -62,7 +62,7 @@ function Job({ id, kind, of }) {
     <${Waiting} waiting=${data.waiting} />
     ${job.error && html`<${ErrorBox} error=${job.error} title=${`The ${kind} failed`} />`}
     <section class="box" aria-label="Progress">
-      <${Progress} done=${job.completed} failed=${job.failed} total=${job.total} label="Progress" />
+      <${Progress} done=${job.completed} failed=${job.failed} total=${job.total} ended=${hasEnded(job.status)} label="Progress" />
       <${of.Stages} object=${data} />
       <${Facts} kind=${kind} job=${job} />
     </section>
@@ -94,10 +94,10 @@ function Facts({ kind, job }) {
     job.rate != null && ["Rate", rate(job.rate, job.unit)],
     job.eta != null && !hasEnded(job.status) && ["Time left", duration(job.eta)],
     ...(job.facts ?? []),
-    ...Object.entries(job.metadata ?? {}).map(([name, value]) => [`metadata.${name}`, value]),
+    ...Object.entries(job.metadata ?? {}).filter(([, value]) => value !== job.name).map(([name, value]) => [`metadata.${name}`, value]),
   ];
   return html`<dl class="facts">
-    ${facts.filter((fact) => fact && fact[1] != null && fact[1] !== "").map(([name, value]) => html`<div key=${name} class=${LONG.has(name) ? "long" : ""}><dt>${name}</dt><dd>${value}</dd></div>`)}
+    ${facts.filter((fact) => fact && fact[1]).map(([name, value]) => html`<div key=${name} class=${LONG.has(name) ? "long" : ""}><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
 }
 

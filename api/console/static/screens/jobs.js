@@ -26,7 +26,7 @@ const STATES = {
   expired: "Expired",
   cancelled: "Cancelled",
 };
-const UNITS = { task: "texts/s", batch: "lines/s", ingestion: "documents/s" };
+const UNITS = { task: "texts/s", batch: "lines/s", ingestion: "docs/s" };
 
 export function Screen({ query }) {
   const filter = { kind: query.get("kind"), status: query.get("status") };
@@ -91,11 +91,10 @@ function Rows({ filter, rows, more, last = rows.at(-1)?.id }) {
 const COLUMNS = [
   { key: "name", label: "Job", wide: true, show: (row) => html`<${Name} row=${row} />` },
   { key: "state", label: "State", show: ({ status }) => html`<${Badge} state=${status} />` },
-  { key: "progress", label: "Progress", wide: true, show: (row) => html`<${Progress} done=${row.completed} failed=${row.failed} total=${row.total} label=${`Progress of ${row.name ?? row.id}`} />` },
+  { key: "progress", label: "Progress", wide: true, show: (row) => html`<${Standing} row=${row} />` },
   { key: "rate", label: "Rate", number: true, show: (row) => rate(row.rate, UNITS[row.kind]) },
   { key: "left", label: "Time left", number: true, show: timeLeft },
   { key: "created", label: "Created", number: true, show: ({ created_at }) => html`<${Time} at=${created_at} />` },
-  { key: "owner", label: "Owner", show: ({ owner }) => owner },
   { key: "acts", label: "Actions", show: (row) => html`<${Actions} kind=${row.kind} job=${row} />` },
 ];
 
@@ -105,11 +104,14 @@ function timeLeft({ eta_seconds: left, started_at: started, finished_at: finishe
 }
 
 // The end of an id tells one from another; its beginning is a time.
-const shortId = (id) => `…${id.slice(-12)}`;
-
 function Name({ row }) {
-  return html`<a class="job-name" href=${address("jobs", row.id)} title=${row.id}>${row.name ?? `${row.kind} ${shortId(row.id)}`}</a>
-    <span class="sub">${row.kind} · ${row.lane}${row.name ? ` · ${shortId(row.id)}` : ""}</span>
+  return html`<a class="job-name" href=${address("jobs", row.id)} title=${row.id}>${row.name ?? `${row.kind} …${row.id.slice(-12)}`}</a>
+    <span class="sub">${row.kind} · ${row.lane} · ${row.owner}</span>`;
+}
+
+function Standing({ row }) {
+  const ended = row.finished_at != null;
+  return html`<${Progress} done=${row.completed} failed=${row.failed} total=${row.total} ended=${ended} label=${`Progress of ${row.name ?? row.id}`} />
     ${row.waiting && html`<span class="sub">${row.waiting.message}</span>`}
     ${row.error && html`<span class="sub bad-text">${row.error.message}</span>`}`;
 }
