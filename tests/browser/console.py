@@ -18,7 +18,7 @@ from tests.source_tree import CHECKOUT
 
 TIMEOUT_MS = 15_000
 WIDE, NARROW = (1200, 800), (360, 740)
-_PICTURE = (1000, 600)
+_PICTURE = (1000, 560)
 _FAILED_CALL = re.compile(r"Failed to load resource|net::ERR_")
 _REMEMBER_VIOLATIONS = """
 window.violations = [];
