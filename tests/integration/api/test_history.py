@@ -110,6 +110,19 @@ async def test_processes_are_added_up_and_what_they_share_is_not(world: World) -
     assert await other.last(1) == [figures]
 
 
+async def test_one_that_has_just_started_leaves_what_they_share_to_the_others(world: World) -> None:
+    one = await world.process()
+    world.pass_s(STEP_S - 1)
+    late = await world.process()
+    world.pass_s(1)
+    for process in (one, late):
+        process.see(items=400)
+        await process.history.write()
+    world.pass_s(2)
+
+    assert [figures.passages for figures in await one.last(1)] == [40]
+
+
 async def test_a_step_is_told_when_all_had_time_to_write_it(world: World) -> None:
     process = await world.process()
     world.pass_s(STEP_S)
