@@ -74,6 +74,7 @@ def test_a_queue_knows_since_when_nobody_serves_it(driver: Driver) -> None:
     driver.run(beat)
     last = driver.now_ms + 9000
     driver.advance(20_000)
+    assert standings(driver, queues=("m",)).queue("m").workers == 0, "before anybody has noticed"
     driver.watch()
     assert standings(driver, queues=("m",)).queue("m").absent_ms == last
     driver.advance(1000)
