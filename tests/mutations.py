@@ -486,16 +486,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("an ended task stands somewhere", "standing.lua", "if f[4] and OPEN[f[4]] then", "if f[4] then"),
     Mutation("dead workers serve", "standing.lua", "'(' .. int(NOW), '+inf'", "'-inf', '+inf'"),
     Mutation("nobody says that there are more", "standing.lua", "> LOOK\n", "> 1000 * LOOK\n"),
-    Mutation(
-        "a queue forgets since when it is alone", "shared/wakeup.lua", "elseif #gone > 0 then", "elseif false then"
-    ),
-    Mutation("a worker that stops leaves no date", "shared/wakeup.lua", "elseif left then", "elseif false then"),
-    Mutation(
-        "who comes back was never away",
-        "shared/wakeup.lua",
-        "== 1 then call('HDEL', S, 'absent')",
-        "== 1 then call('EXISTS', S)",
-    ),
+    Mutation("a queue forgets since when it is alone", "shared/wakeup.lua", "(left or #gone > 0)", "left"),
+    Mutation("a worker that stops leaves no date", "shared/wakeup.lua", "(left or #gone > 0)", "#gone > 0"),
+    Mutation("the first of several takes all with it", "shared/wakeup.lua", " and call('EXISTS', WORKERS) == 0", ""),
     Mutation("every stop is the last", "retire.lua", "prune_workers(lived)", "prune_workers(true)"),
     Mutation("records that are gone stay open", "open_list.lua", "else call('SREM'", "else call('SISMEMBER'"),
     Mutation("a closed batch stays open", "batch_close.lua", "return call('SREM'", "return call('SISMEMBER'"),

@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, Field
 
 from api.answer.json_response import unix_seconds
+from api.queue.served_models import ServedModels
+from tasks.errors import DiskFull
 from tasks.ledger import DOCUMENTS, AsyncLedger, State, Task
 from tasks.ledger.standing import QueueStanding, Standings, TaskStanding, read_standings
 from tasks.records.batches import Batch, BatchStatus, Stage
@@ -82,22 +84,36 @@ class _Reason:
         }
 
 
-async def why_waiting(ledger: AsyncLedger, records: Sequence[Record]) -> list[dict[str, Any] | None]:
+async def why_waiting(
+    ledger: AsyncLedger, served: ServedModels, records: Sequence[Record]
+) -> list[dict[str, Any] | None]:
     """The field `waiting` of each, in one call of the ledger for all; None of those that have ended.
 
     Raises:
         RedisUnavailable: no answer.
     """
-    standings = await standings_of(ledger, records)
+    standings = await standings_of(ledger, served, records)
     return [waiting_json(record, standings) for record in records]
 
 
-async def standings_of(ledger: AsyncLedger, records: Sequence[Record]) -> Standings:
-    """Of all that these wait for; empty, without a call, where all have ended. Raises like `why_waiting`."""
+async def standings_of(ledger: AsyncLedger, served: ServedModels, records: Sequence[Record]) -> Standings:
+    """Of all that these wait for; empty, without a call, where all have ended. Raises like `why_waiting`.
+
+    What workers say of the storage is what this process has last seen of them, about a second old.
+    """
     waiting = [record for record in records if not has_ended(record)]
     queues = dict.fromkeys(queue for record in waiting for queue in _queues(record))
     task_ids = dict.fromkeys(task_id for record in waiting for task_id in _task_ids(record))
-    return await ledger.run(read_standings([*queues], [*task_ids])) if waiting else Standings()
+    if not waiting:
+        return Standings()
+    standings = await ledger.run(read_standings([*queues], [*task_ids]))
+    return replace(standings, queues={name: _with_outage(queue, served) for name, queue in standings.queues.items()})
+
+
+def _with_outage(queue: QueueStanding, served: ServedModels) -> QueueStanding:
+    overview = served.documents if queue.name == DOCUMENTS else served.overviews.get(queue.name)
+    outage = overview.storage_outage if overview else None
+    return queue if outage is None else replace(queue, outage=(outage[0], round(outage[1] * 1000)))
 
 
 def waiting_json(record: Record, standings: Standings) -> dict[str, Any] | None:
@@ -105,7 +121,8 @@ def waiting_json(record: Record, standings: Standings) -> dict[str, Any] | None:
     if has_ended(record):
         return None
     if isinstance(record, Task):
-        reason = _of_task(standings, standings.queue(record.queue), [record.id])
+        of = _of_stored if record.queue == DOCUMENTS else _of_task  # texts come with the task
+        reason = of(standings, standings.queue(record.queue), [record.id])
     else:
         reason = _of_batch(record, standings) if isinstance(record, Batch) else _of_ingestion(record, standings)
     return replace(reason, now_ms=standings.now_ms).to_json()
@@ -177,13 +194,21 @@ def _of_batch(batch: Batch, standings: Standings) -> _Reason:
     documents = standings.queue(DOCUMENTS)
     embed = batch.stages.get(Stage.EMBED)
     if _is_open(embed) and batch.model:
-        return _of_task(standings, standings.queue(batch.model), [batch.task_id(Stage.EMBED)])
+        return _of_stored(standings, standings.queue(batch.model), [batch.task_id(Stage.EMBED)])
     if batch.now_ms < batch.again_ms:
         return _Reason("workers_died", next_try_in_s=-(-(batch.again_ms - batch.now_ms) // 1000))
     checked = batch.stages.get(Stage.VALIDATE)
     if documents.workers and batch.status is BatchStatus.VALIDATING and checked is State.COMPLETED and embed is None:
         return _Reason("no_room")
-    return _of_task(standings, documents, [batch.task_id(Stage.VALIDATE), batch.task_id(Stage.ASSEMBLE)])
+    return _of_stored(standings, documents, [batch.task_id(Stage.VALIDATE), batch.task_id(Stage.ASSEMBLE)])
+
+
+def _of_stored(standings: Standings, queue: QueueStanding, task_ids: Sequence[str]) -> _Reason:
+    """As `_of_task`, of what is read from the storage and written to it."""
+    if queue.workers and queue.outage:
+        code, since_ms = queue.outage
+        return _Reason("disk_full" if code == DiskFull.code else "storage_unavailable", queue=queue, since_ms=since_ms)
+    return _of_task(standings, queue, task_ids)
 
 
 _AWAY: dict[str, Code] = {
@@ -207,12 +232,12 @@ def _of_ingestion(ingestion: Ingestion, standings: Standings) -> _Reason:
         return _Reason(_AWAY[setback.what], next_try_in_s=-(-wait_ms // 1000), since_ms=setback.since_ms)
     embeddings, jobs = _embeddings(ingestion), _document_jobs(ingestion)
     reasons = [
-        *([_of_task(standings, model, embeddings)] if embeddings else []),
-        *([_of_task(standings, documents, jobs)] if jobs else []),
+        *([_of_stored(standings, model, embeddings)] if embeddings else []),
+        *([_of_stored(standings, documents, jobs)] if jobs else []),
     ]
     if ingestion.status is IngestionStatus.QUEUED or not reasons:
         return _Reason("working", queue=documents, seconds=ingestion.eta_s)
-    away = next((reason for reason in reasons if reason.code == "no_worker"), None)
+    away = next((reason for reason in reasons if reason.code not in {"in_line", "working"}), None)
     working = next((reason for reason in reasons if reason.code == "working"), None)
     # The end of one page says nothing about the end of the whole.
     return away or (replace(working, seconds=ingestion.eta_s) if working else reasons[0])

@@ -339,7 +339,7 @@ async def list_own(request: Request) -> Response:
         return json_response(list_json([], more=page.more), NO_STORE)
     later = await services.ledger.run(read_batches_later(page.items), timeout_s=_LIST_TIMEOUT_S)
     listed = await asyncio.to_thread(later)
-    waiting = await why_waiting(services.ledger, listed)
+    waiting = await why_waiting(services.ledger, services.registry, listed)
 
     def render() -> Response:
         data = [batch_json(batch, why) for batch, why in zip(listed, waiting, strict=True)]
@@ -419,5 +419,5 @@ async def _create(services: Services, request: Request, wanted: NewBatch) -> Res
 
 async def _answer(services: Services, request: Request, batch_id: str) -> Response:
     batch = await read_own(services, request, BATCHES, batch_id)
-    [waiting] = await why_waiting(services.ledger, [batch])
+    [waiting] = await why_waiting(services.ledger, services.registry, [batch])
     return json_response(batch_json(batch, waiting), NO_STORE)

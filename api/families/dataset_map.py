@@ -126,7 +126,7 @@ async def _in_the_making(services: Services, owner: str, version: Version) -> Re
             raise NotStored(error.message)
         if error is not None:
             raise InternalError(f"The map could not be drawn ({error.code}). It is tried again after half a minute.")
-    (waiting,) = await why_waiting(services.ledger, jobs) if jobs else [None]
+    (waiting,) = await why_waiting(services.ledger, services.registry, jobs) if jobs else [None]
     answer = {
         "object": "map",
         "status": "computing",

@@ -372,7 +372,7 @@ async def list_own(request: Request) -> Response:
     services = Services.from_request(request)
     page = await read_own_ids(services, request, INGESTIONS, list_ingestions)
     records = await services.ledger.run(read_ingestions(page.items), timeout_s=_LIST_TIMEOUT_S) if page.items else []
-    waiting = await why_waiting(services.ledger, records)
+    waiting = await why_waiting(services.ledger, services.registry, records)
     data = [ingestion_json(record, why) for record, why in zip(records, waiting, strict=True)]
     return json_response(list_json(data, more=page.more), NO_STORE)
 
@@ -545,5 +545,5 @@ async def _answer(
     status: int = 200,
 ) -> Response:
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
-    [waiting] = await why_waiting(services.ledger, [ingestion])
+    [waiting] = await why_waiting(services.ledger, services.registry, [ingestion])
     return json_response(ingestion_json(ingestion, waiting), {**NO_STORE, **(headers or {})}, status=status)

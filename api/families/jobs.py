@@ -344,7 +344,7 @@ async def list_jobs(request: Request) -> Response:
     owner = services.owner(request)
     asked, limit, after = JobQuery.from_query(request), read_limit(request.query_params), _after(request)
     page = await JobReader(services.ledger, owner, asked).page(after, limit)
-    standings = await standings_of(services.ledger, page.items)
+    standings = await standings_of(services.ledger, services.registry, page.items)
     rows = [job_json(record, standings) for record in page.items]
     until = id_at(JobKind.TASK, page.until) if page.until else None
     return json_response(list_json(rows, more=page.more, until=until), NO_STORE)
@@ -366,7 +366,7 @@ async def follow_jobs(request: Request) -> Response:
 
     async def read() -> dict[str, dict[str, Any]]:
         records = await reader.newest(_SHOWN)
-        standings = await standings_of(services.ledger, records)
+        standings = await standings_of(services.ledger, services.registry, records)
         return {record.id: job_json(record, standings) for record in records}
 
     return EventStream(services.live.stream(request, ("jobs", owner, asked), Feed(read, changes, _EVERY_S)))

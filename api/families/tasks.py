@@ -94,7 +94,7 @@ async def list_tasks(request: Request) -> Response:
     states, after = _states(parameters.getlist("status")), _after(parameters.get("after", ""))
     limit = read_limit(parameters)
     page = await read_tasks(services.ledger, owner, states, after=after, limit=limit)
-    waiting = await why_waiting(services.ledger, page.items)
+    waiting = await why_waiting(services.ledger, services.registry, page.items)
     data = [task_json.task_json(task, why) for task, why in zip(page.items, waiting, strict=True)]
     body = list_json(data, more=page.more, until=page.until)
     return json_response(body, NO_STORE)
@@ -202,7 +202,7 @@ async def delete_task(request: Request, task_id: str) -> Response:
 
 
 async def _state(services: Services, task: ledger.Task) -> Response:
-    [waiting] = await why_waiting(services.ledger, [task])
+    [waiting] = await why_waiting(services.ledger, services.registry, [task])
     return task_json.task_response(task, retry_after_s=services.registry.retry_after_s(task), waiting=waiting)
 
 

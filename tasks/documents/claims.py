@@ -10,7 +10,7 @@ from tasks.documents.jobs import Job
 from tasks.documents.rounds import place_of
 from tasks.drain.commit import Committer
 from tasks.drain.work import ClaimOnline, ClaimSize
-from tasks.errors import EmbedqError, InternalError, RedisUnavailable, Unavailable
+from tasks.errors import DiskFull, EmbedqError, InternalError, RedisUnavailable, StorageUnavailable, Unavailable
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.process.liveness import Progress
@@ -60,6 +60,8 @@ class JobWork:
         self._pace = pace
         self._clock = clock
         self.done = 0
+        self.storage_error: tuple[str, float] = ("", 0.0)
+        """Code of what makes a job wait, and since when in Unix seconds; "" and 0.0 for nothing."""
 
     def claim_size(self, _left_s: float) -> ClaimSize:
         """See `Work.claim_size`: one job, however long it takes."""
@@ -82,10 +84,13 @@ class JobWork:
                 for queue in self._committer.commit_job(claim, finished, then):
                     self._send_bell(queue)
                 self.done += 1
+            self.storage_error = ("", 0.0)
         except Stopping:
             self._committer.give_back(claim)
         except Unavailable as error:
             _log.warning("a job waits: %s", error.code)
+            if isinstance(error, StorageUnavailable | DiskFull):
+                self.storage_error = (error.code, self.storage_error[1] or time.time())
             self._committer.give_back(claim)
             self._pause()
             return False

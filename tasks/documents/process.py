@@ -126,6 +126,7 @@ class JobWorker:
         self._ledger.run(operations.abandon(DOCUMENTS, self._start.worker_id))
 
     def _beat(self) -> operations.Operation[None]:
+        storage_error, since = self._work.storage_error
         entry = WorkerEntry(
             id=self._start.worker_id,
             pid=os.getpid(),
@@ -134,5 +135,7 @@ class JobWorker:
             rate=JOBS_PER_S,
             rss_bytes=self._process.memory_info().rss,
             items=self._work.done,
+            storage_error=storage_error,
+            storage_error_since=since,
         )
         return operations.beat(DOCUMENTS, entry, int(self._settings.heartbeat_ttl_s * 1000))

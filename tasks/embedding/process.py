@@ -49,6 +49,7 @@ class ModelWorker:
         self._lease_s = lease_for(encoder, max_padded_tokens=budget.most, least_s=settings.lease_s)
         self._cache = VectorCache(settings.cache_bytes)
         storage = LateStorage(settings.storage_url)
+        self._rows = RowStore(storage, encoder.info.prompts, encoder.info.revision)
         self._tokenizer_store = TokenizerStore(storage, encoder)
         self._streams = Streams(
             start,
@@ -57,7 +58,7 @@ class ModelWorker:
             encoder,
             lease_s=self._lease_s,
             stamp=self._entry.stamp,
-            store=RowStore(storage, encoder.info.prompts, encoder.info.revision),
+            store=self._rows,
             budget=budget,
             cache=self._cache,
         )
@@ -159,6 +160,7 @@ class ModelWorker:
     def _describe(self) -> WorkerEntry:
         totals = [stream.work.totals for stream in self._streams.all]
         cache = self._cache.state
+        storage_error, since = self._rows.storage_error
         return WorkerEntry(
             id=self._start.worker_id,
             pid=os.getpid(),
@@ -174,6 +176,8 @@ class ModelWorker:
             cache_hits=cache.hits,
             cache_misses=cache.misses,
             cache_bytes=cache.size_bytes,
+            storage_error=storage_error,
+            storage_error_since=since,
         )
 
 

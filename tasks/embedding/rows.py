@@ -52,7 +52,14 @@ class RowStore:
         self._prompts = prompts
         self._proof = WriteProof(storage)
         self._away = False
+        self._error = ""
         self._failed_last = ""
+
+    @property
+    def storage_error(self) -> tuple[str, float]:
+        """Code of what keeps rows waiting, and since when in Unix seconds; "" and 0.0 for nothing."""
+        since = self._proof.away_since
+        return (self._error, since) if since else ("", 0.0)
 
     def read(self, units: Iterable[tuple[ClaimedUnit, UnitReference]]) -> Iterator[RowUnit]:
         """The units with their rows, in no particular order; where rows are gone, each is an error.
@@ -116,6 +123,7 @@ class RowStore:
         ]
 
     def _missed(self, error: Unavailable, folder: str, size_bytes: int = 1) -> None:
+        self._error = error.code
         self._proof.missed(folder, size_bytes)
         self._failed_last = folder
         if not self._away:

@@ -25,8 +25,7 @@ For ever, of bounded size:
                                  ended_{lane}_{state} (the others), items_{lane}_{outcome}; of the documents
                                  queue batches_{status}, ingestions_{status}, ingested_{what} and
                                  setbacks_{what}; `idle`: since when the model has had neither workers nor open
-                                 tasks; `absent`: since when no worker lives,
-                                 also beside open tasks
+                                 tasks; `absent`: when the last worker went, of those that lived
 
 While there is something in them:
 

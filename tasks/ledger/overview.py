@@ -84,6 +84,10 @@ class WorkerEntry:
     """Distinct texts of claims whose vector it had kept; `cache_misses`: had not."""
     cache_misses: int = 0
     cache_bytes: int = 0
+    storage_error: str = ""
+    """Code of what the storage last answered, while nothing that needs it goes on."""
+    storage_error_since: float = 0.0
+    """Unix seconds."""
 
     def to_json(self) -> bytes:
         """As stored in Redis."""
@@ -170,6 +174,14 @@ class ModelOverview:
     oldest_waiting_s: Mapping[Lane, float] = field(default_factory=dict)
     took: Mapping[Lane, Took] = field(default_factory=dict)
     ended: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def storage_outage(self) -> tuple[str, float] | None:
+        """Code, and since when in Unix seconds, while no live worker gets on with work that needs the storage."""
+        if not self.workers or not all(worker.storage_error for worker in self.workers):
+            return None
+        first = min(self.workers, key=lambda worker: worker.storage_error_since)
+        return first.storage_error, first.storage_error_since
 
     @classmethod
     def from_reply(cls, row: list[Any], redis: RedisUse) -> Self:

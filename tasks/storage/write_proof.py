@@ -45,12 +45,15 @@ class WriteProof:
         self._proven: set[str] = set()
         self._under_way: set[str] = set()
         self._next_at: dict[str, float] = {}
+        self.away_since: float | None = None
+        """Unix seconds of the first failure behind which nothing was written; None while the storage is believed in."""
 
     def missed(self, folder: str, size_bytes: int = 1) -> None:
         """Rows of the folder could not be read, or no part of this size written: no folder is believed in any more."""
         with self._lock:
             self._size = min(max(size_bytes, self._size, 1), MAX_PROBE_BYTES)
             self._failed_in = folder
+            self.away_since = self.away_since or time.time()
             self._proven.clear()
             self._next_at = {folder: self._clock() + PROBE_EVERY_S}
 
@@ -86,6 +89,7 @@ class WriteProof:
                     self._believe(folder)
 
     def _believe(self, folder: str) -> None:
+        self.away_since = None
         self._proven.add(folder)
         # A folder whose batch has ended meanwhile is never asked about again: doubts may last, the set must not grow.
         if folder == self._failed_in or len(self._proven) > _PROVEN_AT_MOST:

@@ -14,7 +14,8 @@ import redis
 from api.answer.why_waiting import Record
 from api.families import jobs
 from api.request.paging import ListPage
-from tasks.ledger import ANONYMOUS, AsyncLedger, Ledger, operations
+from stack.testing import wait_until
+from tasks.ledger import ANONYMOUS, DOCUMENTS, AsyncLedger, Ledger, operations
 from tasks.ledger.ids import new_task_id
 from tasks.records.batches import BatchStatus, move_batch, new_batch_id
 from tasks.records.ingestions import IngestionStatus
@@ -23,7 +24,7 @@ from tests.integration.api.ingestions.requests import create, move
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 from tests.integration.ledger.driver import commands
-from tests.ledger_builders import submission
+from tests.ledger_builders import submission, worker_entry
 
 
 @pytest.fixture
@@ -97,6 +98,25 @@ def test_a_row_says_what_the_object_itself_says(client: httpx.Client, worker: Le
     assert rows[batch_id]["waiting"] == client.get(f"/v1/batches/{batch_id}").json()["waiting"]
     assert rows[ingestion_id]["waiting"] == client.get(f"/v1/ingestions/{ingestion_id}").json()["waiting"]
     assert (rows[ingestion_id]["name"], rows[ingestion_id]["total"]) == ("handbook", 0)
+
+
+def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Client, ledger: Ledger) -> None:
+    batch_id = batch(client)
+
+    def waiting(*errors: str) -> dict[str, Any]:
+        for number, error in enumerate(errors):
+            entry = worker_entry(f"d{number}", storage_error=error, storage_error_since=1_795_198_568.5 + number)
+            ledger.run(operations.beat(DOCUMENTS, entry, ttl_ms=60_000))
+        found: dict[str, Any] = client.get(f"/v1/batches/{batch_id}").json()["waiting"]
+        return found
+
+    wait_until(lambda: waiting("storage_unavailable", "disk_full")["code"] == "storage_unavailable")
+    assert waiting()["message"] == "The server's storage does not answer since 2026-11-20 18:16 UTC."
+    assert (waiting()["since"], waiting()["workers"]) == (1_795_198_568, 2)
+    wait_until(lambda: waiting("", "disk_full")["code"] == "working", message="one of them gets on with its work")
+    for name in ("d0", "d1"):
+        ledger.run(operations.retire(DOCUMENTS, name))
+    assert waiting()["message"].startswith("No documents worker runs since ")
 
 
 def test_pages_by_cursor_run_through_all_kinds(client: httpx.Client) -> None:

@@ -65,13 +65,15 @@ def test_a_job_that_fails_unforeseen_is_given_up_after_three_more_tries(
 
 
 def test_a_job_waits_for_what_is_away(roles: Roles, documents: DocumentsClient, storage: Storage) -> None:
-    roles.documents(module=TRIAL)
+    roles.documents(module=TRIAL, **QUICK)
     task = documents.submit_job("away", "job")
     wait_until(lambda: runs(storage, "job") >= 2, message="a second try")
     assert not documents.task(task).state.terminal
+    wait_until(lambda: documents.overview().storage_outage, message="it says why the job waits")
     storage.write("go/job", b"1")
     assert documents.ended(task).state is State.COMPLETED
     assert documents.counter("lost_leases") == 0
+    wait_until(lambda: documents.overview().storage_outage is None, message="that it goes on")
 
 
 @pytest.mark.parametrize("whole", [False, True])

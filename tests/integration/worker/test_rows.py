@@ -168,12 +168,14 @@ def test_a_part_that_cannot_be_written_waits(
     task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
     in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
     in_the_way.write_bytes(b"")
-    worker = roles.worker()
+    worker = roles.worker(heartbeat_s=0.3)
     wait_until(lambda: "the storage is away" in worker.log(), message="the notice")
     client.completed(client.submit(["bulk"], lane=Lane.BULK))
     assert client.task(task_id).completed == 0
+    wait_until(lambda: client.overview().storage_outage, message="it says why rows wait")
     in_the_way.unlink()
     assert client.ended(task_id).completed == 8
+    wait_until(lambda: client.overview().storage_outage is None, message="that they go on")
     assert client.counter("lost_leases") == 0
 
 

@@ -67,6 +67,10 @@ def answer(record: Record, seen: Standings) -> tuple[str, str]:
     return waiting["code"], waiting["message"]
 
 
+def stuck(queue: QueueStanding, code: str = "storage_unavailable") -> QueueStanding:
+    return dataclasses.replace(queue, outage=(code, NOW_MS - HOUR_MS))
+
+
 def absent(name: str, since_ms: int | None = NOW_MS - HOUR_MS) -> QueueStanding:
     return QueueStanding(name, 0, None, since_ms)
 
@@ -172,6 +176,24 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
         ),
         (
             batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.QUEUED}), standings(b_embed=ALONE),
+            "in_line", "First in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
+        ),
+        (
+            batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.IN_PROGRESS}),
+            standings(stuck(SERVED), b_embed=ALONE),
+            "storage_unavailable", "The server's storage does not answer since 17:16 UTC.",
+        ),
+        (
+            batch(stages={Stage.VALIDATE: State.QUEUED}), standings(stuck(DOCUMENTS_SERVED, "disk_full")),
+            "disk_full", "The server's storage is full since 17:16 UTC.",
+        ),
+        (
+            ingestion(pages=page(PageStage.EMBED, State.QUEUED) | page(PageStage.PARSE, State.IN_PROGRESS, 1)),
+            standings(stuck(SERVED), i_0_embed=ALONE),
+            "storage_unavailable", "The server's storage does not answer since 17:16 UTC.",
+        ),
+        (
+            task(), standings(stuck(SERVED), t=ALONE),
             "in_line", "First in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
         ),
         (

@@ -1,5 +1,6 @@
 """When the storage is asked whether it takes parts again, and with how much; and that a claim waits for it once."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -138,5 +139,23 @@ def test_a_claim_waits_for_one_attempt_whatever_its_units() -> None:
         )
         for n in range(10)
     ]
-    assert list(RowStore(away, [], "r1").read(units)) == []
+    store = RowStore(away, [], "r1")
+    assert store.storage_error == ("", 0.0)
+    assert list(store.read(units)) == []
     assert away.asked == 1
+    code, since = store.storage_error
+    assert code == "storage_unavailable"
+    assert 0 <= time.time() - since < 60
+
+
+def test_it_knows_since_when_nothing_was_written(trial: Trial) -> None:
+    assert trial.proof.away_since is None
+    trial.proof.missed(A, 1000)
+    first = trial.proof.away_since
+    trial.now += PROBE_EVERY_S
+    assert not trial.holds(A), "something is in the way"
+    trial.proof.missed(B, 2000)
+    assert trial.proof.away_since == first
+    trial.now += PROBE_EVERY_S
+    assert trial.holds(B)
+    assert trial.proof.away_since is None

@@ -27,7 +27,7 @@ local function wake()
   return bell_due()
 end
 
--- The rate is the sum over live workers; the last known one is kept. `absent` is since when none lives.
+-- The rate is the sum over live workers; the last known one is kept. `absent` is when the last of them went.
 local function prune_workers(left)      -- left: one has just said that it stops
   call('ZREMRANGEBYSCORE', LINGER, '-inf', int(NOW))  -- those that died while they waited
   local gone = call('ZRANGEBYSCORE', WORKERS, '-inf', int(NOW), 'WITHSCORES')
@@ -35,9 +35,9 @@ local function prune_workers(left)      -- left: one has just said that it stops
     call('ZREM', WORKERS, gone[i])
     call('HDEL', RATES, gone[i])
   end
-  if call('EXISTS', WORKERS) == 1 then call('HDEL', S, 'absent')
-  elseif left then call('HSET', S, 'absent', int(NOW))
-  elseif #gone > 0 then call('HSET', S, 'absent', int(tonumber(gone[#gone]))) end
+  if (left or #gone > 0) and call('EXISTS', WORKERS) == 0 then
+    call('HSET', S, 'absent', int(left and NOW or tonumber(gone[#gone])))
+  end
   local sum = 0
   for _, rate in ipairs(call('HVALS', RATES)) do sum = sum + tonumber(rate) end
   if sum > 0 then call('HSET', S, 'rate', int(math.max(sum, 1))) end
