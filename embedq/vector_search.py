@@ -19,7 +19,8 @@ BLOCK_ROWS = 65_536
 PARQUET_SUFFIX = ".parquet"
 VECTOR_COLUMN = "embedding"
 BATCH_ROWS = 4096
-"""Rows of a Parquet part read at a time: 16 MiB of vectors of 1,024 numbers."""
+BATCH_BYTES = 16 * 2**20
+"""Of a Parquet part at most so many rows, and so many bytes of vectors, are read at a time."""
 
 
 class Hit(NamedTuple):
@@ -158,16 +159,17 @@ class NoVectorsError(Exception):
 def read_vectors(file: Any, batch_rows: int = BATCH_ROWS, **choice: Any) -> Iterator[npt.NDArray[np.float32]]:
     """The vectors of a `pyarrow.parquet.ParquetFile` in its order: float32 [up to `batch_rows`, dimension].
 
-    `choice`: further arguments of its `iter_batches`.
+    Long vectors come in pieces of fewer rows: `BATCH_BYTES`. `choice`: further arguments of its `iter_batches`.
 
     Raises:
         NoVectorsError: it has no column of vectors.
     """
     if VECTOR_COLUMN not in file.schema_arrow.names:
         raise NoVectorsError(f"no column {VECTOR_COLUMN!r}: not the output of `ingest`")
-    for batch in file.iter_batches(batch_rows, columns=[VECTOR_COLUMN], **choice):
+    width = getattr(file.schema_arrow.field(VECTOR_COLUMN).type, "list_size", 0)
+    rows = min(batch_rows, max(1, BATCH_BYTES // (4 * (width or 1))))
+    for batch in file.iter_batches(rows, columns=[VECTOR_COLUMN], **choice):
         column = batch.column(0)
-        width = getattr(column.type, "list_size", 0)
         if not width or column.null_count:
             raise NoVectorsError(f"{VECTOR_COLUMN!r} is not a list of one fixed size")
         values = column.flatten().to_numpy(zero_copy_only=False)

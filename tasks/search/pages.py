@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 _DOCUMENT_COLUMNS = ("doc_id", "source_uri", "headings", "metadata")
 _PLACE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-([0-9]{1,9})")
 _PLACE_BYTES = 512
-"""Of a remembered place, with the id of its document."""
+"""Of a remembered place, beside the id of its document."""
 
 
 class Place(NamedTuple):
@@ -91,7 +91,9 @@ def chunks_of_document(
 ) -> ContentPage[Row]:
     """Chunks of one document behind a place of it; none if it is not in the dataset. Raises the same."""
     start = reader.kept.value(
-        ("document", catalog.token, document_id), _PLACE_BYTES, lambda: (_find(reader, catalog, document_id),)
+        ("document", catalog.token, document_id),
+        _PLACE_BYTES + 4 * len(document_id),
+        lambda: (_find(reader, catalog, document_id),),
     )[0]
     part = next((part for part in catalog.parts if start and part.number == start.part), None)
     if start is None or part is None:

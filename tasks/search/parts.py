@@ -17,8 +17,10 @@ from tasks.search.kept import Kept
 from tasks.storage.range_file import RangeFile
 from tasks.storage.storage import Storage
 
-_FOOTER_BYTES = 64 * 2**10
-"""Assumed of a footer in memory: 16 columns of four row groups take about as much."""
+_FOOTER_BYTES = 32 * 2**10
+_DESCRIBED_BYTES = 2048
+"""A footer in memory is assumed to take `_FOOTER_BYTES`, and a byte for so many of its part: a row group has 16 columns
+and at most 16 MiB."""
 
 
 class Vectors(NamedTuple):
@@ -46,11 +48,15 @@ class PartReader:
         self.kept = kept
 
     @contextmanager
-    def open(self, part: DatasetPart) -> Iterator[pq.ParquetFile]:
-        """A part as a Parquet file. Its footer is read once."""
+    def open(self, part: DatasetPart, *, gather: bool = False) -> Iterator[pq.ParquetFile]:
+        """A part as a Parquet file. Its footer is read once.
+
+        `gather`: columns that lie together are read together. All of a read is then held: for single row groups only.
+        """
+        size_bytes = _FOOTER_BYTES + part.size_bytes // _DESCRIBED_BYTES
         with _damage(part):
-            footer = self.kept.value(("footer", part.stored), _FOOTER_BYTES, lambda: self._file(part).metadata)
-            yield self._file(part, footer)
+            footer = self.kept.value(("footer", part.stored), size_bytes, lambda: self._file(part).metadata)
+            yield self._file(part, footer, gather=gather)
 
     def vectors(self, part: DatasetPart, groups: Sequence[int] | None = None) -> Iterator[Vectors]:
         """The vectors of a part, or of some of its row groups, in pieces."""
@@ -71,7 +77,7 @@ class PartReader:
 
     def rows(self, part: DatasetPart, wanted: Collection[int], columns: Sequence[str]) -> dict[int, Mapping[str, Any]]:
         """Rows of a part by number, from the row groups alone that have them."""
-        with self.open(part) as file:
+        with self.open(part, gather=True) as file:
             return dict(read_rows(file, wanted, columns))
 
     def check(self) -> None:
@@ -79,10 +85,10 @@ class PartReader:
         if self._stopping():
             raise NotReady("This process is stopping; send the request again.", retry_after_s=1)
 
-    def _file(self, part: DatasetPart, footer: Any = None) -> pq.ParquetFile:
+    def _file(self, part: DatasetPart, footer: Any = None, *, gather: bool = False) -> pq.ParquetFile:
         self.check()
         file = RangeFile(partial(self._storage.read, part.stored), part.size_bytes)
-        return pq.ParquetFile(pa.PythonFile(file, mode="r"), metadata=footer, pre_buffer=True)
+        return pq.ParquetFile(pa.PythonFile(file, mode="r"), metadata=footer, pre_buffer=gather)
 
 
 def row_groups(file: pq.ParquetFile) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from tasks.search.parts import PartReader
 DOCUMENT_ID = "document_id"
 """Stands for the document of a chunk, and not for a field of its metadata."""
 
+_KEY_BYTES = 512
+
 Scalar = str | int | float | bool
 
 
@@ -27,9 +30,10 @@ class RowFilter:
 
     def rows(self, reader: PartReader, part: DatasetPart) -> npt.NDArray[np.bool_]:
         """Whether each row of a part gets through. Raises like `PartReader`."""
-        # As JSON the number 1 is not true, as in Python's dictionaries it is.
-        key = ("filter", part.stored, orjson.dumps(dict(self.fields), option=orjson.OPT_SORT_KEYS))
-        return reader.kept.value(key, part.rows, lambda: self._read(reader, part))
+        # As JSON the number 1 is not true, as in Python's dictionaries it is. A digest, since texts may be long.
+        fields = orjson.dumps(dict(self.fields), option=orjson.OPT_SORT_KEYS)
+        key = ("filter", part.stored, blake2b(fields, digest_size=32).digest())
+        return reader.kept.value(key, _KEY_BYTES + part.rows, lambda: self._read(reader, part))
 
     def _read(self, reader: PartReader, part: DatasetPart) -> npt.NDArray[np.bool_]:
         groups = [np.zeros(0, np.bool_)]

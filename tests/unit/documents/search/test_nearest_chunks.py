@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from embedq.vector_search import FoundRow
+from embedq.vector_search import FoundRow, read_vectors
 from tasks.errors import NotReady, NotStored
 from tasks.records.datasets import Catalog
 from tasks.search.kept import Kept
@@ -16,7 +16,7 @@ from tasks.search.parts import PartReader
 from tasks.search.row_filter import RowFilter, Scalar
 from tasks.storage.storage import Storage
 from tests.unit.documents.search.conftest import CountedFolder
-from tests.unit.documents.search.small_datasets import DIMENSION, MARKUP, document, load, random_documents
+from tests.unit.documents.search.small_datasets import DIMENSION, MARKUP, document, load, random_documents, regrouped
 
 ROOMY = 2**24
 QUERY = np.array([1, 2, -1, 0.5], np.float32)
@@ -118,6 +118,17 @@ def test_a_dataset_beyond_the_limit_is_read_each_time_and_the_others_stay(
     folder.reads.clear()
     nearest_chunks(searching, small, QUERY, 1)
     assert vector_bytes(folder) < 10_000
+
+
+def test_a_dataset_beyond_the_limit_is_read_piece_by_piece(storage: Storage, folder: CountedFolder) -> None:
+    catalog = load(storage, *random_documents(400, 1, dimension=300), name="large", dimension=300)
+    (part,) = regrouped(storage, catalog, 50).listed
+    with reader(storage, 0).open(part) as file:
+        pieces = read_vectors(file, 50)
+        folder.reads.clear()
+        assert len(next(pieces)) == 50
+        assert sum(size for _, _, size in folder.reads) < part.size_bytes / 3
+        assert sum(map(len, pieces)) == 350
 
 
 def test_two_searches_at_once_read_once(storage: Storage, folder: CountedFolder, catalog: Catalog) -> None:
