@@ -109,7 +109,6 @@ class AsyncDatasets:
             if self._reader is None:
                 try:
                     # 30 MB of memory, and an extra: a process that reads no dataset does without.
-                    from tasks.search.kept import Kept  # noqa: PLC0415
                     from tasks.search.parts import PartReader  # noqa: PLC0415
                 except ImportError:
                     raise NotReady(
@@ -117,7 +116,7 @@ class AsyncDatasets:
                         param="pyarrow",
                         retry_after_s=120,
                     ) from None
-                self._reader = PartReader(storage, Kept(self._max_bytes), self._stopping.is_set)
+                self._reader = PartReader(storage, self._max_bytes, self._stopping.is_set)
             return self._reader
 
 

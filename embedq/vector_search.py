@@ -4,7 +4,7 @@ The server's search of a dataset (`tasks/search/`) ranks and reads with the same
 pyarrow where a Parquet file is read.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -177,11 +177,18 @@ def read_vectors(file: Any, batch_rows: int = BATCH_ROWS, **choice: Any) -> Iter
 
 
 def read_rows(
-    file: Any, wanted: Collection[int], columns: Sequence[str] | None = None
+    file: Any,
+    wanted: Collection[int],
+    columns: Sequence[str] | None = None,
+    read_group: Callable[[int, list[str]], Any] | None = None,
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Rows of a `pyarrow.parquet.ParquetFile` by number, in its order, from the row groups alone that have them.
 
-    `columns`: None: all but the vector.
+    Args:
+        file: to be read.
+        wanted: the numbers.
+        columns: None: all but the vector.
+        read_group: reads columns of a row group as a table, for a caller who keeps some.
     """
     names = [name for name in file.schema_arrow.names if name != VECTOR_COLUMN] if columns is None else list(columns)
     first = 0
@@ -189,7 +196,7 @@ def read_rows(
         after = first + file.metadata.row_group(group).num_rows
         rows = sorted(row for row in wanted if first <= row < after)
         if rows:
-            table = file.read_row_group(group, columns=names)
+            table = read_group(group, names) if read_group else file.read_row_group(group, columns=names)
             yield from zip(rows, table.take([row - first for row in rows]).to_pylist(), strict=True)
         first = after
 

@@ -13,7 +13,6 @@ from tasks.documents.projection import clusters, principal_components
 from tasks.errors import NotStored
 from tasks.records.dataset_maps import CLUSTER, MAX_POINTS, Coloring, DatasetMap, map_name
 from tasks.records.datasets import Catalog, DatasetPart
-from tasks.search.kept import Kept
 from tasks.search.parts import PartReader, row_groups
 
 
@@ -59,7 +58,7 @@ def map_dataset(context: JobContext, job_id: str) -> bytes:
     try:
         context.storage.size_bytes(map_name(catalog))
     except NotStored:
-        drawn = draw_map(PartReader(context.storage, Kept(_FOOTERS_BYTES)), catalog, context.progress)
+        drawn = draw_map(PartReader(context.storage, _FOOTERS_BYTES), catalog, context.progress)
         context.storage.write(map_name(catalog), drawn.to_bytes())
     return b'{"done":true}'
 

@@ -66,6 +66,18 @@ class Kept:
         with self.together({key: size_bytes}) as held:
             return read() if held is None else held.value(key, read)
 
+    def find(self, key: Hashable) -> Any | None:
+        """The kept value of this key, which is used once more now; None where there is none."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+            return None if entry is None else entry.value
+
+    def keep(self, key: Hashable, value: Any, size_bytes: int) -> None:
+        """Keeps a value whose size nobody knew before it was read, if it fits."""
+        self.value(key, size_bytes, lambda: value)
+
     def _take(self, sizes: Mapping[Hashable, int]) -> dict[Hashable, _Entry] | None:
         with self._lock:
             missing = sizes.keys() - self._entries.keys()

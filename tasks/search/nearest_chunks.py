@@ -31,7 +31,7 @@ def nearest_chunks(
     """
     ranking = Ranking(query, k)
     parts = catalog.listed
-    with reader.kept.together({_key(part): part.rows * (catalog.dimension + 1) * 4 for part in parts}) as held:
+    with reader.kept_vectors.together({_key(part): part.rows * (catalog.dimension + 1) * 4 for part in parts}) as held:
         first = 0
         for part in parts:
             rows = None if among is None else among.rows(reader, part)

@@ -16,7 +16,6 @@ from tasks.ledger import ANONYMOUS, Ledger
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.dataset_maps import map_name
 from tasks.records.ingestions import IngestionStatus
-from tasks.search.kept import Kept
 from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, upload_with
@@ -141,7 +140,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     load(storage, document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}), owner=ANONYMOUS, name="handbook")
     failed, loaded = (create(client)["id"] for _ in range(2))
     mapped = load(storage, document("refunds", [1, 2, 3, 4]), owner=ANONYMOUS, name="mapped")
-    storage.write(map_name(mapped), draw_map(PartReader(storage, Kept(0)), mapped, lambda: None).to_bytes())
+    storage.write(map_name(mapped), draw_map(PartReader(storage, 0), mapped, lambda: None).to_bytes())
     move(ledger, failed, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     move(ledger, loaded, to=IngestionStatus.COMPLETED)
     refused = client.post("/v1/batches", json=body).json()["id"]
