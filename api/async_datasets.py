@@ -7,7 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
+from starlette.requests import Request
+
+from api.answer.errors import CallerGone
 from api.async_storage import AsyncStorage
+from api.waiting.hub import watched
 from tasks.errors import DatasetUnknown, NotReady, NotStored, Overloaded
 from tasks.ledger.executor import spread
 from tasks.records import datasets
@@ -44,7 +48,7 @@ class AsyncDatasets:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="datasets")
         self._waiting = 0
         self._known: OrderedDict[tuple[str, str], Version] = OrderedDict()
-        self._stopping = threading.Event()
+        self._stopping = False
 
     async def present(self, owner: str, name: str) -> Version:
         """The present version of a dataset that exists.
@@ -67,7 +71,7 @@ class AsyncDatasets:
             self._known.popitem(last=False)
         return version
 
-    async def read(self, owner: str, name: str, function: "Callable[[PartReader, Catalog], T]") -> T:
+    async def read(self, request: Request, owner: str, name: str, function: "Callable[[PartReader, Catalog], T]") -> T:
         """What `function` makes of the present version of a dataset, in a thread.
 
         If parts are gone, because the dataset was replaced and swept meanwhile, it is called for the next version.
@@ -77,13 +81,14 @@ class AsyncDatasets:
             NotStored: a part is not in the storage, or damaged.
             NotReady: pyarrow is not installed here, or the process stops.
             Overloaded: too many calls wait for a thread.
+            CallerGone: the client left first. A search of millions of chunks ends at its next read.
         """
         storage = await self._storage.open()
         seen: Version | None = None
         for _ in range(_TRIES):
             version = await self.present(owner, name)
             try:
-                return await self._run(storage, function, version.catalog)
+                return await self._run(request, storage, function, version.catalog)
             except NotStored:
                 if version == seen:
                     raise
@@ -92,15 +97,26 @@ class AsyncDatasets:
 
     def stop(self) -> None:
         """Ends what runs and what waits, at its next read, so that the process need not wait for it."""
-        self._stopping.set()
+        self._stopping = True
 
-    async def _run(self, storage: Storage, function: "Callable[[PartReader, Catalog], T]", catalog: Catalog) -> T:
+    async def _run(
+        self, request: Request, storage: Storage, function: "Callable[[PartReader, Catalog], T]", catalog: Catalog
+    ) -> T:
         if self._waiting >= _MAX_WAITING:
             raise Overloaded("Too many searches wait here; try again shortly.", retry_after_s=spread(_RETRY_AFTER_S))
         self._waiting += 1
+        caller = _Caller()
+
+        def call() -> T:
+            return function(self._part_reader(storage).until(lambda: caller.gone or self._stopping), catalog)
+
         try:
-            call = lambda: function(self._part_reader(storage), catalog)  # noqa: E731 - the reader is made in the thread
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            with watched(request, caller):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except NotReady:
+            if caller.gone:
+                raise CallerGone from None
+            raise
         finally:
             self._waiting -= 1
 
@@ -116,8 +132,18 @@ class AsyncDatasets:
                         param="pyarrow",
                         retry_after_s=120,
                     ) from None
-                self._reader = PartReader(storage, self._max_bytes, self._stopping.is_set)
+                self._reader = PartReader.within(storage, self._max_bytes)
             return self._reader
+
+
+class _Caller:
+    """`gone`: the client has closed the connection."""
+
+    def __init__(self) -> None:
+        self.gone = False
+
+    def leave(self) -> None:
+        self.gone = True
 
 
 def dataset_unknown() -> DatasetUnknown:

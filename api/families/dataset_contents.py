@@ -159,7 +159,7 @@ async def search(request: Request, name: str) -> Response:
         }
         return orjson.dumps(answer)
 
-    return large_json(services, request, await services.datasets.read(owner, name, found))
+    return large_json(services, request, await services.datasets.read(request, owner, name, found))
 
 
 def _numbers(value: object) -> object:
@@ -193,7 +193,7 @@ async def list_documents(request: Request, name: str) -> Response:
         page = page_of_documents(reader, catalog, Place.from_text(after) if after else None, limit)
         return _listed([_document(document.chunks, document.row) for document in page.items], page)
 
-    return large_json(services, request, await services.datasets.read(owner, name, listed))
+    return large_json(services, request, await services.datasets.read(request, owner, name, listed))
 
 
 @router.describe(
@@ -221,7 +221,7 @@ async def list_chunks(request: Request, name: str) -> Response:
             page = page_of_chunks(reader, catalog, place, limit)
         return _listed([_chunk(row) for row in page.items], page)
 
-    return large_json(services, request, await services.datasets.read(owner, name, listed))
+    return large_json(services, request, await services.datasets.read(request, owner, name, listed))
 
 
 def _listed(data: list[dict[str, Any]], page: "ContentPage[Any]") -> bytes:
@@ -245,7 +245,7 @@ async def _encoded(
     services: Services, request: Request, owner: str, name: str, body: SearchBody
 ) -> npt.NDArray[np.floating] | None:
     """The vector of `query` by the model of the dataset; None where the dataset has no chunks to compare it with."""
-    catalog, made_by = await services.datasets.read(owner, name, _model)
+    catalog, made_by = await services.datasets.read(request, owner, name, _model)
     if made_by is None:
         return None
     served = services.registry.served(body.model or made_by)

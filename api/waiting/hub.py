@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from redis.asyncio.client import PubSub
 from starlette.requests import Request
@@ -101,8 +102,15 @@ def _expire(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+class Leaves(Protocol):
+    """What waits for somebody."""
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+
+
 @contextmanager
-def watched(request: Request, waiter: Waiter) -> Iterator[None]:
+def watched(request: Request, waiter: Leaves) -> Iterator[None]:
     """While inside, the end of the connection makes `waiter` leave. The request's body must have been read before."""
     watching = asyncio.create_task(_until_gone(request, waiter))
     try:
@@ -111,7 +119,7 @@ def watched(request: Request, waiter: Waiter) -> Iterator[None]:
         watching.cancel()
 
 
-async def _until_gone(request: Request, waiter: Waiter) -> None:
+async def _until_gone(request: Request, waiter: Leaves) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass  # a GET may come with an empty body, which is of no interest
     waiter.leave()

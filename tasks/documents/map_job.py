@@ -58,7 +58,7 @@ def map_dataset(context: JobContext, job_id: str) -> bytes:
     try:
         context.storage.size_bytes(map_name(catalog))
     except NotStored:
-        drawn = draw_map(PartReader(context.storage, _FOOTERS_BYTES), catalog, context.progress)
+        drawn = draw_map(PartReader.within(context.storage, _FOOTERS_BYTES), catalog, context.progress)
         context.storage.write(map_name(catalog), drawn.to_bytes())
     return b'{"done":true}'
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,24 +31,32 @@ class Vectors(NamedTuple):
     lengths: npt.NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True)
 class PartReader:
     """Reads parts. For several threads.
 
-    Its methods raise `StorageUnavailable`, `NotReady` when the process stops, and `NotStored` for a part that is gone
-    or damaged.
+    Its methods raise `StorageUnavailable`, `NotReady` when nobody waits any more (`until`), and `NotStored` for a part
+    that is gone or damaged.
 
-    Args:
+    Attributes:
         storage: where they are.
-        max_bytes: of what stays in memory: three quarters for vectors, and the rest for everything else, which could
-            otherwise displace them.
-        stopping: whether the process stops; asked before each read.
+        kept_vectors, kept: what stays in memory. Apart, or other things would displace the vectors.
+        stopping: whether nobody waits any more; asked before each read.
     """
 
-    def __init__(self, storage: Storage, max_bytes: int, stopping: Callable[[], bool] = lambda: False) -> None:
-        self._storage = storage
-        self._stopping = stopping
-        self.kept_vectors = Kept(max_bytes * 3 // 4)
-        self.kept = Kept(max_bytes // 4)
+    storage: Storage
+    kept_vectors: Kept
+    kept: Kept
+    stopping: Callable[[], bool] = lambda: False
+
+    @classmethod
+    def within(cls, storage: Storage, max_bytes: int) -> Self:
+        """One that keeps so many bytes in memory: three quarters for vectors, the rest for everything else."""
+        return cls(storage, Kept(max_bytes * 3 // 4), Kept(max_bytes // 4))
+
+    def until(self, stopping: Callable[[], bool]) -> Self:
+        """The same for a caller who need not be answered once `stopping` is true."""
+        return replace(self, stopping=stopping)
 
     @contextmanager
     def open(self, part: DatasetPart, *, gather: bool = False) -> Iterator[pq.ParquetFile]:
@@ -83,8 +92,8 @@ class PartReader:
             return dict(read_rows(file, wanted, columns, partial(self._group, part, file)))
 
     def check(self) -> None:
-        """Raises `NotReady` when the process stops: nobody waits for the answer of a long search."""
-        if self._stopping():
+        """Raises `NotReady` when nobody waits any more."""
+        if self.stopping():
             raise NotReady("This process is stopping; send the request again.", retry_after_s=1)
 
     def _group(self, part: DatasetPart, file: pq.ParquetFile, group: int, columns: list[str]) -> pa.Table:
@@ -99,7 +108,7 @@ class PartReader:
 
     def _file(self, part: DatasetPart, footer: Any = None, *, gather: bool = False) -> pq.ParquetFile:
         self.check()
-        file = RangeFile(partial(self._storage.read, part.stored), part.size_bytes)
+        file = RangeFile(partial(self.storage.read, part.stored), part.size_bytes)
         return pq.ParquetFile(pa.PythonFile(file, mode="r"), metadata=footer, pre_buffer=gather)
 
 

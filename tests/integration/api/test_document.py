@@ -140,7 +140,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     load(storage, document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}), owner=ANONYMOUS, name="handbook")
     failed, loaded = (create(client)["id"] for _ in range(2))
     mapped = load(storage, document("refunds", [1, 2, 3, 4]), owner=ANONYMOUS, name="mapped")
-    storage.write(map_name(mapped), draw_map(PartReader(storage, 0), mapped, lambda: None).to_bytes())
+    storage.write(map_name(mapped), draw_map(PartReader.within(storage, 0), mapped, lambda: None).to_bytes())
     move(ledger, failed, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     move(ledger, loaded, to=IngestionStatus.COMPLETED)
     refused = client.post("/v1/batches", json=body).json()["id"]

@@ -17,7 +17,7 @@ __all__ = ["folder", "storage"]
 
 def drawn(storage: Storage, catalog: Catalog) -> DatasetMap:
     """As the API gets it."""
-    first, second = (draw_map(PartReader(storage, 0), catalog, lambda: None).to_bytes() for _ in range(2))
+    first, second = (draw_map(PartReader.within(storage, 0), catalog, lambda: None).to_bytes() for _ in range(2))
     assert first == second
     return DatasetMap.from_bytes(first)
 
@@ -66,12 +66,12 @@ def test_of_a_large_dataset_some_row_groups_are_read(storage: Storage, folder: C
     catalog = regrouped(storage, load(storage, *random_documents(1000, 1, dimension=512), dimension=512), 10)
     folder.reads.clear()
     limits = MapLimits(points=60, groups=10, group_rows=10)
-    found = draw_map(PartReader(storage, 2**20), catalog, lambda: None, limits)
+    found = draw_map(PartReader.within(storage, 2**20), catalog, lambda: None, limits)
     assert len(found.points) == 60
     assert sum(size for _, _, size in folder.reads) < sum(part.size_bytes for part in catalog.parts) / 3
     tenths = [int(name[1:]) // 100 for name, _ in named(found)]
     assert np.bincount(tenths).tolist() == [6] * 10, "from everywhere in the dataset"
-    few = draw_map(PartReader(storage, 0), catalog, lambda: None, MapLimits(sample_bytes=40 * 4 * 512))
+    few = draw_map(PartReader.within(storage, 0), catalog, lambda: None, MapLimits(sample_bytes=40 * 4 * 512))
     assert len(few.points) == 40
 
 

@@ -22,7 +22,7 @@ QUERY = np.array([1, 2, -1, 0.5], np.float32)
 
 
 def reader(storage: Storage, max_bytes: int = ROOMY) -> PartReader:
-    return PartReader(storage, max_bytes)
+    return PartReader.within(storage, max_bytes)
 
 
 def kept_bytes(searching: PartReader) -> int:
@@ -197,4 +197,4 @@ def test_what_cannot_be_read_is_said_and_not_remembered(
 
 def test_a_process_that_stops_ends_its_searches(storage: Storage, catalog: Catalog) -> None:
     with pytest.raises(NotReady):
-        nearest_chunks(PartReader(storage, ROOMY, lambda: True), catalog, QUERY, 1)
+        nearest_chunks(reader(storage).until(lambda: True), catalog, QUERY, 1)

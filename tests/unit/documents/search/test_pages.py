@@ -25,7 +25,7 @@ SIZES = (3, 1, 7, 2, 12, 1, 1, 5)
 
 @pytest.fixture
 def reader(storage: Storage) -> PartReader:
-    return PartReader(storage, 2**24)
+    return PartReader.within(storage, 2**24)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_document_comes_unchanged(reader: PartReader, storage: Storage) -> Non
 def test_a_page_reads_a_row_group_and_not_a_part(storage: Storage, folder: CountedFolder) -> None:
     catalog = regrouped(storage, load(storage, *random_documents(1000, 2, dimension=64), dimension=64), 100)
     (part,) = catalog.listed
-    reader = PartReader(storage, 2**24)
+    reader = PartReader.within(storage, 2**24)
     page_of_documents(reader, catalog, None, 1)  # the footer stays
     for read in (
         lambda: page_of_documents(reader, catalog, Place(part.number, 999, 1), 20),
