@@ -47,7 +47,6 @@ def test_failed_lines_of_a_batch_and_its_files(console: Console) -> None:
 
     expect(failure(page, f"empty {MARKUP}")).to_contain_text("empty_input")
     expect(failure(page, "nan")).to_contain_text("such vectors are never served")
-    assert_accessible(page)
     take_picture(page, "job")
     page.emulate_media(color_scheme="dark")
     assert_accessible(page)
@@ -78,7 +77,6 @@ def test_failed_documents_are_tried_again(console: Console) -> None:
     expect(failure(page, "empty")).to_contain_text("The document has no text: leave it out.")
     expect(failure(page, f"bad {MARKUP}")).to_contain_text("embedding")
     assert_no_sideways_scroll(page)
-    assert_accessible(page)
     take_picture(page, "job-narrow")
     page.get_by_role("button", name="Retry").click()
     page.get_by_role("button", name="Yes, retry").click()
@@ -119,23 +117,6 @@ def test_the_request_as_code_makes_another_one(console: Console, kind: str) -> N
 
 
 def test_a_job_that_is_deleted_meanwhile(console: Console) -> None:
-    task_id = console.stack.submit("deleted meanwhile", "a text")
-    path = f"/v1/tasks/{task_id}"
-    console.stack.wait_for_end(path)
-    console.calls_may_fail = True
-    page = console.open(f"#/jobs/{task_id}")
-    expect(page.get_by_role("heading", level=1)).to_have_text("deleted meanwhile")
-
-    console.stack.call("DELETE", path)
-    page.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Yes, delete").click()
-    expect(page.get_by_role("dialog")).to_contain_text("task_not_found")
-    page.reload()
-    expect(page.get_by_role("heading", name="This job is not there")).to_be_visible()
-    assert_accessible(page)
-
-
-def test_an_open_job_that_is_deleted_meanwhile(console: Console) -> None:
     console.calls_may_fail = True
     with console.stack.standing_still():
         task_id = console.stack.submit("deleted while open", *(f"text {number}" for number in range(50)))
@@ -143,3 +124,4 @@ def test_an_open_job_that_is_deleted_meanwhile(console: Console) -> None:
         expect(page.get_by_role("heading", level=1)).to_have_text("deleted while open")
         console.stack.call("DELETE", f"/v1/tasks/{task_id}")
         expect(page.get_by_role("heading", name="This job is not there")).to_be_visible()
+        assert_accessible(page)
