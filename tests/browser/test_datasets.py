@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll, take_picture
+from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll
 
 MARKUP = "<img src=x onerror=alert(1)>"
 TOPICS = {
@@ -98,7 +98,6 @@ def test_a_dataset_is_searched_by_keyboard(console: Console, library: str) -> No
     expect(page.get_by_role("region", name="curl command")).to_contain_text('"filter":{"year":2021}')
     assert_no_sideways_scroll(page)
     assert_accessible(page)
-    take_picture(page, "search-narrow")
     page.get_by_label("Value").fill("1066")
     page.keyboard.press("Enter")
     expect(page.get_by_text("No chunk of library fits.")).to_be_visible()
@@ -132,7 +131,6 @@ def test_the_map_is_used_by_keyboard(console: Console, library: str) -> None:
     expect(shown).not_to_have_text(first)
     page.keyboard.press("0")
     assert_accessible(page)
-    take_picture(page, "map-dark")
     page.keyboard.press("Escape")
     expect(shown).to_have_count(0)
     page.get_by_role("button", name="Next chunk").click()
@@ -159,4 +157,3 @@ def test_the_map_is_used_by_pointer(console: Console, library: str) -> None:
     page.get_by_label("Colours show").select_option("cluster")
     expect(page.locator("main")).to_contain_text("colours by cluster.")
     expect(page.get_by_role("list", name="Colours")).to_contain_text("cluster 1")
-    take_picture(page, "map")

@@ -69,4 +69,3 @@ def test_the_screen_fits_a_narrow_and_dark_window(console: Console) -> None:
     expect(page.get_by_role("figure", name="Errors")).to_be_visible()
     assert_no_sideways_scroll(page)
     assert_accessible(page)
-    take_picture(page, "service-narrow")

@@ -3,7 +3,7 @@
 import numpy as np
 from playwright.sync_api import Page, expect
 
-from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll, take_picture
+from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll
 
 LONG = "word " * 400
 """Above the model's 256 tokens."""
@@ -50,7 +50,6 @@ def test_similarity_is_a_table_of_cosines(console: Console) -> None:
     shown = [float(text) for text in table.get_by_role("cell").all_inner_texts()]
     assert np.allclose(shown, (vectors @ vectors.T).ravel(), atol=0.01)
     expect(page.get_by_role("table", name="Vectors").locator("tbody tr").first).to_contain_text("64")
-    take_picture(page, "try")
 
 
 def test_the_call_is_shown_as_code(console: Console) -> None:
@@ -81,4 +80,3 @@ def test_a_refused_call_says_why(console: Console) -> None:
     expect(page.get_by_role("heading", name="Similarity")).to_be_visible()
     assert_no_sideways_scroll(page)
     assert_accessible(page)
-    take_picture(page, "try-narrow")

@@ -37,8 +37,7 @@ function Overview({ service: { redis, models, documents, version, started_at } }
     ["Model workers", html`<${Workers} number=${workers} />`],
     ["Documents workers", html`<${Workers} number=${documents.workers.length} calm />`],
     ["Work waiting", duration(waitingSeconds(models))],
-    ["Version", version],
-    ["API started", html`<${Time} at=${started_at} />`],
+    ["API", html`${version}, started <${Time} at=${started_at} />`],
   ]} />
   ${!redis.up && html`<p class="muted">Everything below is as it was <${Time} at=${redis.seen_at} />.</p>`}`;
 }

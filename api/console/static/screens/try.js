@@ -16,17 +16,20 @@ const MAX_TEXTS = 50;
 const EXAMPLE = "How do I get my money back?\nRefunds are paid within ten days.\nThe weather is fine today.";
 const ITEM = /^input\[0\](: | )?/;
 
-// What was entered stays while other screens are visited, and goes with the page.
-const entered = { texts: EXAMPLE, model: "", dimensions: "", prompt: "" };
+// What was entered stays while other screens are visited, and goes when the key is forgotten.
+const EMPTY = { texts: EXAMPLE, model: "", dimensions: "", prompt: "" };
+let entered = EMPTY;
+let enteredBy = 0;
 
 export function Screen() {
-  const { key } = useSession();
+  const { key, person } = useSession();
   const { data, error, reload } = useFetch("v1/models");
-  const [form, setForm] = useState({ ...entered });
+  const [form, setForm] = useState(person === enteredBy ? entered : EMPTY);
   const [run, setRun] = useState(null);
   const change = (changes) => {
-    Object.assign(entered, changes);
-    setForm({ ...entered });
+    enteredBy = person;
+    entered = { ...form, ...changes };
+    setForm(entered);
   };
   if (!data) return html`<h1 tabindex="-1">Try it</h1>
     <${ErrorBox} error=${error} again=${reload} title="The models cannot be read" />

@@ -16,11 +16,13 @@ export function Similarity({ results }) {
         <thead><tr><th scope="col">Text</th>${shown.map(({ number, text }) => html`<th key=${number} scope="col" title=${shortened(text)}>${number}</th>`)}</tr></thead>
         <tbody>${shown.map(({ number, text }, row) => html`<tr key=${number}>
           <th scope="row"><strong>${number}</strong> <span class="matrix-text">${shortened(text, 60)}</span></th>
-          ${cosines[row].map((value, column) => html`<td key=${column} style=${{ "--share": Math.max(0, value).toFixed(2) }}>${value.toFixed(2)}</td>`)}
+          ${cosines[row].map((value, column) => html`<td key=${column} style=${{ "--share": Math.max(0, value).toFixed(2) }}>${rounded(value)}</td>`)}
         </tr>`)}</tbody>
       </table>
     </div>`;
 }
+
+const rounded = (value) => (Math.round(value * 100) / 100 || 0).toFixed(2); // without -0.00
 
 function cosine(one, other) {
   let dot = 0;

@@ -1,0 +1,60 @@
+"""The pictures of docs/console.md that need vectors with a meaning: the texts of docs/, and the real model."""
+
+import pytest
+from playwright.sync_api import expect
+
+from stack.testing import wait_until
+from tests.browser.console import SCREENSHOTS, Console, Stack, take_picture
+from tests.source_tree import CHECKOUT
+
+pytestmark = [
+    pytest.mark.skipif(not SCREENSHOTS, reason="makes pictures where CONSOLE_SCREENSHOTS asks for them"),
+    pytest.mark.timeout(600),
+]
+
+MODEL = "all-MiniLM-L6-v2"
+
+
+@pytest.fixture(scope="module")
+def manual(stack: Stack) -> str:
+    """A dataset of the project's own documentation."""
+    stack.roles.worker(compute="auto", served_name=MODEL, storage_url=stack.roles.folder / "storage")
+    wait_until(lambda: MODEL in [one["id"] for one in stack.call("GET", "/v1/models")["data"]], message=MODEL)
+    documents = [
+        {"id": page.name, "text": page.read_text(), "metadata": {"page": page.stem}}
+        for page in sorted((CHECKOUT / "docs").glob("*.md"))
+    ]
+    chunking = {"type": "static", "static": {"max_chunk_size_tokens": 80, "chunk_overlap_tokens": 0}}
+    sink = {"type": "parquet", "dataset": "manual"}
+    body = {"source": {"documents": documents}, "sink": sink, "model": MODEL, "chunking": chunking}
+    with stack.api.client() as client:
+        ingestion = client.post("/v1/ingestions", json=body).raise_for_status().json()
+    path = f"/v1/ingestions/{ingestion['id']}"
+    wait_until(lambda: stack.call("GET", path)["status"] == "completed", timeout_s=500, message="the manual is loaded")
+    return "manual"
+
+
+def test_texts_are_compared(console: Console, manual: str) -> None:
+    page = console.open("#/try")
+    page.get_by_role("combobox", name="Model", exact=True).select_option(MODEL)
+    page.get_by_role("button", name="Make vectors").click()
+    page.get_by_role("heading", name="Vectors").evaluate("(place) => place.scrollIntoView()")
+    expect(page.get_by_role("heading", name="Similarity")).to_be_visible()
+    take_picture(page, "try")
+
+
+def test_a_dataset_is_searched(console: Console, manual: str) -> None:
+    page = console.open(f"#/datasets/{manual}")
+    page.get_by_label("Text").fill("Why does my task wait so long?")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("article").first).to_be_visible()
+    take_picture(page, "search")
+
+
+def test_a_dataset_is_seen_as_a_map(console: Console, manual: str) -> None:
+    page = console.open(f"#/datasets/{manual}?view=map", dark=True)
+    page.get_by_role("application", name="Map of").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("[aria-live] .chunk")).to_be_visible()
+    page.locator(".filters").evaluate("(place) => place.scrollIntoView()")
+    take_picture(page, "map")
