@@ -4,7 +4,7 @@ import { html, useMemo, useState } from "../html.js";
 import { useEvents } from "../live.js";
 import { useHistory } from "../service_history.js";
 import { Chart } from "../ui/chart.js";
-import { Code, quoted } from "../ui/code.js";
+import { Code } from "../ui/code.js";
 import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
 import { Facts } from "../ui/facts.js";
 import { Badge } from "../ui/state.js";
@@ -91,8 +91,8 @@ function Model({ model }) {
     ${workers.length
       ? html`<${Table} caption=${`Workers of ${id}`} columns=${WORKERS} rows=${workers} rowKey=${({ id: worker }) => worker} />`
       : html`<${Empty} title="No worker serves this model">
-          <p>Texts for it wait until one starts. This command starts one on the machine where you run it:</p>
-          <${Code} text=${`EMBEDQ_MODEL=${quoted(id)} embedq worker`} label="command" />
+          <p>Texts for it wait until one starts. This command starts one, with EMBEDQ_MODEL and the other settings of its worker before:</p>
+          <${Code} text="embedq worker" label="command" />
         <//>`}
   </section>`;
 }
@@ -130,7 +130,7 @@ function Documents({ documents: { workers, tasks } }) {
     ${workers.length
       ? html`<${Table} caption="Documents workers" columns=${PROCESS} rows=${workers} rowKey=${({ id }) => id} />`
       : html`<${Empty} title="No documents worker runs">
-          <p>Batches and ingestions wait until one starts. This command starts one on the machine where you run it:</p>
+          <p>Batches and ingestions wait until one starts. This command starts one:</p>
           <${Code} text="embedq documents-worker" label="command" />
         <//>`}
   </section>`;
