@@ -16,7 +16,10 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from stack.testing import RedisServer, Roles
-from tests.browser.console import Console, Stack
+from tests.browser.console import SCREENSHOTS, Console, Stack
+
+collect_ignore = [] if SCREENSHOTS else ["test_pictures.py"]
+"""Pictures are made when they are asked for: they need the real model."""
 
 # The first one has no window at all, and needs less than half of the processor time.
 _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")

@@ -4,13 +4,10 @@ import pytest
 from playwright.sync_api import expect
 
 from stack.testing import wait_until
-from tests.browser.console import SCREENSHOTS, Console, Stack, take_picture
+from tests.browser.console import Console, Stack, take_picture
 from tests.source_tree import CHECKOUT
 
-pytestmark = [
-    pytest.mark.skipif(not SCREENSHOTS, reason="makes pictures where CONSOLE_SCREENSHOTS asks for them"),
-    pytest.mark.timeout(600),
-]
+pytestmark = pytest.mark.timeout(600)
 
 MODEL = "all-MiniLM-L6-v2"
 
