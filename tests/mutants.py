@@ -29,7 +29,17 @@ SEEDS = 32
 STEPS = 150
 LEDGER, RECORDS = (Path(__file__).parent / "integration" / room for room in ("ledger", "records"))
 OF_RECORDS = (
-    *("batch_", "file_", "ingestion_", "open_list", "owned_list", "record_delete", "standing", "storage_id"),
+    *(
+        "batch_",
+        "file_",
+        "history_",
+        "ingestion_",
+        "open_list",
+        "owned_list",
+        "record_delete",
+        "standing",
+        "storage_id",
+    ),
     *("shared/ingestions", "shared/quota", "shared/records"),
 )
 """Scripts that the simulation never calls, and of which directed tests soon say whether they are broken."""

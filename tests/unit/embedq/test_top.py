@@ -144,16 +144,37 @@ def test_once(elsewhere: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
     assert [one["object"] for one in objects] == ["service", "history"]
 
 
-def test_events_as_json_lines_until_the_time_is_over(elsewhere: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(elsewhere, "--json", "--timeout", "1") == 5
+def key_expires(after: int) -> Callable[[Request], Answer]:
+    """Answers so many streams; then the key is not known any more."""
+    streams = [None] * after
+
+    def reply(request: Request) -> Answer:
+        if not request.target.endswith("/events"):
+            return answers(request)
+        if not streams:
+            return problem(401, "invalid_api_key")
+        streams.pop()
+        return answers(request)
+
+    return reply
+
+
+def test_events_as_json_lines_also_of_a_stream_that_was_begun_anew(
+    elsewhere: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(elsewhere, "--json", reply=key_expires(after=2)) == 3
     objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["object"] for one in objects[:2]] == ["service", "history"]
+    assert [one["object"] for one in objects] == ["service", "history"] * 2
     assert objects[1] == {"object": "history", **step(1010, 2.0)}
 
 
 def test_without_a_terminal_it_prints_lines(elsewhere: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(elsewhere, "--timeout", "0.5") == 5
+    assert run(elsewhere, reply=key_expires(after=2)) == 3
     assert capsys.readouterr().out.count("embedq 9.9 at ") == 1  # one in ten seconds
+
+
+def test_the_time_is_over(elsewhere: Scripted) -> None:
+    assert run(elsewhere, "--timeout", "0.1", reply=SILENCE) == 5
 
 
 @pytest.mark.parametrize(
@@ -164,7 +185,6 @@ def test_without_a_terminal_it_prints_lines(elsewhere: Scripted, capsys: pytest.
         (Answer(200, {"some": "thing"}), 3, "unexpected_answer"),
         (Answer(200, []), 3, "unexpected_answer"),
         (Answer(200, b"<html>"), 3, "unexpected_answer"),
-        (HANG_UP, 4, "unreachable"),
     ],
 )
 def test_exit_codes(
