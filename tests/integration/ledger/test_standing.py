@@ -1,5 +1,6 @@
 """Where open tasks stand: what takes a turn before them, how much work that is, and since when nobody serves them."""
 
+import pytest
 import redis
 
 from tasks.ledger import ClaimedUnit, Lane, State, operations
@@ -35,6 +36,23 @@ def test_the_position_is_the_one_of_the_real_order_of_service(driver: Driver) ->
     before = {task_id: task.before for task_id, task in standings(driver, *ids).tasks.items()}
     assert before == {"a-0": 0, "b-0": 1, "b-1": 3, "a-3": 5, "a-4": 6}
     assert place_in_service(driver, "a-4") in (before["a-4"], 8)  # two tasks of b have two turns by then
+
+
+@pytest.mark.parametrize("served", [0, 3, 8])
+def test_of_tasks_of_one_turn_every_position_is_exact(driver: Driver, served: int) -> None:
+    ids = [
+        driver.submit((1, 10), task_id=f"{owner}-{number}", owner=owner).task_id
+        for owner, tasks in (("a", 4), ("b", 3), ("c", 1), ("d", 6))
+        for number in range(tasks)
+    ]
+    for _ in range(served):
+        driver.commit(driver.claim(max_units=1))
+    told = {task_id: task.before for task_id, task in standings(driver, *ids).tasks.items()}
+    order = []
+    while units := (claim := driver.claim(max_units=1)).units:
+        order += [unit.task_id for unit in units]
+        driver.commit(claim)
+    assert told == {task_id: place for place, task_id in enumerate(order)}
 
 
 def test_a_task_whose_units_are_all_handed_out_has_no_place(driver: Driver) -> None:
