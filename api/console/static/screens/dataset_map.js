@@ -22,6 +22,8 @@ export function DatasetMap({ dataset, query }) {
     <${ErrorBox} error=${error} again=${again} title="There is no map" />
     ${computing && html`<p role="status">The documents worker draws the map, which appears here by itself. ${computing.waiting?.message}</p>`}
     ${!map && !computing && !error && html`<${Loading} what="the map" />`}
+    ${map && map.version !== dataset.version && html`<p class="buttons" role="status">The dataset has changed since.
+      <button type="button" class="small" onClick=${again}>Draw its map again</button></p>`}
     ${map && html`<${MapOf} key=${`${map.version} ${colour}`} dataset=${dataset} map=${map} colour=${colour} />`}`;
 }
 

@@ -4,7 +4,8 @@ import { useEffect, useState } from "../html.js";
 
 const PAUSE_S = 1;
 
-// {map, computing, error, again}. computing: the answer while it is being computed. dataset: {name, version}; a new version has a new map.
+// {map, computing, error, again}. computing: the answer while it is being computed. A dataset that
+// changes while its map is open keeps the map it had: `again` asks for the new one.
 export function useMap(dataset, colour) {
   const { round } = useSession();
   const [turn, setTurn] = useState(0);
@@ -14,7 +15,7 @@ export function useMap(dataset, colour) {
     setState({});
     follow(dataset.name, colour, stop.signal, setState).catch((error) => stop.signal.aborted || setState({ error }));
     return () => stop.abort();
-  }, [dataset.name, dataset.version, colour, round, turn]);
+  }, [dataset.name, colour, round, turn]);
   return { map: state.map ?? null, computing: state.computing ?? null, error: state.error ?? null, again: () => setTurn(turn + 1) };
 }
 

@@ -1,7 +1,8 @@
 // A slice of a document as a person reads it.
 import { count } from "../format.js";
-import { html } from "../html.js";
+import { html, useState } from "../html.js";
 
+const FIRST_CHARACTERS = 2000;
 const NO_METADATA = Object.freeze({});
 
 // chunk: {document_id, chunk, text, start, end, headings, page, metadata}. children: shown beside its name.
@@ -10,9 +11,15 @@ export function Chunk({ chunk, children }) {
   return html`<article class="chunk">
     <div class="chunk-head"><strong>${document_id}</strong> <span class="muted">${placeOf(chunk)}</span> ${children}</div>
     ${headings?.length > 0 && html`<p class="muted">${headings.join(" › ")}</p>`}
-    <p class="chunk-text">${text}</p>
+    <${Text} text=${text} />
     <${Metadata} metadata=${metadata ?? NO_METADATA} />
   </article>`;
+}
+
+function Text({ text }) {
+  const [all, setAll] = useState(text.length <= FIRST_CHARACTERS);
+  return html`<p class="chunk-text">${all ? text : `${text.slice(0, FIRST_CHARACTERS)} …`}</p>
+    ${!all && html`<button type="button" class="small" onClick=${() => setAll(true)}>Show all ${count(text.length)} characters</button>`}`;
 }
 
 function placeOf({ chunk, start, end, page }) {
