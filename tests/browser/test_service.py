@@ -53,13 +53,9 @@ def test_the_last_hour_is_plotted_and_told_in_words(console: Console, busy: ApiP
     expect(page.get_by_role("figure", name="Cache hits")).to_contain_text(re.compile(r"min \d+ % · max \d+ %"))
     assert_accessible(page)
     take_picture(page, "service")
-
-
-def test_the_plots_show_the_moment_under_the_pointer(console: Console, busy: ApiProcess) -> None:
-    page = console.open("#/service", base_url=busy.base_url)
     page.get_by_role("figure", name="Queries").locator(".u-over").hover(position={"x": 280, "y": 60})
 
-    # All of them show the same moment.
+    # All of them show the moment under the pointer.
     expect(page.locator(".chart figcaption").get_by_text(" at ")).to_have_count(len(FIGURES) + 1)
 
 

@@ -76,13 +76,15 @@ function groupsOf(points, names) {
   });
 }
 
+const small = (share) => (share > 0 && share < 0.01 ? "under 1 %" : percent(share));
+
 function Summary({ map, groups, colour }) {
   const { rows, sampled, points, explained } = map;
   const what = colour === CLUSTER ? "cluster" : colour;
   const share = explained.reduce((sum, part) => sum + part, 0);
   return html`<p>${sampled ? `A sample of ${count(points.length)} of ${count(rows)} chunks` : `All ${count(rows)} chunks`}, in
     ${" "}${count(groups.length)} ${groups.length === 1 ? "colour" : "colours"} by ${what}. Near points have similar vectors: the two directions of the map hold
-    ${" "}${percent(share)} of the differences between vectors (${explained.map(percent).join(" and ")}).</p>`;
+    ${" "}${small(share)} of the differences between vectors (${explained.map(small).join(" and ")}).</p>`;
 }
 
 const colourNames = Object.fromEntries([...Array.from({ length: HUES + 1 }, (_, number) => [number, `hue-${number}`]), ["outline", "text"]]);
