@@ -7,11 +7,14 @@ import pytest
 
 from stack.testing import Roles
 from tasks.documents.cleanup import sweep, sweep_batches
+from tasks.documents.map_job import draw_map
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
 from tasks.ledger import Ledger
-from tasks.records.datasets import datasets_of, delete_dataset
+from tasks.records.datasets import datasets_of, delete_dataset, present
 from tasks.records.storage_identity import is_ours
+from tasks.search.nearest_chunks import nearest_chunks
+from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
 from tests.bulk import Bulk, line
 from tests.integration.api.file_uploads import LINES, ids, problem, upload_with
@@ -124,6 +127,12 @@ def test_a_dataset_in_a_bucket(redis_url: str, url: str) -> None:
 
     assert {name: found.order for name, found in sink.known(["a", "b", "c"]).items()} == {"a": 2, "b": 1}
     assert [each.dataset for each in datasets_of(storage, "alice")] == ["handbook"]
+    reader, catalog = PartReader.within(storage, 2**20), present(storage, "alice", "handbook").catalog
+    for _ in range(2):
+        (row,) = nearest_chunks(reader, catalog, document("a", "new").vectors[1], 1)
+        assert (row.fields["doc_id"], row.fields["text"]) == ("a", "new 1")
+        assert row.score == pytest.approx(1)
+    assert len(draw_map(reader, catalog, lambda: None).points) == 4
     assert delete_dataset(storage, "alice", "handbook")
     assert list(datasets_of(storage, "alice")) == []
     sweep_datasets(storage, ledger, grace_s=-5)
