@@ -80,31 +80,32 @@ class Server:
 
     def await_started(self, task_id: str) -> None:
         """Returns once some vectors are there and some are not."""
-        task = self._poll(task_id, lambda task: task["counts"]["completed"] > 0)
+        task = self.poll(f"/v1/tasks/{task_id}", lambda task: task["counts"]["completed"] > 0)
         require(task["status"] == "in_progress", f"ended before it could be disturbed: {task}")
 
     def vectors(self, task_id: str) -> list[list[float]]:
         """The vectors of a task, in input order, once it has completed without a failed item."""
-        task = self._poll(task_id, lambda task: task["status"] not in {"queued", "in_progress"})
+        task = self.poll(f"/v1/tasks/{task_id}", lambda task: task["status"] not in {"queued", "in_progress"})
         counts = task["counts"]
         require(task["status"] == "completed" and counts["completed"] == counts["total"], f"ended as {task}")
         data = self.call("GET", f"/v1/tasks/{task_id}/result")["data"]
         require([item["index"] for item in data] == list(range(counts["total"])), "not in input order")
         return [item["embedding"] for item in data]
 
-    def _poll(self, task_id: str, enough: Callable[[Task], bool]) -> Task:
+    def poll(self, path: str, enough: Callable[[Task], bool]) -> Task:
+        """The object at a path, once it is far enough; `CheckFailed` if that takes too long."""
         deadline = time.monotonic() + TASK_TIMEOUT_S
         task: Task = {}
         while time.monotonic() < deadline:
             try:
-                task = self.call("GET", f"/v1/tasks/{task_id}")
+                task = self.call("GET", path)
             except urllib.error.HTTPError as error:
                 require(error.code == UNAVAILABLE, f"{error} while polling")  # Redis is being restarted by us
             else:
                 if enough(task):
                     return task
             time.sleep(0.1)
-        raise CheckFailed(f"task did not get there in {TASK_TIMEOUT_S:.0f} s: {task}")
+        raise CheckFailed(f"{path} did not get there in {TASK_TIMEOUT_S:.0f} s: {task}")
 
 
 def cosine(one: list[float], other: list[float]) -> float:
@@ -120,6 +121,18 @@ def check_meaning(vectors: list[list[float]]) -> None:
     near, far = cosine(cat, kitten), cosine(cat, revenue)
     require(near > far + 0.3, f"meaning is lost: cat/kitten {near:.3f}, cat/revenue {far:.3f}")
     print(f"meaning: cat/kitten {near:.3f}, cat/revenue {far:.3f}")
+
+
+def check_search(server: Server) -> None:
+    """Requires that documents are ingested, and found in their dataset by meaning."""
+    documents = [{"id": name, "text": text} for name, text in (("cat", CAT), ("revenue", REVENUE))]
+    body = {"source": {"documents": documents}, "sink": {"type": "parquet", "dataset": "smoke"}}
+    ingestion_id = server.call("POST", "/v1/ingestions", body)["id"]
+    ended = server.poll(f"/v1/ingestions/{ingestion_id}", lambda one: one["status"] in {"completed", "failed"})
+    require(ended["status"] == "completed", f"ended as {ended}")
+    found = server.call("POST", "/v1/datasets/smoke/search", {"query": KITTEN})["data"]
+    require([chunk["document_id"] for chunk in found] == ["cat", "revenue"], f"found {found}")
+    print("search:", *(f"{chunk['document_id']} {chunk['score']:.3f}" for chunk in found))
 
 
 def long_task() -> list[str]:
@@ -150,6 +163,7 @@ def main(url: str, compose: list[str]) -> None:
     print(f"ready after {time.monotonic() - START:.0f} s")
     known = server.vectors(server.submit([CAT, KITTEN, REVENUE]))
     check_meaning(known)
+    check_search(server)
     check_disturbed(server, known, [*compose, "restart", "worker"])
     kills = [[*compose, "kill", "--signal", "KILL", service] for service in ("worker", "redis")]
     starts = [[*compose, "start", service] for service in ("redis", "worker")]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MAX_HITS = 100
 _MAX_DIMENSION = 65_536
+_SHOWN_CHARS = 64
 _EXAMPLE: dict[str, Any] = {"query": "how do I get a refund?", "limit": 3, "filter": {"team": "sales"}}
 
 
@@ -141,7 +142,9 @@ async def search(request: Request, name: str) -> Response:
     services = Services.from_request(request)
     owner = services.owner(request)
     await services.door.check()
-    body = validated(SearchBody, parse_object(await services.bodies.read(request)), {"vector": _numbers})
+    body = validated(
+        SearchBody, parse_object(await services.bodies.read(request)), {"vector": _numbers, "filter": _scalars}
+    )
     if (body.query is None) == (body.vector is None):
         raise MissingParameter("Send either query, a text, or vector, its numbers.", param="query")
     given = None if body.vector is None else np.array(body.vector, np.float64)
@@ -171,6 +174,15 @@ def _numbers(value: object) -> object:
             )
         if any(type(number) not in {int, float} for number in value):
             raise InvalidType("vector must be a list of numbers.", param="vector")
+    return value
+
+
+def _scalars(value: object) -> object:
+    # pydantic would name each type that a value could have had.
+    for name, wanted in value.items() if isinstance(value, dict) else ():
+        if not isinstance(wanted, str | int | float | bool):
+            param = f"filter.{name[:_SHOWN_CHARS]}"
+            raise InvalidType(f"{param} must be a text, a number or a boolean.", param=param)
     return value
 
 

@@ -36,7 +36,7 @@ UNFIT: list[tuple[dict[str, Any], str, str]] = [
     ({"vector": [1, 0, 0, 0], "limit": 0}, "invalid_value", "limit"),
     ({"vector": [1, 0, 0, 0], "limit": 101}, "invalid_value", "limit"),
     ({"vector": [1, 0, 0, 0], "limt": 1}, "unknown_parameter", "limt"),
-    ({"vector": [1, 0, 0, 0], "filter": {"a": {"b": 1}}}, "invalid_type", "filter.a.str"),
+    ({"vector": [1, 0, 0, 0], "filter": {"a": {"b": 1}}}, "invalid_type", "filter.a"),
     ({"vector": [1, 0, 0, 0], "filter": {f"f{n}": 1 for n in range(17)}}, "invalid_value", "filter"),
     ({"query": "a" * (2**20 + 1)}, "input_too_large", "query"),
     ({"query": "a", "model": "nobody/knows"}, "model_not_found", "model"),
