@@ -1,5 +1,6 @@
 // The HTTP API as the page calls it: the key of this tab, whether the API answers, and errors as one class.
 import { useEffect, useState } from "./html.js";
+import { ofTab } from "./storage.js";
 
 // The page is at `/` or `/console`, possibly behind a proxy's prefix; this script is at `console/api.js` below it.
 export const BASE = new URL("../", import.meta.url);
@@ -10,7 +11,7 @@ const PROBE_MS = 1000;
 
 // refused: the API has answered 401 to the present key (or to none). round: grows when everything should be read anew.
 // person: grows when what is shown should be gone, because a key was forgotten.
-const session = { key: sessionStorage.getItem(STORED_KEY) ?? "", refused: false, online: true, round: 0, person: 0 };
+const session = { key: ofTab.get(STORED_KEY) ?? "", refused: false, online: true, round: 0, person: 0 };
 const listeners = new Set();
 
 function update(changes) {
@@ -32,8 +33,7 @@ export function useSession() {
 
 // Keeps the key for this tab. An empty one is forgotten.
 export function setKey(key) {
-  if (key) sessionStorage.setItem(STORED_KEY, key);
-  else sessionStorage.removeItem(STORED_KEY);
+  ofTab.set(STORED_KEY, key);
   update({ key, refused: false, round: session.round + 1, person: session.person + (key ? 0 : 1) });
 }
 

@@ -11,14 +11,16 @@ export function KeyForm() {
   return html`<button type="button" class="small" aria-expanded=${String(shown)} onClick=${() => setOpen(!open)}>
       ${key ? "API key set" : "API key"}
     </button>
-    ${shown && html`<${Entry} key=${String(refused)} close=${() => setOpen(false)} />`}`;
+    ${shown && html`<${Entry} key=${String(refused)} open=${open} close=${() => setOpen(false)} />`}`;
 }
 
-function Entry({ close }) {
+function Entry({ open, close }) {
   const { key, refused } = useSession();
   const [value, setValue] = useState("");
   const field = useRef(null);
-  useEffect(() => field.current.focus(), []);
+  useEffect(() => {
+    if (open || document.activeElement === document.body) field.current.focus(); // not while somebody types elsewhere
+  }, []);
   const save = (event) => {
     event.preventDefault();
     if (!value.trim()) return;

@@ -1,16 +1,17 @@
 // Light or dark: as the system says, unless chosen here.
 import { html, useLayoutEffect, useRef, useState } from "./html.js";
+import { ofBrowser } from "./storage.js";
 
 const STORED = "embedq.theme";
 const NEXT = { auto: "light", light: "dark", dark: "auto" };
 const LABELS = { auto: "auto", light: "light", dark: "dark" };
 
 export function ThemeButton() {
-  const [theme, setTheme] = useState(() => (localStorage.getItem(STORED) in NEXT ? localStorage.getItem(STORED) : "auto"));
+  const [theme, setTheme] = useState(() => (ofBrowser.get(STORED) in NEXT ? ofBrowser.get(STORED) : "auto"));
   useLayoutEffect(() => {
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
-    localStorage.setItem(STORED, theme);
+    ofBrowser.set(STORED, theme);
     dispatchEvent(new Event("themechange")); // for what is drawn on a canvas
   }, [theme]);
   return html`<button type="button" class="small" title="Colours: as the system says, light, or dark" onClick=${() => setTheme(NEXT[theme])}>

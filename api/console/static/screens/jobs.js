@@ -1,7 +1,8 @@
 // Tasks, batches and ingestions in one list, newest first. The first page is live.
+import { announce } from "../announce.js";
 import { BASE, useSession } from "../api.js";
 import { duration, rate, Time } from "../format.js";
-import { html, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { useEvents, useFetch } from "../live.js";
 import { address } from "../route.js";
 import { Code, curl } from "../ui/code.js";
@@ -52,7 +53,8 @@ function Choice({ label, values, value, choose }) {
 
 const search = (pairs) => new URLSearchParams(Object.entries(pairs).filter(([, value]) => value)).toString();
 
-// The newest jobs, kept up to date by events.
+// The newest jobs, kept up to date by events. The stream looks at a bounded number of jobs: with a filter there may be
+// more that fit further back, which a page of the list tells.
 function Newest({ filter }) {
   const path = `v1/jobs/events?${search(filter)}`;
   const [seen, setSeen] = useState({ path: null, rows: [] });
@@ -60,8 +62,24 @@ function Newest({ filter }) {
     if (name === "jobs") setSeen((before) => ({ path, rows: merged(first ? [] : before.rows, data, gone) }));
   });
   const known = seen.path === path;
+  const full = seen.rows.length >= PAGE;
+  const further = useFetch(known && !full && isFiltered(filter) ? `v1/jobs?${search({ ...filter, limit: PAGE })}` : null).data;
+  useAnnouncedCount(known ? path : null, seen.rows.length);
   return html`<${ErrorBox} error=${error} title="The jobs cannot be read" />
-    ${known ? html`<${Rows} filter=${filter} rows=${seen.rows} more=${seen.rows.length >= PAGE} />` : !error && html`<${Loading} what="the jobs" />`}`;
+    ${known
+      ? html`<${Rows} filter=${filter} rows=${seen.rows} more=${full || Boolean(further?.has_more)} last=${full ? seen.rows.at(-1).id : further?.last_id} />`
+      : !error && html`<${Loading} what="the jobs" />`}`;
+}
+
+const isFiltered = ({ kind, status }) => Boolean(kind || status);
+
+// Tells how many jobs there are after the filter was changed.
+function useAnnouncedCount(path, number) {
+  const before = useRef(path);
+  useEffect(() => {
+    if (path && before.current && before.current !== path) announce(number === 1 ? "One job." : `${number} jobs.`);
+    before.current = path ?? before.current;
+  }, [path]);
 }
 
 // Rows of an event put among those that are shown: newest first, at most a page.
@@ -82,9 +100,11 @@ function Older({ filter, after }) {
     ${data ? html`<${Rows} filter=${filter} rows=${data.data} more=${data.has_more} last=${data.last_id} />` : !error && html`<${Loading} what="older jobs" />`}`;
 }
 
-function Rows({ filter, rows, more, last = rows.at(-1)?.id }) {
-  if (!rows.length && !more) return html`<${Nothing} filtered=${Boolean(filter.kind || filter.status)} />`;
-  return html`<${Table} caption="Jobs, newest first" columns=${COLUMNS} rows=${rows} rowKey=${({ id }) => id} />
+function Rows({ filter, rows, more, last }) {
+  if (!rows.length && !more) return html`<${Nothing} filtered=${isFiltered(filter)} />`;
+  return html`${rows.length
+      ? html`<${Table} caption="Jobs, newest first" columns=${COLUMNS} rows=${rows} rowKey=${({ id }) => id} />`
+      : html`<p>None of these jobs fits; older ones may.</p>`}
     ${more && html`<p><a href=${address("jobs", "", { ...filter, after: last })}>Older jobs</a></p>`}`;
 }
 
