@@ -1,4 +1,5 @@
 // A dataset as a map: each chunk is a point, and near points have similar vectors.
+import { useSession } from "../api.js";
 import { count, percent } from "../format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { address } from "../route.js";
@@ -128,6 +129,7 @@ const compare = (one, other) => (one < other ? -1 : Number(one > other));
 
 // The chunk of the selected point, told to screen readers when it changes.
 function Selected({ dataset, map, index, go }) {
+  const { round } = useSession();
   const [state, setState] = useState({ index: null });
   const { before, after } = useMemo(() => reading(map.ids), [map]);
   const [previous, next] = [index === null ? undefined : before(index), after(index)];
@@ -140,7 +142,7 @@ function Selected({ dataset, map, index, go }) {
       (error) => stop.signal.aborted || setState({ index, error }),
     );
     return () => stop.abort();
-  }, [index]);
+  }, [index, round]);
   const known = index !== null && state.index === index;
   return html`<h3>Selected chunk</h3>
     <div class="buttons">

@@ -4,31 +4,33 @@ import { useEffect, useState } from "../html.js";
 
 const PAUSE_S = 1;
 
-// {map, computing, error, again}. computing: the answer while it is being computed. A dataset that
-// changes while its map is open keeps the map it had: `again` asks for the new one.
+// {map, computing, error, again}. computing: the answer while it is being computed. A dataset that changes while its map
+// is open keeps the map it had: `again` asks for the new one.
 export function useMap(dataset, colour) {
   const { round } = useSession();
   const [turn, setTurn] = useState(0);
   const [state, setState] = useState({});
+  const of = JSON.stringify([dataset.name, colour, turn]);
+  const { map = null, computing = null, error = null } = state.of === of ? state : {};
   useEffect(() => {
     const stop = new AbortController();
-    setState({});
-    follow(dataset.name, colour, stop.signal, setState).catch((error) => stop.signal.aborted || setState({ error }));
+    const show = (changes) => stop.signal.aborted || setState((before) => ({ ...(before.of === of && before), of, ...changes }));
+    follow(dataset.name, colour, stop.signal, show).catch((failure) => show({ error: failure }));
     return () => stop.abort();
-  }, [dataset.name, colour, round, turn]);
-  return { map: state.map ?? null, computing: state.computing ?? null, error: state.error ?? null, again: () => setTurn(turn + 1) };
+  }, [of, round]);
+  return { map, computing, error, again: () => setTurn(turn + 1) };
 }
 
-async function follow(name, colour, signal, setState) {
+async function follow(name, colour, signal, show) {
   const path = `v1/datasets/${encodeURIComponent(name)}/map?color=${encodeURIComponent(colour)}`;
   for (;;) {
     const answer = await request(path, { signal });
     const body = await answer.json();
     if (answer.status !== 202) {
-      setState({ map: body });
+      show({ map: body, computing: null, error: null });
       return;
     }
-    setState({ computing: body });
+    show({ computing: body, error: null });
     const pause = Number(answer.headers.get("retry-after")) || PAUSE_S;
     await new Promise((resolve) => setTimeout(resolve, pause * 1000));
     if (signal.aborted) return;
