@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 PURPOSE = "user_data"
 UPLOAD_LIFETIME_S = 7 * 86_400
-_JOBS_PER_PAGE = 100
 """The server deletes uploads after so long, because the command that would delete them may be killed."""
+_JOBS_PER_PAGE = 100
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 
 

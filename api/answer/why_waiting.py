@@ -33,6 +33,8 @@ Code: TypeAlias = Literal[
     "workers_died",
 ]
 """Each has a row in `docs/http.md`, with what to do."""
+MOVING: frozenset[Code] = frozenset(("in_line", "working"))
+"""With these, time alone brings the end."""
 
 
 class Waiting(BaseModel):
@@ -237,7 +239,7 @@ def _of_ingestion(ingestion: Ingestion, standings: Standings) -> _Reason:
     ]
     if ingestion.status is IngestionStatus.QUEUED or not reasons:
         return _Reason("working", queue=documents, seconds=ingestion.eta_s)
-    away = next((reason for reason in reasons if reason.code not in {"in_line", "working"}), None)
+    away = next((reason for reason in reasons if reason.code not in MOVING), None)
     working = next((reason for reason in reasons if reason.code == "working"), None)
     # The end of one page says nothing about the end of the whole.
     return away or (replace(working, seconds=ingestion.eta_s) if working else reasons[0])
@@ -264,7 +266,7 @@ def _sentence(reason: _Reason, rate: float | None) -> str:
         "sink_unavailable": f"The sink does not answer{since}{again}.",
         "storage_unavailable": f"The server's storage does not answer{since}{again}.",
         "disk_full": f"The server's storage is full{since}{again}.",
-        "workers_died": f"The workers of its last try died{since}{again}.",
+        "workers_died": f"The workers of its last try died{again}.",
     }[reason.code]
 
 
@@ -274,7 +276,7 @@ def _place(reason: _Reason) -> str:
         return "Waits for its turn"
     lane = "documents queue" if reason.queue and reason.queue.name == DOCUMENTS else f"{line.lane} lane"
     if line.more:
-        return f"More than {line.before:,} tasks before it in the {lane}"
+        return f"At least {line.before:,} tasks before it in the {lane}"
     place = _ORDINALS[line.before] if line.before < len(_ORDINALS) else f"Number {line.before + 1:,}"
     return f"{place} in the {lane}"
 

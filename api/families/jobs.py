@@ -17,7 +17,7 @@ from starlette.responses import Response
 from api.answer.description import TEXT, Answer, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, json_response, list_json, unix_seconds
 from api.answer.task_json import task_error
-from api.answer.why_waiting import WAITING, Record, Waiting, has_ended, standings_of, waiting_json
+from api.answer.why_waiting import MOVING, WAITING, Record, Waiting, standings_of, waiting_json
 from api.families.route import CALLER, Family, page_after, page_limit
 from api.request.ownership import TASKS
 from api.request.paging import MAX_LIMIT, ListPage, read_limit, read_page
@@ -212,7 +212,9 @@ class Job(BaseModel):
     completed: int
     failed: int
     rate: float | None = Field(description="Of these per second; of the whole once it has ended.")
-    eta_seconds: int | None = Field(description="Until its end; null while that is unknown.")
+    eta_seconds: int | None = Field(
+        description="Until its end; null while that is unknown, or something it needs is away."
+    )
     owner: str
     name: str | None = Field(description="`name`, `filename` or `title` of its metadata; else its dataset, if named.")
     error: Reason | None
@@ -231,16 +233,17 @@ def job_json(record: Record, standings: Standings) -> dict[str, Any]:
         own = _task_fields(record, standings)
     else:
         own = _batch_fields(record, standings) if isinstance(record, Batch) else _ingestion_fields(record)
-    rate, eta_s = own.pop("rate"), own.pop("eta_s")
+    rate, eta_s, waiting = own.pop("rate"), own.pop("eta_s"), waiting_json(record, standings)
+    moves = waiting is not None and waiting["code"] in MOVING
     return {
         "object": "job",
         "id": record.id,
         "created_at": unix_seconds(record.created_ms),
         **own,
         "rate": None if rate is None else round(rate, 2),
-        "eta_seconds": None if eta_s is None or has_ended(record) else round(eta_s),
+        "eta_seconds": round(eta_s) if moves and eta_s is not None else None,
         "owner": record.owner,
-        "waiting": waiting_json(record, standings),
+        "waiting": waiting,
     }
 
 

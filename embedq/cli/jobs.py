@@ -7,7 +7,7 @@ from typing import Any
 
 from embedq.cli.exit_codes import OK
 from embedq.cli.options import count, ingestions_from_args, server_options
-from embedq.cli.output import Output
+from embedq.cli.output import Output, printable
 
 SHOWN = 20
 
@@ -40,11 +40,6 @@ def describe(job: Mapping[str, Any]) -> str:
     done = job["completed"] + job["failed"]
     parts = [f"{job['id']} {job['status']} {done:,}/{job['total']:,}"]
     parts += [f"{job['failed']:,} failed"] if job["failed"] else []
-    parts += [_printable(job["name"])] if job["name"] else []
+    parts += [printable(job["name"])] if job["name"] else []
     why = (job["waiting"] or {}).get("message") or (job["error"] or {}).get("message")
-    return ", ".join(parts) + (f": {_printable(why)}" if why else "")
-
-
-def _printable(text: str) -> str:
-    """A name is what somebody sent, and a terminal obeys some characters."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    return ", ".join(parts) + (f": {printable(why)}" if why else "")

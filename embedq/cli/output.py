@@ -16,6 +16,11 @@ from embedq.errors import BadInputError, EmbedqClientError
 NO_STDOUT = "there is nowhere to print the results: the standard output is closed"
 
 
+def printable(text: str) -> str:
+    """Text that came from elsewhere, such as a name: an escape sequence in it could do anything to a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
 @dataclass
 class Output:
     """Prints in one of the two forms.

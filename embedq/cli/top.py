@@ -14,7 +14,7 @@ from typing import Any
 from embedq import environment
 from embedq.cli.exit_codes import OK, UsageError
 from embedq.cli.options import checked_address, server_options, within
-from embedq.cli.output import NO_STDOUT, Output
+from embedq.cli.output import NO_STDOUT, Output, printable
 from embedq.cli.progress import shown_rate
 from embedq.errors import EmbedqClientError, RefusedError
 from embedq.transport import Call, Transport
@@ -199,7 +199,7 @@ class View:
             when = f" since {_clock(seen)}; what follows is from then" if seen else ""
             return [title, f"Redis does not answer{when}", *([self.notice] if self.notice else [])]
         memory = f"Redis answers, {redis['memory_percent']} % of its memory in use"
-        return [_printable(title), memory, *([self.notice] if self.notice else [])]
+        return [printable(title), memory, *([self.notice] if self.notice else [])]
 
     def grids(self) -> list[Grid]:
         """The last hour, models, workers."""
@@ -217,8 +217,8 @@ class View:
         models = self._state["models"]
         rows = [
             (
-                _printable(model["id"]),
-                _printable(" ".join(model[fact] or "" for fact in ("device", "compute", "precision"))),
+                printable(model["id"]),
+                printable(" ".join(model[fact] or "" for fact in ("device", "compute", "precision"))),
                 f"{len(model['workers']):,}" if model["workers"] else "none",
                 f"{model['tokens_per_second'] or 0:,.0f}",
                 *(_lane(model["lanes"][lane]) for lane in ("online", "bulk")),
@@ -242,7 +242,7 @@ class View:
                 texts = worker["cache_hits"] + worker["cache_misses"]
                 rows.append(
                     (
-                        *(_printable(str(worker[name])) for name in ("id", "host", "pid")),
+                        *(printable(str(worker[name])) for name in ("id", "host", "pid")),
                         f"{worker['tokens_per_second']:,.0f}",
                         f"{worker['rss_bytes'] / 2**20:,.0f} MB",
                         f"{worker['items']:,}",
@@ -251,7 +251,7 @@ class View:
                     )
                 )
         for worker in self._state["documents"]["workers"]:
-            identity = (_printable(str(worker[name])) for name in ("id", "host", "pid"))
+            identity = (printable(str(worker[name])) for name in ("id", "host", "pid"))
             rows.append(
                 (*identity, "", f"{worker['rss_bytes'] / 2**20:,.0f} MB", "", "", _span(now - worker["started_at"]))
             )
@@ -288,11 +288,6 @@ def _span(seconds: float) -> str:
 
 def _clock(unix_s: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(unix_s))
-
-
-def _printable(text: str) -> str:
-    # Names come from the server: an escape sequence in one could do anything to a terminal.
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def _screen(view: View) -> AbstractContextManager[Callable[[], None]]:

@@ -13,7 +13,9 @@ local function see_queue(name)
   if queues[2][name] then return end
   local s = call('HMGET', S, 'rate', 'absent')
   queues[2][name] = true
-  queues[1][#queues[1] + 1] = {name, call('ZCOUNT', WORKERS, '(' .. int(NOW), '+inf'), s[1] or '', s[2] or ''}
+  local live = call('ZCOUNT', WORKERS, '(' .. int(NOW), '+inf')
+  local died = live == 0 and call('ZREVRANGE', WORKERS, 0, 0, 'WITHSCORES')[2]  -- not noted in `absent` yet
+  queues[1][#queues[1] + 1] = {name, live, s[1] or '', died and int(tonumber(died)) or s[2] or ''}
 end
 local function see_lane(lane)           -- its first owners with how many tasks each has in line
   local seen = lanes[lane_key(lane)]
@@ -33,16 +35,17 @@ local function see_owner(lane, owner)
   return owners[key]
 end
 -- Owners take turns, and so do the tasks of one. Before the turn of a task with n others of its owner before it, each
--- other owner has n turns, and those before its owner in the lane one more. A turn is of one task.
+-- other owner has n turns, and those before its owner in the lane one more. A turn is of one task. Owners that were not
+-- looked at come behind those that were. Returns how many, and 1 if these owners have turns too.
 local function before(id, lane, owner, seen)
   local rank = call('ZRANK', owner_key(lane, owner), id)
-  if not rank then return -1 end
+  if not rank then return -1, 0 end
   local n, turns = rank, rank + 1
   for _, other in ipairs(seen.line) do
     if other.name == owner then turns = rank
     else n = n + math.min(other.tasks, turns) end
   end
-  return n
+  return n, (seen.more and turns > 0) and 1 or 0
 end
 
 local out = {int(NOW), queues[1]}
@@ -57,7 +60,7 @@ for i = first, #ARGV do
     local lane, owner = see_lane(f[2]), see_owner(f[2], f[3])
     local others = lane.owners - (tonumber(owner[2] or 0) > 0 and 1 or 0)
     row = {f[1], f[2], f[4], tonumber(f[5]), f[6] - f[7] - f[8], lane.all, tonumber(owner[1] or 0),
-      tonumber(owner[2] or 0), others, lane.online, before(id, f[2], f[3], lane), lane.more and 1 or 0}
+      tonumber(owner[2] or 0), others, lane.online, before(id, f[2], f[3], lane)}
   end
   out[#out + 1] = row
 end

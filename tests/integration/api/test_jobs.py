@@ -100,6 +100,17 @@ def test_a_row_says_what_the_object_itself_says(client: httpx.Client, worker: Le
     assert (rows[ingestion_id]["name"], rows[ingestion_id]["total"]) == ("handbook", 0)
 
 
+def test_without_a_worker_nobody_knows_when_a_task_ends(
+    client: httpx.Client, ledger: Ledger, worker: LedgerWorker
+) -> None:
+    waiting = submit(client)
+    [row] = listed(client)["data"]
+    assert (row["id"], row["waiting"]["code"], row["eta_seconds"]) == (waiting, "in_line", 0)
+    ledger.run(operations.retire(MODEL, worker.id))
+    [row] = listed(client)["data"]
+    assert (row["waiting"]["code"], row["eta_seconds"]) == ("no_worker", None)
+
+
 def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Client, ledger: Ledger) -> None:
     batch_id = batch(client)
 

@@ -92,7 +92,8 @@ def test_a_queue_knows_since_when_nobody_serves_it(driver: Driver) -> None:
     driver.run(beat)
     last = driver.now_ms + 9000
     driver.advance(20_000)
-    assert standings(driver, queues=("m",)).queue("m").workers == 0, "before anybody has noticed"
+    noticed = standings(driver, queues=("m",)).queue("m")
+    assert (noticed.workers, noticed.absent_ms) == (0, last), "before anybody has taken it off the list"
     driver.watch()
     assert standings(driver, queues=("m",)).queue("m").absent_ms == last
     driver.advance(1000)
@@ -108,6 +109,11 @@ def test_a_queue_knows_since_when_nobody_serves_it(driver: Driver) -> None:
     driver.run(operations.retire("m", "w"))
     driver.watch()
     assert standings(driver, queues=("m",)).queue("m").absent_ms == stopped
+
+    driver.run(beat)
+    driver.advance(20_000)
+    died = driver.now_ms - 11_000
+    assert standings(driver, queues=("m",)).queue("m").absent_ms == died, "not since the absence before"
 
 
 def test_one_of_several_workers_that_goes_leaves_the_queue_served(driver: Driver) -> None:
@@ -136,6 +142,15 @@ def test_of_very_many_owners_it_is_said_that_there_are_more(driver: Driver) -> N
         driver.submit((1, 10), owner=f"o{number:02d}")
     seen = standing(driver, driver.submit((1, 10), owner="z").task_id)
     assert (seen.before, seen.more) == (64, True)
+
+
+def test_of_very_many_owners_a_place_that_can_be_known_is_told(driver: Driver) -> None:
+    first, second, *_ = (driver.submit((1, 10), owner=f"o{number:02d}").task_id for number in range(70))
+    later = driver.submit((1, 10), owner="o00").task_id
+    seen = standings(driver, first, second, later).tasks
+    assert [(seen[task_id].before, seen[task_id].more) for task_id in (first, second, later)] == [
+        (0, False), (1, False), (64, True),
+    ]  # fmt: skip
 
 
 def test_a_full_redis_tells_all_the_same(driver: Driver, redis_client: redis.Redis) -> None:

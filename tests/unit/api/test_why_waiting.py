@@ -97,7 +97,7 @@ BEFORE_12_MIN = {"lane_cost": 2_882_500, "owner_cost": 2500, "other_owners": 200
         ),
         (
             ahead(before=64, more=True),
-            "More than 64 tasks before it in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
+            "At least 64 tasks before it in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
         ),
         (
             ahead(queue=QueueStanding("m", 1, 10.0, None)),
@@ -230,7 +230,7 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
             "disk_full", "The server's storage is full since 17:16 UTC; next try in 30 s.",
         ),
         (
-            ingestion(setbacks={"load": dataclasses.replace(STORAGE, what="worker", since_ms=None)}), standings(),
+            ingestion(setbacks={"load": dataclasses.replace(STORAGE, what="worker")}), standings(),
             "workers_died", "The workers of its last try died; next try in 30 s.",
         ),
         (
