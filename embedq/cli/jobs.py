@@ -42,4 +42,4 @@ def describe(job: Mapping[str, Any]) -> str:
     parts += [f"{job['failed']:,} failed"] if job["failed"] else []
     parts += [printable(job["name"])] if job["name"] else []
     why = (job["waiting"] or {}).get("message") or (job["error"] or {}).get("message")
-    return ", ".join(parts) + (f": {printable(why)}" if why else "")
+    return ", ".join(parts) + (f": {why}" if why else "")

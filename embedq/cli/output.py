@@ -16,9 +16,12 @@ from embedq.errors import BadInputError, EmbedqClientError
 NO_STDOUT = "there is nowhere to print the results: the standard output is closed"
 
 
+_ORDERS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?")
+
+
 def printable(text: str) -> str:
-    """Text that came from elsewhere, such as a name: an escape sequence in it could do anything to a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    """Text that came from elsewhere, on one line: an escape sequence in it could do anything to a terminal."""
+    return text.translate(_ORDERS)
 
 
 @dataclass
@@ -38,12 +41,14 @@ class Output:
         # Flushed, because the reader of a pipe wants the first id while later ones are still being made.
         if sys.stdout is None:
             raise UsageError(NO_STDOUT)
-        print(_json(fields) if self.json_lines else text, flush=True)
+        print(_json(fields) if self.json_lines else _lines(text), flush=True)
         self.results += 1
 
     def note(self, text: str, **fields: Any) -> None:
         """A note on stderr."""
-        line = json.dumps({"event": "note", "message": text, **fields}) if self.json_lines else f"embedq: {text}"
+        line = (
+            json.dumps({"event": "note", "message": text, **fields}) if self.json_lines else f"embedq: {_lines(text)}"
+        )
         print(line, file=sys.stderr, flush=True)
 
     def problem(self, message: str, code: str) -> None:
@@ -71,7 +76,7 @@ class Output:
             self.note(f"{error.code}, trying again", code=error.code, delay_s=round(delay_s, 1))
 
     def _error(self, fields: Mapping[str, Any], text: str) -> None:
-        line = json.dumps({"event": "error", **fields}) if self.json_lines else f"embedq: {text}"
+        line = json.dumps({"event": "error", **fields}) if self.json_lines else f"embedq: {_lines(text)}"
         print(line, file=sys.stderr, flush=True)
 
 
@@ -105,6 +110,10 @@ def run_command(args: argparse.Namespace) -> int:
 def digits(vector: Iterable[float]) -> list[float]:
     """Numbers of 32 bits, rounded to nine digits, which are enough for them. Python would print up to seventeen."""
     return [float(f"{number:.9g}") for number in vector]
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _json(fields: Mapping[str, Any]) -> str:

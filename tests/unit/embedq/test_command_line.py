@@ -296,6 +296,17 @@ def test_output_for_people_and_for_programs(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(json_retry)["event"] == "note"
 
 
+def test_what_others_wrote_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a\x1b]0;own\x07b\x9b2J\nc \u200c\u00a0d"
+    output = Output(json_lines=False)
+    output.result(hostile, {})
+    output.note(hostile)
+    output.error(RefusedError(hostile, code="nope", status=404))
+    captured = capsys.readouterr()
+    assert captured.out == "a?]0;own?b?2J\nc \u200c\u00a0d\n"
+    assert captured.err == f"embedq: {captured.out}embedq: nope: {captured.out}"
+
+
 def test_numbers_have_the_digits_of_32_bits_and_all_of_them() -> None:
     vector = np.array([-0.9129559993743896, 1 / 3, 1e-7, 16777217, 0], dtype=np.float32)
     assert json.dumps(digits(vector.tolist())) == "[-0.912955999, 0.333333343, 1.00000001e-07, 16777216.0, 0.0]"
