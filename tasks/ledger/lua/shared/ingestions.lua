@@ -50,8 +50,10 @@ local function move_ingestion(id, m)
 
   if not fits() then return false, f[1] or '' end
   for _, pair in ipairs(m.set) do
+    if string.find(pair[1], '^setback_') and call('HGET', key, pair[1]) ~= pair[2] then  -- a repeated call counts once
+      count_of_documents('setbacks_' .. string.match(pair[2], '%S+$'), 1)
+    end
     call('HSET', key, pair[1], pair[2])
-    if string.find(pair[1], '^setback_') then count_of_documents('setbacks_' .. string.match(pair[2], '%S+$'), 1) end
   end
   for _, name in ipairs(m.unset) do call('HDEL', key, name) end
   for _, pair in ipairs(m.add) do
