@@ -419,6 +419,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("the oldest is looked for everywhere", "overview.lua", "0, OWNERS - 1", "0, -1"),
     Mutation("the oldest is looked for in every task", "overview.lua", "0, TASKS - 1", "0, -1"),
     Mutation("what is taken back counts", "shared/ingestions.lua", " and tonumber(pair[2]) > 0 then", " then"),
+    Mutation(
+        "a repeated setback counts twice", "shared/ingestions.lua", "call('HGET', key, pair[1]) ~= pair[2]", "true"
+    ),
     Mutation("a batch that stays ends anew", "batch_move.lua", "if f[1] ~= to then count_of", "if true then count_of"),
     # Batches
     Mutation("a batch moves from any state", "batch_move.lua", "if not fits then", "if not f[1] then"),
