@@ -335,6 +335,7 @@ def test_nobody_sees_an_ingestion_of_somebody_else(serve: Callable[..., ServedAp
     assert client.get(path, headers=ANN).status_code == 200
     assert {client.get(f"{path}{below}", headers=BOB).status_code for below in PATHS} == {404}
     assert {client.post(f"{path}/{verb}", headers=BOB).status_code for verb in ("cancel", "retry")} == {404}
+    assert client.delete(path, headers=BOB).status_code == 404
     assert client.get("/v1/ingestions", headers=BOB).json()["data"] == []
     assert client.get("/v1/ingestions").status_code == 401
     form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
