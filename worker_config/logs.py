@@ -1,7 +1,7 @@
 """Logging: one line per event on stderr, as text or as a JSON object, and no tracebacks of failures that were foreseen.
 
-A JSON line says what it is about: the process, the request and the tasks. It holds no text of a caller, no key, and of
-an exception its type and place only: the message of an exception may hold what somebody submitted.
+Both hold no text of a caller, no key, and of an exception its type and places only: the message of an exception may
+hold what somebody submitted. A JSON line says what it is about, too: the process, the request and the tasks.
 """
 
 import logging
@@ -44,7 +44,7 @@ def json_line(role: str, logger: str, message: str, *, level: str = "info", **fi
 class _OneLine(logging.Filter):
     """Keeps libraries' tracebacks out: a killed child or a broker that is away is an event, not a defect.
 
-    The exception's type is kept; its text may hold a URL with a password.
+    The exception's type is kept; its text may hold a URL with a password. asyncio keeps its traceback, of our defects.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -53,6 +53,9 @@ class _OneLine(logging.Filter):
             message = " ".join(record.getMessage().split())[:_MAX_CHARS]
             record.msg = f"{message} ({kind.__name__})" if kind else message
             record.args, record.exc_info, record.exc_text = (), None, None
+        elif record.name == "asyncio":
+            # What follows its first line shows the exception, and what the task or the callback was given.
+            record.msg, record.args = record.getMessage().partition("\n")[0], ()
         return True
 
 
@@ -68,6 +71,10 @@ class _Text(logging.Formatter):
         if fields is None:
             return line
         return " ".join([line, *(f"{name}={_shown(value)}" for name, value in {**fields, **_ids()}.items())])
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class's name
+        kind, _, trace = ei
+        return "\n  ".join([f"Traceback of {kind.__name__}:", *_places(trace)])
 
 
 class _Json(logging.Formatter):
@@ -113,11 +120,12 @@ def _line(moment: datetime, level: str, logger: str, message: str, fields: Mappi
 
 
 def _of_exception(kind: type[BaseException], trace: TracebackType | None) -> dict[str, object]:
+    return {"error": kind.__name__, "traceback": _places(trace)}
+
+
+def _places(trace: TracebackType | None) -> list[str]:
     frames = traceback.extract_tb(trace)[-_MAX_FRAMES:]
-    return {
-        "error": kind.__name__,
-        "traceback": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
-    }
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
 
 _process: dict[str, str] = {}

@@ -1,5 +1,7 @@
 """What a line of the log says, in both forms."""
 
+import asyncio
+import gc
 import json
 import logging
 import sys
@@ -119,6 +121,30 @@ def test_a_thread_that_dies_says_so_in_a_line(log_as: Configure) -> None:
     (line,) = written.lines()
     assert line["message"] == "an exception ended the thread stream-1"
     assert SECRET not in str(line)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_an_exception_says_is_in_no_form_of_the_log(log_as: Configure, log_format: LogFormat) -> None:
+    async def fail_later() -> None:
+        raise ValueError(SECRET)
+
+    async def nobody_looks() -> None:
+        task = asyncio.create_task(fail_later())
+        await asyncio.wait([task])
+        del task
+        gc.collect()
+
+    written = log_as(log_format)
+    asyncio.run(nobody_looks())
+    try:
+        fail(ValueError(SECRET))
+    except ValueError:
+        logging.getLogger("tasks.x").exception("it failed")
+    said = "\n".join(written.texts())
+    assert "Task exception was never retrieved" in said
+    assert said.count("ValueError") == 2
+    assert said.count("test_logs.py:") >= 2
+    assert SECRET not in said
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
