@@ -7,8 +7,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext, suppress
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from embedq import environment
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _top(args: argparse.Namespace, output: Output) -> int:
-    live = not args.once and not args.json and sys.stdout.isatty()
+    # rich is optional: without it, a terminal gets lines too.
+    live = not (args.once or args.json) and sys.stdout.isatty() and find_spec("rich") is not None
     view = View(args.url or environment.server_url())
 
     def retry(error: EmbedqClientError, delay_s: float) -> None:
@@ -56,7 +58,7 @@ async def _top(args: argparse.Namespace, output: Output) -> int:
     with checked_address():
         transport = Transport(view.address, api_key=environment.api_key(), on_retry=retry)
     async with transport:
-        with _screen(view) if live else nullcontext(lambda: None) as show:
+        with _drawn(view) if live else nullcontext(lambda: None) as show:
             state = await transport.call(Call("GET", "v1/service"), timeout_s=_CALL_S)
             history = await transport.call(Call("GET", "v1/service/history"), timeout_s=_CALL_S)
             with _readable():
@@ -76,11 +78,11 @@ async def _follow(transport: Transport, view: "View", output: Output, show: Call
         async for name, data in events:
             with _readable():
                 view.take(name, data)
-            if show:
-                show()
-            elif output.json_lines:
+                if show:
+                    show()
+            if output.json_lines:
                 output.result("", data if name == "service" else {"object": "history", **data})
-            elif name == "service" and time.monotonic() >= printed_s + _PLAIN_INTERVAL_S:
+            elif not show and name == "service" and time.monotonic() >= printed_s + _PLAIN_INTERVAL_S:
                 printed_s = time.monotonic()
                 _print(output, [], f"{view.to_text()}\n")
 
@@ -194,12 +196,11 @@ class View:
         """What stands above the grids."""
         state, redis = self._state, self._state["redis"]
         title = f"embedq {state['version']} at {self.address}, up {_span(state['time'] - state['started_at'])}"
+        told = f"Redis answers, {redis['memory_percent']} % of its memory in use"
         if not redis["up"]:
             seen = redis["seen_at"]
-            when = f" since {_clock(seen)}; what follows is from then" if seen else ""
-            return [title, f"Redis does not answer{when}", *([self.notice] if self.notice else [])]
-        memory = f"Redis answers, {redis['memory_percent']} % of its memory in use"
-        return [printable(title), memory, *([self.notice] if self.notice else [])]
+            told = "Redis does not answer" + (f" since {_clock(seen)}; what follows is from then" if seen else "")
+        return [printable(line) for line in (title, told, self.notice) if line]
 
     def grids(self) -> list[Grid]:
         """The last hour, models, workers."""
@@ -290,17 +291,9 @@ def _clock(unix_s: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(unix_s))
 
 
-def _screen(view: View) -> AbstractContextManager[Callable[[], None]]:
-    """The whole terminal as long as the block runs; the function that draws it anew. Lines where rich is missing."""
-    with suppress(ImportError):  # rich is optional
-        import rich.live  # noqa: F401, PLC0415
-
-        return _rich_screen(view)
-    return nullcontext(lambda: print(view.to_text(), flush=True))
-
-
 @contextmanager
-def _rich_screen(view: View) -> Iterator[Callable[[], None]]:
+def _drawn(view: View) -> Iterator[Callable[[], None]]:
+    """The whole terminal as long as the block runs; the function that draws it anew."""
     # Slow to import for a command that shows no screen.
     from rich import console, live, table, text  # noqa: PLC0415
 
@@ -318,7 +311,7 @@ def _rich_screen(view: View) -> Iterator[Callable[[], None]]:
         try:
             titles, grids = view.titles(), view.grids()
         except KeyError:  # nothing is known yet
-            return console.Group(text.Text(view.notice or f"asking {view.address}"))
+            return console.Group(text.Text(printable(view.notice or f"asking {view.address}")))
         parts: list[console.RenderableType] = [text.Text(line) for line in titles]
         for grid in grids:
             parts += [text.Text(), drawn(grid)]

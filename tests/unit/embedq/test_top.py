@@ -1,6 +1,7 @@
 """`embedq top`: what it shows, and what becomes of a server that goes away, refuses or is none."""
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +97,15 @@ def test_names_cannot_reach_the_terminal() -> None:
     assert "h??" in text
 
 
+def test_what_stands_above_the_grids_cannot_reach_the_terminal() -> None:
+    shown = view(service(version="9\x1b[2J"))
+    shown.notice = "code\x1b]0;x\x07, trying again"
+    assert not any("\x1b" in line or "\x07" in line for line in shown.titles())
+    shown.take("service", service(version="9\x1b[2J", redis={"up": False, "memory_percent": 0, "seen_at": None}))
+    shown.notice = "code\x1b]0;x\x07, trying again"
+    assert not any("\x1b" in line or "\x07" in line for line in shown.titles())
+
+
 def test_steps_that_were_missed_are_gaps() -> None:
     shown = view(None, 1.0, 2.0)  # steps that begin at 1000 and 1010
     for event in (step(1010, 9.0), step(1040, 4.0), step(1050, 5.0), step(10**7, 1.0)):
@@ -171,6 +181,19 @@ def test_events_as_json_lines_also_of_a_stream_that_was_begun_anew(
 def test_without_a_terminal_it_prints_lines(elsewhere: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(elsewhere, reply=key_expires(after=2)) == 3
     assert capsys.readouterr().out.count("embedq 9.9 at ") == 1  # one in ten seconds
+
+
+@pytest.mark.parametrize("rich", [True, False], ids=["rich", "no rich"])
+def test_a_terminal_whose_server_is_late(
+    rich: bool, elsewhere: Scripted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich", None)
+        monkeypatch.setitem(sys.modules, "rich.live", None)
+    elsewhere.answers = [problem(503, "overloaded", retry_after="0"), answers, answers, key_expires(after=1)]
+    assert main(["top", "--url", elsewhere.url]) == 3
+    assert "embedq 9.9 at " in capsys.readouterr().out
 
 
 def test_the_time_is_over(elsewhere: Scripted) -> None:
