@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -46,10 +47,11 @@ def storage_url(value: str) -> str:
 
 def http_url(value: str) -> str:
     """A base address for HTTP."""
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or "@" in parts.netloc:
-        raise ValueError("must be an address such as http://collector:4318, without a password")
-    return value
+    with suppress(ValueError):  # of brackets, or of a port that is none
+        parts = urlsplit(value)
+        if re.fullmatch(r"https?://[^\s?#@]+", value) and parts.hostname and parts.port != 0:
+            return value
+    raise ValueError("must be an address such as http://collector:4318, without a password")
 
 
 def listed(value: Any) -> Any:

@@ -41,8 +41,11 @@ _MAX_TRACED = 64
 """Traced tasks of one claim; further ones have no spans of it."""
 _UNTRACED = ("/health", "/metrics")
 """Probes and scrapes begin no trace."""
-# Of the version 00; a later one may say more behind it, and is read like this one.
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+# The version 00 ends here. A later one may say more behind a hyphen, and is read like 00.
+_TRACEPARENT = re.compile(
+    r"(?:00(?=.{53}\Z)|(?!00|ff)[0-9a-f]{2}(?=.{53}(?:-|\Z)))"
+    r"-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
+)
 _SAMPLED = 1
 _FAILED_STATUS = 500
 _KINDS = {"submit": SpanKind.PRODUCER, "claim": SpanKind.CONSUMER}

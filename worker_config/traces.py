@@ -72,4 +72,8 @@ def open_traces(endpoint: str | None, sample: float, *, role: str, instance: str
 
 def can_trace() -> bool:
     """Whether the extra `traces` is installed."""
-    return all(find_spec(name) is not None for name in ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter"))
+    try:
+        needed = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+        return all(find_spec(name) is not None for name in needed)
+    except ModuleNotFoundError:  # a package above it is missing
+        return False

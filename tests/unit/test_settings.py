@@ -236,7 +236,19 @@ def test_the_address_of_redis_is_shown_without_its_password(url: str, shown: str
 
 
 @pytest.mark.parametrize(
-    "value", ["collector:4318", "grpc://c:4317", "http://", "http://u:p@c:4318", "http://c/?key=p"]
+    "value",
+    [
+        "collector:4318",
+        "grpc://c:4317",
+        "http://",
+        "http://u:p@c:4318",
+        "http://c/?key=p",
+        "http://c/#key",
+        "http://c:99999",
+        "http://c:port",
+        "http://[c",
+        "http://c d",
+    ],
 )
 def test_what_is_no_address_of_a_collector_is_refused_and_not_shown(value: str) -> None:
     with pytest.raises(
@@ -245,8 +257,9 @@ def test_what_is_no_address_of_a_collector_is_refused_and_not_shown(value: str) 
         load_settings(traces_endpoint=value)
 
 
-def test_traces_need_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+@pytest.mark.parametrize("missing", ["opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"])
+def test_traces_need_their_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
     load_settings().require_traces()
     with pytest.raises(SettingsError, match=r"pip install 'embedq\[traces\]'"):
         load_settings(traces_endpoint="http://collector:4318").require_traces()

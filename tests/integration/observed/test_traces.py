@@ -80,3 +80,14 @@ def test_a_span_of_work_that_fails_says_so(collector: Collector, traces: Traces)
     }
     assert all(span.failed for span in collector.spans)
     assert TEXT not in str(collector.spans)
+
+
+def test_only_a_traceparent_that_is_one_continues_a_trace(traces: Traces) -> None:
+    ids = f"{'a' * 32}-{'b' * 16}"
+    theirs = [f"00-{ids}-01", f"00-{ids}-03", f"cc-{ids}-01", f"cc-{ids}-01-what-a-later-version-says"]
+    wrong = [f"cc-{ids}-01what", f"00-{ids}-01-more", f"00-{ids}-01\n", f"ff-{ids}-01", f"00-{ids.upper()}-01"]
+    wrong += [f"00-{'0' * 32}-{'b' * 16}-01", f"00-{'a' * 32}-{'0' * 16}-01", "a" * 60_000]
+    for traceparent in (*theirs, *wrong):
+        request = traces.begin("/v1/tasks", traceparent)
+        assert request is not None
+        assert (request.trace_id == "a" * 32) is (traceparent in theirs), traceparent
