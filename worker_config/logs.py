@@ -74,7 +74,7 @@ class _Text(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class's name
         kind, _, trace = ei
-        return "\n  ".join([f"Traceback of {kind.__name__}:", *_places(trace)])
+        return "\n  ".join([f"Traceback of {kind.__name__}:", *_places(trace)]) if kind else ""
 
 
 class _Json(logging.Formatter):

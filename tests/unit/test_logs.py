@@ -159,6 +159,14 @@ def test_a_library_s_traceback_is_one_line(log_as: Configure, log_format: LogFor
     assert "password" not in line
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_line_may_ask_for_an_exception_that_there_is_not(log_as: Configure, log_format: LogFormat) -> None:
+    written = log_as(log_format)
+    logging.getLogger("tasks.x").error("odd", exc_info=True)  # noqa: LOG014 - as some libraries do
+    (line,) = written.texts()
+    assert "odd" in line
+
+
 def test_bytes_that_are_no_text_do_not_stop_the_log(log_as: Configure) -> None:
     written = log_as("json")
     logging.getLogger("tasks.x").info("cannot read %s", b"\xff".decode(errors="surrogateescape"))
