@@ -72,4 +72,6 @@ class Command:
         return [sys.executable, "-P", "-m", "embedq", *arguments]
 
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(CHECKOUT), "EMBEDQ_URL": self.url}
+        # xdist names a width, which would hide that of a terminal.
+        inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+        return {**inherited, "PYTHONPATH": str(CHECKOUT), "EMBEDQ_URL": self.url}
