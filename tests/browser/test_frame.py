@@ -1,5 +1,6 @@
 """The frame around the screens: navigation, keyboard, theme, key, an API that goes and comes back."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -8,6 +9,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll
+
+SILENT_MS = 60_000
+"""Longer than a stream may be without so much as a comment."""
 
 
 class Keyed:
@@ -30,6 +34,15 @@ class Keyed:
         yield
         self._api.settings["api_keys"] = self._new_key()
         self._api.start()
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """The API says nothing for the block, and closes no connection: as if its host had vanished."""
+        self._api.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._api.send(signal.SIGCONT)
 
     def submit(self, name: str) -> None:
         """A task of the key's owner."""
@@ -113,7 +126,11 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     page = console.open("#/jobs?kind=task", base_url=keyed.base_url, size=NARROW)
     expect(page.get_by_role("alert")).to_contain_text("This server needs an API key.")
     assert_accessible(page)
-    enter(page, "wrong")
+    enter(page, "wrong – pasted with a dash")  # of which no header can be made
+    expect(page.get_by_role("alert")).to_contain_text("The server does not know this key.")
+    expect(page.get_by_role("status").filter(has_text="The API does not answer")).to_have_count(0)
+    with page.expect_response(lambda answer: answer.status == 401):  # noqa: PLR2004 - that is HTTP's
+        enter(page, "wrong")
     expect(page.get_by_role("alert")).to_contain_text("The server does not know this key.")
     enter(page, keyed.key)
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -139,8 +156,15 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
     keyed.submit("of the second key")
     expect(page.get_by_role("link", name="of the second key")).to_be_visible()
+    page.clock.install()
     page.reload()
     expect(page.get_by_role("link", name="of the second key")).to_be_visible()
+    with keyed.silent():
+        page.clock.fast_forward(SILENT_MS)
+        expect(banner).to_be_visible()
+    expect(banner).to_have_count(0)
+    keyed.submit("after the silence")
+    expect(page.get_by_role("link", name="after the silence")).to_be_visible()
     page.get_by_role("button", name="API key set").click()
     page.get_by_role("button", name="Forget the key").click()
     expect(page.get_by_role("alert")).to_contain_text("This server needs an API key.")

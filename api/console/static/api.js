@@ -6,6 +6,11 @@ import { ofTab } from "./storage.js";
 export const BASE = new URL("../", import.meta.url);
 const STORED_KEY = "embedq.key";
 const PROBE_MS = 1000;
+const PROBED_MS = 10_000;
+// Above what the server lets a request wait, unless EMBEDQ_MAX_WAIT_S was raised far.
+const ANSWER_MS = 120_000;
+// Of other keys the browser makes no header.
+const SENDABLE = /^[\x20-\x7e]*$/;
 
 // ---- what all screens know ------------------------------------------------------------------------------------------
 
@@ -46,7 +51,7 @@ async function probe() {
   while (!session.online) {
     await new Promise((resolve) => setTimeout(resolve, PROBE_MS));
     try {
-      await fetch(new URL("health/live", BASE), { cache: "no-store" });
+      await fetch(new URL("health/live", BASE), { cache: "no-store", signal: AbortSignal.timeout(PROBED_MS) });
       update({ online: true, round: session.round + 1 });
     } catch {
       // still away
@@ -69,16 +74,24 @@ export class ApiError extends Error {
 export async function request(path, { method = "GET", body, headers = {}, signal } = {}) {
   const sent = { Accept: "application/json", ...headers };
   const key = session.key;
+  if (!SENDABLE.test(key)) {
+    update({ refused: true });
+    throw new ApiError(401, "invalid_api_key", "A key has letters, digits and signs of ASCII only.");
+  }
   if (key) sent.Authorization = `Bearer ${key}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
+  const late = new AbortController(); // a host that vanished closes no connection
+  const timer = setTimeout(() => late.abort(), ANSWER_MS);
+  const either = AbortSignal.any([late.signal, ...(signal ? [signal] : [])]);
   let answer;
   try {
-    answer = await fetch(new URL(path, BASE), { method, headers: sent, body: text, signal, cache: "no-store" });
+    answer = await fetch(new URL(path, BASE), { method, headers: sent, body: text, signal: either, cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
-    probe();
-    throw new ApiError(0, "unreachable", "The API does not answer.");
+    throw unreachable();
+  } finally {
+    clearTimeout(timer);
   }
   if (answer.ok) {
     if (session.refused && key === session.key && answer.headers.has("x-request-id")) update({ refused: false });
@@ -86,6 +99,11 @@ export async function request(path, { method = "GET", body, headers = {}, signal
   }
   if (answer.status === 401 && key === session.key) update({ refused: true });
   throw await asError(answer);
+}
+
+function unreachable() {
+  probe();
+  return new ApiError(0, "unreachable", "The API does not answer.");
 }
 
 async function asError(answer) {
@@ -107,14 +125,16 @@ export async function call(path, options) {
     return await answer.json();
   } catch (error) {
     if (options?.signal?.aborted) throw error;
-    probe(); // it broke off in the middle
-    throw new ApiError(0, "unreachable", "The API does not answer.");
+    throw unreachable(); // it broke off in the middle
   }
 }
 
 // Downloads what a link cannot, because the key is in a header.
 export async function download(path, name) {
-  const blob = await (await request(path, { headers: { Accept: "*/*" } })).blob();
+  const answer = await request(path, { headers: { Accept: "*/*" } });
+  const blob = await answer.blob().catch(() => {
+    throw unreachable();
+  });
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;

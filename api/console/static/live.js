@@ -3,6 +3,8 @@ import { call, connectionLost, request, useSession } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 
 const RETRY_MS = 2000;
+// The API sends at least a comment every 15 seconds. A host that vanished closes no connection.
+const SILENT_MS = 40_000;
 
 function useVisible() {
   const [visible, setVisible] = useState(!document.hidden);
@@ -94,13 +96,29 @@ async function read(body, onEvent) {
   let rest = "";
   let first = true;
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await spoken(reader);
     if (done) return;
     const blocks = (rest + value).split(/\r?\n\r?\n/);
     rest = blocks.pop();
     for (const block of blocks) {
       if (dispatch(block, first, onEvent)) first = false;
     }
+  }
+}
+
+// What the reader gives next. Throws when nothing comes for too long.
+async function spoken(reader) {
+  let silent = false;
+  const timer = setTimeout(() => {
+    silent = true;
+    reader.cancel();
+  }, SILENT_MS);
+  try {
+    const read = await reader.read();
+    if (silent) throw new Error("silent");
+    return read;
+  } finally {
+    clearTimeout(timer);
   }
 }
 
