@@ -5,6 +5,7 @@ asks for that with the key of the person in front of it, by the routes that ever
 """
 
 import gzip
+import re
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -42,6 +43,8 @@ _HEADERS = {
     "vary": "Accept, Accept-Encoding",
     "x-content-type-options": "nosniff",
 }
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))")
+"""Named, and not refused by a weight of zero."""
 _ETAG = ResponseHeader("ETag", "Of the file.", required=True)
 
 IF_NONE_MATCH = header("If-None-Match", "The `ETag` of a file of the console that the browser has.")
@@ -86,7 +89,7 @@ def file_response(request: Request, name: str) -> Response:
     headers = {**_HEADERS, "etag": file.etag}
     if file.etag in (request.headers.get("if-none-match") or ""):
         return Response(status_code=304, headers=headers)
-    if "gzip" in (request.headers.get("accept-encoding") or ""):
+    if _GZIP.search(request.headers.get("accept-encoding") or ""):
         return Response(file.gzipped, headers={**headers, "content-encoding": "gzip"}, media_type=file.media_type)
     return Response(file.plain, headers=headers, media_type=file.media_type)
 

@@ -17,14 +17,14 @@ const stepsOfAnHour = (data) => (MINUTES * 60) / (data?.step ?? 1);
 
 function extended({ step, from, series }, steps) {
   const first = Object.values(series)[0] ?? [];
-  const place = ({ at }) => Math.round((at - from) / step);
-  const length = Math.max(first.length, ...steps.map((one) => place(one) + 1));
+  const numberOf = ({ at }) => Math.round((at - from) / step);
+  const length = Math.max(first.length, ...steps.map((one) => numberOf(one) + 1)); // grows while the page is open
   const dropped = Math.max(0, length - stepsOfAnHour({ step }));
   const times = Array.from({ length: length - dropped }, (_, index) => from + (index + dropped) * step);
   const columns = Object.entries(series).map(([name, values]) => {
-    const all = [...values, ...Array(length - values.length).fill(null)];
-    for (const one of steps) if (place(one) >= 0) all[place(one)] = one.series[name] ?? null;
-    return [name, all.slice(dropped)];
+    const shown = times.map((_, index) => values[index + dropped] ?? null);
+    for (const one of steps) if (numberOf(one) >= dropped) shown[numberOf(one) - dropped] = one.series[name] ?? null;
+    return [name, shown];
   });
   return { times, series: Object.fromEntries(columns) };
 }

@@ -59,6 +59,16 @@ def test_every_file_has_its_headers_and_is_sent_once(client: httpx.Client, name:
 
 
 @pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [("br, gzip;q=0.5", "gzip"), ("gzip;q=0, br", None), ("*, gzip; q=0.0", None), ("br", None)],
+)
+def test_a_file_is_packed_for_those_who_take_it(client: httpx.Client, accepted: str, encoding: str | None) -> None:
+    answer = client.get("/console/app.js", headers={"accept-encoding": accepted})
+
+    assert answer.headers.get("content-encoding") == encoding
+
+
+@pytest.mark.parametrize(
     "path",
     ["", "nothing.js", "../families/console.py", "..%2f..%2fapp.py", "%2e%2e/VENDORED.md", "/etc/passwd", "vendor"],
 )

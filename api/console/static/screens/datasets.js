@@ -68,7 +68,7 @@ function Delete({ dataset, done }) {
 
 function Dataset({ name, query }) {
   const { data: dataset, error, reload } = useFetch(`v1/datasets/${encodeURIComponent(name)}`, { everyMs: 10_000 });
-  const view = query.get("view") in VIEWS ? query.get("view") : "search";
+  const view = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "search";
   const [, View] = VIEWS[view];
   return html`<p><a href=${address("datasets")}>All datasets</a></p>
     <div class="title-row">

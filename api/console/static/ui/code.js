@@ -3,11 +3,11 @@ import { announce } from "../announce.js";
 import { html, useId, useState } from "../html.js";
 
 export function Code({ text, label = "code" }) {
-  const [copied, setCopied] = useState(false);
+  const [copied, setCopied] = useState(null); // the text
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
-      setCopied(true);
+      setCopied(text);
       announce("Copied.");
     } catch {
       announce("The browser does not let this page copy. Select the text instead.");
@@ -15,7 +15,7 @@ export function Code({ text, label = "code" }) {
   };
   return html`<div class="code">
     <pre tabindex="0" role="region" aria-label=${label}><code>${text}</code></pre>
-    <button type="button" class="small" onClick=${copy} aria-label=${`Copy ${label}`}>${copied ? "Copied" : "Copy"}</button>
+    <button type="button" class="small" onClick=${copy} aria-label=${`Copy ${label}`}>${copied === text ? "Copied" : "Copy"}</button>
   </div>`;
 }
 
