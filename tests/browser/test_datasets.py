@@ -60,7 +60,7 @@ def test_datasets_are_listed_and_deleted_after_a_confirmation(console: Console, 
     expect(row).to_have_count(0)
 
 
-def test_documents_and_chunks_are_shown_as_text(console: Console, library: str) -> None:
+def test_documents_and_chunks_are_shown_as_text_and_unknown_names_are_errors(console: Console, library: str) -> None:
     page = console.open(f"#/datasets/{library}?view=documents")
     expect(page.get_by_role("table", name="Documents").locator("tbody tr")).to_have_count(25)
     page.get_by_role("link", name="Next page").click()
@@ -77,6 +77,10 @@ def test_documents_and_chunks_are_shown_as_text(console: Console, library: str) 
     expect(page.get_by_role("table", name="Documents")).to_contain_text("billing-0")
     page.goto(f"{page.url.partition('?')[0]}?view=toString")  # typed by hand: not a view, though objects have it
     expect(page.get_by_role("heading", name="Search")).to_be_visible()
+    console.calls_may_fail = True
+    page.goto(f"{page.url.partition('#')[0]}#/datasets/nowhere")
+    expect(page.get_by_role("alert")).to_contain_text("dataset_not_found")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Dataset nowhere")
 
 
 def test_a_dataset_is_searched_by_keyboard(console: Console, library: str) -> None:
@@ -114,14 +118,6 @@ def test_the_nearest_chunks_of_a_text_that_is_tried_are_found(console: Console, 
 
     expect(page.get_by_role("article")).to_have_count(5)
     expect(page.locator("main")).to_contain_text("5 of 42 chunks of library")
-
-
-def test_an_unknown_dataset_is_an_error(console: Console) -> None:
-    console.calls_may_fail = True
-    page = console.open("#/datasets/nowhere")
-
-    expect(page.get_by_role("alert")).to_contain_text("dataset_not_found")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Dataset nowhere")
 
 
 def open_map(console: Console, dataset: str, color: str = "topic", **options: bool) -> Page:

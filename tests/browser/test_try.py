@@ -36,7 +36,7 @@ def test_each_text_has_its_tokens_its_vector_or_its_error(console: Console) -> N
     assert_accessible(page)
 
 
-def test_similarity_is_a_table_of_cosines(console: Console) -> None:
+def test_similarity_is_a_table_of_cosines_and_the_call_is_code(console: Console) -> None:
     texts = ["When is my parcel late?", "The parcel comes on Monday.", "Rain and sun."]
     with console.stack.api.client() as client:
         answer = client.post("/v1/embeddings", json={"input": texts, "dimensions": 64}).json()
@@ -51,9 +51,7 @@ def test_similarity_is_a_table_of_cosines(console: Console) -> None:
     assert np.allclose(shown, (vectors @ vectors.T).ravel(), atol=0.01)
     expect(page.get_by_role("table", name="Vectors").locator("tbody tr").first).to_contain_text("64")
 
-
-def test_the_call_is_shown_as_code(console: Console) -> None:
-    page = console.open("#/try")
+    # The same call as code.
     page.get_by_label("Texts, one per line").fill('it\'s "quoted"')
     page.get_by_label("Dimensions").fill("8")
     page.get_by_label("Prompt").select_option("query")
