@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from starlette.requests import Request
 
@@ -16,16 +17,20 @@ from tasks.errors import DatasetUnknown, NotReady, NotStored, Overloaded
 from tasks.ledger.executor import spread
 from tasks.records import datasets
 from tasks.records.datasets import Catalog, Version
+from tasks.search.kept import room_for_vectors, vector_bytes
 from tasks.storage.storage import Storage
 
 if TYPE_CHECKING:
     from tasks.search.parts import PartReader
 
 T = TypeVar("T")
+Reading: TypeAlias = "Callable[[PartReader, Catalog], T]"
 
 _THREADS = 2
 """More would take the cores from the queries of everybody."""
-_MAX_WAITING = 64
+_MAX_READS = 64
+_MAX_LARGE_SEARCHES = 8
+_LARGE_PATIENCE_S = 60
 _KNOWN_VERSIONS = 256
 _TRIES = 4
 _RETRY_AFTER_S = 5
@@ -46,7 +51,9 @@ class AsyncDatasets:
         self._making = threading.Lock()
         # Not the threads of the storage: a search computes for as long as a dataset is large, and uploads would wait.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="datasets")
-        self._waiting = 0
+        self._reads = _Places(_MAX_READS)
+        self._large_searches = _Places(_MAX_LARGE_SEARCHES)
+        self._large_turn = asyncio.Lock()
         self._known: OrderedDict[tuple[str, str], Version] = OrderedDict()
         self._stopping = False
 
@@ -71,7 +78,7 @@ class AsyncDatasets:
             self._known.popitem(last=False)
         return version
 
-    async def read(self, request: Request, owner: str, name: str, function: "Callable[[PartReader, Catalog], T]") -> T:
+    async def read(self, request: Request, owner: str, name: str, function: "Reading[T]") -> T:
         """What `function` makes of the present version of a dataset, in a thread.
 
         If parts are gone, because the dataset was replaced and swept meanwhile, it is called for the next version.
@@ -80,45 +87,73 @@ class AsyncDatasets:
             DatasetUnknown, StorageUnavailable: as `present`.
             NotStored: a part is not in the storage, or damaged.
             NotReady: pyarrow is not installed here, or the process stops.
-            Overloaded: too many calls wait for a thread.
+            Overloaded: too many calls, or too many of this owner, wait for a thread.
             CallerGone: the client left first. A search of millions of chunks ends at its next read.
         """
-        storage = await self._storage.open()
+        return await self._read(owner, name, lambda catalog: self._run(request, owner, function, catalog))
+
+    async def search(self, request: Request, owner: str, name: str, function: "Reading[T]") -> T:
+        """Like `read`, for a `function` that needs all vectors.
+
+        Those that do not fit into memory are read for minutes. Such searches come one after the other, so that a
+        thread is left for everybody else.
+        """
+
+        async def run(catalog: Catalog) -> T:
+            if vector_bytes(catalog.rows, catalog.dimension) <= room_for_vectors(self._max_bytes):
+                return await self._run(request, owner, function, catalog)
+            with self._large_searches.taken(owner):
+                async with self._turn():
+                    return await self._run(request, owner, function, catalog)
+
+        return await self._read(owner, name, run)
+
+    async def _read(self, owner: str, name: str, run: Callable[[Catalog], Awaitable[T]]) -> T:
         seen: Version | None = None
         for _ in range(_TRIES):
             version = await self.present(owner, name)
             try:
-                return await self._run(request, storage, function, version.catalog)
+                return await run(version.catalog)
             except NotStored:
                 if version == seen:
                     raise
                 seen = version
         raise Overloaded("This dataset changes faster than it can be read; try again.", retry_after_s=_RETRY_AFTER_S)
 
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(_LARGE_PATIENCE_S):
+                await self._large_turn.acquire()
+        except TimeoutError:
+            raise Overloaded(
+                "Searches of datasets beyond EMBEDQ_SEARCH_BYTES come one after the other, and those before this one "
+                "take long; try again later.",
+                retry_after_s=spread(_LARGE_PATIENCE_S),
+            ) from None
+        try:
+            yield
+        finally:
+            self._large_turn.release()
+
     def stop(self) -> None:
         """Ends what runs and what waits, at its next read, so that the process need not wait for it."""
         self._stopping = True
 
-    async def _run(
-        self, request: Request, storage: Storage, function: "Callable[[PartReader, Catalog], T]", catalog: Catalog
-    ) -> T:
-        if self._waiting >= _MAX_WAITING:
-            raise Overloaded("Too many searches wait here; try again shortly.", retry_after_s=spread(_RETRY_AFTER_S))
-        self._waiting += 1
+    async def _run(self, request: Request, owner: str, function: "Reading[T]", catalog: Catalog) -> T:
+        storage = await self._storage.open()
         caller = _Caller()
 
         def call() -> T:
             return function(self._part_reader(storage).until(lambda: caller.gone or self._stopping), catalog)
 
         try:
-            with watched(request, caller):
+            with self._reads.taken(owner), watched(request, caller):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except NotReady:
             if caller.gone:
                 raise CallerGone from None
             raise
-        finally:
-            self._waiting -= 1
 
     def _part_reader(self, storage: Storage) -> "PartReader":
         with self._making:
@@ -134,6 +169,27 @@ class AsyncDatasets:
                     ) from None
                 self._reader = PartReader.within(storage, self._max_bytes)
             return self._reader
+
+
+class _Places:
+    """Calls that run or wait, `most` at a time; an owner gets half of them, so that there is room for others."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._of_owners: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, owner: str) -> Iterator[None]:
+        """A place, as long as the block lasts; raises `Overloaded`."""
+        if self._of_owners.total() >= self._most or self._of_owners[owner] >= self._most // 2:
+            raise Overloaded("Too many searches wait here; try again shortly.", retry_after_s=spread(_RETRY_AFTER_S))
+        self._of_owners[owner] += 1
+        try:
+            yield
+        finally:
+            self._of_owners[owner] -= 1
+            if not self._of_owners[owner]:
+                del self._of_owners[owner]
 
 
 class _Caller:

@@ -16,6 +16,7 @@ from api.answer.json_response import JSON, NO_STORE, ListOf
 from api.families.route import JSON_BODY, Errors, Family, page_after, page_limit
 from api.request.body import parse_object
 from api.request.memory_budget import LargeResponse
+from api.request.offload import offload_in_turn
 from api.request.paging import read_limit
 from api.services import Services
 from api.waiting.synchronous import encode_now
@@ -142,9 +143,8 @@ async def search(request: Request, name: str) -> Response:
     services = Services.from_request(request)
     owner = services.owner(request)
     await services.door.check()
-    body = validated(
-        SearchBody, parse_object(await services.bodies.read(request)), {"vector": _numbers, "filter": _scalars}
-    )
+    content = await services.bodies.read(request)
+    body = await offload_in_turn(len(content), _search_body, content)
     if (body.query is None) == (body.vector is None):
         raise MissingParameter("Send either query, a text, or vector, its numbers.", param="query")
     given = None if body.vector is None else np.array(body.vector, np.float64)
@@ -157,12 +157,16 @@ async def search(request: Request, name: str) -> Response:
             "data": [] if vector is None else _nearest(reader, catalog, vector, body),
             "dataset": catalog.dataset,
             "version": catalog.version,
-            "rows": sum(part.rows for part in catalog.parts),
+            "rows": catalog.rows,
             "took_ms": round((time.perf_counter() - began) * 1000, 1),
         }
         return orjson.dumps(answer)
 
-    return large_json(services, request, await services.datasets.read(request, owner, name, found))
+    return large_json(services, request, await services.datasets.search(request, owner, name, found))
+
+
+def _search_body(content: bytes) -> SearchBody:
+    return validated(SearchBody, parse_object(content), {"vector": _numbers, "filter": _scalars})
 
 
 def _numbers(value: object) -> object:

@@ -162,13 +162,12 @@ def _render(catalog: Catalog, stored: bytes, color: str, limit: int) -> bytes:
 
 
 def _facts(catalog: Catalog, drawn: DatasetMap, shown: int, colors: Any) -> dict[str, Any]:
-    rows = sum(part.rows for part in catalog.parts)
     return {
         "object": "map",
         "dataset": catalog.dataset,
         "version": catalog.version,
-        "rows": rows,
-        "sampled": shown < rows,
+        "rows": catalog.rows,
+        "sampled": shown < catalog.rows,
         "points": [],
         "ids": [],
         "colors": colors,

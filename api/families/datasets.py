@@ -114,7 +114,7 @@ def _dataset(catalog: Catalog) -> dict[str, Any]:
         "updated_at": catalog.written_ms // 1000,
         "vectors": catalog.vectors or None,
         "dimension": catalog.dimension or None,
-        "rows": sum(part.rows for part in catalog.parts),
+        "rows": catalog.rows,
         "documents": sum(part.documents for part in catalog.parts),
         "bytes": sum(part.size_bytes for part in catalog.parts),
         "of_one_ingestion": catalog.anonymous,

@@ -112,10 +112,12 @@ def _print_chunk(output: Output, document: object, row: Mapping[str, Any], score
 
 
 def _field(text: str) -> tuple[str, str | float | bool]:
-    """A field and its value: a number or a boolean where it is one, otherwise a text."""
+    """A field and its value: a number or a boolean where it is one, otherwise a text. Ids of documents are texts."""
     name, equals, value = utf8(text).partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=VALUE")
+    if name == "document_id":
+        return name, value
     try:
         parsed = json.loads(value, parse_constant=str)  # NaN is no JSON
     except ValueError:

@@ -97,7 +97,7 @@ class _Group(NamedTuple):
 
 def _groups(reader: PartReader, catalog: Catalog, progress: Callable[[], None], limits: MapLimits) -> list[_Group]:
     """The row groups that are read: all, or of a large dataset those at places evenly apart."""
-    total = sum(part.rows for part in catalog.listed)
+    total = catalog.rows
     every = total <= limits.groups * limits.group_rows
     places = [int((number + 0.5) * total / limits.groups) for number in range(limits.groups)]
     groups: list[_Group] = []

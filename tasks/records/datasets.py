@@ -105,6 +105,11 @@ class Catalog:
         """Parts with rows, as users see them, in the order of their numbers."""
         return sorted((part for part in self.parts if part.stored), key=lambda part: part.number)
 
+    @property
+    def rows(self) -> int:
+        """Of all parts."""
+        return sum(part.rows for part in self.parts)
+
     def find(self, name: str) -> DatasetPart | None:
         """The part that users call so, also one of those retired; None when there is none."""
         # What was retired before this dataset was made is of a deleted one, and waits only for the cleanup.

@@ -10,6 +10,16 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def room_for_vectors(max_bytes: int) -> int:
+    """How much of the memory for everything that is kept may be vectors: three quarters."""
+    return max_bytes * 3 // 4
+
+
+def vector_bytes(rows: int, dimension: int) -> int:
+    """Of so many vectors in memory, with their lengths."""
+    return rows * (dimension + 1) * 4
+
+
 @dataclass(slots=True)
 class _Entry:
     """`users`: blocks that rely on it. `value`: None until it was read, once, under `reading`."""
@@ -82,12 +92,17 @@ class Kept:
         with self._lock:
             missing = sizes.keys() - self._entries.keys()
             needed = sum(sizes[key] for key in missing)
-            idle = [key for key, entry in self._entries.items() if not entry.users and key not in sizes]
-            if self.size_bytes + needed - sum(self._entries[key].size_bytes for key in idle) > self._max_bytes:
-                return None
-            for key in idle:  # those that were used longest ago come first
-                if self.size_bytes + needed <= self._max_bytes:
+            over = self.size_bytes + needed - self._max_bytes
+            dropped = []
+            for key, entry in self._entries.items():  # those that were used longest ago come first
+                if over <= 0:  # there may be 100,000 small ones, so no more of them are looked at
                     break
+                if not entry.users and key not in sizes:
+                    dropped.append(key)
+                    over -= entry.size_bytes
+            if over > 0:
+                return None
+            for key in dropped:
                 self._drop(key)
             for key in sizes:
                 if key in missing:

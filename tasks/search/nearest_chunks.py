@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from embedq.vector_search import FoundRow, Ranking
 from tasks.records.datasets import Catalog, DatasetPart
-from tasks.search.kept import Held
+from tasks.search.kept import Held, vector_bytes
 from tasks.search.parts import PartReader, Vectors
 from tasks.search.row_filter import RowFilter
 
@@ -31,7 +31,8 @@ def nearest_chunks(
     """
     ranking = Ranking(query, k)
     parts = catalog.listed
-    with reader.kept_vectors.together({_key(part): part.rows * (catalog.dimension + 1) * 4 for part in parts}) as held:
+    sizes = {_key(part): vector_bytes(part.rows, catalog.dimension) for part in parts}
+    with reader.kept_vectors.together(sizes) as held:
         first = 0
         for part in parts:
             rows = None if among is None else among.rows(reader, part)

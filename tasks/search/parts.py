@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from embedq.vector_search import NoVectorsError, read_rows, read_vectors, row_lengths
 from tasks.errors import NotReady, NotStored
 from tasks.records.datasets import DatasetPart
-from tasks.search.kept import Kept
+from tasks.search.kept import Kept, room_for_vectors
 from tasks.storage.range_file import RangeFile
 from tasks.storage.storage import Storage
 
@@ -51,8 +51,9 @@ class PartReader:
 
     @classmethod
     def within(cls, storage: Storage, max_bytes: int) -> Self:
-        """One that keeps so many bytes in memory: three quarters for vectors, the rest for everything else."""
-        return cls(storage, Kept(max_bytes * 3 // 4), Kept(max_bytes // 4))
+        """One that keeps so many bytes in memory."""
+        vectors = room_for_vectors(max_bytes)
+        return cls(storage, Kept(vectors), Kept(max_bytes - vectors))
 
     def until(self, stopping: Callable[[], bool]) -> Self:
         """The same for a caller who need not be answered once `stopping` is true."""

@@ -20,9 +20,14 @@ from tests.unit.documents.search.small_datasets import NAME, OWNER, document, lo
 
 
 @pytest.fixture
-def datasets(tmp_path: Path) -> AsyncDatasets:
+def storage_url(tmp_path: Path) -> str:
     load(Storage.open(str(tmp_path)), document("a", [1, 2, 3, 4]))
-    return AsyncDatasets(AsyncStorage(str(tmp_path), cast("Any", None)), 2**20)
+    return str(tmp_path)
+
+
+@pytest.fixture
+def datasets(storage_url: str) -> AsyncDatasets:
+    return AsyncDatasets(AsyncStorage(storage_url, cast("Any", None)), 2**20)
 
 
 def request(gone: asyncio.Event) -> Request:
@@ -63,16 +68,46 @@ async def test_a_search_ends_when_the_process_stops(datasets: AsyncDatasets) -> 
         await reading
 
 
-async def test_more_searches_than_may_wait_are_refused(datasets: AsyncDatasets) -> None:
+async def test_one_search_beyond_the_memory_runs_and_the_others_do_not_wait_for_it(
+    datasets: AsyncDatasets, storage_url: str
+) -> None:
+    large = AsyncDatasets(AsyncStorage(storage_url, cast("Any", None)), 8)
+    gone, there, begun, second = asyncio.Event(), request(asyncio.Event()), Event(), Event()
+    first = asyncio.create_task(large.search(request(gone), OWNER, NAME, endless(begun)))
+    await asyncio.to_thread(begun.wait, 10)
+    waits = [asyncio.create_task(large.search(there, OWNER, NAME, lambda _, __: second.set())) for _ in range(4)]
+    refused, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    with pytest.raises(Overloaded):
+        refused.pop().result()
+    assert await large.read(there, OWNER, NAME, lambda _, catalog: catalog.dataset) == NAME
+    assert not second.is_set()
+    gone.set()
+    await asyncio.gather(*others)
+    assert second.is_set()
+    with pytest.raises(CallerGone):
+        await first
+
+
+async def test_more_searches_than_may_wait_are_refused_and_no_owner_takes_all_places(
+    datasets: AsyncDatasets, storage_url: str
+) -> None:
+    owners = (OWNER, "bob", "cid")
+    for other in owners[1:]:
+        load(Storage.open(storage_url), document("a", [1, 2, 3, 4]), owner=other)
     free = Event()
     there = request(asyncio.Event())
 
     def wait(_: PartReader, __: Catalog) -> bool:
         return free.wait(10)
 
-    reading = [asyncio.create_task(datasets.read(there, OWNER, NAME, wait)) for _ in range(65)]
-    refused, others = await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
-    with pytest.raises(Overloaded):
-        refused.pop().result()
+    waiting: set[asyncio.Task[bool]] = set()
+    for owner, count in zip(owners, (33, 33, 1), strict=True):
+        reading = [asyncio.create_task(datasets.read(there, owner, NAME, wait)) for _ in range(count)]
+        refused, others = await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+        with pytest.raises(Overloaded):
+            refused.pop().result()
+        assert not refused
+        waiting |= others
     free.set()
-    assert all(await asyncio.gather(*others))
+    assert len(waiting) == 64
+    assert all(await asyncio.gather(*waiting))
