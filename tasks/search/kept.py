@@ -90,12 +90,13 @@ class Kept:
 
     def _take(self, sizes: Mapping[Hashable, int]) -> dict[Hashable, _Entry] | None:
         with self._lock:
-            missing = sizes.keys() - self._entries.keys()
+            # There may be 100,000 small entries, and most calls are for one. As few are looked at as can be.
+            missing = {key for key in sizes if key not in self._entries}
             needed = sum(sizes[key] for key in missing)
             over = self.size_bytes + needed - self._max_bytes
             dropped = []
             for key, entry in self._entries.items():  # those that were used longest ago come first
-                if over <= 0:  # there may be 100,000 small ones, so no more of them are looked at
+                if over <= 0:
                     break
                 if not entry.users and key not in sizes:
                     dropped.append(key)

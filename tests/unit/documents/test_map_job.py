@@ -62,6 +62,21 @@ def test_rare_values_are_others_and_missing_ones_have_a_colour(storage: Storage)
     assert [one.name for one in found.colorings] == [CLUSTER, "n", "flag"]
 
 
+def test_a_field_of_countless_values_takes_little_memory(storage: Storage) -> None:
+    one = [1.0, 0, 0, 0]
+    different = [document(f"d{n:04d}", one, metadata={"n": n, "team": "a"}) for n in range(5000)]
+    catalog = load(storage, *different, document("x", one, one, one, metadata={"n": 9999, "team": "b"}))
+    found = drawn(storage, catalog)
+    field, team = found.coloring("n"), found.coloring("team")
+    assert field is not None
+    assert team is not None
+    assert list(field.colors)[:2] == ["0", "1"]
+    assert field.colors[-1] == "other"
+    assert "9999" not in field.colors, "it came after 4,096 others"
+    assert np.bincount(field.numbers).tolist() == [1] * 11 + [5003 - 11]
+    assert list(team.colors) == ["a", "b"]
+
+
 def test_of_a_large_dataset_some_row_groups_are_read(storage: Storage, folder: CountedFolder) -> None:
     catalog = regrouped(storage, load(storage, *random_documents(1000, 1, dimension=512), dimension=512), 10)
     folder.reads.clear()

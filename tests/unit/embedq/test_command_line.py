@@ -369,3 +369,10 @@ def test_a_role_runs_from_the_checkout_whatever_the_working_directory_holds() ->
 def test_a_client_alone_has_no_server() -> None:
     with pytest.raises(UsageError, match="clone the repository"):
         serve.command_for("no_such_part")
+
+
+def test_a_filter_has_texts_numbers_and_booleans_and_ids_of_documents_are_texts() -> None:
+    fields = ["n=7", "n=true", 's="7"', "s=a=b", "s=NaN", "document_id=7"]
+    words = [word for field in fields for word in ("--filter", field)]
+    parsed = parser().parse_args(["search", "x", "--dataset", "d", *words]).filter
+    assert parsed == [("n", 7), ("n", True), ("s", "7"), ("s", "a=b"), ("s", "NaN"), ("document_id", "7")]
