@@ -52,8 +52,7 @@ class Metrics:
         self.fresh_s = _FRESH_S
         self.recent = RequestCounts()
         """For the history of the last hour, which takes them."""
-        self._stale_s = 0.0
-        self._rendered = b""
+        self._stale_s, self._rendered = 0.0, b""
         self._registry = CollectorRegistry()
         self._shared = CollectorRegistry()
         ProcessCollector(registry=self._registry)
