@@ -45,7 +45,7 @@ check: $(STAMP) ## lint, format, types, architecture
 
 # Of the whole suite the branch coverage is taken too, and less than `fail_under` in pyproject.toml fails.
 test: $(STAMP) ## every test: real Redis, real worker, real model
-	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(ARGS),,--cov --cov-report=) $(ARGS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 $(if $(ARGS),,--cov --cov-report=) $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
 	@$(BIN)/embedq demo

@@ -17,6 +17,7 @@
 
 import contextlib
 import ctypes
+import faulthandler
 import os
 import secrets
 import shutil
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from stack.errors import StackError
 from stack.testing import Process, RedisServer, Roles
@@ -38,6 +40,7 @@ from tests.s3_server import S3Server
 from worker_config.settings import PREFIX, Settings
 
 _SHOWN_CHARS = 6000
+_HUNG_SECONDS = 300  # the longest limit of a test is 180 s
 _LONG_ID = 40
 _EXPENSIVE = ("pg_server", "s3_server")
 _TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
@@ -120,6 +123,47 @@ def _kind(item: pytest.Item) -> str:
     if _group(item) in {"browser", "model", *_EXPENSIVE}:
         return "expensive"
     return "integration" if "/integration/" in item.nodeid else "other"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Ends a process whose test does not end, with the stacks of its threads.
+
+    The time limit of `pytest-timeout` is an exception in the main thread. It ends no test that waits in a library's own
+    code, or that is stopped once more while it cleans up.
+    """
+    _end_if_hung(item)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Begins that time anew: pytest has just stopped all clocks, and the clean-up of a failed test may hang too."""
+    if isinstance(node, pytest.Item) and not node.config.getoption("usepdb"):
+        _end_if_hung(node)
+
+
+def _end_if_hung(item: pytest.Item) -> None:
+    faulthandler.dump_traceback_later(_HUNG_SECONDS, exit=True, file=item.config.stash[fault_handler_stderr_fd_key])
+
+
+_unfinished: set[str] = set()
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    _unfinished.add(nodeid)
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    _unfinished.discard(nodeid)
+
+
+def pytest_keyboard_interrupt() -> None:
+    """Names what was running, which a run that CI stops would keep for itself."""
+    sys.stdout.write("\n  ".join(["\nnot finished:", *sorted(_unfinished)]) + "\n")
 
 
 @pytest.fixture(scope="module", autouse=True)
