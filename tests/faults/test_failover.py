@@ -6,9 +6,9 @@ import httpx
 import pytest
 import redis
 
+from stack.link import Link
 from stack.testing import RedisServer, Roles, wait_until
 from tests.faults.conftest import QUICK
-from tests.link import Link
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 

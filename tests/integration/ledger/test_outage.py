@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from api.queue.bell import Bell
 from api.waiting.hub import Hub, WaitingTimes
+from stack.link import Link
 from stack.testing import RedisServer, free_port, wait_until
 from tasks.drain.wakeup import Wakeup
 from tasks.errors import Overloaded, RedisUnavailable
@@ -28,7 +29,6 @@ from tasks.ledger import (
     operations,
 )
 from tests.integration.ledger.driver import Driver
-from tests.link import Link
 from worker_config.celery_app import bell_queue
 from worker_config.settings import load_settings
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from stack.link import Link
 from stack.testing import RedisServer
 from tasks.ledger import Ledger
 from tasks.records.ingestion_operations import read_ingestion
@@ -16,7 +17,6 @@ from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import GOOD, create, move
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
-from tests.link import Link
 
 
 def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
