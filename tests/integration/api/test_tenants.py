@@ -1,0 +1,355 @@
+"""Tenants: every route is tried with another tenant's ids, cursors, idempotency keys, files and texts.
+
+Bob has one of everything. Ann calls each route with what is Bob's, and with a twin of it that exists nowhere. Both
+answers must be the same, nothing of Bob's may be in any of them, and nothing of Bob's may change. The routes come from
+the application: one that is new and has no case here fails.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from api.families.route import DescribedRoute
+from tasks.documents.map_job import draw_map
+from tasks.records.batches import BatchStatus, move_batch
+from tasks.records.dataset_maps import map_name
+from tasks.records.ingestions import IngestionStatus
+from tasks.search.parts import PartReader
+from tasks.storage.storage import Storage
+from tests.integration.api.conformance import described_routes
+from tests.integration.api.ingestions.requests import GOOD, move
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.unit.documents.search.small_datasets import document, load
+
+SECRET = "hidden-word"
+"""In all names, texts and metadata of Bob's."""
+NAME = f"{SECRET}-{'b' * 8}"
+"""Of a dataset."""
+
+NOBODYS = {
+    "GET /", "GET /info", "GET /health", "GET /health/live", "GET /health/ready", "GET /metrics", "GET /console",
+    "GET /console/{path:path}", "GET /v1/models", "GET /v1/models/{model_id:path}", "GET /v1/service",
+    "GET /v1/service/history", "GET /v1/service/events",
+}  # fmt: skip
+"""What they answer belongs to nobody: the same for all who may call them."""
+LISTS = {"GET /v1/tasks", "GET /v1/files", "GET /v1/batches", "GET /v1/ingestions", "GET /v1/jobs", "GET /v1/datasets"}
+FEEDS = {"GET /v1/jobs/events"}
+"""Streams without an end of what a tenant has; `test_a_feed_tells_of_its_own_tenant_alone`."""
+OF_NOBODY = {
+    "status", "limit", "purpose", "order", "filter", "kind", "minutes", "wait", "encoding_format", "Range", "Prefer",
+    "x-stainless-read-timeout", "x-stainless-timeout", "If-None-Match", "Last-Event-ID", "If-Range",
+}  # fmt: skip
+"""Headers and parameters that name nothing that a tenant has. An `ETag` is a count."""
+
+
+def method_of(route: DescribedRoute) -> str:
+    """Its only one."""
+    (method,) = sorted(route.methods or ())
+    return method
+
+
+def is_thing(route: DescribedRoute) -> bool:
+    """Whether its path names something that belongs to a tenant."""
+    return any(part in route.path for part in ("{task_id}", "{file_id}", "{batch_id}", "{ingestion_id}", "{name}"))
+
+
+def name_of(route: DescribedRoute) -> str:
+    """Method and path, as the document has them, of an alias too."""
+    path = route.path if route.path == "/" else route.path.rstrip("/")
+    if path.startswith(("/files", "/batches", "/models", "/embeddings")):
+        path = f"/v1{path}"
+    return f"{method_of(route)} {path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Things:
+    """What a tenant has, by the part of a path that names it."""
+
+    parts: Mapping[str, tuple[str, ...]]
+    etags: tuple[str, ...]
+    document: str
+
+    def addresses(self, route: DescribedRoute) -> list[str]:
+        """The route's path with each thing of the tenant that fits."""
+        named = [part for part in self.parts if part in route.path]
+        for outer in [part for part in named if any(part != other and part in other for other in named)]:
+            named.remove(outer)
+        paths = [route.path]
+        for part in named:
+            paths = [path.replace(part, value) for path, value in product(paths, self.parts[part])]
+        assert not any("{" in path for path in paths), f"{route.path}: a part of its path is not known here"
+        return paths
+
+    @property
+    def ids(self) -> list[str]:
+        """All that must never be told to others."""
+        return [value for part, values in self.parts.items() if not re.search("[/:]", part) for value in values]
+
+
+def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, owner: str) -> Things:
+    """One of each kind. `client` has the tenant's key."""
+    word = SECRET if owner == "bob" else "word"
+    dataset = NAME if owner == "bob" else f"{'w' * (len(NAME) - 2)}.d"
+
+    def post(path: str, body: dict[str, Any]) -> str:
+        answer = client.post(path, json=body, headers={"idempotency-key": f"{path} of {owner}"})
+        assert answer.is_success, answer.text
+        return str(answer.json()["id"])
+
+    ended = post("/v1/tasks", {"input": f"{word} 1", "metadata": {"a": word}})
+    worker.work()
+    waiting = client.post("/v1/tasks", json={"input": f"{word} 2"}).json()["id"]
+    form, file = {"purpose": "batch"}, {"file": (f"{word}.jsonl", f'{{"custom_id": "{word}"}}\n'.encode())}
+    file_id = client.post("/v1/files", data=form, files=file).json()["id"]
+    batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    batch_id, failed = post("/v1/batches", batch), client.post("/v1/batches", json=batch).json()["id"]
+    worker.ledger.run(move_batch(failed, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
+    source = {"documents": [{"id": f"{word} doc", "text": f"{word} text"}]}
+    sink = {"type": "parquet", "dataset": dataset}
+    running = post("/v1/ingestions", {"source": source, "sink": sink})
+    ingested = client.post("/v1/ingestions", json={"source": source}).json()["id"]
+    move(worker.ledger, ingested, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+    rows = document(f"{word} doc", [1, 2, 3, 4], metadata={word: word}, text=word)
+    catalog = load(storage, rows, owner=owner, name=dataset)
+    storage.write(map_name(catalog), draw_map(PartReader.within(storage, 0), catalog, lambda: None).to_bytes())
+    parts = {
+        "{task_id}": (ended, waiting),
+        "{task_id}/events": (f"{ended}/events",),
+        "{file_id}": (file_id,),
+        "{batch_id}": (batch_id, failed),
+        "{ingestion_id}": (running, ingested),
+        "{ingestion_id}/output/{name}": (f"{running}/output/part-000000.parquet",),
+        "{name}": (dataset,),
+        "{model_id:path}": (MODEL,),
+        "{path:path}": ("console.css",),
+    }
+    etags = client.get(f"/v1/tasks/{ended}").headers["etag"], client.get(f"/v1/tasks/{waiting}").headers["etag"]
+    return Things(parts, etags, f"{word} doc")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """Two tenants of one service. The clients have their keys."""
+
+    ann: httpx.Client
+    bob: httpx.Client
+    annas: Things
+    bobs: Things
+    worker: LedgerWorker
+    redis: "redis.Redis"
+    stored: Sequence[Path]
+
+    def bobs_state(self) -> dict[str, object]:
+        """Everything in Redis that is Bob's, and everything that was in the storage in the beginning."""
+        owned = [
+            key for key in self.redis.scan_iter("*") if any(one in key.decode() for one in ("bob", *self.bobs.ids))
+        ]
+        files: dict[str, object] = {str(path): path.stat().st_mtime_ns for path in self.stored if path.is_file()}
+        return files | {key.decode(): contents(self.redis, key) for key in owned}
+
+    def tell_apart(self, method: str, address: str, mine: str, **request: Any) -> None:
+        """Fails if Ann can tell Bob's thing `mine` from its twin, wherever it is in the request, or sees Bob's word."""
+
+        def exchanged(value: Any) -> Any:
+            if isinstance(value, str):
+                return value.replace(mine, twin(mine))
+            if isinstance(value, dict):
+                return {key: exchanged(item) for key, item in value.items()}
+            return [exchanged(item) for item in value] if isinstance(value, list) else value
+
+        real = told(self.ann.request(method, address, **request), mine)
+        other = told(self.ann.request(method, exchanged(address), **exchanged(request)), twin(mine))
+        assert real == other, f"{method} {address} {request}"
+        self.quiet(real[2])
+
+    def quiet(self, text: str) -> None:
+        """Fails if a text tells something of Bob's."""
+        assert not [one for one in (SECRET, *self.bobs.ids) if one in text], text
+
+
+def contents(client: "redis.Redis", key: bytes) -> object:
+    """The value of a key of any type."""
+    readers: dict[object, Callable[[], object]] = {
+        b"hash": lambda: client.hgetall(key),
+        b"set": lambda: client.smembers(key),
+        b"zset": lambda: client.zrange(key, 0, -1, withscores=True),
+        b"list": lambda: client.lrange(key, 0, -1),
+        b"string": lambda: client.get(key),
+    }
+    return readers[client.type(key)]()
+
+
+def twin(thing: str) -> str:
+    """A name as long and as old as this one that nobody has."""
+    path, slash, last = thing.rpartition("/")
+    if slash and thing.startswith("ing_"):
+        return re.sub("^ing_[0-9a-f]+", lambda found: twin(found[0]), thing)
+    if slash:
+        return f"{twin(path)}/{last}"
+    return thing[:-1] + ("0" if thing[-1] != "0" else "1")
+
+
+def told(answer: httpx.Response, name: str) -> tuple[int, dict[str, str], str]:
+    """Status, headers and body as far as they depend on the request, without the name that was sent."""
+    own = {"date", "x-request-id"}
+    headers = {key: value.replace(name, "…") for key, value in answer.headers.items() if key not in own}
+    return answer.status_code, headers, re.sub(r"req_\w+", "", answer.text.replace(name, "…"))
+
+
+@pytest.fixture
+def tenants(
+    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", tmp_path: Path
+) -> Iterator[Tenants]:
+    root = tmp_path / "storage"
+    app = serve(api_keys=KEYS, storage_url=str(root))
+    storage = Storage.open(str(root))
+    clients = [httpx.Client(base_url=app.client.base_url, headers=key, timeout=30) for key in (ANN, BOB)]
+    ann, bob = clients
+    annas, bobs = (
+        make_things(client, worker, storage, name) for client, name in zip(clients, ("ann", "bob"), strict=True)
+    )
+    yield Tenants(ann, bob, annas, bobs, worker, redis_client, list(root.rglob("*")))
+    for client in clients:
+        client.close()
+
+
+def test_every_route_with_the_ids_of_another_tenant(tenants: Tenants) -> None:
+    before, tried = tenants.bobs_state(), set[str]()
+    for route in described_routes():
+        method = method_of(route)
+        if not is_thing(route):
+            continue
+        body = {"json": {"query": "a"}} if method == "POST" else {}
+        for address, own in zip(tenants.bobs.addresses(route), tenants.annas.addresses(route), strict=True):
+            (mine,) = [one for one in tenants.bobs.ids if one in address]
+            tenants.tell_apart(method, address, mine, **body)
+            for header in ("If-None-Match", "Last-Event-ID", "If-Range", "Range", "Prefer"):
+                value = {"Range": "bytes=0-0", "Prefer": "wait=1"}.get(header, tenants.bobs.etags[0])
+                if header in {parameter.name for parameter in route.described.reads}:
+                    tenants.tell_apart(method, address, mine, headers={header: value}, **body)
+            assert own != address
+        tried.add(name_of(route))
+    assert tenants.bobs_state() == before
+    assert {"GET /v1/tasks/{task_id}/result", "DELETE /v1/files/{file_id}", "POST /v1/datasets/{name}/search"} <= tried
+
+
+def cursors(tenants: Tenants, route: DescribedRoute, name: str) -> list[str]:
+    """Values of Bob's for a header or parameter of a route."""
+    if name in OF_NOBODY:
+        return []
+    parts = tenants.bobs.parts
+    if name in {"document_id", "color"}:
+        return [tenants.bobs.document]
+    if name == "after" and "{" in route.path:
+        return [f"{part}-{row}-0" for part, row in product(range(2), repeat=2)]  # places are numbers
+    kinds = {"tasks": "{task_id}", "files": "{file_id}", "batches": "{batch_id}", "ingestions": "{ingestion_id}"}
+    if name == "after" and route.path.rstrip("/").endswith("/jobs"):
+        return [one for kind in ("{task_id}", "{batch_id}", "{ingestion_id}") for one in parts[kind]]
+    kind = kinds.get(name_of(route).rpartition("/")[2], "{name}")
+    assert name == "after", f"{name_of(route)} reads {name}: whose is it?"
+    return list(parts[kind])
+
+
+def test_every_route_with_the_cursors_of_another_tenant(tenants: Tenants) -> None:
+    before, tried = tenants.bobs_state(), set[tuple[str, str]]()
+    for route in described_routes():
+        method = method_of(route)
+        if method != "GET" or name_of(route) in FEEDS:
+            continue
+        assert is_thing(route) or name_of(route) in NOBODYS | LISTS, f"{name_of(route)} has no case here"
+        for parameter, address in product(route.described.reads, tenants.annas.addresses(route)):
+            for value in cursors(tenants, route, parameter.name):
+                place = "headers" if parameter.place == "header" else "params"
+                tenants.tell_apart(method, address, value, **{place: {parameter.name: value}})
+                tried.add((name_of(route), parameter.name))
+        if not name_of(route).endswith("events"):
+            for address in tenants.annas.addresses(route):
+                tenants.quiet(tenants.ann.get(address).text)
+    assert tenants.bobs_state() == before
+    assert {(one, "after") for one in LISTS} <= tried
+    for path in (name.removeprefix("GET ") for name in LISTS):
+        assert tenants.ann.get(path).json()["data"], f"{path} shows nothing at all"
+
+
+def creations(bobs: Things) -> dict[str, list[tuple[dict[str, Any], str]]]:
+    """For each route that makes something: bodies, each with the id of Bob's that is in it, or ""."""
+    (file_id,), (dataset,) = bobs.parts["{file_id}"], bobs.parts["{name}"]
+    batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    of_files = [{"files": [file_id]}, {"files": [{"id": file_id, "document_id": "d"}]}]
+    loads = [{**GOOD, "sink": {"type": "parquet", "dataset": dataset}, "mode": mode} for mode in ("upsert", "sync")]
+    return {
+        "POST /v1/tasks": [({"input": f"{SECRET} 1", "metadata": {"a": SECRET}}, "")],
+        "POST /v1/batches": [(batch, file_id)],
+        "POST /v1/ingestions": [*(({"source": source}, file_id) for source in of_files), *((one, "") for one in loads)],
+    }
+
+
+WAITED_FOR = {"POST /v1/embeddings": "input", "POST /embed": "inputs", "POST /": "inputs"}
+UPLOADS = {"POST /v1/files"}
+
+
+def test_every_route_that_makes_something_with_what_another_tenant_has(tenants: Tenants) -> None:
+    before, made = tenants.bobs_state(), creations(tenants.bobs)
+    for route in described_routes():
+        name = name_of(route)
+        if method_of(route) != "POST" or is_thing(route):
+            continue
+        assert name in {*made, *WAITED_FOR, *UPLOADS}, f"{name} has no case here"
+        for number, (body, bobs) in enumerate(made.get(name, ())):
+            # Bob has used this key: for Ann it is a new one, whatever she sends with it.
+            keyed = {"idempotency-key": f"{name.removeprefix('POST ')} of bob" + " again" * number}
+            send = tenants.ann.post(route.path, json=body, headers=keyed)
+            unknown = tenants.ann.post(
+                route.path, json=with_twin(body, bobs), headers={"idempotency-key": f"t{number}"}
+            )
+            assert send.status_code == unknown.status_code, send.text
+            assert "idempotency" not in send.text.lower()
+            assert send.json().get("id") not in tenants.bobs.ids
+            if not send.is_success:
+                assert told(send, bobs) == told(unknown, twin(bobs))
+    assert tenants.bobs_state() == before
+
+
+def with_twin(body: Any, bobs: str) -> Any:
+    """The body with the twin of Bob's thing in its place."""
+    if isinstance(body, dict):
+        return {key: with_twin(value, bobs) for key, value in body.items()}
+    if isinstance(body, list):
+        return [with_twin(value, bobs) for value in body]
+    return twin(bobs) if bobs and body == bobs else body
+
+
+def test_equal_texts_of_two_tenants_are_two_tasks(tenants: Tenants) -> None:
+    # An equal request of the same tenant joins the task that is there. One of another tenant must not: it would be
+    # answered at once, and so tell that somebody has asked for this text.
+    asynchronous = ("/v1/embeddings", "input", {"prefer": "respond-async", "idempotency-key": "both have this one"})
+    waited_for = [(name.removeprefix("POST "), field, dict[str, str]()) for name, field in WAITED_FOR.items()]
+    with tenants.worker.serving():
+        for path, field, headers in [asynchronous, *waited_for]:
+            new = []
+            for client in (tenants.bob, tenants.bob, tenants.ann):
+                before = set(tenants.redis.scan_iter("eq:task:*"))
+                answer = client.post(path, json={field: f"{SECRET} {path} {headers}"}, headers=headers)
+                assert answer.is_success, answer.text
+                new.append(len(set(tenants.redis.scan_iter("eq:task:*")) - before))
+            assert new == [1, 0, 1], path
+
+
+def test_a_feed_tells_of_its_own_tenant_alone(tenants: Tenants) -> None:
+    assert {name_of(route) for route in described_routes() if route.path.endswith("s/events")} == FEEDS
+    with tenants.ann.stream("GET", "/v1/jobs/events") as answer:
+        lines = answer.iter_lines()
+        heard = [next(line for line in lines if line.startswith("data:"))]
+        tenants.bob.post("/v1/tasks", json={"input": SECRET})
+        own = tenants.ann.post("/v1/tasks", json={"input": "a"}).json()["id"]
+        while own not in heard[-1]:
+            heard.append(next(lines))
+    tenants.quiet("".join(heard))
