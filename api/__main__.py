@@ -61,7 +61,8 @@ def main() -> int:
 
 
 def _serve(settings: Settings, sockets: list[socket.socket] | None = None, process: int | None = None) -> int:
-    app = create_app(settings, process)
+    affordable = affordable_connections(settings.max_connections)
+    app = create_app(settings.model_copy(update={"max_connections": affordable}), process)
     services: Services = app.state.services
     services.bell.warm_up()
     # A full round of the garbage collector over everything imported stops the event loop for 60 to 80 ms. What exists
@@ -73,7 +74,7 @@ def _serve(settings: Settings, sockets: list[socket.socket] | None = None, proce
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http=Connections(Limits(connections=affordable_connections(settings.max_connections))),  # type: ignore[arg-type]
+        http=Connections(Limits(connections=affordable)),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,  # the root logger is set up already

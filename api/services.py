@@ -20,7 +20,7 @@ from api.request.api_keys import KeyRing
 from api.request.body import Bodies
 from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
-from api.server.overload import Door, StallProbe
+from api.server.overload import Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
 from api.waiting.live import LiveStreams
 from tasks.ledger import AsyncLedger
@@ -50,6 +50,7 @@ class Services:
     history: History
     stall: StallProbe
     door: Door
+    places: Places
     keys: KeyRing
     requests: EmbeddingRequests
     rate_limits: RateLimits
@@ -76,7 +77,7 @@ class Services:
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
         storage = AsyncStorage(settings.storage_url, ledger)
-        door = Door(lambda: stall.recent_s)
+        door = Door(lambda: stall.recent_s, shared=lambda: shared)
         requests, answers = (Budget(settings.max_held_bytes, what, shared=shared) for what in ("requests", "answers"))
         metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
         metrics.add_shared(QueueMetrics(registry, settings))
@@ -92,6 +93,7 @@ class Services:
             history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
+            places=Places(settings.max_connections, lambda: shared),
             keys=KeyRing(settings.api_keys),
             requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
@@ -108,8 +110,9 @@ class Services:
         return cast("Self", request.app.state.services)
 
     def owner(self, request: Request) -> str:
-        """The name of the caller's key; raises `Unauthenticated`."""
+        """The name of the caller's key; raises `Unauthenticated`, or `Overloaded` where it fills the connections."""
         owner = request.scope[OWNER] = self.keys.owner(request.headers)
+        self.places.enter(request.scope)
         return owner
 
     def take_answer(self, request: Request, vectors_bytes: int, *, as_text: bool = True) -> None:

@@ -142,7 +142,7 @@ async def search(request: Request, name: str) -> Response:
     """Returns the chunks of a dataset that are nearest to a text or a vector, by comparing it with all of them."""
     services = Services.from_request(request)
     owner = services.owner(request)
-    await services.door.check()
+    await services.door.check(owner)
     content = await services.bodies.read(request)
     body = await offload_in_turn(len(content), _search_body, content)
     if (body.query is None) == (body.vector is None):

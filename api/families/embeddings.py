@@ -75,7 +75,7 @@ async def create_embeddings(request: Request) -> Response:
     started_s = time.perf_counter()
     services = Services.from_request(request)
     owner = services.owner(request)
-    await services.door.check()
+    await services.door.check(owner)
     wishes = preference(request.headers)
     body = await services.bodies.read(request)
     wait_s = patience_s(request.headers, wishes.wait_s, services.settings.max_wait_s)

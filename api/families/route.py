@@ -31,7 +31,7 @@ from tasks import errors
 
 Errors = tuple[type[errors.EmbedqError], ...]
 
-CALLER: Errors = (errors.Unauthenticated, errors.RedisUnavailable)
+CALLER: Errors = (errors.Unauthenticated, errors.RedisUnavailable, errors.Overloaded)
 JSON_BODY: Errors = (
     *CALLER,
     errors.RequestError,

@@ -66,7 +66,7 @@ async def create_task(request: Request) -> Response:
     """Stores texts and answers at once. A repetition with the same `Idempotency-Key` returns the same task."""
     services = Services.from_request(request)
     owner = services.owner(request)
-    await services.door.check()
+    await services.door.check(owner)
     key = request.headers.get("idempotency-key")
     body = await services.bodies.read(request)
     task = services.requests.task

@@ -80,7 +80,7 @@ async def embed(request: Request) -> Response:
     """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
     services = Services.from_request(request)
     owner = services.owner(request)
-    await services.door.check()
+    await services.door.check(owner)
     body = await services.bodies.read(request)
     wished_s = preference(request.headers).wait_s
     wait_s = patience_s(request.headers, wished_s, services.settings.max_wait_s)
@@ -92,7 +92,9 @@ async def embed(request: Request) -> Response:
     return LargeResponse(content, media_type=JSON)
 
 
-@router.describe("GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, NotReady), slash=True)
+@router.describe(
+    "GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, errors.Overloaded, NotReady), slash=True
+)
 async def info(request: Request) -> Response:
     """Returns the served model and its limits."""
     services = Services.from_request(request)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from api.answer import task_json
 from api.services import Services
 from tasks.errors import Unavailable
-from tasks.ledger import Submission, SubmitReply, Task, operations
+from tasks.ledger import Lane, Submission, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
 from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
@@ -28,7 +28,8 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
     size_bytes = sum(len(unit.payload) for unit in submission.units)
     timeout_s = CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
     try:
-        with services.door.submitting(), span("submit") as traced:
+        bulk = submission.lane is Lane.BULK
+        with services.door.submitting(submission.owner, bulk=bulk), span("submit") as traced:
             if traced is not None:
                 submission = dataclasses.replace(submission, trace=traced.traceparent)
             reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)

@@ -12,6 +12,7 @@ from api.answer.errors import new_request_id
 from api.queue.metrics import Metrics
 from api.request.memory_budget import OWNER, release
 from api.server.origins import Visitors
+from api.server.overload import leave
 from tasks.errors import InternalError, RouteNotFound
 from worker_config.logs import with_fields
 from worker_config.subject import Subject, set_subject
@@ -85,6 +86,7 @@ class Edge:
                 await answer(scope, receive, labelled)
         finally:
             release(scope)
+            leave(scope)
             took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
             self._visitors.answered(scope, status)
             route = _route(scope)

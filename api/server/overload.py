@@ -3,13 +3,20 @@
 Without it thousands of requests share the event loop, each of them waits in it for longer than callers and the time
 limits of Redis allow, and all end as errors: work is done and nobody gets an answer. To refuse costs time too, and a
 caller who is refused may ask again at once. So refusals are paced: what they leave is for those who were let in.
+
+Of several owners none fills the door, or the connections, for the others. Bulk work gives way before queries do, and
+those before questions about what there is, which no door stops.
 """
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from starlette.types import Scope
+
+from api.request.memory_budget import OWNER
 from tasks.errors import Overloaded
 from tasks.ledger.executor import spread
 
@@ -74,40 +81,56 @@ _RETRY_AFTER_S = 5
 """At most."""
 
 
+_BULK_PART = 0.75
+"""Share of the submissions under way above which bulk work is turned away. The rest is for queries."""
+
+
 class Door:
     """Counts the submissions and the refusals of one process.
 
     Args:
         lag_s: by how much the event loop was late of late, in seconds.
         most: submissions under way at a time.
+        shared: whether there are several owners. One of them has no more under way than what is still free: alone half
+            of the door, two of them a third each. A newcomer is let in however many there are.
     """
 
-    def __init__(self, lag_s: Callable[[], float], most: int = MAX_UNDER_WAY) -> None:
+    def __init__(
+        self, lag_s: Callable[[], float], most: int = MAX_UNDER_WAY, shared: Callable[[], bool] = lambda: False
+    ) -> None:
         self._lag_s = lag_s
         self.most = most
+        self._shared = shared
+        self._of_owners: Counter[str] = Counter()
         self.under_way = 0
         self._next_s = 0.0
 
-    async def check(self) -> None:
-        """For a request that is about to be read.
+    async def check(self, owner: str, *, bulk: bool = False) -> None:
+        """For a request that is about to be read. `bulk`: whatever it asks for, nobody waits for the result.
 
         Raises:
             Overloaded: it would only be turned away later.
         """
-        if self._is_full():
+        if self._is_full(owner, bulk=bulk):
             await self.pace()
             raise overloaded()
 
     @contextmanager
-    def submitting(self) -> Iterator[None]:
+    def submitting(self, owner: str, *, bulk: bool = False) -> Iterator[None]:
         """Around one submission. Raises `Overloaded` as `check` does, at once."""
-        if self._is_full():
+        if self._is_full(owner, bulk=bulk):
             raise overloaded()
-        self.under_way += 1
+        self._count(owner, 1)
         try:
             yield
         finally:
-            self.under_way -= 1
+            self._count(owner, -1)
+
+    def _count(self, owner: str, n: int) -> None:
+        self.under_way += n
+        self._of_owners[owner] += n
+        if not self._of_owners[owner]:
+            del self._of_owners[owner]
 
     async def pace(self) -> None:
         """Waits until it is the turn of one more refusal."""
@@ -121,8 +144,55 @@ class Door:
         self._next_s = min(max(self._next_s, earliest_s) + 1 / REFUSALS_PER_S, now_s + LONGEST_DELAY_S)
         return max(0.0, self._next_s - now_s)
 
-    def _is_full(self) -> bool:
-        return self.under_way >= self.most or (self.under_way >= BUSY_UNDER_WAY and self._lag_s() > MAX_LAG_S)
+    def _is_full(self, owner: str, *, bulk: bool) -> bool:
+        most = min(self.most, BUSY_UNDER_WAY) if self._lag_s() > MAX_LAG_S else self.most
+        free = (int(most * _BULK_PART) if bulk else most) - self.under_way
+        return free <= 0 or (self._of_owners[owner] >= free and self._shared())
+
+
+class Places:
+    """The requests under way of one process by owner, so that no owner has all connections.
+
+    Args:
+        most: connections at a time.
+        shared: whether there are several owners. One of them has half of the connections at most.
+    """
+
+    def __init__(self, most: int, shared: Callable[[], bool]) -> None:
+        self.most = most
+        self._shared = shared
+        self._of_owners: Counter[str] = Counter()
+
+    def enter(self, scope: Scope) -> None:
+        """Counts the request of `scope`, whose owner is known, until `leave`.
+
+        Raises:
+            Overloaded: the owner has as many under way as it may. It may hold on to the connection, which makes room
+                for another one as soon as that is needed.
+        """
+        owner = scope[OWNER]
+        if _PLACE in scope:
+            return
+        if self._of_owners[owner] >= max(1, self.most // 2) and self._shared():
+            raise overloaded()
+        scope[_PLACE] = self
+        self._of_owners[owner] += 1
+
+    def leave(self, owner: str) -> None:
+        """A request of the owner is over."""
+        self._of_owners[owner] -= 1
+        if not self._of_owners[owner]:
+            del self._of_owners[owner]
+
+
+_PLACE = "embedq.place"
+
+
+def leave(scope: Scope) -> None:
+    """The request of `scope` is over."""
+    places: Places | None = scope.pop(_PLACE, None)
+    if places is not None:
+        places.leave(scope[OWNER])
 
 
 def overloaded() -> Overloaded:

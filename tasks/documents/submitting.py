@@ -16,9 +16,11 @@ _log = logging.getLogger(__name__)
 
 _REFERENCE_BYTES = 200
 """Of what a unit commits: a reference to its part."""
+_ANY_BACKLOG_S = 1e12
+"""Whoever has a batch has been let in: neither the work of others nor a limit of the owner keeps its rows out. The
+number of open batches and the memory bound what waits."""
 _ACCEPTED_PART = 2
-"""Of what may wait: whoever has a batch has been let in, and clients that knock every second must not keep its rows
-out."""
+"""Of the bytes that may wait: clients that knock every second must not keep rows out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def rows_task(
         options=Options(),
         ttl_ms=KEPT_MS,
         admission=Admission(
-            max_backlog_s=_ACCEPTED_PART * settings.max_backlog_bulk_s,
+            max_backlog_s=_ANY_BACKLOG_S,
             max_backlog_bytes=_ACCEPTED_PART * settings.max_backlog_bytes,
             max_memory_percent=settings.max_redis_memory_percent,
             vector_bytes=-(-_REFERENCE_BYTES * len(rows.units) // rows.count),

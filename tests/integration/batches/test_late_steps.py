@@ -12,6 +12,9 @@ from tasks.records.files import delete_file, read_file
 from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
 from tests.ledger_client import LedgerClient
 
+HALF_A_BATCH = 100
+"""Bytes. Twice as many may wait, which is one reference to rows and not two."""
+
 
 def test_cancelling_between_two_thoughts_of_a_step(hands: Hands) -> None:
     # The embed task is submitted by a worker that has not heard of the cancellation yet.
@@ -74,7 +77,7 @@ def test_every_step_may_be_taken_twice(hands: Hands) -> None:
 
 
 def test_a_full_queue_makes_a_batch_wait(hands: Hands) -> None:
-    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bytes": HALF_A_BATCH})
     first = half_way(hands)
     second = hands.create([request("a", "x")])
     hands.until(lambda: Stage.VALIDATE in hands.batch(second).stages, model=False)
@@ -84,6 +87,14 @@ def test_a_full_queue_makes_a_batch_wait(hands: Hands) -> None:
     assert hands.batch(second).status is BatchStatus.VALIDATING
     hands.work()
     assert {hands.batch(batch_id).status for batch_id in (first, second)} == {BatchStatus.COMPLETED}
+
+
+def test_a_batch_that_was_accepted_is_not_judged_by_what_waits(hands: Hands) -> None:
+    """Nothing may wait, and the first batch does."""
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
+    half_way(hands)
+    second = hands.create([request(f"{number}", "xxxx") for number in range(3)])
+    hands.until(lambda: Stage.EMBED in hands.batch(second).stages, model=False)
 
 
 def test_a_lane_that_callers_fill_keeps_no_batch_out(hands: Hands) -> None:
@@ -99,7 +110,7 @@ def test_a_lane_that_callers_fill_keeps_no_batch_out(hands: Hands) -> None:
 
 
 def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(hands: Hands) -> None:
-    hands.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
+    hands.settings = hands.settings.model_copy(update={"max_backlog_bytes": HALF_A_BATCH})
     first = half_way(hands)
     waiting = [hands.create([request("a", "x")]) for _ in range(30)]
     hands.step()

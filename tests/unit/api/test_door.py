@@ -4,6 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from api.request.memory_budget import OWNER
 from api.server.overload import (
     BUSY_UNDER_WAY,
     LONGEST_DELAY_S,
@@ -12,33 +13,45 @@ from api.server.overload import (
     REFUSALS_AT_ONCE,
     REFUSALS_PER_S,
     Door,
+    Places,
+    leave,
     overloaded,
 )
 from tasks.errors import Overloaded
 
 
-def busy(door: Door, number: int) -> ExitStack:
+def busy(door: Door, number: int, owner: str = "a") -> ExitStack:
     """So many submissions under way, until it is closed."""
     stack = ExitStack()
     for _ in range(number):
-        stack.enter_context(door.submitting())
+        stack.enter_context(door.submitting(owner))
     return stack
+
+
+def filled(door: Door, stack: ExitStack, owner: str, *, bulk: bool = False) -> int:
+    """How many more submissions of an owner the door takes. They last until the stack is closed."""
+    for number in range(MAX_UNDER_WAY + 1):  # pragma: no branch
+        try:
+            stack.enter_context(door.submitting(owner, bulk=bulk))
+        except Overloaded:
+            return number
+    raise AssertionError
 
 
 async def test_no_more_than_so_many_are_under_way() -> None:
     door = Door(lambda: 0.0)
     with busy(door, MAX_UNDER_WAY):
         with pytest.raises(Overloaded):
-            await door.check()
-        with pytest.raises(Overloaded), door.submitting():
+            await door.check("a")
+        with pytest.raises(Overloaded), door.submitting("a"):
             pass
-    await door.check()
+    await door.check("a")
     assert door.under_way == 0
 
 
 def test_a_submission_that_fails_is_no_longer_under_way() -> None:
     door = Door(lambda: 0.0)
-    with pytest.raises(KeyError), door.submitting():
+    with pytest.raises(KeyError), door.submitting("a"):
         raise KeyError
     assert door.under_way == 0
 
@@ -57,10 +70,52 @@ async def test_a_late_loop_with_much_to_do_takes_no_more(lag_s: float, under_way
     with busy(door, under_way):
         late = lag_s
         if let_in:
-            await door.check()
+            await door.check("a")
         else:
             with pytest.raises(Overloaded):
-                await door.check()
+                await door.check("a")
+
+
+def test_one_of_several_owners_fills_half_of_the_door_at_most() -> None:
+    door = Door(lambda: 0.0, shared=lambda: True)
+    with ExitStack() as stack:
+        assert filled(door, stack, "greedy") == MAX_UNDER_WAY // 2
+        assert filled(door, stack, "second") == MAX_UNDER_WAY // 4
+        assert filled(door, stack, "third") == MAX_UNDER_WAY // 8
+    assert door.under_way == 0
+    with ExitStack() as stack:
+        assert filled(door, stack, "greedy") == MAX_UNDER_WAY // 2, "nothing is left of the last time"
+
+
+def test_an_owner_without_others_fills_the_whole_door() -> None:
+    with ExitStack() as stack:
+        assert filled(Door(lambda: 0.0), stack, "a") == MAX_UNDER_WAY
+
+
+@pytest.mark.parametrize("lag_s", [0.0, 2 * MAX_LAG_S])
+def test_bulk_work_gives_way_before_queries(lag_s: float) -> None:
+    door = Door(lambda: lag_s)
+    most = BUSY_UNDER_WAY if lag_s else MAX_UNDER_WAY
+    with ExitStack() as stack:
+        assert filled(door, stack, "a", bulk=True) == most * 3 // 4
+        assert filled(door, stack, "a") == most // 4
+
+
+def test_one_of_several_owners_has_half_of_the_connections_at_most() -> None:
+    several = False
+    places = Places(8, lambda: several)
+    scopes = [{OWNER: "a"} for _ in range(6)]
+    for scope in scopes:
+        places.enter(scope)
+        places.enter(scope)  # a route may ask twice
+    several = True
+    with pytest.raises(Overloaded):
+        places.enter({OWNER: "a"})
+    places.enter({OWNER: "b"})
+    for scope in scopes[:3]:
+        leave(scope)
+        leave(scope)
+    places.enter({OWNER: "a"})
 
 
 def test_those_who_are_turned_away_come_back_at_different_times() -> None:
