@@ -96,6 +96,18 @@ def server_command(
     ]
 
 
+def sentinel_settings(port: int, service: str, master_port: int, *, quorum: int, down_after_ms: int) -> str:
+    """The configuration file of a Sentinel for a master on loopback. The Sentinel itself rewrites it."""
+    lines = (
+        "bind 127.0.0.1",
+        f"port {port}",
+        f"sentinel monitor {service} 127.0.0.1 {master_port} {quorum}",
+        f"sentinel down-after-milliseconds {service} {down_after_ms}",
+        f"sentinel failover-timeout {service} {10 * down_after_ms}",
+    )
+    return "\n".join((*lines, ""))
+
+
 def default_maxmemory_bytes(sysconf: Callable[[str], int] = os.sysconf) -> int:
     """A quarter of the machine's memory, at least `MIN_MEMORY_BYTES`."""
     installed = sysconf("SC_PAGE_SIZE") * sysconf("SC_PHYS_PAGES")

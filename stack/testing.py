@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -23,10 +23,20 @@ import psutil
 import redis
 
 from stack.ports import free_port
-from stack.redis_server import Endpoint, find_server, server_command
+from stack.redis_server import Endpoint, find_server, sentinel_settings, server_command
 from worker_config.settings import OVERDUE_EXIT_CODE
 
-__all__ = ["ApiProcess", "RedisServer", "Roles", "WorkerProcess", "eventually", "free_port", "wait_until"]
+__all__ = [
+    "ApiProcess",
+    "RedisGroup",
+    "RedisServer",
+    "Roles",
+    "Sentinel",
+    "WorkerProcess",
+    "eventually",
+    "free_port",
+    "wait_until",
+]
 
 T = TypeVar("T")
 
@@ -39,6 +49,10 @@ _POLL_S = 0.01
 _POLL_SHARE = 0.1
 """A long wait is polled ever more seldom: most questions cost what is waited for a part of its processor."""
 _MAX_POLL_S = 0.25
+
+_DOWN_AFTER_MS = 500
+"""After that a Sentinel takes the silent master for dead."""
+_REPLICATION = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
 
 _NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients on loopback without TLS: httpx would read the system's certificates for each, 25 ms."""
@@ -157,12 +171,14 @@ class RedisServer(Process):
         appendfsync: str = "always",
         unix_socket: bool = False,
         maxmemory_bytes: int = TEST_MEMORY_BYTES,
+        name: str = "redis",
+        options: Sequence[str] = (),
     ) -> None:
         self.endpoint = Endpoint(socket_path=folder / "r.sock") if unix_socket else Endpoint(port=free_port())
         command = server_command(
             find_server(), self.endpoint, folder, maxmemory_bytes=maxmemory_bytes, appendfsync=appendfsync
         )
-        super().__init__("redis", command, folder)
+        super().__init__(name, [*command, *options], folder)
 
     @property
     def url(self) -> str:
@@ -183,6 +199,143 @@ class RedisServer(Process):
         with self.client() as client, contextlib.suppress(redis.RedisError):
             return bool(client.ping())
         return False
+
+
+class Sentinel(Process):
+    """A real Sentinel, which knows the others by what they say to the master."""
+
+    def __init__(self, folder: Path, name: str, service: str, master: RedisServer, *, quorum: int) -> None:
+        self.port = free_port()
+        self._settings_file = folder / f"{name}.conf"
+        super().__init__(name, [str(find_server()), str(self._settings_file), "--sentinel"], folder)
+        self._settings_file.write_text(
+            sentinel_settings(self.port, service, master.endpoint.port, quorum=quorum, down_after_ms=_DOWN_AFTER_MS)
+        )
+
+    def client(self) -> "redis.Redis":
+        """A new connection, to be closed by the caller."""
+        return redis.Redis(port=self.port, decode_responses=True)
+
+    def start(self) -> Self:
+        """Starts the Sentinel and returns when it answers."""
+        self.launch()
+        self.wait_while_running(self._answers, "answering PING")
+        return self
+
+    def _answers(self) -> bool:
+        with self.client() as client, contextlib.suppress(redis.RedisError):
+            return bool(client.ping())
+        return False
+
+
+class RedisGroup:
+    """A master, a replica and Sentinels that fail over by themselves. A context manager.
+
+    Attributes:
+        servers: both; which one is the master changes.
+        sentinels: as many as a majority needs: with `sentinels=1` a failover takes the least time.
+    """
+
+    SERVICE = "ledger"
+
+    def __init__(self, folder: Path, *, sentinels: int = 1, appendfsync: str = "always") -> None:
+        self.servers = [
+            RedisServer(folder / name, name=name, appendfsync=appendfsync, options=_REPLICATION)
+            for name in ("redis-a", "redis-b")
+        ]
+        master, quorum = self.servers[0], sentinels // 2 + 1
+        self.sentinels = [
+            Sentinel(folder / f"sentinel{i}", f"sentinel{i}", self.SERVICE, master, quorum=quorum)
+            for i in range(sentinels)
+        ]
+
+    @property
+    def processes(self) -> list[Process]:
+        """All of them."""
+        return [*self.servers, *self.sentinels]
+
+    @property
+    def url(self) -> str:
+        """For `EMBEDQ_REDIS_URL`."""
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/{self.SERVICE}/0"
+
+    @property
+    def master(self) -> RedisServer:
+        """The one that the first Sentinel names."""
+        with self.sentinels[0].client() as client:
+            _, port = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.SERVICE)
+        return next(server for server in self.servers if server.endpoint.port == int(port))
+
+    @property
+    def replica(self) -> RedisServer:
+        """The other one, which may be down."""
+        master = self.master
+        return next(server for server in self.servers if server is not master)
+
+    def start(self) -> Self:
+        """Starts all and returns when a failover would succeed."""
+        master, replica = self.servers
+        master.start()
+        replica.start()
+        with replica.client() as client:
+            client.replicaof("127.0.0.1", master.endpoint.port)
+        for sentinel in self.sentinels:
+            sentinel.start()
+        self.wait_ready()
+        return self
+
+    def wait_ready(self) -> None:
+        """Returns when the replica is up to date and every Sentinel knows it and the other Sentinels."""
+        wait_until(self._ready, timeout_s=START_TIMEOUT_S, message="a replica that could take over")
+
+    def fail_over(self) -> RedisServer:
+        """Kills the master, and returns the new one when the first Sentinel names it."""
+        former = self.master
+        former.kill()
+        wait_until(lambda: self.master is not former, timeout_s=START_TIMEOUT_S, message="a new master")
+        return self.master
+
+    def rejoin(self) -> None:
+        """Starts the server that was killed, as a replica of the present master, and waits until it could take over."""
+        master, replica = self.master, self.replica
+        replica.start()
+        with replica.client() as client:
+            client.replicaof("127.0.0.1", master.endpoint.port)
+        wait_until(lambda: _is_linked(replica), timeout_s=START_TIMEOUT_S, message="a replica that follows")
+        # A Sentinel does this by itself, in 20 s: it looks at servers every 10 s. One that forgets them looks at once.
+        for sentinel in self.sentinels:
+            with sentinel.client() as client:
+                client.execute_command("SENTINEL", "RESET", self.SERVICE)
+        self.wait_ready()
+
+    def stop(self) -> None:
+        """Stops all, the Sentinels first: they would fail over."""
+        for process in [*self.sentinels, *self.servers]:
+            process.stop()
+
+    def _ready(self) -> bool:
+        return _is_linked(self.replica) and all(self._sees_all(sentinel) for sentinel in self.sentinels)
+
+    def _sees_all(self, sentinel: Sentinel) -> bool:
+        with sentinel.client() as client:
+            replicas = client.sentinel_slaves(self.SERVICE)
+            state = client.sentinel_master(self.SERVICE)
+        fine = [one for one in replicas if one["flags"] == "slave" and one["master-link-status"] == "ok"]
+        return bool(fine) and state["flags"] == "master" and state["num-other-sentinels"] == len(self.sentinels) - 1
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _is_linked(replica: RedisServer) -> bool:
+    with replica.client() as client:
+        return client.info("replication").get("master_link_status") == "up"
 
 
 class WorkerProcess(Process):

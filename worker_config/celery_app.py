@@ -5,11 +5,11 @@ says which failure it prevents; the measurements behind them are in docs/archite
 """
 
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from celery import Celery
 from kombu import Queue
 
+from worker_config.redis_url import RedisUrl
 from worker_config.settings import Settings
 
 DRAIN_TASK = "embedq.drain"
@@ -76,22 +76,13 @@ def bell_queue(queue: str) -> str:
     return f"embedq.bell.{queue}"
 
 
-def broker_url(redis_url: str) -> str:
-    """The URL as kombu spells it: a unix socket is `redis+socket://path?virtual_host=0` there."""
-    parts = urlsplit(redis_url)
-    if parts.scheme != "unix":
-        return redis_url
-    database = parse_qs(parts.query).get("db", ["0"])[0]
-    password = f":{parts.password}@" if parts.password else ""
-    return f"redis+socket://{password}{parts.path}?virtual_host={database}"
-
-
 def make_celery(settings: Settings, *, queues: tuple[str, ...] = ()) -> Celery:
     """The app for one process. `queues`: whose bells a worker consumes; none: the web tier only sends bells.
 
     Every wait of the web tier is bounded to about a second, so that a stalled Redis makes a 503 and no hanging request.
     """
-    app = Celery("embedq", broker=broker_url(settings.redis_url), backend=None, set_as_current=False)
+    broker = RedisUrl.parse(settings.redis_url).broker()
+    app = Celery("embedq", broker=broker.url, backend=None, set_as_current=False)
     names = queues or (settings.served_model_name,)
     consumes = bool(queues)
     app.conf.update(
@@ -100,8 +91,10 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = ()) -> Celery:
         # queue needs none on Redis, where it is a list that the first message makes.
         task_queues=[Queue(bell_queue(name), durable=True, no_declare=True) for name in names],
         task_default_queue=bell_queue(names[0]),
+        broker_use_ssl=broker.use_ssl,
         broker_transport_options={
             **_TRANSPORT_OPTIONS,
+            **broker.transport_options,
             # Above kombu's 1 s BRPOP; without it a half-open socket hangs the parent.
             "socket_timeout": 5 if consumes else 1,
             "socket_connect_timeout": 3 if consumes else 0.5,

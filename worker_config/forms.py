@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from worker_config.redis_url import RedisUrl
+
 _SHA256_HEX_CHARS = 64
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 _ANONYMOUS = "anonymous"
@@ -18,23 +20,9 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,
 
 
 def redis_url(value: str) -> str:
-    """A URL of a Redis. It may hold a password, so it is not repeated, and neither is what urllib says about it."""
-    try:
-        scheme, _ = urlsplit(value).scheme, urlsplit(value).port
-    except ValueError:
-        raise ValueError(
-            "cannot be read: the port must be 0 to 65535, an IPv6 address stands in [], "
-            "and / ? # [ ] @ : in a password are written as %2F and so on"
-        ) from None
-    if scheme not in {"redis", "rediss", "unix"}:
-        raise ValueError("must start with redis://, rediss:// or unix://")
+    """A URL of a Redis, or of the Sentinels of one. It may hold a password, so it is not repeated."""
+    RedisUrl.parse(value)
     return value
-
-
-def without_password(url: str) -> str:
-    """The URL without what stands before the host, and without a query, which may hold a password too."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def storage_url(value: str) -> str:

@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from worker_config import forms
 from worker_config.logs import LogFormat, configure_logging
+from worker_config.redis_url import RedisUrl
 from worker_config.traces import can_trace
 
 PREFIX = "EMBEDQ_"
@@ -206,7 +207,7 @@ class Settings(BaseSettings):
     @property
     def redis_address(self) -> str:
         """Where Redis is, for people: `redis_url` without its password."""
-        return forms.without_password(self.redis_url)
+        return RedisUrl.parse(self.redis_url).address
 
     @property
     def is_loopback(self) -> bool:

@@ -1,0 +1,95 @@
+"""What the forms of `EMBEDQ_REDIS_URL` mean, for redis-py, for kombu and for people."""
+
+from typing import Any
+
+import pytest
+
+from worker_config.redis_url import RedisUrl
+
+SERVICE = "redis+sentinel://me:p%2Fw@a:1,b,[::1]:3/ledger/2?sentinel_password=s%40t&ssl=true&ssl_ca_certs=/ca.pem"
+
+
+def test_one_server_is_left_to_redis_py() -> None:
+    parsed = RedisUrl.parse("rediss://me:secret@h:6380/2?ssl_cert_reqs=none")
+    assert (parsed.url, parsed.service, parsed.sentinels) == ("rediss://me:secret@h:6380/2?ssl_cert_reqs=none", "", ())
+
+
+def test_sentinels_and_their_service() -> None:
+    parsed = RedisUrl.parse(SERVICE)
+    assert parsed.service == "ledger"
+    assert parsed.url == "rediss://me:p%2Fw@/2?ssl_ca_certs=%2Fca.pem"
+    assert parsed.sentinels == (
+        "rediss://:s%40t@a:1?ssl_ca_certs=%2Fca.pem",
+        "rediss://:s%40t@b:26379?ssl_ca_certs=%2Fca.pem",
+        "rediss://:s%40t@[::1]:3?ssl_ca_certs=%2Fca.pem",
+    )
+
+
+def test_sentinels_without_tls_of_servers_with_it() -> None:
+    parsed = RedisUrl.parse("redis+sentinel://a/ledger?ssl=true&sentinel_ssl=false&ssl_cert_reqs=none")
+    assert parsed.url == "rediss:///0?ssl_cert_reqs=none"
+    assert parsed.sentinels == ("redis://a:26379",)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://me:secret@h:1/0?password=secret", "redis://h:1/0"),
+        (SERVICE, "redis+sentinel://a:1,b:26379,[::1]:3/ledger/2"),
+    ],
+)
+def test_people_see_no_password(url: str, shown: str) -> None:
+    parsed = RedisUrl.parse(url)
+    assert parsed.address == shown
+    assert "p%2Fw" not in repr(parsed)
+    assert "secret" not in repr(parsed)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://:secret@a:1",
+        "redis+sentinel://:secret@a:1/",
+        "redis+sentinel://:secret@a:1/led ger",
+        "redis+sentinel://:secret@a:1/ledger/x",
+        "redis+sentinel://:secret@a:1,/ledger",
+        "redis+sentinel://:secret@/ledger",
+        "redis+sentinel://:sec:ret@a/ledger",
+        "redis+sentinel://:secret@a:0/ledger",
+        "redis+sentinel://:secret@a:99999/ledger",
+        "redis+sentinel://:secret@[::1/ledger",
+        "redis+sentinel://:sec#ret@a/ledger",
+        "redis+sentinel://:secret@a/ledger?ssl=perhaps",
+        "redis+sentinel://:secret@a/ledger?ssl_ca_certs=/ca.pem",
+        "redis+sentinel:secret",
+        "sentinel://:secret@a/ledger",
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^(must|cannot|ssl)") as raised:
+        RedisUrl.parse(url)
+    assert "sec" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "broker"),
+    [
+        ("redis://h:1/2", "redis://h:1/2"),
+        ("rediss://h:1/2?ssl_cert_reqs=none", "rediss://h:1/2?ssl_cert_reqs=none"),
+        ("unix://:secret@/run/r.sock?db=1", "redis+socket://:secret@/run/r.sock?virtual_host=1"),
+        (SERVICE, "sentinel://me:p%2Fw@a:1/2;sentinel://me:p%2Fw@b:26379/2;sentinel://me:p%2Fw@[::1]:3/2"),
+    ],
+)
+def test_kombu_has_forms_of_its_own(url: str, broker: str) -> None:
+    assert RedisUrl.parse(url).broker().url == broker
+
+
+def test_what_kombu_must_be_told_of_sentinels() -> None:
+    broker = RedisUrl.parse(SERVICE + "&ssl_check_hostname=false").broker()
+    tls: dict[str, Any] = {"ssl_ca_certs": "/ca.pem", "ssl_check_hostname": False}
+    times = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
+    assert broker.use_ssl == tls
+    assert broker.transport_options == {
+        "master_name": "ledger",
+        "sentinel_kwargs": {**times, "password": "s@t", "ssl": True, **tls},
+    }
