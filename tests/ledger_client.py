@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stack.testing import wait_until
 from tasks.item import Options
-from tasks.ledger import Admission, Lane, Ledger, ModelOverview, Result, State, Submission, Task, operations
+from tasks.ledger import ANONYMOUS, Admission, Lane, Ledger, ModelOverview, Result, State, Submission, Task, operations
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.unit_cutting import cut_texts
 from worker_config.settings import DEFAULT_MODEL
@@ -25,13 +25,14 @@ class LedgerClient:
         unit_items: int = 64,
         unit_cost: int = 4096,
         options: Options | None = None,
+        owner: str = ANONYMOUS,
     ) -> str:
         """Stores a task of these texts; its id."""
         submission = Submission(
             task_id=new_task_id(),
             queue=self.model,
             lane=lane,
-            owner="anonymous",
+            owner=owner,
             units=cut_texts(texts, max_tokens=256, max_items=unit_items, max_cost=unit_cost),
             options=options or Options(),
             ttl_ms=600_000,

@@ -524,6 +524,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "shared/enqueue.lua",
         "  if t.trace ~= '' then call('HSET', task_key(id), 'trace', t.trace) end\n",
     ),
-    Mutation("a claim hands out no trace", "claim.lua", "f[6], f[10])", "f[6])"),
-    Mutation("a repeated claim hands out no trace", "claim.lua", "nil, f[2], f[3])", "nil, f[2])"),
+    Mutation("a claim hands out no trace", "claim.lua", "f[6], f[10], owner)", "f[6], nil, owner)"),
+    Mutation("a claim does not say whose a text is", "claim.lua", "f[6], f[10], owner)", "f[6], f[10], '')"),
+    Mutation("a repeated claim hands out no trace", "claim.lua", "nil, f[2], f[3], f[4])", "nil, f[2], nil, f[4])"),
+    Mutation("a repeated claim does not say whose a text is", "claim.lua", "f[2], f[3], f[4])", "f[2], f[3], '')"),
 )

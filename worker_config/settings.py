@@ -77,6 +77,8 @@ class Settings(BaseSettings):
     """Padded tokens of one forward pass; None: what suits the device (tasks/model/batching.py)."""
     cache_bytes: int = Field(default=16 * 2**20, ge=0, le=2**40)
     """Of vectors that a worker keeps for repeated texts; 0: none."""
+    cache_sharing: Literal["key", "shared", "off"] = "key"
+    """Who gets a vector from there that another caller's text has left; `key`: whoever has the same API key."""
 
     # Who may call
     host: str = "127.0.0.1"

@@ -297,7 +297,7 @@ class EmbeddingWork:
 
     def _encoded_cost(self, items: Sequence[TextItem], vectors: Sequence[ItemVector]) -> int:
         went_through = {
-            (item.options.prompt_name, item.text): item
+            self._context.cache.key(item): item
             for item, vector in zip(items, vectors, strict=True)
             if vector.error is None and not vector.cached
         }

@@ -28,7 +28,7 @@ class TextUnit:
     @classmethod
     def from_unit(cls, unit: ClaimedUnit) -> "TextUnit":
         """The texts in its payload, each with the task's options."""
-        return cls(unit, [TextItem(text, unit.options) for text in unit.texts()])
+        return cls(unit, [TextItem(text, unit.options, unit.owner) for text in unit.texts()])
 
     def finished(self, vectors: Sequence[ItemVector]) -> Finished:
         """What to commit; `vectors` has one outcome per text."""
@@ -74,7 +74,7 @@ class RowUnit:
         cls, unit: ClaimedUnit, reference: UnitReference, lines: Sequence[bytes], prompts: Collection[str]
     ) -> "RowUnit":
         """`prompts` are the model's, for rows that say by `input_type` what their texts are."""
-        return cls(unit, reference, [_texts(line, prompts) for line in lines])
+        return cls(unit, reference, [_texts(line, prompts, unit.owner) for line in lines])
 
     @classmethod
     def gone(cls, unit: ClaimedUnit, reference: UnitReference) -> "RowUnit":
@@ -98,13 +98,13 @@ class RowUnit:
         return outcomes
 
 
-def _texts(row: bytes, prompts: Collection[str]) -> Sequence[TextItem] | RowError:
+def _texts(row: bytes, prompts: Collection[str], owner: str) -> Sequence[TextItem] | RowError:
     try:
         body = EmbeddingsBody.from_fields(orjson.loads(row)["body"])
     except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
         return _UNUSABLE
     options = body.options(prompts)
-    return [TextItem(text, options) for text in body.input]
+    return [TextItem(text, options, owner) for text in body.input]
 
 
 def _outcome(vectors: Sequence[ItemVector]) -> RowOutcome:

@@ -95,7 +95,7 @@ def task_page_from_reply(reply: list[Any]) -> TaskPage:
 
 def unit_from_reply(raw: list[Any]) -> ClaimedUnit:
     """One unit of a claim."""
-    task_id, unit_id, first, items, cost, attempts, offset, options, payload, trace = raw
+    task_id, unit_id, first, items, cost, attempts, offset, options, payload, trace, owner = raw
     return ClaimedUnit(
         task_id=task_id.decode(),
         unit_id=unit_id.decode(),
@@ -107,6 +107,7 @@ def unit_from_reply(raw: list[Any]) -> ClaimedUnit:
         options=Options.from_text(options),
         payload=payload,
         trace=trace.decode(),
+        owner=owner.decode(),
     )
 
 

@@ -246,7 +246,7 @@ class ClaimedUnit:
         offset: position of its first item inside the payload (not 0 for an item that was split off).
         options: the task's.
         payload: as in `NewUnit`; that of the whole unit, also for an item that was split off.
-        trace: as in `Submission`.
+        trace, owner: as in `Submission`.
     """
 
     task_id: str
@@ -259,6 +259,7 @@ class ClaimedUnit:
     options: Options
     payload: bytes
     trace: str = ""
+    owner: str = ""
 
     def texts(self) -> list[str]:
         """The texts of this unit, in order; its payload is an array."""

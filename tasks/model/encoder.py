@@ -17,10 +17,11 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class TextItem:
-    """One text to encode."""
+    """One text to encode. `owner`: whose it is; equal texts of two owners may be two texts (`VectorCache.key`)."""
 
     text: str
     options: Options = field(default_factory=Options)
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

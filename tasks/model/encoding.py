@@ -42,8 +42,8 @@ def encode(
 ) -> tuple[list[ItemVector], EncodeStats]:
     """One outcome per item, in input order, and what it took.
 
-    Every distinct (prompt, text) is tokenized once and goes through the model once, whatever the other options are;
-    one that the cache knows does neither.
+    Every distinct key (owner, prompt, text) is tokenized once and goes through the model once, whatever the other
+    options are; one that the cache knows does neither.
 
     Args:
         encoder: the loaded model.
@@ -62,7 +62,7 @@ def encode(
     Raises:
         EncoderBroken: this process cannot encode any more; no item is to blame.
     """
-    keys = [(item.options.prompt_name, item.text) for item in items]
+    keys = [cache.key(item) for item in items]
     bad_options = {options: check_options(options, encoder.info) for options in {item.options for item in items}}
     usable = dict.fromkeys(key for key, item in zip(keys, items, strict=True) if bad_options[item.options] is None)
     hits = cache.find(usable)
@@ -114,9 +114,9 @@ def _tokenize(
     between: Callable[[], None],
     finished: Callable[[], None],
 ) -> dict[TextKey, TokenizedText | ItemError]:
-    by_prompt: dict[str | None, list[str]] = {}
-    for prompt_name, text in keys:
-        by_prompt.setdefault(prompt_name, []).append(text)
+    by_prompt: dict[str | None, list[TextKey]] = {}
+    for key in keys:
+        by_prompt.setdefault(key.prompt_name, []).append(key)
     tokenized: dict[TextKey, TokenizedText | ItemError] = {}
     for prompt_name, texts in by_prompt.items():
         for piece in weighed(texts, _weight, _CHARS_AT_ONCE):
@@ -124,13 +124,13 @@ def _tokenize(
                 finished()
                 between()
             with gate.beside_others(finished):
-                results = _tokenize_group(encoder, piece, prompt_name)
-            tokenized.update(((prompt_name, text), result) for text, result in zip(piece, results, strict=True))
+                results = _tokenize_group(encoder, [key.text for key in piece], prompt_name)
+            tokenized.update(zip(piece, results, strict=True))
     return tokenized
 
 
-def _weight(text: str) -> int:
-    return max(len(text), _CHARS_AT_ONCE // _TEXTS_AT_ONCE)
+def _weight(key: TextKey) -> int:
+    return max(len(key.text), _CHARS_AT_ONCE // _TEXTS_AT_ONCE)
 
 
 def _tokenize_group(encoder: Encoder, texts: list[str], prompt_name: str | None) -> Sequence[TokenizedText | ItemError]:
@@ -180,7 +180,7 @@ def _forward(
 def _learnt(texts: Mapping[TextKey, TokenizedText], raw: forward.Raw) -> dict[TextKey, CachedText]:
     """What the cache may keep; never a text that failed."""
     return {
-        key: CachedText(raw.vectors[row].tobytes(), text.length, text.full_length)
+        key: CachedText(raw.vectors[row].tobytes(), text.length, text.full_length, key.owner)
         for row, (key, text) in enumerate(texts.items())
         if row not in raw.failures
     }

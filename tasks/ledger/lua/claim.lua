@@ -1,7 +1,7 @@
 -- Takes units of one lane under a lease, or registers the worker as lingering, in one step.
 -- reply: {'changed'}: the worker's model is no longer served; or
 --   {bell due, wait_ms, more, lane, suspects wait,
---    {id, unit, first, items, cost, attempts, offset, options, payload, trace}...}
+--    {id, unit, first, items, cost, attempts, offset, options, payload, trace, owner}...}
 -- uses: ending leases turns wakeup
 local worker, token, budget, online_budget, max_units, lease_ms, linger_ms, rang, online_only, suspect, alone, rate,
   stamp = named(13)
@@ -31,21 +31,22 @@ else
 end
 
 local out, bytes = {0, 0, 0, '', 0}, 0
-local function hand_out(id, uid, u, payload, options, trace)
+local function hand_out(id, uid, u, payload, options, trace, owner)
   payload = payload or call('HGET', units_key(id), 'p' .. u.root)
   bytes = bytes + #(payload or '')
-  out[#out + 1] = {id, uid, u.first, u.items, u.cost, u.attempts, u.offset, options or '', payload, trace or ''}
+  out[#out + 1] = {id, uid, u.first, u.items, u.cost, u.attempts, u.offset, options or '', payload, trace or '',
+    owner}
 end
 
 if call('EXISTS', claim_key(token)) == 1 then       -- the reply got lost and the worker asks again: the same answer
   for _, ref in ipairs(call('SMEMBERS', claim_key(token))) do
     local id, uid = string.match(ref, '^(%S+) (%S+)$')
     local raw = call('HGET', units_key(id), 'u' .. uid)
-    local f = call('HMGET', task_key(id), 'lane', 'options', 'trace')
+    local f = call('HMGET', task_key(id), 'lane', 'options', 'trace', 'owner')
     local u = raw and unit_record(raw)
     if u and u.token == token then
       out[4] = f[1]
-      hand_out(id, uid, u, nil, f[2], f[3])
+      hand_out(id, uid, u, nil, f[2], f[3], f[4])
     end
   end
   if ready() > 0 then out[1], out[3] = wake(), 1 end
@@ -106,7 +107,7 @@ local function take(id, tag, line, owner)
   end
   refs[#refs + 1] = id .. ' ' .. uid
   spent, lane = spent + u.cost, f[8]
-  hand_out(id, uid, u, u.root == uid and raw[2] or nil, f[6], f[10])
+  hand_out(id, uid, u, u.root == uid and raw[2] or nil, f[6], f[10], owner)
   local more = back > 0 or next_fresh < units
   if suspect then more = call('EXISTS', came_back) == 1 end
   if more then call('ZADD', owner_key(line, owner), int(tag + u.cost), id) end

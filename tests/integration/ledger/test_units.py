@@ -28,11 +28,13 @@ def test_a_claim_hands_out_what_was_submitted(driver: Driver) -> None:
     assert (claim.lane, claim.more) == (Lane.ONLINE, False)
 
 
-def test_a_claim_hands_out_the_trace_of_each_task(driver: Driver) -> None:
+def test_a_claim_hands_out_the_owner_and_the_trace_of_each_task(driver: Driver) -> None:
     traced, untraced = driver.submit(trace="00-1-2-01").task_id, driver.submit().task_id
     claim = driver.claim(token="w/claim")
+    assert {unit.owner for unit in claim.units} == {driver.task(traced).owner} != {""}
     assert {unit.task_id: unit.trace for unit in claim.units} == {traced: "00-1-2-01", untraced: ""}
     again = driver.claim(token="w/claim")  # its reply was lost
+    assert {unit.owner for unit in again.units} == {driver.task(traced).owner}
     assert {unit.task_id: unit.trace for unit in again.units} == {traced: "00-1-2-01", untraced: ""}
     assert (driver.task(traced).trace, driver.task(untraced).trace) == ("00-1-2-01", "")
     assert not driver.client.hexists(f"eq:task:{untraced}", "trace")

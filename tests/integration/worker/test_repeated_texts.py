@@ -1,5 +1,7 @@
 """What a worker does with texts it has seen: no forward pass, and the same vectors as without a cache."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -59,8 +61,21 @@ def test_each_way_to_ask_gets_what_a_worker_without_a_cache_gives(roles: Roles, 
     assert plain[-1].errors[2].code == "input_too_long"
 
 
-def test_without_a_cache_each_query_costs_a_pass(roles: Roles, client: LedgerClient) -> None:
-    roles.worker(cache_bytes=0)
+def test_a_text_costs_what_it_costs_whatever_others_have_asked_for(worker: WorkerProcess, client: LedgerClient) -> None:
+    # A caller who measures latency must not learn what others embed; passes are what takes the time.
+    for lane in Lane:
+        for owner in ("ann", "bob"):
+            before = passes(client)
+            client.completed(client.submit([TEXT], owner=owner, lane=lane))
+            client.completed(client.submit([TEXT], owner=owner, lane=lane))
+            assert passes(client) == before + (1 if lane is Lane.ONLINE else 0), (lane, owner)
+    client.completed(client.submit([TEXT], owner="eve", lane=Lane.BULK))
+    assert passes(client) == before + 1
+
+
+@pytest.mark.parametrize("off", [{"cache_bytes": 0}, {"cache_sharing": "off"}])
+def test_without_a_cache_each_query_costs_a_pass(roles: Roles, client: LedgerClient, off: dict[str, Any]) -> None:
+    roles.worker(**off)
     client.completed(client.submit([TEXT]))
     before = passes(client)
     client.completed(client.submit([TEXT]))
@@ -116,8 +131,12 @@ def test_the_cache_is_seen_in_the_metrics(roles: Roles, client: LedgerClient) ->
 
 def test_the_cache_stays_within_its_bytes(roles: Roles, client: LedgerClient) -> None:
     limit = 50_000
-    roles.worker(cache_bytes=limit, heartbeat_s=0.1)
+    roles.worker(cache_bytes=limit, heartbeat_s=0.1, cache_sharing="shared")
     client.completed(client.submit([f"text {number}" for number in range(500)]))
-    wait_until(lambda: client.overview().workers[0].items == 500, message="a beat after the work")
+    client.completed(client.submit([TEXT], owner="ann"))
+    before = passes(client)
+    client.completed(client.submit([TEXT], owner="bob"))
+    assert passes(client) == before, "a shared cache has what others asked for"
+    wait_until(lambda: client.overview().workers[0].items == 502, message="a beat after the work")
     (entry,) = client.overview().workers
     assert limit - 4000 < entry.cache_bytes <= limit

@@ -5,10 +5,12 @@ import tracemalloc
 
 import pytest
 
+from tasks.model.encoder import TextItem
 from tasks.model.vector_cache import OVERHEAD_BYTES, CachedText, CacheState, TextKey, VectorCache
 
 VECTOR_BYTES = 16
 ENTRY_BYTES = VECTOR_BYTES + OVERHEAD_BYTES
+LARGE = 2**20
 
 
 def text(mark: int = 0, length: int = 3) -> CachedText:
@@ -25,27 +27,30 @@ def kept(cache: VectorCache, *keys: TextKey) -> list[TextKey]:
 
 def test_what_was_added_is_found_as_it_was() -> None:
     cache = room_for(2)
-    cache.add({(None, "a"): text(1), ("query", "a"): text(2, length=9)})
-    assert cache.find([("query", "a"), (None, "b"), (None, "a")]) == {
-        ("query", "a"): text(2, length=9),
-        (None, "a"): text(1),
+    cache.add({TextKey(None, "a"): text(1), TextKey("query", "a"): text(2, length=9)})
+    assert cache.find([TextKey("query", "a"), TextKey(None, "b"), TextKey(None, "a")]) == {
+        TextKey("query", "a"): text(2, length=9),
+        TextKey(None, "a"): text(1),
     }
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ((None, "a"), (None, "b")),
-        ((None, "a"), (None, "a ")),
-        ((None, "a"), (None, "A")),
-        ((None, "é"), (None, "e\u0301")),
-        ((None, ""), ("", "")),
-        ((None, "a"), ("", "a")),
-        (("query", "a"), ("document", "a")),
-        (("quer", "ya"), ("query", "a")),
-        ((None, "+querya"), ("query", "a")),
-        ((None, "a\0"), (None, "a")),
-        (("", "\0\0\0\1-a"), (None, "a")),
+        (TextKey(None, "a"), TextKey(None, "b")),
+        (TextKey(None, "a"), TextKey(None, "a ")),
+        (TextKey(None, "a"), TextKey(None, "A")),
+        (TextKey(None, "é"), TextKey(None, "e\u0301")),
+        (TextKey(None, ""), TextKey("", "")),
+        (TextKey(None, "a"), TextKey("", "a")),
+        (TextKey("query", "a"), TextKey("document", "a")),
+        (TextKey("quer", "ya"), TextKey("query", "a")),
+        (TextKey(None, "+querya"), TextKey("query", "a")),
+        (TextKey(None, "a\0"), TextKey(None, "a")),
+        (TextKey("", "\0\0\0\1-a"), TextKey(None, "a")),
+        (TextKey(None, "a", "ann"), TextKey(None, "a", "bob")),
+        (TextKey(None, "a", "ann"), TextKey(None, "a")),
+        (TextKey(None, "a", "x-"), TextKey("", "a", "x")),
     ],
 )
 def test_keys_that_differ_at_all_are_different(one: TextKey, other: TextKey) -> None:
@@ -57,12 +62,14 @@ def test_keys_that_differ_at_all_are_different(one: TextKey, other: TextKey) -> 
 
 def test_half_a_surrogate_pair_is_a_text_like_others() -> None:
     cache = room_for(4)
-    cache.add({(None, "\ud800"): text()})
-    assert kept(cache, (None, "\ud800"), (None, "?"), (None, "\ud801")) == [(None, "\ud800")]
+    cache.add({TextKey(None, "\ud800"): text()})
+    assert kept(cache, TextKey(None, "\ud800"), TextKey(None, "?"), TextKey(None, "\ud801")) == [
+        TextKey(None, "\ud800")
+    ]
 
 
 def test_what_was_asked_for_the_longest_ago_is_given_up_first() -> None:
-    a, b, c, d = [(None, name) for name in "abcd"]
+    a, b, c, d = [TextKey(None, name) for name in "abcd"]
     cache = room_for(3)
     cache.add({a: text(), b: text(), c: text()})
     cache.find([a])
@@ -74,29 +81,46 @@ def test_what_was_asked_for_the_longest_ago_is_given_up_first() -> None:
 def test_a_text_that_is_added_again_counts_once() -> None:
     cache = room_for(2)
     for _ in range(5):
-        cache.add({(None, "a"): text()})
+        cache.add({TextKey(None, "a"): text()})
     assert cache.state.size_bytes == ENTRY_BYTES
 
 
 def test_an_entry_above_the_limit_is_not_kept() -> None:
     cache = VectorCache(ENTRY_BYTES - 1)
-    cache.add({(None, "a"): text()})
+    cache.add({TextKey(None, "a"): text()})
     assert cache.state == CacheState(hits=0, misses=0, size_bytes=0)
-    assert kept(cache, (None, "a")) == []
+    assert kept(cache, TextKey(None, "a")) == []
+
+
+def test_an_owner_is_forgotten_and_nobody_else() -> None:
+    cache = room_for(4)
+    anns, bobs = ([TextKey(None, name, owner) for name in "ab"] for owner in ("ann", "bob"))
+    cache.add({key: CachedText(bytes(VECTOR_BYTES), 3, 3, key.owner) for key in (*anns, *bobs)})
+    assert cache.forget("ann") == 2
+    assert kept(cache, *anns, *bobs) == bobs
+    assert (cache.state.size_bytes, cache.forget("ann")) == (2 * ENTRY_BYTES, 0)
+
+
+def test_a_shared_cache_has_one_text_of_all_owners_and_forgets_all() -> None:
+    cache = VectorCache(LARGE, shared=True)
+    ann, bob = (cache.key(TextItem("a", owner=owner)) for owner in ("ann", "bob"))
+    cache.add({ann: text()})
+    assert kept(cache, bob) == [ann]
+    assert (cache.forget("bob"), cache.state.size_bytes) == (1, 0)
 
 
 def test_hits_and_misses_are_counted() -> None:
     cache = room_for(2)
-    cache.find([(None, "a"), (None, "b")])
-    cache.add({(None, "a"): text()})
-    cache.find([(None, "a"), (None, "b")])
+    cache.find([TextKey(None, "a"), TextKey(None, "b")])
+    cache.add({TextKey(None, "a"): text()})
+    cache.find([TextKey(None, "a"), TextKey(None, "b")])
     assert cache.state == CacheState(hits=1, misses=3, size_bytes=ENTRY_BYTES)
 
 
 def test_a_cache_of_no_size_keeps_and_counts_nothing() -> None:
     cache = VectorCache(0)
-    cache.add({(None, "a"): text()})
-    assert kept(cache, (None, "a")) == []
+    cache.add({TextKey(None, "a"): text()})
+    assert kept(cache, TextKey(None, "a")) == []
     assert not cache.keeps
     assert cache.state == CacheState(0, 0, 0)
 
@@ -111,7 +135,8 @@ def test_it_takes_no_more_memory_than_it_says(dimension: int) -> None:
         highest = 0
         for number in range(3 * limit // (4 * dimension + OVERHEAD_BYTES)):
             # Lengths above those that Python keeps as constants, texts of some size.
-            cache.add({("query", f"{number} " * 50): CachedText(bytes(4 * dimension), 1000 + number, 2000 + number)})
+            entry = CachedText(bytes(4 * dimension), 1000 + number, 2000 + number, f"owner {number % 10}")
+            cache.add({TextKey("query", f"{number} " * 50, entry.owner): entry})
             highest = max(highest, tracemalloc.get_traced_memory()[0] - before)
     finally:
         tracemalloc.stop()
@@ -126,7 +151,7 @@ def test_several_threads_leave_it_in_order() -> None:
     def use(first: int) -> None:
         everyone.wait()
         for number in range(first, first + 400):
-            key = None, str(number % 50)
+            key = TextKey(None, str(number % 50))
             for found in cache.find([key]).values():
                 assert found.length == number % 50
             cache.add({key: text(length=number % 50)})
@@ -139,4 +164,4 @@ def test_several_threads_leave_it_in_order() -> None:
     state = cache.state
     assert state.hits + state.misses == 1600
     assert state.size_bytes == 20 * ENTRY_BYTES
-    assert len(kept(cache, *((None, str(n)) for n in range(50)))) == 20
+    assert len(kept(cache, *(TextKey(None, str(n)) for n in range(50)))) == 20

@@ -52,6 +52,12 @@ def test_equal_texts_go_through_the_model_once() -> None:
     assert [outcome.tokens for outcome in outcomes] == [4] * 51
 
 
+def test_equal_texts_of_two_owners_are_two_texts() -> None:
+    encoder = StubEncoder()
+    encode(encoder, [TextItem("same", owner=owner) for owner in ("ann", "bob", "ann")], max_padded_tokens=100)
+    assert encoder.batches == [[4, 4]]
+
+
 def test_equal_texts_with_other_options_share_the_pass() -> None:
     encoder = StubEncoder()
     wanted = [
