@@ -17,6 +17,7 @@ from api.families import (
     health,
     ingestions,
     jobs,
+    keys,
     models,
     service,
     tasks,
@@ -25,7 +26,7 @@ from api.families import (
 from api.families.route import answer_headers
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
-from api.server.origins import Visitors, admit
+from api.server.origins import admit
 from api.services import Services
 from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
@@ -42,6 +43,7 @@ FAMILIES = (
     dataset_map,
     models,
     service,
+    keys,
     tei,
     health,
     console,
@@ -86,11 +88,10 @@ def create_app(
     errors.install(app, routes)
     pages = partial(admit, origins=settings.cors_origins, readable=answer_headers(routes))
     app.add_middleware(pages)
-    visitors = Visitors(settings)
     edge = partial(
         Edge,
         metrics=services.metrics,
-        visitors=visitors,
+        visitors=services.visitors,
         access_log=settings.access_log,
         traces=services.traces,
     )

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self, cast
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from api.answer.rate_limit_headers import RateLimits
@@ -16,14 +18,17 @@ from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
-from api.request.api_keys import KeyRing
+from api.request.api_keys import Caller, KeyRing, LedgerKeys, grant_of, let_in
 from api.request.body import Bodies
 from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
+from api.server.origins import Visitors
 from api.server.overload import Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
 from api.waiting.live import LiveStreams
-from tasks.ledger import AsyncLedger
+from tasks.errors import ScopeMissing
+from tasks.ledger import ANONYMOUS, AsyncLedger
+from tasks.records.keys import Scope
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
@@ -33,6 +38,10 @@ _TEXT_PER_VECTOR = 3
 """Bytes of JSON for each byte of a vector."""
 _CANCELLATIONS = 10
 _FIRST_SUBSCRIPTION_S = 1.0
+
+
+class PublicRoute(Exception):
+    """A route whose description names no scopes asks who calls. A defect, so a 500."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,8 @@ class Services:
     door: Door
     places: Places
     keys: KeyRing
+    ledger_keys: LedgerKeys
+    visitors: Visitors
     requests: EmbeddingRequests
     rate_limits: RateLimits
     storage: AsyncStorage
@@ -68,17 +79,18 @@ class Services:
         times: WaitingTimes = WaitingTimes(),
     ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
-        keys = [name for name, _ in settings.api_keys[: settings.metrics_keys]]
-        metrics = Metrics(process, keys if settings.metrics_keys else None)
-        shared = len(settings.api_keys) > 1
+        keys = KeyRing(settings)
+        metrics = Metrics(process, (lambda: keys.with_usage) if settings.metrics_keys else None)
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, lag_s=lambda: stall.recent_s)
-        registry = ServedModels(settings)
+        registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
         storage = AsyncStorage(settings.storage_url, ledger)
-        door = Door(lambda: stall.recent_s, shared=lambda: shared)
-        requests, answers = (Budget(settings.max_held_bytes, what, shared=shared) for what in ("requests", "answers"))
+        door = Door(lambda: stall.recent_s, shared=lambda: keys.several)
+        requests, answers = (
+            Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
+        )
         metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
         metrics.add_shared(QueueMetrics(registry, settings))
         return cls(
@@ -93,8 +105,10 @@ class Services:
             history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
-            places=Places(settings.max_connections, lambda: shared),
-            keys=KeyRing(settings.api_keys),
+            places=Places(settings.max_connections, lambda: keys.several),
+            keys=keys,
+            ledger_keys=LedgerKeys(ledger, keys),
+            visitors=Visitors(settings, keys),
             requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
             storage=storage,
@@ -109,11 +123,49 @@ class Services:
         """The parts behind the app that serves `request`."""
         return cast("Self", request.app.state.services)
 
-    def owner(self, request: Request) -> str:
-        """The name of the caller's key; raises `Unauthenticated`, or `Overloaded` where it fills the connections."""
-        owner = request.scope[OWNER] = self.keys.owner(request.headers)
+    def admit(self, request: Request, scopes: Collection[Scope]) -> None:
+        """Lets a request in to a route that needs one of these scopes.
+
+        Raises:
+            Unauthenticated: no key came, or only wrong ones.
+            ScopeMissing: the key has none of them.
+            RedisUnavailable: the keys of the ledger are not known yet.
+            Overloaded: the caller's requests fill the connections.
+        """
+        founding = Scope.ADMIN in scopes and self.keys.is_empty and self.visitors.is_local(request.scope)
+        grant = self.keys.founder() if founding else self.keys.grant(Headers(scope=request.scope))
+        let_in(request.scope, grant)
+        request.scope[OWNER] = grant.caller.name
         self.places.enter(request.scope)
-        return owner
+        self.require(request, scopes)
+
+    def require(self, request: Request, scopes: Collection[Scope]) -> None:
+        """Raises `ScopeMissing` if the caller has none of these scopes."""
+        caller = self.caller(request)
+        if not caller.scopes.isdisjoint(scopes):
+            return
+        needed = " or ".join(scope for scope in Scope if scope in scopes)
+        if caller.name == ANONYMOUS:
+            raise ScopeMissing(
+                f"This call needs a key with the scope {needed}. The first key is made on the machine of the server, "
+                "without a proxy between: embedq keys create NAME"
+            )
+        having = ",".join(scope for scope in Scope if scope in caller.scopes) or "none"
+        raise ScopeMissing(
+            f"This call needs the scope {needed}; the key {caller.name} has {having}. "
+            f"A key with the scope admin adds it: embedq keys limits {caller.name} --scopes ..."
+        )
+
+    def caller(self, request: Request) -> Caller:
+        """Who sent a request that was admitted."""
+        grant = grant_of(request.scope)
+        if grant is None:
+            raise PublicRoute("a public route asks for its caller")
+        return grant.caller
+
+    def owner(self, request: Request) -> str:
+        """The name of the caller's key."""
+        return self.caller(request).name
 
     def take_answer(self, request: Request, vectors_bytes: int, *, as_text: bool = True) -> None:
         """Counts the answer to `request`, before it is made; raises `Overloaded`."""
@@ -127,12 +179,13 @@ class Services:
                 await self.hub.subscribed.wait()
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
-        await self.watchdog.tick()
+        await asyncio.gather(self.watchdog.tick(), self.ledger_keys.refresh())
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [
             listening,
             asyncio.create_task(self.watchdog.run(), name="watchdog"),
             asyncio.create_task(self.history.run(), name="history"),
+            asyncio.create_task(self.ledger_keys.run(), name="keys"),
         ]
 
     def send_home(self) -> None:

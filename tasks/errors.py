@@ -12,6 +12,11 @@
     │   ├── UnsupportedMediaType 415
     │   ├── IdempotencyConflict 422
     │   ├── Unauthenticated     401
+    │   ├── ScopeMissing        403  the key is valid and may not do this
+    │   ├── KeyUnknown          404
+    │   ├── KeyExists           409  choose another name
+    │   ├── KeyRevoked          409  never again
+    │   ├── KeyInUse            409  when it is revoked and purged
     │   ├── RouteNotFound       404
     │   ├── MethodNotAllowed    405
     │   ├── ModelNotFound       404
@@ -238,6 +243,51 @@ class Unauthenticated(RequestError):
     code = "invalid_api_key"
     type = "authentication_error"
     title = "Not authenticated"
+
+
+class ScopeMissing(RequestError):
+    """The key is valid, but none of its scopes allows this call."""
+
+    status = 403
+    code = "scope_missing"
+    type = "permission_error"
+    title = "The key lacks a scope"
+    should_retry = False
+
+
+class KeyUnknown(RequestError):
+    """No API key has this name."""
+
+    status = 404
+    code = "key_not_found"
+    title = "No such key"
+
+
+class KeyExists(RequestError):
+    """An API key, maybe a revoked one, has this name already."""
+
+    status = 409
+    code = "key_exists"
+    title = "The key exists"
+    should_retry = False
+
+
+class KeyRevoked(RequestError):
+    """The API key was revoked: nothing about it can change."""
+
+    status = 409
+    code = "key_revoked"
+    title = "The key is revoked"
+    should_retry = False
+
+
+class KeyInUse(RequestError):
+    """The API key can still be used, or its owner still has something."""
+
+    status = 409
+    code = "key_in_use"
+    title = "The key is in use"
+    should_retry = False
 
 
 class RouteNotFound(RequestError):

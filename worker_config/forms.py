@@ -12,6 +12,7 @@ from worker_config.redis_url import RedisUrl
 _SHA256_HEX_CHARS = 64
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 _ANONYMOUS = "anonymous"
+_KEY_NAME_CHARS = 48
 _SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 _BETWEEN_SINKS = re.compile(r",(?=[^,=/@]*=)")
 _SERVED_NAME = re.compile(r"[\w./:@+-]{1,200}")
@@ -123,6 +124,11 @@ def hosts(value: Any) -> Any:
     return names
 
 
+def is_key_name(name: str) -> bool:
+    """Whether an API key may have this name: letters, digits, '-' and '_'. It owns what its callers make."""
+    return name.replace("-", "").replace("_", "").isalnum() and len(name) <= _KEY_NAME_CHARS and name != _ANONYMOUS
+
+
 def api_keys(value: Any) -> Any:
     """(name, SHA-256 in hexadecimal digits) of each `name:sha256`, comma-separated."""
     if not isinstance(value, str):
@@ -131,14 +137,13 @@ def api_keys(value: Any) -> Any:
     for part in listed(value):
         name, _, digest = part.partition(":")
         digest = digest.lower()
-        named = name.replace("-", "").replace("_", "").isalnum() and len(name) <= 48  # noqa: PLR2004
         if name == _ANONYMOUS or digest == _EMPTY_SHA256:
             raise ValueError(
                 "the name 'anonymous' owns what is stored without keys, choose another one"
                 if name == _ANONYMOUS
                 else "an entry has the sum of an empty key: the variable with the key was not set when it was made"
             )
-        if not named or len(digest) != _SHA256_HEX_CHARS or not set(digest) <= set("0123456789abcdef"):
+        if not is_key_name(name) or len(digest) != _SHA256_HEX_CHARS or not set(digest) <= set("0123456789abcdef"):
             # Never echo the value: people paste the key itself here by mistake.
             raise ValueError(
                 "each entry is name:sha256 with 64 hexadecimal digits (printf %s 'the-key' | sha256sum), "

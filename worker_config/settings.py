@@ -85,6 +85,10 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535)
     api_processes: int = Field(default=1, ge=1, le=64)
     api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.api_keys)] = ()
+    admin_keys: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.listed)] = ()
+    """Names among `api_keys` that may manage keys."""
+    require_key: bool = False
+    """A key is needed although `api_keys` has none: those of the ledger."""
     allow_unauthenticated: bool = False
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.origins)] = ()
     """Origins of web pages whose scripts may call; `*`: all."""
@@ -179,6 +183,9 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         if self.heartbeat_s >= self.lease_s:
             raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
+        for name in self.admin_keys:
+            if name not in dict(self.api_keys):
+                raise ValueError(f"{PREFIX}ADMIN_KEYS names {name!r:.80}, which is none of {PREFIX}API_KEYS")
         for number, root in enumerate(self.ingest_roots, 1):
             if forms.shows(root, self.storage_url):
                 raise ValueError(
@@ -239,13 +246,14 @@ class Settings(BaseSettings):
         """Refuses a public address without keys.
 
         Raises:
-            SettingsError: the host is not loopback, there are no API keys and nobody said that this is fine.
+            SettingsError: the host is not loopback, no API key is needed and nobody said that this is fine.
         """
-        if self.api_keys or self.allow_unauthenticated or self.is_loopback:
+        if self.api_keys or self.require_key or self.allow_unauthenticated or self.is_loopback:
             return
         raise SettingsError(
             f"{PREFIX}HOST={self.host} is reachable from other machines and no API key is set. "
-            f"Set {PREFIX}API_KEYS=name:sha256, or {PREFIX}ALLOW_UNAUTHENTICATED=true if something in front "
+            f"Set {PREFIX}REQUIRE_KEY=true and make keys with `embedq keys create`, or set "
+            f"{PREFIX}API_KEYS=name:sha256, or {PREFIX}ALLOW_UNAUTHENTICATED=true if something in front "
             f"checks callers, or bind 127.0.0.1."
         )
 

@@ -16,6 +16,7 @@ from starlette.types import Scope
 
 from api.answer.description import SCHEMAS, SECONDS, ResponseHeader, header_objects
 from api.answer.json_response import JSON, NO_STORE, json_response
+from api.request.api_keys import grant_of
 from tasks.errors import (
     BacklogFull,
     EmbedqError,
@@ -240,7 +241,10 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
     """The answer to the request of `scope`, for `path`, which ended in `error`."""
     if isinstance(error, CallerGone):
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+        grant = grant_of(scope)
+        if grant is None or not grant.refusal:
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        error = Unauthenticated(grant.refusal)  # it is there, and its key has ended while it waited
     scope[ERROR] = error
     return failure(error) if path in PATHS else problem(error, instance=path)
 

@@ -12,7 +12,17 @@ from starlette.responses import Response
 from api.answer.description import Answer, json_body
 from api.answer.json_response import NO_STORE, Counts, ListOf, json_response, list_json, unix_seconds
 from api.answer.why_waiting import WAITING, Waiting, why_waiting
-from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
+from api.families.route import (
+    BATCH_MAKING,
+    BATCH_READING,
+    CALLER,
+    IDEMPOTENCY_KEY,
+    JSON_BODY,
+    Errors,
+    Family,
+    page_after,
+    page_limit,
+)
 from api.request.body import parse_object
 from api.request.idempotency import KEY_SCHEMA, checked_key, key_digests
 from api.request.offload import offload_in_turn
@@ -299,6 +309,7 @@ _CANCELLABLE = [status for status in BatchStatus if not status.terminal and stat
     "POST",
     "/v1/batches",
     Answer(200, Batch),
+    scopes=BATCH_MAKING,
     errors=(
         *JSON_BODY,
         errors.IdempotencyConflict,
@@ -327,6 +338,7 @@ async def create(request: Request) -> Response:
     "GET",
     "/v1/batches",
     Answer(200, BatchList),
+    scopes=BATCH_READING,
     errors=(*_BATCH, errors.RequestError),
     reads=(page_after("Last id of the page before."), page_limit("Batches in one page.")),
     slash=True,
@@ -348,14 +360,19 @@ async def list_own(request: Request) -> Response:
     return await asyncio.to_thread(render)
 
 
-@router.describe("GET", "/v1/batches/{batch_id}", Answer(200, Batch), errors=_BATCH, slash=True)
+@router.describe("GET", "/v1/batches/{batch_id}", Answer(200, Batch), scopes=BATCH_READING, errors=_BATCH, slash=True)
 async def read(request: Request, batch_id: str) -> Response:
     """Returns a batch as it is now."""
     return await _answer(Services.from_request(request), request, batch_id)
 
 
 @router.describe(
-    "POST", "/v1/batches/{batch_id}/cancel", Answer(200, Batch), errors=(*_BATCH, errors.BatchEnded), slash=True
+    "POST",
+    "/v1/batches/{batch_id}/cancel",
+    Answer(200, Batch),
+    scopes=BATCH_MAKING,
+    errors=(*_BATCH, errors.BatchEnded),
+    slash=True,
 )
 async def cancel(request: Request, batch_id: str) -> Response:
     """Cancels a batch; what was finished will be in its files. Cancelling twice returns 200."""
@@ -372,6 +389,7 @@ async def cancel(request: Request, batch_id: str) -> Response:
     "POST",
     "/v1/batches/{batch_id}/retry",
     Answer(200, Batch),
+    scopes=BATCH_MAKING,
     errors=(
         *_BATCH,
         errors.BatchOpen,
@@ -398,7 +416,12 @@ async def retry(request: Request, batch_id: str) -> Response:
 
 
 @router.describe(
-    "DELETE", "/v1/batches/{batch_id}", Answer(200, DeletedBatch), errors=(*_BATCH, errors.BatchOpen), slash=True
+    "DELETE",
+    "/v1/batches/{batch_id}",
+    Answer(200, DeletedBatch),
+    scopes=BATCH_MAKING,
+    errors=(*_BATCH, errors.BatchOpen),
+    slash=True,
 )
 async def delete(request: Request, batch_id: str) -> Response:
     """Deletes the record of an ended batch. Its input, output and error files stay."""

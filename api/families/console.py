@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer, ResponseHeader, header
-from api.families.route import Family
+from api.families.route import PUBLIC, Family
 from tasks.errors import RouteNotFound
 
 STATIC = Path(__file__).parents[1] / "console" / "static"
@@ -102,13 +102,15 @@ def is_browser(request: Request) -> bool:
 router = Family("console")
 
 
-@router.describe("GET", "/console", *ANSWERS, reads=(IF_NONE_MATCH,))
+@router.describe("GET", "/console", *ANSWERS, scopes=PUBLIC, reads=(IF_NONE_MATCH,))
 async def read_page(request: Request) -> Response:
     """Returns the page of the console. It is open, also where API keys are needed: it holds no data."""
     return file_response(request, PAGE)
 
 
-@router.describe("GET", "/console/{path:path}", *ANSWERS, errors=(RouteNotFound,), reads=(IF_NONE_MATCH,))
+@router.describe(
+    "GET", "/console/{path:path}", *ANSWERS, scopes=PUBLIC, errors=(RouteNotFound,), reads=(IF_NONE_MATCH,)
+)
 async def read_file(request: Request, path: str) -> Response:
     """Returns a script or a style of the console."""
     return file_response(request, path)

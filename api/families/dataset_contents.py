@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.answer.description import TEXT, Answer, json_body, query
 from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, ListOf
-from api.families.route import JSON_BODY, Errors, Family, page_after, page_limit
+from api.families.route import JSON_BODY, READING, Errors, Family, page_after, page_limit
 from api.request.body import parse_object
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload_in_turn
@@ -125,6 +125,7 @@ _READING: Errors = (errors.DatasetUnknown, errors.StorageUnavailable, errors.Not
     "POST",
     "/v1/datasets/{name}/search",
     Answer(200, ScoredChunks),
+    scopes=READING,
     errors=(
         *JSON_BODY,
         *_READING,
@@ -191,11 +192,17 @@ def _scalars(value: object) -> object:
 
 
 _PAGE = (page_after("last_id of the page before."), page_limit("Of one page."))
-_LISTING: Errors = (errors.Unauthenticated, errors.RequestError, errors.Overloaded, *_READING)
+_LISTING: Errors = (errors.RequestError, errors.Overloaded, *_READING)
 
 
 @router.describe(
-    "GET", "/v1/datasets/{name}/documents", Answer(200, DatasetDocuments), errors=_LISTING, reads=_PAGE, slash=True
+    "GET",
+    "/v1/datasets/{name}/documents",
+    Answer(200, DatasetDocuments),
+    scopes=READING,
+    errors=_LISTING,
+    reads=_PAGE,
+    slash=True,
 )
 async def list_documents(request: Request, name: str) -> Response:
     """Lists the documents of a dataset that have chunks, in the order of the dataset."""
@@ -216,6 +223,7 @@ async def list_documents(request: Request, name: str) -> Response:
     "GET",
     "/v1/datasets/{name}/chunks",
     Answer(200, ChunkList),
+    scopes=READING,
     errors=_LISTING,
     reads=(query("document_id", TEXT, "Of one document alone.", empty_is_absent=True), *_PAGE),
     slash=True,

@@ -13,7 +13,7 @@ from api.answer.description import SECONDS, TEXT, Answer, ResponseHeader, query
 from api.answer.json_response import NO_STORE, json_response
 from api.answer.why_waiting import WAITING, Waiting, why_waiting
 from api.families.dataset_contents import large_json
-from api.families.route import CALLER, Family, page_limit
+from api.families.route import CALLER, READING, Family, page_limit
 from api.queue.accept import submit
 from api.request.idempotency import DIGEST_CHARS
 from api.request.paging import read_limit
@@ -69,6 +69,7 @@ router = Family("datasets")
     "/v1/datasets/{name}/map",
     Answer(200, MapOfDataset),
     Answer(202, MapInTheMaking, headers=(ResponseHeader("Retry-After", "Seconds.", SECONDS, required=True),)),
+    scopes=READING,
     errors=(
         *CALLER,
         errors.RequestError,

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from api.answer.description import Answer
 from api.answer.json_response import NO_STORE, ListOf, json_response, list_json
 from api.async_datasets import dataset_unknown
-from api.families.route import Errors, Family, page_after, page_limit
+from api.families.route import INGESTION_MAKING, INGESTION_READING, Errors, Family, page_after, page_limit
 from api.request.paging import read_limit
 from api.services import Services
 from tasks import errors
@@ -54,14 +54,15 @@ class DeletedDataset(BaseModel):
 
 router = Family("datasets")
 
-_DATASET: Errors = (errors.Unauthenticated, errors.DatasetUnknown, errors.StorageUnavailable)
+_DATASET: Errors = (errors.DatasetUnknown, errors.StorageUnavailable)
 
 
 @router.describe(
     "GET",
     "/v1/datasets",
     Answer(200, DatasetList),
-    errors=(errors.Unauthenticated, errors.RequestError, errors.StorageUnavailable),
+    scopes=INGESTION_READING,
+    errors=(errors.RequestError, errors.StorageUnavailable),
     reads=(page_after("last_id of the page before."), page_limit("Of one page.")),
     slash=True,
 )
@@ -79,7 +80,7 @@ async def list_own(request: Request) -> Response:
     return json_response(list_json(page, more=len(catalogs) > limit, key="name"), NO_STORE)
 
 
-@router.describe("GET", "/v1/datasets/{name}", Answer(200, Dataset), errors=_DATASET)
+@router.describe("GET", "/v1/datasets/{name}", Answer(200, Dataset), scopes=INGESTION_READING, errors=_DATASET)
 async def read(request: Request, name: str) -> Response:
     """Returns a dataset as it is now."""
     services = Services.from_request(request)
@@ -87,7 +88,13 @@ async def read(request: Request, name: str) -> Response:
     return json_response(_dataset(catalog), NO_STORE)
 
 
-@router.describe("DELETE", "/v1/datasets/{name}", Answer(200, DeletedDataset), errors=(*_DATASET, errors.DiskFull))
+@router.describe(
+    "DELETE",
+    "/v1/datasets/{name}",
+    Answer(200, DeletedDataset),
+    scopes=INGESTION_MAKING,
+    errors=(*_DATASET, errors.DiskFull),
+)
 async def delete(request: Request, name: str) -> Response:
     """Deletes a dataset for good, with all its vectors."""
     services = Services.from_request(request)

@@ -13,7 +13,7 @@ from api.answer.description import Answer, ResponseHeader, header, json_body
 from api.answer.errors import ItemRefused
 from api.answer.json_response import JSON
 from api.answer.rate_limit_headers import RATE_LIMITS
-from api.families.route import CLIENT_TIMEOUTS, KEY_EFFECT, TEXTS, Family
+from api.families.route import CLIENT_TIMEOUTS, KEY_EFFECT, ONLINE_CALL, TEXTS, Family
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import Preference, applied, patience_s, preference
@@ -57,6 +57,7 @@ _APPLIED = ResponseHeader("Preference-Applied", "What of `Prefer` was done.")
         description="With `Prefer: respond-async`.",
         headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG, _APPLIED),
     ),
+    scopes=ONLINE_CALL,
     errors=(*TEXTS, errors.TaskGone, errors.EncodingFailed, ItemRefused, errors.NotReady, errors.WaitTimeout),
     reads=(
         header(

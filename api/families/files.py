@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import TEXT, Answer, query
 from api.answer.json_response import JSON, ListOf, json_response, list_json, unix_seconds
-from api.families.route import CALLER, Errors, Family, page_after, page_limit
+from api.families.route import CALLER, FILE_MAKING, FILE_READING, Errors, Family, page_after, page_limit
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload
 from api.request.ownership import Resource, read_own
@@ -129,6 +129,7 @@ _FORM = {
     "POST",
     "/v1/files",
     Answer(200, File),
+    scopes=FILE_MAKING,
     errors=(
         *CALLER,
         errors.InvalidFile,
@@ -172,6 +173,7 @@ def _made(file_id: str, owner: str, received: Received) -> FileRecord:
     "GET",
     "/v1/files",
     Answer(200, FileList),
+    scopes=FILE_READING,
     errors=(*CALLER, errors.RequestError, errors.Overloaded),
     reads=(
         query("purpose", TEXT, "Files of this purpose only.", empty_is_absent=True),
@@ -191,7 +193,7 @@ async def list_files(request: Request) -> Response:
     return LargeResponse(await offload(size_bytes, _page, files, more=more), media_type=JSON)
 
 
-@router.describe("GET", "/v1/files/{file_id}", Answer(200, File), errors=_FILE, slash=True)
+@router.describe("GET", "/v1/files/{file_id}", Answer(200, File), scopes=FILE_READING, errors=_FILE, slash=True)
 async def retrieve_file(request: Request, file_id: str) -> Response:
     """Returns the record of a file."""
     return json_response(_file(await read_own(Services.from_request(request), request, FILES, file_id)))
@@ -201,6 +203,7 @@ async def retrieve_file(request: Request, file_id: str) -> Response:
     "GET",
     "/v1/files/{file_id}/content",
     *CONTENT_ANSWERS,
+    scopes=FILE_READING,
     errors=(*_FILE, errors.RangeNotSatisfiable, errors.StorageUnavailable),
     reads=RANGE,
     slash=True,
@@ -224,6 +227,7 @@ async def retrieve_content(request: Request, file_id: str) -> Response:
     "DELETE",
     "/v1/files/{file_id}",
     Answer(200, DeletedFile),
+    scopes=FILE_MAKING,
     errors=(*_FILE, errors.StorageUnavailable),
     slash=True,
 )

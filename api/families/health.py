@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from api.answer.description import Answer
 from api.answer.json_response import NO_STORE, json_response
-from api.families.route import Family
+from api.families.route import PUBLIC, Family
 from api.queue.metrics import CONTENT_TYPE
 from api.services import Services
 from tasks.errors import EmbedqError, NotReady, Overloaded
@@ -32,13 +32,13 @@ class Ready(BaseModel):
 router = Family("health")
 
 
-@router.describe("GET", "/health/live", Answer(200, Live), slash=True)
+@router.describe("GET", "/health/live", Answer(200, Live), scopes=PUBLIC, slash=True)
 async def live(_request: Request) -> Response:
     """Answers 200 while the process's event loop turns. No other process is asked."""
     return json_response({"status": "live"}, NO_STORE)
 
 
-@router.describe("GET", "/health/ready", Answer(200, Ready), errors=(NotReady,), slash=True)
+@router.describe("GET", "/health/ready", Answer(200, Ready), scopes=PUBLIC, errors=(NotReady,), slash=True)
 async def ready(request: Request) -> Response:
     """Answers 200 while a worker with a loaded model beats; otherwise 503 names the missing part."""
     services = Services.from_request(request)
@@ -59,7 +59,7 @@ async def ready(request: Request) -> Response:
     return json_response({"status": "ready", "redis": "up", "workers": workers}, NO_STORE)
 
 
-@router.describe("GET", "/metrics", Answer(200, media_types=("text/plain",)))
+@router.describe("GET", "/metrics", Answer(200, media_types=("text/plain",)), scopes=PUBLIC)
 async def metrics(request: Request) -> Response:
     """Returns all series in Prometheus's text format."""
     return Response(Services.from_request(request).metrics.render(), headers={"content-type": CONTENT_TYPE})

@@ -16,7 +16,17 @@ from api.answer.task_json import LOCATION, RETRY_AFTER
 from api.answer.why_waiting import WAITING, Waiting, why_waiting
 from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, SourceKind, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
-from api.families.route import CALLER, IDEMPOTENCY_KEY, JSON_BODY, Errors, Family, page_after, page_limit
+from api.families.route import (
+    CALLER,
+    IDEMPOTENCY_KEY,
+    INGESTION_MAKING,
+    INGESTION_READING,
+    JSON_BODY,
+    Errors,
+    Family,
+    page_after,
+    page_limit,
+)
 from api.queue.served_models import ServedModels
 from api.request.body import parse_object
 from api.request.idempotency import checked_key, key_digests
@@ -322,6 +332,7 @@ _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
     "POST",
     "/v1/ingestions",
     Answer(202, Ingestion, headers=(LOCATION, RETRY_AFTER)),
+    scopes=INGESTION_MAKING,
     errors=(
         *JSON_BODY,
         errors.ModelNotFound,
@@ -363,6 +374,7 @@ async def create(request: Request) -> Response:
     "GET",
     "/v1/ingestions",
     Answer(200, IngestionList),
+    scopes=INGESTION_READING,
     errors=(*_INGESTION, errors.RequestError),
     reads=(page_after("Last id of the page before."), page_limit("Of one page.")),
     slash=True,
@@ -377,7 +389,9 @@ async def list_own(request: Request) -> Response:
     return json_response(list_json(data, more=page.more), NO_STORE)
 
 
-@router.describe("GET", "/v1/ingestions/{ingestion_id}", Answer(200, Ingestion), errors=_INGESTION)
+@router.describe(
+    "GET", "/v1/ingestions/{ingestion_id}", Answer(200, Ingestion), scopes=INGESTION_READING, errors=_INGESTION
+)
 async def read(request: Request, ingestion_id: str) -> Response:
     """Returns an ingestion as it is now."""
     return await _answer(Services.from_request(request), request, ingestion_id)
@@ -387,6 +401,7 @@ async def read(request: Request, ingestion_id: str) -> Response:
     "GET",
     "/v1/ingestions/{ingestion_id}/documents",
     Answer(200, IngestionDocumentList),
+    scopes=INGESTION_READING,
     errors=(*_INGESTION, errors.RequestError, errors.StorageUnavailable),
     reads=(
         query("filter", {"enum": [*FILTERS]}, "Documents in this state only.", empty_is_absent=True),
@@ -407,6 +422,7 @@ async def documents(request: Request, ingestion_id: str) -> Response:
     "GET",
     "/v1/ingestions/{ingestion_id}/output",
     Answer(200, Output),
+    scopes=INGESTION_READING,
     errors=(*_INGESTION, errors.RequestError, errors.StorageUnavailable),
 )
 async def output(request: Request, ingestion_id: str) -> Response:
@@ -420,6 +436,7 @@ async def output(request: Request, ingestion_id: str) -> Response:
     "GET",
     "/v1/ingestions/{ingestion_id}/output/{name}",
     *CONTENT_ANSWERS,
+    scopes=INGESTION_READING,
     errors=(
         *_INGESTION,
         errors.FileUnknown,
@@ -452,6 +469,7 @@ async def part(request: Request, ingestion_id: str, name: str) -> Response:
     "POST",
     "/v1/ingestions/{ingestion_id}/cancel",
     Answer(200, Ingestion),
+    scopes=INGESTION_MAKING,
     errors=(*_INGESTION, errors.IngestionEnded),
     slash=True,
 )
@@ -469,6 +487,7 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
     "POST",
     "/v1/ingestions/{ingestion_id}/retry",
     Answer(200, Ingestion),
+    scopes=INGESTION_MAKING,
     errors=(*_INGESTION, errors.IngestionEnded),
     slash=True,
 )
@@ -494,6 +513,7 @@ async def retry(request: Request, ingestion_id: str) -> Response:
     "DELETE",
     "/v1/ingestions/{ingestion_id}",
     Answer(200, DeletedIngestion),
+    scopes=INGESTION_MAKING,
     errors=(*_INGESTION, errors.IngestionOpen),
     slash=True,
 )

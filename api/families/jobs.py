@@ -18,7 +18,7 @@ from api.answer.description import TEXT, Answer, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, json_response, list_json, unix_seconds
 from api.answer.task_json import task_error
 from api.answer.why_waiting import MOVING, WAITING, Record, Waiting, standings_of, waiting_json
-from api.families.route import CALLER, Family, page_after, page_limit
+from api.families.route import CALLER, READING, Family, page_after, page_limit
 from api.request.ownership import TASKS
 from api.request.paging import MAX_LIMIT, ListPage, read_limit, read_page
 from api.services import Services
@@ -337,6 +337,7 @@ _EVERY_S = 2.0
     "GET",
     "/v1/jobs",
     Answer(200, JobList),
+    scopes=READING,
     errors=(*CALLER, errors.RequestError),
     reads=(*_FILTERS, page_after("Id of the job behind which the page begins."), page_limit("Jobs per page.")),
     slash=True,
@@ -357,6 +358,7 @@ async def list_jobs(request: Request) -> Response:
     "GET",
     "/v1/jobs/events",
     Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
+    scopes=READING,
     errors=(*CALLER, errors.RequestError),
     reads=_FILTERS,
 )

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from api.answer.description import Answer
 from api.answer.json_response import json_response
-from api.families.route import Family
+from api.families.route import ANY_KEY, Family
 from api.queue.served_models import ServedModels
 from api.services import Services
 from tasks import errors
@@ -48,7 +48,7 @@ _FACTS = ("dimension", "max_tokens", "device", "compute", "precision", "revision
 """Of `ModelEntry`: what a worker said when it loaded the model."""
 
 
-@router.describe("GET", "/v1/models", Answer(200, ModelList), errors=(errors.Unauthenticated,), slash=True)
+@router.describe("GET", "/v1/models", Answer(200, ModelList), scopes=ANY_KEY, slash=True)
 async def list_models(request: Request) -> Response:
     """Lists every model that a worker has ever served here, and the configured one."""
     services = Services.from_request(request)
@@ -58,7 +58,7 @@ async def list_models(request: Request) -> Response:
 
 
 @router.describe(
-    "GET", "/v1/models/{model_id:path}", Answer(200, Model), errors=(errors.Unauthenticated, errors.ModelNotFound)
+    "GET", "/v1/models/{model_id:path}", Answer(200, Model), scopes=ANY_KEY, errors=(errors.ModelNotFound,)
 )
 async def read_model(request: Request, model_id: str) -> Response:
     """Returns one model. Its id may contain slashes."""

@@ -25,13 +25,36 @@ from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
 from api.request.idempotency import KEY_SCHEMA
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
+from api.services import Services
 from tasks import errors
+from tasks.records.keys import Scope
+
+# What a key needs for a route: one of these scopes.
+
+Scopes = frozenset[Scope]
+PUBLIC: Scopes = frozenset()
+"""No key is needed, and none is looked at."""
+ANY_KEY: Scopes = frozenset(Scope)
+READING: Scopes = frozenset({Scope.READ})
+TASK_READING: Scopes = frozenset({Scope.READ, Scope.ONLINE, Scope.BULK})
+"""Whoever may make a task may read it, and so for the other kinds of things."""
+TASK_MAKING: Scopes = frozenset({Scope.ONLINE, Scope.BULK})
+BATCH_READING: Scopes = frozenset({Scope.READ, Scope.BULK})
+BATCH_MAKING: Scopes = frozenset({Scope.BULK})
+FILE_READING: Scopes = frozenset({Scope.READ, Scope.FILES, Scope.BULK})
+"""Outputs of batches are files."""
+FILE_MAKING: Scopes = frozenset({Scope.FILES})
+INGESTION_READING: Scopes = frozenset({Scope.READ, Scope.INGEST})
+INGESTION_MAKING: Scopes = frozenset({Scope.INGEST})
+ONLINE_CALL: Scopes = frozenset({Scope.ONLINE})
+MANAGING: Scopes = frozenset({Scope.ADMIN})
 
 # What several families have in common.
 
 Errors = tuple[type[errors.EmbedqError], ...]
 
-CALLER: Errors = (errors.Unauthenticated, errors.RedisUnavailable, errors.Overloaded)
+CALLER: Errors = (errors.Unauthenticated, errors.ScopeMissing, errors.RedisUnavailable, errors.Overloaded)
+"""Of every route that needs a scope; `describe` adds them."""
 JSON_BODY: Errors = (
     *CALLER,
     errors.RequestError,
@@ -75,12 +98,18 @@ class Description:
         answers: its answers that are no errors; the first one is the usual one.
         errors: those that it can answer with beside the 500 of a defect.
         reads: headers and query parameters, beside those that every route may read.
+        scopes: the caller's key needs one of them.
     """
 
     answers: Sequence[Answer]
     errors: Errors
     reads: Sequence[Parameter]
     body: Body | None
+    scopes: Scopes
+
+    def scope_names(self) -> list[str]:
+        """The scopes in the order in which people read them."""
+        return [scope.value for scope in Scope if scope in self.scopes]
 
     def to_fastapi(self, path: str) -> dict[str, Any]:
         """The arguments by which FastAPI describes a route with this path."""
@@ -95,7 +124,7 @@ class Description:
             "status_code": self.answers[0].status,
             "response_class": Response if self.answers[0].model is None else JSONResponse,
             "responses": answers | error_answers(self.errors, path),
-            "openapi_extra": extra,
+            "openapi_extra": extra | ({"x-scopes": self.scope_names()} if self.scopes else {}),
         }
 
 
@@ -116,13 +145,18 @@ class Family(APIRouter):
         method: str,
         path: str,
         *answers: Answer,
+        scopes: Scopes,
         errors: Errors = (),
         reads: Sequence[Parameter] = (),
         body: Body | None = None,
         slash: bool = False,
     ) -> Callable[[F], F]:
-        """Registers a function as a route. `slash`: it answers with a slash at the end of the path as well."""
-        description = Description(answers, errors, reads, body)
+        """Registers a function as a route. `slash`: it answers with a slash at the end of the path as well.
+
+        `scopes`: the caller's key needs one of them; `PUBLIC`: there need be no key.
+        """
+        refusals = tuple(dict.fromkeys((*CALLER, *errors))) if scopes else errors
+        description = Description(answers, refusals, reads, body, scopes)
         paths = [path, f"{path}/"] if slash else [path]
         if self._bare:
             paths += [path.removeprefix("/v1") for path in paths]
@@ -173,11 +207,13 @@ class DescribedRoute(DirectRoute):
     @property
     def function(self) -> Function:
         """What answers: called with the request and the parts of the path."""
-        function = super().function
+        function, scopes = super().function, self.described.scopes
         headers = _READ_BY_ALL | {p.name.lower() for p in self.described.reads if p.place == "header"}
         parameters = frozenset(p.name for p in self.described.reads if p.place == "query")
 
         def answer(request: Request, *parts: str) -> Awaitable[Response]:
+            if scopes:
+                Services.from_request(request).admit(request, scopes)
             return function(_DescribedRequest(request, headers, parameters), *parts)
 
         return answer

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from api.answer.description import Answer, query
 from api.answer.json_response import NO_STORE, json_response
-from api.families.route import CALLER, Family
+from api.families.route import CALLER, READING, Family
 from api.queue.history import Figures, History
 from api.queue.served_models import ServedModels
 from api.services import Services
@@ -148,7 +148,7 @@ _OF_WORKER = (*_OF_DOCUMENTS_WORKER, "items", "forward_passes", "cache_hits", "c
 """Of `WorkerEntry`."""
 
 
-@router.describe("GET", "/v1/service", Answer(200, ServiceState), errors=(errors.Unauthenticated,))
+@router.describe("GET", "/v1/service", Answer(200, ServiceState), scopes=READING)
 async def read_service(request: Request) -> Response:
     """Returns models, workers and queues as they were about a second ago. No other process is asked."""
     services = Services.from_request(request)
@@ -160,6 +160,7 @@ async def read_service(request: Request) -> Response:
     "GET",
     "/v1/service/history",
     Answer(200, ServiceHistory),
+    scopes=READING,
     errors=(*CALLER, errors.RequestError),
     reads=(
         query(
@@ -191,7 +192,7 @@ async def read_history(request: Request) -> Response:
     "GET",
     "/v1/service/events",
     Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
-    errors=(errors.Unauthenticated,),
+    scopes=READING,
 )
 async def follow_service(request: Request) -> Response:
     """Streams what `GET /v1/service` returns every two seconds, and each new step of the history."""

@@ -11,7 +11,19 @@ from api.answer import task_json, vectors
 from api.answer.description import TEXT, Answer, header, json_body, query
 from api.answer.json_response import JSON, NO_STORE, ListOf, json_response, list_json
 from api.answer.why_waiting import why_waiting
-from api.families.route import CALLER, IDEMPOTENCY_KEY, PREFER_WAIT, TEXTS, Errors, Family, page_after, page_limit
+from api.families.route import (
+    CALLER,
+    IDEMPOTENCY_KEY,
+    PREFER_WAIT,
+    READING,
+    TASK_MAKING,
+    TASK_READING,
+    TEXTS,
+    Errors,
+    Family,
+    page_after,
+    page_limit,
+)
 from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
@@ -26,6 +38,7 @@ from tasks import errors, ledger
 from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
 from tasks.ledger import CancelOutcome, operations
 from tasks.ledger.ids import missing
+from tasks.records.keys import Scope
 from worker_config.subject import span
 
 # The answers as pydantic models. They document; the routes below render, which is several times faster.
@@ -57,6 +70,7 @@ million."""
     "POST",
     "/v1/tasks",
     Answer(202, task_json.Task, headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG)),
+    scopes=TASK_MAKING,
     errors=(*TEXTS, errors.TaskGone),
     reads=(IDEMPOTENCY_KEY,),
     body=json_body(TaskBody),
@@ -71,6 +85,7 @@ async def create_task(request: Request) -> Response:
     body = await services.bodies.read(request)
     task = services.requests.task
     submission = await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key)
+    services.require(request, {Scope(submission.lane)})
     return await accepted_response(services, submission)
 
 
@@ -78,6 +93,7 @@ async def create_task(request: Request) -> Response:
     "GET",
     "/v1/tasks",
     Answer(200, TaskList),
+    scopes=READING,
     errors=(*CALLER, errors.RequestError),
     reads=(
         query("status", TEXT, "States to list, separated by commas; all by default.", empty_is_absent=True),
@@ -105,6 +121,7 @@ async def list_tasks(request: Request) -> Response:
     "/v1/tasks/{task_id}",
     Answer(200, task_json.Task, headers=(task_json.ETAG, task_json.RETRY_AFTER)),
     Answer(304, headers=(task_json.ETAG,)),
+    scopes=TASK_READING,
     errors=(*_TASK, errors.RequestError),
     reads=(
         query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end, or for a change."),
@@ -130,6 +147,7 @@ async def read_task(request: Request, task_id: str) -> Response:
     "/v1/tasks/{task_id}/events",
     Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
     Answer(204, description="Nothing more will happen."),
+    scopes=TASK_READING,
     errors=_TASK,
     reads=(header("Last-Event-ID", "The state that is known; it is left out."),),
 )
@@ -147,6 +165,7 @@ async def follow_task(request: Request, task_id: str) -> Response:
     "GET",
     "/v1/tasks/{task_id}/result",
     Answer(200, vectors.EmbeddingList, media_types=(vectors.NPY,), headers=(task_json.ETAG,)),
+    scopes=TASK_READING,
     errors=(*_TASK, errors.RequestError, errors.TaskNotFinished, errors.Overloaded),
     reads=(query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32."),),
 )
@@ -179,6 +198,7 @@ async def read_result(request: Request, task_id: str) -> Response:
     "POST",
     "/v1/tasks/{task_id}/cancel",
     Answer(200, task_json.Task, headers=(task_json.ETAG,)),
+    scopes=TASK_MAKING,
     errors=(*_TASK, errors.TaskEnded),
 )
 async def cancel_task(request: Request, task_id: str) -> Response:
@@ -192,7 +212,7 @@ async def cancel_task(request: Request, task_id: str) -> Response:
     return await _state(services, task)
 
 
-@router.describe("DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), errors=_TASK)
+@router.describe("DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), scopes=TASK_MAKING, errors=_TASK)
 async def delete_task(request: Request, task_id: str) -> Response:
     """Deletes a task and everything that belongs to it. An open task is cancelled first."""
     services = Services.from_request(request)

@@ -12,7 +12,7 @@ from api.answer.json_response import JSON, NO_STORE, json_response
 from api.answer.vectors import matrix, size_bytes
 from api.families.console import HTML, IF_NONE_MATCH, NOT_MODIFIED, PAGE, file_response, is_browser
 from api.families.health import Live, live
-from api.families.route import CLIENT_TIMEOUTS, JSON_BODY, PREFER_WAIT, Errors, Family
+from api.families.route import ANY_KEY, CLIENT_TIMEOUTS, JSON_BODY, ONLINE_CALL, PREFER_WAIT, PUBLIC, Errors, Family
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import patience_s, preference
@@ -67,6 +67,7 @@ _READS = (PREFER_WAIT, *CLIENT_TIMEOUTS)
     "/",
     Answer(200, Live, media_types=(HTML,), headers=(ResponseHeader("ETag", "Of the page."),)),
     NOT_MODIFIED,
+    scopes=PUBLIC,
     reads=(IF_NONE_MATCH,),
 )
 async def root(request: Request) -> Response:
@@ -74,8 +75,10 @@ async def root(request: Request) -> Response:
     return file_response(request, PAGE) if is_browser(request) else await live(request)
 
 
-@router.describe("POST", "/embed", _VECTORS, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody), slash=True)
-@router.describe("POST", "/", _VECTORS, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody))
+@router.describe(
+    "POST", "/embed", _VECTORS, scopes=ONLINE_CALL, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody), slash=True
+)
+@router.describe("POST", "/", _VECTORS, scopes=ONLINE_CALL, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody))
 async def embed(request: Request) -> Response:
     """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
     services = Services.from_request(request)
@@ -92,9 +95,7 @@ async def embed(request: Request) -> Response:
     return LargeResponse(content, media_type=JSON)
 
 
-@router.describe(
-    "GET", "/info", Answer(200, TEIInfo), errors=(errors.Unauthenticated, errors.Overloaded, NotReady), slash=True
-)
+@router.describe("GET", "/info", Answer(200, TEIInfo), scopes=ANY_KEY, errors=(NotReady,), slash=True)
 async def info(request: Request) -> Response:
     """Returns the served model and its limits."""
     services = Services.from_request(request)
@@ -105,7 +106,7 @@ async def info(request: Request) -> Response:
     return json_response(_info(services, entry, request.app.version))
 
 
-@router.describe("GET", "/health", Answer(200), errors=(NotReady,), slash=True)
+@router.describe("GET", "/health", Answer(200), scopes=PUBLIC, errors=(NotReady,), slash=True)
 async def health(request: Request) -> Response:
     """Answers 200 while a worker serves the model, as of about a second ago. No other process is asked."""
     registry = Services.from_request(request).registry

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, product
 
@@ -43,10 +43,11 @@ class Metrics:
     Args:
         process: which of several processes behind one port this is. Each scrape reaches one of them, so their series
             are told apart by a label; None: no label.
-        keys: names of API keys that have usage series of their own; those of all others are one. None: no such series.
+        keys: names of API keys that have usage series of their own now; those of all others are one. None: no such
+            series.
     """
 
-    def __init__(self, process: int | None = None, keys: Sequence[str] | None = None) -> None:
+    def __init__(self, process: int | None = None, keys: Callable[[], Collection[str]] | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._process = process
         self.fresh_s = _FRESH_S
@@ -184,8 +185,8 @@ class _Errors:
 class _Usage:
     """What the callers with each API key use. Keys without series of their own share one, whatever their number."""
 
-    def __init__(self, keys: Sequence[str], registry: CollectorRegistry) -> None:
-        self._keys = {*keys, ANONYMOUS}
+    def __init__(self, keys: Callable[[], Collection[str]], registry: CollectorRegistry) -> None:
+        self._keys = keys
         self._requests = Counter("embedq_key_requests", "Requests.", ["key", "status"], registry=registry)
         self._series = cache(lambda key, status: self._requests.labels(key, str(status)))
         self._items = Counter("embedq_key_submitted_items", "Texts stored.", ["key"], registry=registry)
@@ -202,7 +203,7 @@ class _Usage:
         self._tokens.labels(key).inc(sum(unit.cost for unit in submission.units))
 
     def _key(self, owner: str) -> str:
-        return owner if owner in self._keys else _OTHER_KEYS
+        return owner if owner == ANONYMOUS or owner in self._keys() else _OTHER_KEYS
 
 
 class ProcessMetrics(Collector):

@@ -29,10 +29,17 @@ class ServedModels:
     Args:
         settings: with the configured model and the limits.
         clock: seconds that only grow.
+        several: whether there are several callers.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        several: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._settings = settings
+        self._several = several
         self._clock = clock
         self.own_model = settings.served_model_name
         self._own_names = settings.served_names
@@ -124,7 +131,7 @@ class ServedModels:
             max_backlog_bytes=s.max_backlog_bytes,
             max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
             vector_bytes=FLOAT32_BYTES * dimension + _ITEM_BYTES,
-            owner_share=_OWNER_SHARE if len(s.api_keys) > 1 else 0,
+            owner_share=_OWNER_SHARE if self._several() else 0,
         )
 
     def limit(self, model: str) -> int:

@@ -1,44 +1,278 @@
-"""API keys: static, known by their SHA-256 only. The name of a key is the owner of its tasks."""
+"""API keys: those of the settings and those of the ledger. The name of a key is the owner of what its callers make.
 
-import hmac
-from collections.abc import Sequence
+Each process holds all keys in memory and asks the ledger twice a second whether they have changed. So a request costs
+no call, and a key that is made, limited or revoked is so in all processes within a second. While Redis is away the
+last known keys stay valid; their ends are counted on.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
+from typing import Protocol
 
+from pydantic import ValidationError
 from starlette.datastructures import Headers
+from starlette.types import Scope as RequestScope
 
-from tasks.errors import Unauthenticated
-from tasks.ledger import ANONYMOUS
+from tasks.errors import KeyUnknown, RedisUnavailable, Unauthenticated, Unavailable
+from tasks.ledger import ANONYMOUS, AsyncLedger
+from tasks.ledger.executor import spread
+from tasks.records.keys import (
+    ALL_SCOPES,
+    NO_LIMITS,
+    USUAL_SCOPES,
+    KeyLimits,
+    KeyReading,
+    KeyRecord,
+    Scope,
+    read_keys,
+    write_key,
+)
+from worker_config.settings import Settings
 
+_log = logging.getLogger(__name__)
+
+REFRESH_S = 0.5
 _BEARER = "bearer"
+_ATTEMPTS = 20
+_GRANT = "embedq.grant"
+"""Key in the scope of a request: by what right it was let in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls. `expires`: when the key ends, in Unix seconds by the clock of Redis."""
+
+    name: str
+    scopes: frozenset[Scope]
+    limits: KeyLimits = NO_LIMITS
+    expires: float | None = None
+
+
+class Leaves(Protocol):
+    """What waits for somebody."""
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+
+
+class Grant:
+    """The right that one text of a key gives, as long as it lasts. Whatever waits by this right ends with it.
+
+    Attributes:
+        caller: whose it is.
+        until: when it ends by itself.
+        refusal: why it gives no right any more; "": it does.
+    """
+
+    __slots__ = ("_waiting", "caller", "refusal", "until")
+
+    def __init__(self, caller: Caller, until: float | None = None, refusal: str = "") -> None:
+        self.caller = caller
+        self.until = until
+        self.refusal = refusal
+        self._waiting: set[Leaves] = set()
+
+    @contextmanager
+    def followed(self, waiter: Leaves) -> Iterator[None]:
+        """While inside, `waiter` leaves when the right ends."""
+        self._waiting.add(waiter)
+        if self.refusal:
+            waiter.leave()
+        try:
+            yield
+        finally:
+            self._waiting.discard(waiter)
+
+    def end(self, refusal: str) -> None:
+        """It gives no right any more."""
+        self.refusal = refusal
+        for waiter in self._waiting:
+            waiter.leave()
+
+
+def grant_of(scope: RequestScope) -> Grant | None:
+    """By what right a request was let in; None: it needed none."""
+    return scope.get(_GRANT)
+
+
+def let_in(scope: RequestScope, grant: Grant) -> None:
+    """Notes by what right a request was let in."""
+    scope[_GRANT] = grant
+
+
+_REVOKED = "This API key was revoked."
+_EXPIRED = "This API key has expired."
+_CHANGED = "The rights of this API key were changed."
+_UNKNOWN = "This API key is not known here."
+_NEEDED = "An API key is needed: send it as `Authorization: Bearer <key>` or `x-api-key`."
 
 
 class KeyRing:
-    """The accepted keys.
+    """All keys as one process knows them.
 
     Args:
-        keys: pairs of name and hexadecimal SHA-256. Without any, everybody is `ANONYMOUS` and keys are not looked at.
+        settings: with the keys of the environment.
+        clock: seconds that only grow.
     """
 
-    def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
-        self._keys = tuple((name, bytes.fromhex(digest)) for name, digest in keys)
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._required = settings.require_key
+        self._named_metrics = settings.metrics_keys
+        self.environment = {
+            name: Caller(name, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
+            for name, _ in settings.api_keys
+        }
+        """Callers with a key of the settings, by name."""
+        self._of_environment = {
+            bytes.fromhex(digest): Grant(self.environment[name])
+            for name, digest in reversed(settings.api_keys)  # of two keys with one text, the first counts
+        }
+        self.stamp: str | None = None
+        """Of the last reading; None: the ledger has not answered since the start."""
+        self.records: Mapping[str, KeyRecord] = {}
+        """Of the ledger, by name."""
+        self._stored: Mapping[str, bytes] = {}
+        self._grants: dict[bytes, Grant] = {}
+        """By the digest of the text: those of the ledger, also of texts that are not valid any more."""
+        self._closed = False
+        self._anonymous = Grant(Caller(ANONYMOUS, USUAL_SCOPES))
+        self._offset_s = time.time() - clock()
+        self.with_usage: frozenset[str] = frozenset()
+        """Names of the keys that have usage series of their own."""
+        self._name_those_with_usage()
 
-    def owner(self, headers: Headers) -> str:
-        """The name of the key that came with the request; of several, the first that is known.
+    @property
+    def now_s(self) -> float:
+        """The time by the clock of Redis, in Unix seconds; it goes on without Redis."""
+        return self._clock() + self._offset_s
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may call: there is no key, and there has never been one."""
+        return self.stamp is not None and self.may_be_open
+
+    @property
+    def may_be_open(self) -> bool:
+        """The same, as far as is known: before Redis has answered for the first time nobody knows."""
+        return not (self._of_environment or self._required or self._closed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no key at all, also no revoked one, so that the first may be made."""
+        return self.stamp is not None and not (self._of_environment or self.records)
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several callers, who share what there is."""
+        return len(self._names()) > 1
+
+    def grant(self, headers: Headers) -> Grant:
+        """By what right a request with these headers is let in; of several keys, by that of the first that is known.
 
         Raises:
-            Unauthenticated: none came, or only wrong ones.
+            Unauthenticated: no key came, or only wrong ones.
+            RedisUnavailable: the ledger has not been read since the start, so that nobody knows whether it is right.
         """
-        if not self._keys:
-            return ANONYMOUS
+        if self.is_open:
+            return self._anonymous
         presented = _presented(headers)
-        if not presented:
-            raise Unauthenticated("An API key is needed: send it as `Authorization: Bearer <key>` or `x-api-key`.")
-        digests = [sha256(key.encode("latin-1")).digest() for key in presented]
-        # All are compared, in constant time each, so that the time tells nothing about which one nearly fits.
-        names = [name for digest in digests for name, known in self._keys if hmac.compare_digest(known, digest)]
-        if not names:
-            raise Unauthenticated("This API key is not known here.")
-        return names[0]
+        grants = [self._find(key) for key in presented]
+        valid = next((grant for grant in grants if grant is not None and not self._refusal(grant)), None)
+        if valid is not None:
+            return valid
+        if self.stamp is None and (presented or self.may_be_open):
+            raise RedisUnavailable(
+                "The queue (Redis), which knows the API keys, has not answered yet; try again shortly.",
+                retry_after_s=spread(3),
+            )
+        raise Unauthenticated(
+            next((self._refusal(grant) for grant in grants if grant), _UNKNOWN) if presented else _NEEDED
+        )
+
+    def founder(self) -> Grant:
+        """The right of a caller on this machine while there is no key at all: to manage keys, beside what all may."""
+        return Grant(Caller(ANONYMOUS, ALL_SCOPES if self.is_open else frozenset({Scope.ADMIN})))
+
+    def take(self, reading: KeyReading) -> None:
+        """Takes in what the ledger holds."""
+        self._offset_s = reading.now_s - self._clock()
+        if reading.records is not None:
+            self._replace(reading.records)
+        self.stamp = reading.stamp
+        self._closed = self._closed or bool(reading.stamp)
+        if self._closed and not self._anonymous.refusal:
+            self._anonymous.end(_NEEDED)
+        self.expire()
+
+    def expire(self) -> None:
+        """Ends what waits by a right that has ended by itself."""
+        for grant in self._grants.values():
+            if not grant.refusal and (refusal := self._refusal(grant)):
+                grant.end(refusal)
+
+    def _find(self, key: str) -> Grant | None:
+        # A look into a table tells by its time nothing that helps to find a text: what is compared is its digest, and
+        # Python compares a hash of that which differs in each process.
+        digest = sha256(key.encode("latin-1")).digest()
+        return self._of_environment.get(digest) or self._grants.get(digest)
+
+    def _refusal(self, grant: Grant) -> str:
+        if not grant.refusal and grant.until is not None and grant.until <= self.now_s:
+            return _EXPIRED
+        return grant.refusal
+
+    def _replace(self, stored: Mapping[str, bytes]) -> None:
+        records = {name: self._record(name, text) for name, text in stored.items()}
+        self.records = {name: record for name, record in records.items() if record is not None}
+        self._stored = stored
+        before, self._grants = self._grants, {}
+        for record in self.records.values():
+            for digest, grant in _grants(record):
+                former = before.pop(digest, None)
+                self._grants[digest] = grant if former is None else _renewed(former, grant)
+        for grant in before.values():
+            grant.end(_REVOKED)
+        self._name_those_with_usage()
+
+    def _record(self, name: str, text: bytes) -> KeyRecord | None:
+        if self._stored.get(name) == text:
+            return self.records.get(name)
+        try:
+            return KeyRecord.from_json(text)
+        except ValidationError:
+            _log.error("the key %s is refused: its record is of another version of embedq", name)
+            return None
+
+    def _names(self) -> Sequence[str]:
+        living = (record for record in self.records.values() if record.revoked is None)
+        ordered = sorted(living, key=lambda record: (record.created, record.name))
+        return list(dict.fromkeys((*self.environment, *(record.name for record in ordered))))
+
+    def _name_those_with_usage(self) -> None:
+        self.with_usage = frozenset(self._names()[: self._named_metrics])
+
+
+def _grants(record: KeyRecord) -> Iterator[tuple[bytes, Grant]]:
+    caller = Caller(record.name, record.scopes, record.limits, record.expires)
+    refusal = "" if record.revoked is None else _REVOKED
+    for digest in record.digests:
+        ends = [at for at in (record.expires, digest.until) if at is not None]
+        yield bytes.fromhex(digest.sha256), Grant(caller, min(ends, default=None), refusal)
+
+
+def _renewed(former: Grant, grant: Grant) -> Grant:
+    """The grant of a text after a change. Who waits by the former one goes on, unless it gives less than it did."""
+    if grant.refusal or former.refusal or former.caller.scopes - grant.caller.scopes:
+        former.end(grant.refusal or _CHANGED)
+        return grant
+    former.caller, former.until = grant.caller, grant.until
+    return former
 
 
 def _presented(headers: Headers) -> list[str]:
@@ -47,3 +281,93 @@ def _presented(headers: Headers) -> list[str]:
     keys = [bearer.strip() if scheme.lower() == _BEARER else None]
     keys += [headers.get("api-key"), headers.get("x-api-key")]  # Azure's name, and everybody else's
     return [key for key in keys if key]
+
+
+class LedgerKeys:
+    """Reads and changes the keys of the ledger for the ring of one process."""
+
+    def __init__(self, ledger: AsyncLedger, ring: KeyRing) -> None:
+        self._ledger = ledger
+        self._ring = ring
+        self._reading = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Keeps the ring up to date, for ever."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Brings the ring up to date, if Redis answers."""
+        try:
+            await self.refresh_now()
+        except Unavailable:
+            self._ring.expire()
+        except Exception as error:  # noqa: BLE001 - if this ended, no key could be revoked any more
+            _log.error("the API keys cannot be read: %s", type(error).__name__)
+            self._ring.expire()
+
+    async def refresh_now(self) -> None:
+        """Brings the ring up to date; raises `RedisUnavailable`."""
+        async with self._reading:  # one after the other, or an older reading could replace a newer one
+            self._ring.take(await self._ledger.run(read_keys(self._ring.stamp)))
+
+    async def read(self, name: str) -> KeyRecord:
+        """The record of a key as it is now.
+
+        Raises:
+            KeyUnknown: there is none.
+            RedisUnavailable: no answer.
+        """
+        return (await self._current(name))[0]
+
+    async def create(self, make: Callable[[float], KeyRecord], *, first: bool) -> KeyRecord | None:
+        """Stores a new key, which `make` makes for the present time; None if one with its name is there already.
+
+        Raises:
+            KeyExists, QuotaExceeded: as `write_key` does.
+            RedisUnavailable: no answer.
+        """
+        record = make((await self._ledger.run(read_keys(self._ring.stamp))).now_s)
+        made = await self._ledger.run(write_key(record.name, b"", record.to_json(), first=first))
+        await self.refresh()
+        return record if made else None
+
+    async def change(self, name: str, edit: Callable[[KeyRecord, float], KeyRecord]) -> KeyRecord:
+        """Stores what `edit` makes of a key and of the present time, and returns it.
+
+        Raises:
+            KeyUnknown: there is none.
+            EmbedqError: what `edit` raises.
+            RedisUnavailable: no answer, or others change it all the time.
+        """
+        for _ in range(_ATTEMPTS):
+            record, stored, now_s = await self._current(name)
+            edited = edit(record, now_s)
+            if edited == record or await self._ledger.run(write_key(name, stored, edited.to_json())):
+                await self.refresh()
+                return edited
+        raise self._contended()
+
+    async def delete(self, name: str, check: Callable[[KeyRecord], None]) -> None:
+        """Deletes a key that `check` does not refuse. Raises like `change`."""
+        for _ in range(_ATTEMPTS):
+            record, stored, _ = await self._current(name)
+            check(record)
+            if await self._ledger.run(write_key(name, stored, b"")):
+                await self.refresh()
+                return
+        raise self._contended()
+
+    @staticmethod
+    def _contended() -> RedisUnavailable:
+        return RedisUnavailable("This key is being changed by others; try again.", retry_after_s=spread(3))
+
+    async def _current(self, name: str) -> tuple[KeyRecord, bytes, float]:
+        reading = await self._ledger.run(read_keys())
+        stored = (reading.records or {}).get(name)
+        if stored is not None:
+            return KeyRecord.from_json(stored), stored, reading.now_s
+        if name in self._ring.environment:
+            raise KeyUnknown("This key is one of EMBEDQ_API_KEYS: it is changed there.", param="name")
+        raise KeyUnknown("No key has this name. GET /v1/keys lists those there are.", param="name")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -24,12 +25,12 @@ class Budget:
 
     Args:
         what: is held, for the message.
-        shared: there are several owners; one alone may hold all.
+        shared: whether there are several owners; one alone may hold all.
     """
 
-    def __init__(self, limit_bytes: int, what: str, *, shared: bool = False) -> None:
+    def __init__(self, limit_bytes: int, what: str, *, shared: Callable[[], bool] = lambda: False) -> None:
         self.limit_bytes = limit_bytes
-        self._share_bytes = limit_bytes // 2 if shared else limit_bytes
+        self._shared = shared
         self._what = what
         self._of_owners: Counter[str] = Counter()
         self.held_bytes = 0
@@ -43,10 +44,8 @@ class Budget:
         owner = scope.get(OWNER, "")
         mine: dict[Budget, int] = scope.setdefault(_HELD, {})
         before = mine.get(self, 0)
-        for held_bytes, limit_bytes in (
-            (self.held_bytes, self.limit_bytes),
-            (self._of_owners[owner], self._share_bytes),
-        ):
+        share_bytes = self.limit_bytes // 2 if self._shared() else self.limit_bytes
+        for held_bytes, limit_bytes in ((self.held_bytes, self.limit_bytes), (self._of_owners[owner], share_bytes)):
             if held_bytes > before and held_bytes + size_bytes > limit_bytes:
                 raise Overloaded(
                     f"Too many bytes of {self._what} are under way here (EMBEDQ_MAX_HELD_BYTES); try again shortly.",

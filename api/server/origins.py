@@ -6,11 +6,12 @@ A page whose name resolves to 127.0.0.1 is of the same origin for the browser (D
 
 import logging
 from collections.abc import Collection, Sequence
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Scope
 
+from api.request.api_keys import KeyRing
 from api.server.log_throttle import Tally
 from tasks.errors import EmbedqError, HostRefused, InvalidHTTP, OriginRefused, Unauthenticated
 from worker_config.settings import Settings
@@ -19,17 +20,19 @@ _log = logging.getLogger(__name__)
 _MAX_KNOWN = 1000
 _LOCAL = (".localhost", ".internal")
 """Ends of names that nobody can have in the public tree: the second is for private networks, as of containers."""
+_OF_PROXIES = frozenset({b"forwarded", b"via", b"x-real-ip"})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Visitors:
     """The rules for hosts and origins of one server."""
 
-    def __init__(self, settings: Settings) -> None:
-        keyless = not settings.api_keys
-        named = keyless and (bool(settings.allowed_hosts) or settings.is_loopback)
-        self._hosts = {"localhost", *settings.allowed_hosts} if named and "*" not in settings.allowed_hosts else None
-        self._origins = frozenset(settings.cors_origins) if keyless and "*" not in settings.cors_origins else None
+    def __init__(self, settings: Settings, keys: KeyRing) -> None:
+        self._keys = keys
+        named = (bool(settings.allowed_hosts) or settings.is_loopback) and "*" not in settings.allowed_hosts
+        self._own_hosts = frozenset({"localhost", *settings.allowed_hosts} - {"*"})
+        self._hosts = self._own_hosts if named else None
+        self._origins = frozenset(settings.cors_origins) if "*" not in settings.cors_origins else None
         self._good_hosts: set[bytes] = set()
         self._without_key = Tally(_log, "requests without a known API key")
 
@@ -47,12 +50,15 @@ class Visitors:
                 site = value
         if host is None and scope["http_version"] == "1.1":
             return InvalidHTTP("The request has no Host field; HTTP/1.1 needs one.")
+        if not self._keys.may_be_open:
+            return None  # a web page has no key
         if self._hosts is not None and host is not None and host not in self._good_hosts and not self._is_ours(host):
             return HostRefused(
                 "This server has no API keys, so it answers only to local names: a web page could give it any other. "
                 "Call it as localhost or 127.0.0.1, or name it in EMBEDQ_ALLOWED_HOSTS."
             )
-        if self._origins is not None and scope["method"] not in _READING and self._is_foreign(host, origin, site):
+        origins = self._origins
+        if origins is not None and scope["method"] not in _READING and _is_foreign(host, origin, site, origins):
             return OriginRefused(
                 "A web page of another origin may not do this on a server without API keys. "
                 "If it shall, name its origin in EMBEDQ_CORS_ORIGINS."
@@ -65,23 +71,52 @@ class Visitors:
             client = scope.get("client")
             self._without_key.add(f"from {client[0]}" if client else "from an unknown address")
 
+    def is_local(self, scope: Scope) -> bool:
+        """Whether a program on this machine called, and no proxy and no web page is between.
+
+        A proxy that says nothing of those for whom it calls looks like such a program.
+        """
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        host, client = headers.get(b"host"), scope.get("client")
+        return (
+            client is not None
+            and _is_loopback(client[0])
+            and not any(name in _OF_PROXIES or name.startswith(b"x-forwarded-") for name in headers)
+            and (host is None or _is_named(host, self._own_hosts))
+            and not _is_foreign(host, headers.get(b"origin"), headers.get(b"sec-fetch-site"), frozenset())
+        )
+
     def _is_ours(self, host: bytes) -> bool:
-        text = host.decode("latin-1").lower()
-        name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
-        # An address in numbers is none that somebody's name server could have given another meaning.
-        good = name in (self._hosts or ()) or name.endswith(_LOCAL) or _is_address(name)
+        good = _is_named(host, self._own_hosts)
         if good and len(self._good_hosts) < _MAX_KNOWN:
             self._good_hosts.add(host)
         return good
 
-    def _is_foreign(self, host: bytes | None, origin: bytes | None, site: bytes | None) -> bool:
-        if site in {b"same-origin", b"none"} or (site is None and origin is None):
-            return False
-        text = (origin or b"").decode("latin-1").lower()
-        if text in (self._origins or ()):
-            return False
-        same = host is not None and text.partition("://")[2] == host.decode("latin-1").lower()
-        return site is not None or not same
+
+def _is_named(host: bytes, names: Collection[str]) -> bool:
+    text = host.decode("latin-1").lower()
+    name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
+    # An address in numbers is none that somebody's name server could have given another meaning.
+    return name in names or name.endswith(_LOCAL) or _is_address(name)
+
+
+def _is_foreign(host: bytes | None, origin: bytes | None, site: bytes | None, origins: Collection[str]) -> bool:
+    if site in {b"same-origin", b"none"} or (site is None and origin is None):
+        return False
+    text = (origin or b"").decode("latin-1").lower()
+    if text in origins:
+        return False
+    same = host is not None and text.partition("://")[2] == host.decode("latin-1").lower()
+    return site is not None or not same
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None  # of a socket for both versions
+    return (mapped or parsed).is_loopback
 
 
 def _is_address(name: str) -> bool:

@@ -11,6 +11,8 @@ For ever, of bounded size:
     R:storage            string  id of the storage whose contents this Redis knows (tasks.records.storage_identity)
     R:ingestion-order    string  order of the ingestion that was created last: milliseconds, or one more than the one
                                  before
+    R:keys               hash    API keys (tasks.records.keys): name -> JSON KeyRecord, also of revoked ones; `@stamp`:
+                                 changes with each change, and stays when the last key is deleted
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one
                                  that had neither workers nor open tasks for a week, and its Q:state
     R:reserved           string  bytes of vectors that open tasks may still need

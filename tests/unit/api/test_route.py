@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from api.answer.description import Answer, ResponseHeader, header, query
-from api.families.route import DescribedRoute, Family, NotDescribed
+from api.families.route import PUBLIC, DescribedRoute, Family, NotDescribed
 from tasks.errors import RangeNotSatisfiable, Unauthenticated, WaitTimeout
 
 TOYS = Family("toys", bare=True)
@@ -18,6 +18,7 @@ TOYS = Family("toys", bare=True)
     "/v1/toys/{place}/{name}",
     Answer(200, dict[str, str], headers=(ResponseHeader("X-Toy", "Its colour.", required=True),)),
     Answer(204, description="It is gone."),
+    scopes=PUBLIC,
     errors=(Unauthenticated, WaitTimeout, RangeNotSatisfiable),
     reads=(header("X-Colour", "Which one.", example="red"), query("size", {"type": "integer"}, "How large.")),
     slash=True,

@@ -1,0 +1,320 @@
+"""API keys of the ledger: made, listed, limited, rotated, revoked and deleted by callers with the scope `admin`."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answer.description import Answer, json_body
+from api.answer.json_response import NO_STORE, ListOf, json_response, list_json
+from api.families.route import ANY_KEY, JSON_BODY, MANAGING, Errors, Family
+from api.request.api_keys import Caller, KeyRing
+from api.request.body import parse_object
+from api.services import Services
+from tasks import errors
+from tasks.errors import InvalidValue, KeyExists, KeyInUse, KeyRevoked
+from tasks.records.keys import (
+    ALL_SCOPES,
+    NO_LIMITS,
+    USUAL_SCOPES,
+    KeyDigest,
+    KeyLimits,
+    KeyRecord,
+    Scope,
+    digest_of,
+    new_key,
+)
+from tasks.wire.validation import require_known, validated
+from worker_config.forms import is_key_name
+
+MAX_EXPIRY_S = 100 * 365 * 86_400
+MAX_GRACE_S = 365 * 86_400
+
+_EXPIRES_IN = Field(None, gt=0, le=MAX_EXPIRY_S, allow_inf_nan=False, description="Seconds; absent: for ever.")
+_LIMITS = Field(None, description="Its own limits.")
+_EXAMPLE_LIMITS: JsonDict = {"requests_per_second": 50, "tokens_per_minute": 1_000_000}
+
+
+class CreateKey(BaseModel):
+    """Body of `POST /v1/keys`."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "acme", "scopes": ["online", "read"], "limits": _EXAMPLE_LIMITS}]},
+    )
+
+    name: str = Field(description="Letters, digits, - and _; at most 48. It owns what is made with the key.")
+    scopes: list[Scope] | None = Field(None, min_length=1, max_length=50, description="All but admin by default.")
+    expires_in: float | None = _EXPIRES_IN
+    limits: KeyLimits | None = _LIMITS
+
+
+class ChangeKey(BaseModel):
+    """Body of `POST /v1/keys/{name}`. What is absent stays; null removes an end, a limit, or all limits."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"limits": {"tokens_per_minute": 2_000_000}}]}
+    )
+
+    scopes: list[Scope] | None = Field(None, min_length=1, max_length=50, description="In place of those it has.")
+    expires_in: float | None = _EXPIRES_IN
+    limits: KeyLimits | None = _LIMITS
+
+
+class RotateKey(BaseModel):
+    """Body of `POST /v1/keys/{name}/rotate`."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"grace_seconds": 3600}]})
+
+    grace_seconds: float = Field(
+        0, ge=0, le=MAX_GRACE_S, allow_inf_nan=False, description="For so long the text of before is valid too."
+    )
+
+
+class Key(BaseModel):
+    """An API key, without its text. Times are Unix seconds."""
+
+    object: Literal["key"]
+    name: str
+    source: Literal["ledger", "environment"] = Field(description="environment: of EMBEDQ_API_KEYS.")
+    scopes: list[Scope]
+    limits: KeyLimits
+    created_at: int | None
+    expires_at: int | None
+    revoked_at: int | None
+    purged_at: int | None = Field(description="When all that it owned was deleted.")
+
+
+class NewKey(Key):
+    """A key with its text, which is told this once."""
+
+    key: str = Field(examples=["embedq_6vJ1…"])
+
+
+class KeyList(ListOf[Key]):
+    """All keys, by name."""
+
+
+class OwnKey(BaseModel):
+    """The key of the caller."""
+
+    object: Literal["key"]
+    name: str
+    scopes: list[Scope]
+    limits: KeyLimits
+    expires_at: int | None
+
+
+class DeletedKey(BaseModel):
+    """Confirms that a key is deleted."""
+
+    name: str
+    object: Literal["key"]
+    deleted: Literal[True]
+
+
+router = Family("keys")
+
+_KEY: Errors = (errors.KeyUnknown,)
+
+
+@router.describe("GET", "/v1/key", Answer(200, OwnKey), scopes=ANY_KEY)
+async def read_own_key(request: Request) -> Response:
+    """Returns name, scopes, limits and end of the caller's own key."""
+    return json_response(_own(Services.from_request(request).caller(request)), NO_STORE)
+
+
+@router.describe(
+    "POST",
+    "/v1/keys",
+    Answer(201, NewKey),
+    scopes=MANAGING,
+    errors=(*JSON_BODY, errors.KeyExists, errors.QuotaExceeded),
+    body=json_body(CreateKey),
+)
+async def create_key(request: Request) -> Response:
+    """Makes a key and tells its text, once. While there is no key at all, a caller on the same machine may do so."""
+    services = Services.from_request(request)
+    fields = parse_object(await services.bodies.read(request))
+    body = validated(CreateKey, fields, {"limits": _known_limits})
+    first = services.keys.is_empty
+    scopes = _scopes_of_new(body, first=first)
+    if not is_key_name(body.name):
+        raise InvalidValue("name must have 1 to 48 letters, digits, - and _, and not be anonymous.", param="name")
+    if body.name in services.keys.environment:
+        raise KeyExists("EMBEDQ_API_KEYS has a key with this name. Choose another one.", param="name")
+    text = new_key()
+
+    def make(now_s: float) -> KeyRecord:
+        return KeyRecord(
+            name=body.name,
+            digests=(KeyDigest(sha256=digest_of(text)),),
+            scopes=scopes,
+            created=now_s,
+            expires=None if body.expires_in is None else now_s + body.expires_in,
+            limits=body.limits or NO_LIMITS,
+        )
+
+    record = await services.ledger_keys.create(make, first=first)
+    if record is None:
+        raise KeyExists(
+            "There is a key with this name. Rotate it for another text. To give the name to somebody else: revoke it, "
+            "purge it and delete it.",
+            param="name",
+        )
+    return json_response(_ledger_key(record) | {"key": text}, NO_STORE, status=201)
+
+
+@router.describe("GET", "/v1/keys", Answer(200, KeyList), scopes=MANAGING)
+async def list_keys(request: Request) -> Response:
+    """Lists all keys by name, revoked ones and those of the environment too."""
+    services = Services.from_request(request)
+    await services.ledger_keys.refresh_now()
+    keys = [*_environment_keys(services.keys), *map(_ledger_key, services.keys.records.values())]
+    return json_response(list_json(sorted(keys, key=lambda key: key["name"]), more=False, key="name"), NO_STORE)
+
+
+@router.describe("GET", "/v1/keys/{name}", Answer(200, Key), scopes=MANAGING, errors=_KEY)
+async def read_key(request: Request, name: str) -> Response:
+    """Returns one key."""
+    services = Services.from_request(request)
+    own = next((key for key in _environment_keys(services.keys) if key["name"] == name), None)
+    if own is not None:
+        return json_response(own, NO_STORE)
+    return json_response(_ledger_key(await services.ledger_keys.read(name)), NO_STORE)
+
+
+@router.describe(
+    "POST",
+    "/v1/keys/{name}",
+    Answer(200, Key),
+    scopes=MANAGING,
+    errors=(*JSON_BODY, *_KEY, errors.KeyRevoked),
+    body=json_body(ChangeKey),
+)
+async def change_key(request: Request, name: str) -> Response:
+    """Changes scopes, end and limits of a key, within a second and without a restart."""
+    services = Services.from_request(request)
+    fields = parse_object(await services.bodies.read(request))
+    body = validated(ChangeKey, fields, {"limits": _known_limits})
+
+    def edit(record: KeyRecord, now_s: float) -> KeyRecord:
+        if record.revoked is not None:
+            raise KeyRevoked(f"The key {name} is revoked; nothing about it can change.")
+        changes: dict[str, Any] = {}
+        if body.scopes is not None:
+            changes["scopes"] = frozenset(body.scopes)
+        if "expires_in" in fields:
+            changes["expires"] = None if body.expires_in is None else now_s + body.expires_in
+        if "limits" in fields:
+            changes["limits"] = _changed_limits(record.limits, fields["limits"])
+        return record.model_copy(update=changes)
+
+    return json_response(_ledger_key(await services.ledger_keys.change(name, edit)), NO_STORE)
+
+
+@router.describe(
+    "POST",
+    "/v1/keys/{name}/rotate",
+    Answer(200, NewKey),
+    scopes=MANAGING,
+    errors=(*JSON_BODY, *_KEY, errors.KeyRevoked, errors.QuotaExceeded),
+    body=json_body(RotateKey),
+)
+async def rotate_key(request: Request, name: str) -> Response:
+    """Gives a key another text and tells it, once. The text of before ends now, or after `grace_seconds`."""
+    services = Services.from_request(request)
+    body = validated(RotateKey, parse_object(await services.bodies.read(request)))
+    text = new_key()
+    record = await services.ledger_keys.change(
+        name, lambda record, now_s: record.rotate(digest_of(text), now_s, body.grace_seconds)
+    )
+    return json_response(_ledger_key(record) | {"key": text}, NO_STORE)
+
+
+@router.describe("POST", "/v1/keys/{name}/revoke", Answer(200, Key), scopes=MANAGING, errors=_KEY)
+async def revoke_key(request: Request, name: str) -> Response:
+    """Ends a key for good: its requests get 401, and its open streams end. What it owns stays until it is purged."""
+    services = Services.from_request(request)
+    record = await services.ledger_keys.change(name, lambda record, now_s: record.revoke(now_s))
+    return json_response(_ledger_key(record), NO_STORE)
+
+
+@router.describe("DELETE", "/v1/keys/{name}", Answer(200, DeletedKey), scopes=MANAGING, errors=(*_KEY, errors.KeyInUse))
+async def delete_key(request: Request, name: str) -> Response:
+    """Deletes the record of a key that is revoked and purged, and so gives its name free."""
+
+    def check(record: KeyRecord) -> None:
+        if record.revoked is None or record.purged is None:
+            missing = "purge" if record.revoked is not None else "revoke and purge"
+            raise KeyInUse(f"Its name would come to own what is left: {missing} the key {name} first.")
+
+    await Services.from_request(request).ledger_keys.delete(name, check)
+    return json_response({"name": name, "object": "key", "deleted": True}, NO_STORE)
+
+
+def _scopes_of_new(body: CreateKey, *, first: bool) -> frozenset[Scope]:
+    if body.scopes is None:
+        return ALL_SCOPES if first else USUAL_SCOPES
+    if first and Scope.ADMIN not in body.scopes:
+        raise InvalidValue(
+            "The first key needs the scope admin: without it nobody could make another. Leave scopes out for all.",
+            param="scopes",
+        )
+    return frozenset(body.scopes)
+
+
+def _known_limits(value: object) -> object:
+    if isinstance(value, dict):
+        require_known(value, KeyLimits, "limits.")
+    return value
+
+
+def _changed_limits(limits: KeyLimits, given: Mapping[str, Any] | None) -> KeyLimits:
+    if given is None:
+        return NO_LIMITS
+    return KeyLimits.model_validate({**limits.model_dump(), **given})
+
+
+def _ledger_key(record: KeyRecord) -> dict[str, Any]:
+    times = {name: getattr(record, name) for name in ("created", "expires", "revoked", "purged")}
+    return {
+        "object": "key",
+        "name": record.name,
+        "source": "ledger",
+        "scopes": _sorted(record.scopes),
+        "limits": record.limits.model_dump(),
+        **{f"{name}_at": None if at is None else int(at) for name, at in times.items()},
+    }
+
+
+def _environment_keys(keys: KeyRing) -> list[dict[str, Any]]:
+    none = dict.fromkeys(("created_at", "expires_at", "revoked_at", "purged_at"))
+    return [
+        {
+            "object": "key",
+            "name": caller.name,
+            "source": "environment",
+            "scopes": _sorted(caller.scopes),
+            "limits": caller.limits.model_dump(),
+            **none,
+        }
+        for caller in keys.environment.values()
+    ]
+
+
+def _own(caller: Caller) -> dict[str, Any]:
+    return {
+        "object": "key",
+        "name": caller.name,
+        "scopes": _sorted(caller.scopes),
+        "limits": caller.limits.model_dump(),
+        "expires_at": None if caller.expires is None else int(caller.expires),
+    }
+
+
+def _sorted(scopes: frozenset[Scope]) -> list[str]:
+    return [scope.value for scope in Scope if scope in scopes]

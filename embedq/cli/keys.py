@@ -1,0 +1,225 @@
+"""`embedq keys`: makes, lists, limits, rotates, revokes and purges the API keys of a server.
+
+It needs a key with the scope `admin` in `EMBEDQ_API_KEY`, or for the first key of a server nothing but its machine.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from embedq import environment
+from embedq.cli.exit_codes import OK, UsageError
+from embedq.cli.options import checked_address, server_options
+from embedq.cli.output import Output, printable
+from embedq.responses import reading
+from embedq.transport import Call, Transport
+
+SCOPES = ("online", "bulk", "files", "ingest", "read", "admin")
+_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_TIMEOUT_S = 60.0
+_NONE = "none"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = (
+        "API keys of a server. EMBEDQ_API_KEY must be a key with the scope admin. While the server has no key at all, "
+        "a call on its own machine may make the first one, which gets all scopes."
+    )
+    parts = parser.add_subparsers(metavar="WHAT", required=True)
+    creating = _part(parts, "create", _create, "make a key and print its text, which is told this once")
+    rotating = _part(parts, "rotate", _rotate, "give a key another text and print it")
+    rotating.add_argument("--grace", type=duration, default=0.0, metavar="T", help="the old text is valid for so long")
+    limiting = _part(parts, "limits", _limit, "change limits, scopes or the end of a key; without options, print them")
+    for part in (creating, limiting):
+        part.add_argument("--scopes", type=scopes, metavar="S", help=f"some of {','.join(SCOPES)}")
+        part.add_argument("--expires", type=_or_none(duration), metavar="T", help="ends by itself after T, as in 90d")
+        for name, (kind, text) in LIMITS.items():
+            part.add_argument(f"--{name.replace('_', '-')}", type=_or_none(kind), metavar="N", help=text)
+    _part(parts, "revoke", _revoke, "end a key for good; what it owns stays until it is purged")
+    _part(parts, "delete", _delete, "delete the record of a key that is revoked and purged")
+    purging = _part(parts, "purge", _purge, "delete everything that a revoked key owns, and print what was deleted")
+    purging.add_argument("--yes", action="store_true", help="do not ask")
+    listing = parts.add_parser("list", help="print all keys")
+    server_options(listing, timeout_s=_TIMEOUT_S)
+    listing.set_defaults(run=run, work=_list)
+
+
+def _part(parts: Any, name: str, work: "Work", text: str) -> argparse.ArgumentParser:
+    part: argparse.ArgumentParser = parts.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    part.add_argument("name", metavar="NAME", help="of the key")
+    server_options(part, timeout_s=_TIMEOUT_S)
+    part.set_defaults(run=run, work=work)
+    return part
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code."""
+    return asyncio.run(_run(args, Output(args.json)))
+
+
+async def _run(args: argparse.Namespace, output: Output) -> int:
+    with checked_address():
+        url = args.url or environment.server_url()
+        transport = Transport(url, api_key=environment.api_key(), on_retry=output.retry)
+    async with transport:
+        await args.work(_Server(transport, args.timeout), args, output)
+    return OK
+
+
+class _Server:
+    """The routes of keys."""
+
+    def __init__(self, transport: Transport, timeout_s: float) -> None:
+        self._transport = transport
+        self._timeout_s = timeout_s
+
+    async def call(self, method: str, path: str = "", body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The object of the answer."""
+        response = await self._transport.call(Call(method, f"/v1/keys{path}", body), timeout_s=self._timeout_s)
+        with reading(response, "about keys"):
+            answer: dict[str, Any] = response.json()
+            answer["object"]
+        return answer
+
+
+Work = Callable[[_Server, argparse.Namespace, Output], Any]
+
+
+async def _create(server: _Server, args: argparse.Namespace, output: Output) -> None:
+    body = {"name": args.name} | {name: value for name, value in _changes(args).items() if value is not None}
+    if "limits" in body:
+        body["limits"] = {name: value for name, value in body["limits"].items() if value is not None}
+    _tell(await server.call("POST", body=body), output)
+
+
+async def _rotate(server: _Server, args: argparse.Namespace, output: Output) -> None:
+    _tell(await server.call("POST", f"{_path(args)}/rotate", {"grace_seconds": args.grace}), output)
+
+
+async def _limit(server: _Server, args: argparse.Namespace, output: Output) -> None:
+    changes = _changes(args)
+    key = await (server.call("POST", _path(args), changes) if changes else server.call("GET", _path(args)))
+    output.result(describe(key), key)
+
+
+async def _revoke(server: _Server, args: argparse.Namespace, output: Output) -> None:
+    key = await server.call("POST", f"{_path(args)}/revoke")
+    output.result(f"{args.name} revoked", key)
+
+
+async def _delete(server: _Server, args: argparse.Namespace, output: Output) -> None:
+    output.result(f"{args.name} deleted", await server.call("DELETE", _path(args)))
+
+
+async def _purge(server: _Server, args: argparse.Namespace, output: Output) -> None:
+    if not args.yes:
+        _confirm(args.name)
+    deleted: Counter[str] = Counter()
+    done = False
+    while not done:  # each call deletes for a few seconds
+        answer = await server.call("POST", f"{_path(args)}/purge")
+        deleted.update(answer["deleted"])
+        done = answer["done"]
+    counts = ", ".join(f"{number:,} {what}" for what, number in deleted.items())
+    output.result(f"{args.name} purged: {counts}", {**answer, "deleted": deleted})
+
+
+async def _list(server: _Server, _args: argparse.Namespace, output: Output) -> None:
+    for key in (await server.call("GET"))["data"]:
+        output.result(describe(key), key)
+
+
+def describe(key: Mapping[str, Any]) -> str:
+    """A key in one line."""
+    parts = [printable(key["name"]), ",".join(key["scopes"])]
+    parts += [f"{name} {_day(key[f'{name}_at'])}" for name in ("expires", "revoked") if key[f"{name}_at"]]
+    parts += ["of EMBEDQ_API_KEYS"] if key["source"] == "environment" else []
+    limits = {name: value for name, value in key["limits"].items() if value is not None}
+    parts += [f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in limits.items()]
+    return " ".join(parts)
+
+
+def _day(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _tell(key: Mapping[str, Any], output: Output) -> None:
+    """Prints the text of a key and nothing else, so that a script can keep it."""
+    output.result(key["key"], {"name": key["name"], "key": key["key"]})
+    if not output.json_lines:
+        output.note(f"this is the key {key['name']}; it is told this once, and the server keeps only its SHA-256")
+
+
+def _confirm(name: str) -> None:
+    if not sys.stdin or not sys.stdin.isatty():
+        raise UsageError(f"purge deletes all that {name} owns for good; say --yes")
+    print(f"Delete everything that {name} owns, for good? Type its name: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != name:
+        raise UsageError("that is not its name; nothing was deleted")
+
+
+def _changes(args: argparse.Namespace) -> dict[str, Any]:
+    """What the options say, as the server reads it; None removes."""
+    limits = {name: value for name in LIMITS if (value := getattr(args, name)) is not None}
+    changes = {"scopes": args.scopes, "expires_in": args.expires}
+    present = {name: _given(value) for name, value in changes.items() if value is not None}
+    return present | ({"limits": {name: _given(value) for name, value in limits.items()}} if limits else {})
+
+
+def _given(value: Any) -> Any:
+    return None if value == _NONE else value
+
+
+def _path(args: argparse.Namespace) -> str:
+    return f"/{quote(args.name, safe='')}"
+
+
+# Arguments.
+
+
+def duration(text: str) -> float:
+    """Seconds of a text such as 90d, 1h, 30m or 45."""
+    form = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if form is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90d, 1h, 30m or 45s")
+    return float(form[1]) * _UNITS_S[form[2]]
+
+
+def scopes(text: str) -> list[str]:
+    """Names of scopes, comma-separated."""
+    names = _names(text)
+    unknown = [name for name in names if name not in SCOPES]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(f"scopes are some of {','.join(SCOPES)}")
+    return names
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        return _NONE if text == _NONE else kind(text)
+
+    read.__name__ = getattr(kind, "__name__", "value")  # argparse names it where the text is wrong
+    return read
+
+
+LIMITS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "requests_per_second": (float, "requests of any kind; none: no limit of its own, as for the others"),
+    "tokens_per_minute": (int, "estimated tokens of accepted texts"),
+    "queued_tokens": (int, "estimated tokens that wait at a time"),
+    "open_jobs": (int, "tasks, batches and ingestions that have not ended"),
+    "stored_bytes": (int, "of files, outputs and datasets"),
+    "sinks": (_names, "names of EMBEDQ_SINKS, or name/table, comma-separated; a table may end with *"),
+    "roots": (_names, "prefixes below EMBEDQ_INGEST_ROOTS, comma-separated"),
+}
+"""Kind of the value and its help, by the server's name."""
