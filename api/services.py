@@ -132,7 +132,7 @@ class Services:
             RedisUnavailable: the keys of the ledger are not known yet.
             Overloaded: the caller's requests fill the connections.
         """
-        founding = Scope.ADMIN in scopes and self.keys.is_empty and self.visitors.is_local(request.scope)
+        founding = scopes == {Scope.ADMIN} and self.keys.is_empty and self.visitors.is_local(request.scope)
         grant = self.keys.founder() if founding else self.keys.grant(Headers(scope=request.scope))
         let_in(request.scope, grant)
         request.scope[OWNER] = grant.caller.name

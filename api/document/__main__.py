@@ -23,14 +23,22 @@ def with_table(page: str, document: Mapping[str, Any]) -> str:
 
 
 def _rows(document: Mapping[str, Any], headings: list[str]) -> Iterator[str]:
-    yield "| route | does | headers that it reads |"
-    yield "|---|---|---|"
+    yield "| route | does | scope of the key | headers that it reads |"
+    yield "|---|---|---|---|"
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             name = f"{method.upper()} {path}"
             does = re.split(r"[.;] ", operation["description"])[0].rstrip(".")
             read = [f"`{one['name']}`" for one in operation.get("parameters", ()) if one["in"] == "header"]
-            yield f"| {_link(name, operation['tags'][0], headings)} | {does[0].lower()}{does[1:]} | {', '.join(read)} |"
+            link, does = _link(name, operation["tags"][0], headings), f"{does[0].lower()}{does[1:]}"
+            yield f"| {link} | {does} | {_scopes(operation)} | {', '.join(read)} |"
+
+
+def _scopes(operation: Mapping[str, Any]) -> str:
+    """What a key needs for a route, one of several; `any` if every key does; nothing where no key is needed."""
+    if "security" not in operation:
+        return ""
+    return ", ".join(f"`{scope}`" for way in operation["security"] for scope in way.get("key", ())) or "any"
 
 
 def _link(name: str, tag: str, headings: list[str]) -> str:

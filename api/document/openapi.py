@@ -16,7 +16,8 @@ from api.answer.description import SCHEMAS
 from api.answer.errors import Problem, TEIError
 from api.answer.json_response import JSON
 from api.document.reference import POLICY, page
-from api.families.route import DirectRoute
+from api.families.route import SCOPES, DirectRoute
+from tasks.records.keys import Scope
 
 _KEY = "Needed where keys are set; the headers `api-key` and `x-api-key` do as well."
 _NEVER = "Validation Error"
@@ -55,8 +56,11 @@ def _complete(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
     responses = operation["responses"]
     if responses.get("422", {}).get("description") == _NEVER:
         del responses["422"]
-    if "401" in responses:
-        operation["security"] = [{}, {"key": []}]
+    scopes = operation.pop(SCOPES, None)
+    if scopes is not None:
+        # Each entry is a way in: without a key, where there are none, or with a key that has one of the scopes.
+        ways = [[]] if len(scopes) == len(Scope) else [[scope] for scope in scopes]
+        operation["security"] = [{}, *({"key": way} for way in ways)]
     for response in responses.values():
         response["headers"] = {
             **response.get("headers", {}),

@@ -48,6 +48,8 @@ INGESTION_READING: Scopes = frozenset({Scope.READ, Scope.INGEST})
 INGESTION_MAKING: Scopes = frozenset({Scope.INGEST})
 ONLINE_CALL: Scopes = frozenset({Scope.ONLINE})
 MANAGING: Scopes = frozenset({Scope.ADMIN})
+SCOPES = "x-embedq-scopes"
+"""Of an operation, until its `security` is made of them."""
 
 # What several families have in common.
 
@@ -124,7 +126,7 @@ class Description:
             "status_code": self.answers[0].status,
             "response_class": Response if self.answers[0].model is None else JSONResponse,
             "responses": answers | error_answers(self.errors, path),
-            "openapi_extra": extra | ({"x-scopes": self.scope_names()} if self.scopes else {}),
+            "openapi_extra": extra | ({SCOPES: self.scope_names()} if self.scopes else {}),
         }
 
 

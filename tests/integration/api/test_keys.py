@@ -1,0 +1,274 @@
+"""Keys of the ledger over HTTP: who may make the first, what each may do, and what changes while the service runs."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from stack.testing import RedisServer, wait_until
+from tests.integration.api.event_stream import Stream
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import ANN, KEYS, ServedApp
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def make(client: httpx.Client, admin: dict[str, str], name: str, **fields: Any) -> dict[str, str]:
+    """The header of a new key."""
+    answer = client.post("/v1/keys", json={"name": name, **fields}, headers=admin)
+    assert answer.status_code == 201, answer.text
+    return bearer(answer.json()["key"])
+
+
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+@pytest.fixture
+def admin(client: httpx.Client) -> dict[str, str]:
+    """The header of the first key."""
+    return make(client, {}, "ops")
+
+
+def test_the_first_key_closes_the_service_and_has_all_scopes(app: ServedApp, client: httpx.Client) -> None:
+    assert client.get("/v1/models").status_code == 200
+    assert code_of(client.post("/v1/keys", json={"name": "ops", "scopes": ["read"]})) == (400, "invalid_value")
+
+    answer = client.post("/v1/keys", json={"name": "ops"})
+
+    assert answer.status_code == 201
+    key = answer.json()
+    assert key["key"].startswith("embedq_")
+    assert len(key["key"]) == len("embedq_") + 43
+    assert key["scopes"] == ["online", "bulk", "files", "ingest", "read", "admin"]
+    assert code_of(client.get("/v1/models")) == (401, "invalid_api_key")
+    assert code_of(client.post("/v1/keys", json={"name": "second"})) == (401, "invalid_api_key")
+    ops = bearer(key["key"])
+    assert client.get("/v1/key", headers=ops).json()["name"] == "ops"
+    listed = client.get("/v1/keys", headers=ops).json()["data"]
+    assert [one["name"] for one in listed] == ["ops"]
+    assert "key" not in listed[0]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-forwarded-for": "10.0.0.1"},
+        {"forwarded": "for=10.0.0.1"},
+        {"via": "1.1 proxy"},
+        {"x-real-ip": "10.0.0.1"},
+        {"host": "evil.example"},
+        {"origin": "http://evil.example", "sec-fetch-site": "cross-site"},
+        {"origin": "http://app.example"},
+    ],
+)
+def test_nobody_else_makes_the_first(serve: Callable[..., ServedApp], headers: dict[str, str]) -> None:
+    client = serve(allowed_hosts="*", cors_origins="http://app.example").client
+
+    refused = client.post("/v1/keys", json={"name": "mine"}, headers=headers)
+
+    assert code_of(refused) in {(403, "scope_missing"), (403, "origin_not_allowed")}
+
+
+def test_a_service_that_requires_keys_is_closed_before_the_first(serve: Callable[..., ServedApp]) -> None:
+    client = serve(require_key=True).client
+    assert code_of(client.get("/v1/models")) == (401, "invalid_api_key")
+    assert code_of(client.get("/v1/keys", headers={"via": "1.1 proxy"})) == (401, "invalid_api_key")
+    assert client.get("/v1/keys").json()["data"] == []
+
+    ops = make(client, {}, "ops")
+
+    assert client.get("/v1/models", headers=ops).status_code == 200
+    assert code_of(client.get("/v1/keys")) == (401, "invalid_api_key")
+
+
+def test_keys_of_the_environment_stay_and_some_manage(serve: Callable[..., ServedApp]) -> None:
+    client = serve(api_keys=KEYS, admin_keys="ann").client
+    bob = {"authorization": "Bearer key of bob"}
+    assert code_of(client.post("/v1/keys", json={"name": "acme"})) == (401, "invalid_api_key")
+    assert code_of(client.post("/v1/keys", json={"name": "acme"}, headers=bob)) == (403, "scope_missing")
+    assert code_of(client.post("/v1/keys", json={"name": "bob"}, headers=ANN)) == (409, "key_exists")
+
+    acme = make(client, ANN, "acme")
+
+    assert client.get("/v1/key", headers=acme).json()["scopes"] == ["online", "bulk", "files", "ingest", "read"]
+    sources = {one["name"]: one["source"] for one in client.get("/v1/keys", headers=ANN).json()["data"]}
+    assert sources == {"acme": "ledger", "ann": "environment", "bob": "environment"}
+    assert client.get("/v1/keys/bob", headers=ANN).json()["source"] == "environment"
+    assert code_of(client.post("/v1/keys/bob/revoke", headers=ANN)) == (404, "key_not_found")
+
+
+def test_a_key_may_do_what_its_scopes_say(client: httpx.Client, admin: dict[str, str]) -> None:
+    online = make(client, admin, "online", scopes=["online"])
+    bulk = make(client, admin, "bulk", scopes=["bulk"])
+    reader = make(client, admin, "reader", scopes=["read"])
+    task = client.post("/v1/tasks", json={"input": "a"}, headers=online).json()["links"]["self"]
+
+    assert client.get(task, headers=online).status_code == 200
+    assert client.get("/v1/models", headers=online).status_code == 200
+    for refused in (
+        client.post("/v1/tasks", json={"input": "a", "lane": "bulk"}, headers=online),
+        client.post("/v1/tasks", json={"input": "a"}, headers=bulk),
+        client.post("/v1/tasks", json={"input": "a"}, headers=reader),
+        client.get("/v1/tasks", headers=online),
+        client.get("/v1/keys", headers=reader),
+    ):
+        assert code_of(refused) == (403, "scope_missing")
+        assert refused.headers["x-should-retry"] == "false"
+    assert client.post("/v1/tasks", json={"input": "a", "lane": "bulk"}, headers=bulk).status_code == 202
+    assert client.get("/v1/tasks", headers=reader).status_code == 200
+
+
+def test_other_clients_are_refused_in_their_own_form(client: httpx.Client, admin: dict[str, str]) -> None:
+    reader = make(client, admin, "reader", scopes=["read"])
+
+    theirs = client.post("/embed", json={"inputs": "a"}, headers=reader)
+    openai = client.post("/v1/embeddings", json={"input": "a"}, headers=reader)
+
+    assert (theirs.status_code, set(theirs.json())) == (403, {"error", "error_type"})
+    assert "scope online" in theirs.json()["error"]
+    assert openai.json()["error"] == {
+        "message": theirs.json()["error"],
+        "type": "permission_error",
+        "param": None,
+        "code": "scope_missing",
+    }
+
+
+def test_a_name_is_given_once(client: httpx.Client, admin: dict[str, str]) -> None:
+    make(client, admin, "acme")
+    for name in ("acme", "ops"):
+        assert code_of(client.post("/v1/keys", json={"name": name}, headers=admin)) == (409, "key_exists")
+    client.post("/v1/keys/acme/revoke", headers=admin)
+    assert code_of(client.post("/v1/keys", json={"name": "acme"}, headers=admin)) == (409, "key_exists")
+    for name in ("", "anonymous", "a b", "a:b", "x" * 49):
+        assert code_of(client.post("/v1/keys", json={"name": name}, headers=admin)) == (400, "invalid_value")
+
+
+def test_rotation_ends_the_old_text_now_or_later(client: httpx.Client, admin: dict[str, str]) -> None:
+    first = make(client, admin, "acme")
+
+    second = bearer(client.post("/v1/keys/acme/rotate", json={"grace_seconds": 60}, headers=admin).json()["key"])
+    assert {client.get("/v1/key", headers=one).status_code for one in (first, second)} == {200}
+    third = bearer(client.post("/v1/keys/acme/rotate", json={}, headers=admin).json()["key"])
+
+    assert client.get("/v1/key", headers=third).status_code == 200
+    for old in (first, second):
+        assert code_of(client.get("/v1/key", headers=old)) == (401, "invalid_api_key")
+
+
+def test_limits_scopes_and_end_change_while_it_runs(client: httpx.Client, admin: dict[str, str]) -> None:
+    acme = make(client, admin, "acme", limits={"tokens_per_minute": 10, "sinks": ["a/*"]}, expires_in=3600)
+
+    def change(**fields: Any) -> dict[str, Any]:
+        answer = client.post("/v1/keys/acme", json=fields, headers=admin)
+        assert answer.status_code == 200, answer.text
+        own: dict[str, Any] = client.get("/v1/key", headers=acme).json()
+        return own
+
+    before = client.get("/v1/key", headers=acme).json()
+    assert before["limits"]["tokens_per_minute"] == 10
+    assert before["expires_at"] is not None
+    after = change(limits={"tokens_per_minute": None, "open_jobs": 3}, scopes=["read"], expires_in=None)
+    assert (after["limits"]["tokens_per_minute"], after["limits"]["open_jobs"]) == (None, 3)
+    assert (after["limits"]["sinks"], after["scopes"], after["expires_at"]) == (["a/*"], ["read"], None)
+    assert set(change(limits=None)["limits"].values()) == {None}
+    for wrong in ({"limits": {"open_job": 1}}, {"scopes": []}, {"scopes": ["root"]}, {"limits": {"open_jobs": 0}}):
+        assert client.post("/v1/keys/acme", json=wrong, headers=admin).status_code == 400, wrong
+
+
+def test_a_revoked_key_is_refused_in_every_process_within_a_second(
+    serve: Callable[..., ServedApp], app: ServedApp, client: httpx.Client, admin: dict[str, str]
+) -> None:
+    other = serve().client
+    acme = make(client, admin, "acme")
+    wait_until(lambda: other.get("/v1/key", headers=acme).status_code == 200, timeout_s=1)
+
+    revoked = client.post("/v1/keys/acme/revoke", headers=admin).json()
+
+    assert code_of(client.get("/v1/key", headers=acme)) == (401, "invalid_api_key")
+    wait_until(lambda: other.get("/v1/key", headers=acme).status_code == 401, timeout_s=1)
+    assert client.post("/v1/keys/acme/revoke", headers=admin).json() == revoked
+    for path, body in (("", {"limits": None}), ("/rotate", {})):
+        assert code_of(client.post(f"/v1/keys/acme{path}", json=body, headers=admin)) == (409, "key_revoked")
+    assert code_of(client.delete("/v1/keys/acme", headers=admin)) == (409, "key_in_use")
+
+
+def test_what_waits_ends_with_its_key(app: ServedApp, client: httpx.Client, admin: dict[str, str]) -> None:
+    acme = make(client, admin, "acme")
+    task = client.post("/v1/tasks", json={"input": "a"}, headers=acme).json()["links"]["self"]
+    polled: list[httpx.Response] = []
+    poll = threading.Thread(target=lambda: polled.append(client.get(task, params={"wait": 20}, headers=acme)))
+    poll.start()
+    wait_until(lambda: app.services.hub.waiting_requests == 1)
+    with (
+        client.stream("GET", f"{task}/events", headers=acme) as of_task,
+        client.stream("GET", "/v1/jobs/events", headers=acme) as of_jobs,
+    ):
+        followed, listed = Stream(of_task), Stream(of_jobs)
+        followed.event()
+        client.post("/v1/keys/acme/revoke", headers=admin)
+        assert list(followed.events()) == []
+        assert set(listed.names()) <= {"jobs"}
+    poll.join()
+
+    assert code_of(polled[0]) == (401, "invalid_api_key")
+
+
+def test_a_key_ends_by_itself(app: ServedApp, client: httpx.Client, admin: dict[str, str]) -> None:
+    acme = make(client, admin, "acme", expires_in=0.3)
+    with client.stream("GET", "/v1/service/events", headers=acme) as stream:
+        assert list(stream.iter_raw())
+    refused = client.get("/v1/key", headers=acme)
+
+    assert code_of(refused) == (401, "invalid_api_key")
+    assert "expired" in refused.json()["detail"]
+
+
+def test_everybody_s_streams_end_with_the_first_key(app: ServedApp, client: httpx.Client) -> None:
+    with client.stream("GET", "/v1/service/events") as stream:
+        make(client, {}, "ops")
+        assert list(stream.iter_raw())
+
+
+@pytest.fixture
+def without_redis(private_redis: RedisServer, tmp_path: Path) -> tuple[RedisServer, dict[str, str]]:
+    """A Redis that has a key and is away."""
+    with ServedApp(private_redis.url, storage_url=str(tmp_path / "storage")) as served:
+        acme = make(served.client, {}, "acme")
+        private_redis.kill()
+        assert served.client.get("/v1/key", headers=acme).status_code == 200
+        assert code_of(served.client.get("/v1/key", headers=bearer("x"))) == (401, "invalid_api_key")
+    return private_redis, acme
+
+
+def test_an_api_that_has_never_seen_redis_lets_in_whom_the_settings_name(
+    without_redis: tuple[RedisServer, dict[str, str]],
+) -> None:
+    redis, acme = without_redis
+    with ServedApp(redis.url, api_keys=KEYS) as served:
+        assert served.client.get("/v1/key", headers=ANN).status_code == 200
+        assert code_of(served.client.get("/v1/key", headers=acme)) == (503, "redis_unavailable")
+        assert code_of(served.client.get("/v1/key")) == (401, "invalid_api_key")
+    with ServedApp(redis.url) as served:
+        assert code_of(served.client.get("/v1/key")) == (503, "redis_unavailable")
+        assert code_of(served.client.get("/v1/datasets")) == (503, "redis_unavailable")
+        redis.start()
+        wait_until(lambda: served.client.get("/v1/key", headers=acme).status_code == 200)
+        assert code_of(served.client.get("/v1/key")) == (401, "invalid_api_key")
+
+
+def test_usage_is_counted_for_keys_of_the_ledger(serve: Callable[..., ServedApp], worker: LedgerWorker) -> None:
+    app = serve(metrics_keys=1)
+    ops = make(app.client, {}, "ops")
+    acme = make(app.client, ops, "acme")
+    for key in (ops, ops, acme):
+        assert app.client.get("/v1/key", headers=key).status_code == 200
+
+    assert app.series("embedq_key_requests_total", key="ops", status="200") == 2
+    assert app.series("embedq_key_requests_total", key="other", status="200") == 1
