@@ -178,7 +178,13 @@ def test_limits_scopes_and_end_change_while_it_runs(client: httpx.Client, admin:
     assert (after["limits"]["tokens_per_minute"], after["limits"]["open_jobs"]) == (None, 3)
     assert (after["limits"]["sinks"], after["scopes"], after["expires_at"]) == (["a/*"], ["read"], None)
     assert set(change(limits=None)["limits"].values()) == {None}
-    for wrong in ({"limits": {"open_job": 1}}, {"scopes": []}, {"scopes": ["root"]}, {"limits": {"open_jobs": 0}}):
+    wrongs: list[dict[str, Any]] = [
+        {"limits": {"open_job": 1}},
+        {"limits": {"open_jobs": 0}},
+        {"scopes": []},
+        {"scopes": ["root"]},
+    ]
+    for wrong in wrongs:
         assert client.post("/v1/keys/acme", json=wrong, headers=admin).status_code == 400, wrong
 
 
