@@ -11,6 +11,7 @@ request took 31, this check included, and 3 of them are the check (least of 30 r
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar, cast
 
@@ -214,11 +215,28 @@ class DescribedRoute(DirectRoute):
         parameters = frozenset(p.name for p in self.described.reads if p.place == "query")
 
         def answer(request: Request, *parts: str) -> Awaitable[Response]:
-            if scopes:
-                Services.from_request(request).admit(request, scopes)
-            return function(_DescribedRequest(request, headers, parameters), *parts)
+            described = _DescribedRequest(request, headers, parameters)
+            if not scopes:
+                return function(described, *parts)
+            services = Services.from_request(request)
+            if services.keys.stamp is None:
+                return _with_keys_read(services, request, scopes, partial(function, described, *parts))
+            services.admit(request, scopes)
+            return function(described, *parts)
 
         return answer
+
+
+async def _with_keys_read(
+    services: Services, request: Request, scopes: Scopes, answer: Callable[[], Awaitable[Response]]
+) -> Response:
+    """Of a process that has not heard from Redis since its start: it asks once more before it refuses a caller."""
+    try:
+        services.admit(request, scopes)
+    except errors.RedisUnavailable:
+        await services.ledger_keys.first_reading()
+        services.admit(request, scopes)
+    return await answer()
 
 
 def answer_headers(routes: Iterable[BaseRoute]) -> set[str]:

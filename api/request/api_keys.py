@@ -290,6 +290,7 @@ class LedgerKeys:
         self._ledger = ledger
         self._ring = ring
         self._reading = asyncio.Lock()
+        self._trying: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Keeps the ring up to date, for ever."""
@@ -311,6 +312,12 @@ class LedgerKeys:
         """Brings the ring up to date; raises `RedisUnavailable`."""
         async with self._reading:  # one after the other, or an older reading could replace a newer one
             self._ring.take(await self._ledger.run(read_keys(self._ring.stamp)))
+
+    async def first_reading(self) -> None:
+        """Tries to read the keys. All who come while it is tried wait for the same try."""
+        if self._trying is None or self._trying.done():
+            self._trying = asyncio.create_task(self.refresh(), name="first keys")
+        await asyncio.shield(self._trying)
 
     async def read(self, name: str) -> KeyRecord:
         """The record of a key as it is now.

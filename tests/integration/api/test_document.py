@@ -12,16 +12,17 @@ import httpx
 
 from stack.testing import RedisServer
 from tasks.documents.map_job import draw_map
-from tasks.ledger import ANONYMOUS, Ledger
+from tasks.ledger import Ledger
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.dataset_maps import map_name
 from tasks.records.ingestions import IngestionStatus
+from tasks.records.keys import KeyRecord, write_key
 from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, upload_with
 from tests.integration.api.ingestions.requests import create, move
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
 from tests.unit.documents.search.small_datasets import document, load
 
 Ids = dict[str, tuple[str, ...]]
@@ -129,7 +130,7 @@ def test_without_redis_every_answer_is_described(private_redis: RedisServer, tmp
 
 
 def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, storage: Storage) -> Ids:
-    """One of each thing that a path can name; of tasks one that has ended and one that is open."""
+    """One of each thing that a path can name, ann's; of tasks one that has ended and one that is open."""
     ended = client.post("/v1/tasks", json={"input": "a"}).json()["id"]
     worker.work()
     waiting = client.post("/v1/tasks", json={"input": "b"}).json()["id"]
@@ -137,15 +138,18 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     batch_id = client.post("/v1/batches", json=body).json()["id"]
     ingestion_id = create(client, sink={"type": "parquet", "dataset": "handbook"})["id"]
-    load(storage, document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}), owner=ANONYMOUS, name="handbook")
+    load(storage, document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}), owner="ann", name="handbook")
     failed, loaded = (create(client)["id"] for _ in range(2))
-    mapped = load(storage, document("refunds", [1, 2, 3, 4]), owner=ANONYMOUS, name="mapped")
+    mapped = load(storage, document("refunds", [1, 2, 3, 4]), owner="ann", name="mapped")
     storage.write(map_name(mapped), draw_map(PartReader.within(storage, 0), mapped, lambda: None).to_bytes())
     move(ledger, failed, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     move(ledger, loaded, to=IngestionStatus.COMPLETED)
     refused = client.post("/v1/batches", json=body).json()["id"]
     ledger.run(move_batch(refused, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
+    gone = KeyRecord(name="gone", digests=(), scopes=frozenset(), created=1, revoked=2, purged=3)
+    assert ledger.run(write_key("gone", b"", gone.to_json()))
     return {
+        "keys/{name}": ("keys/gone", "keys/acme"),
         "{task_id}": (ended, waiting),
         "{task_id}/events": (f"{ended}/events",),
         "{file_id}": (file_id,),
@@ -181,7 +185,8 @@ def test_every_answer_that_is_described_comes_with_its_headers(
     serve: Callable[..., ServedApp], worker: LedgerWorker, redis_url: str, tmp_path: Path
 ) -> None:
     root = str(tmp_path / "storage")
-    app = serve(storage_url=root)
+    app = serve(storage_url=root, api_keys=KEYS, admin_keys="ann")
+    app.client.headers.update(ANN)
     ids = make_things(app.client, worker, Ledger.connect(redis_url), Storage.open(root))
     known = (f"/v1/tasks/{ids['{task_id}'][0]}", "/console", f"/console/{ids['{path}'][0]}")
     etag = ", ".join(app.client.get(path).headers["etag"] for path in known)

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import redis
 
-from api.families.route import DescribedRoute
+from api.families.route import MANAGING, DescribedRoute
 from tasks.documents.map_job import draw_map
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.dataset_maps import map_name
@@ -41,6 +41,8 @@ NOBODYS = {
 }  # fmt: skip
 """What they answer belongs to nobody: the same for all who may call them."""
 LISTS = {"GET /v1/tasks", "GET /v1/files", "GET /v1/batches", "GET /v1/ingestions", "GET /v1/jobs", "GET /v1/datasets"}
+OWN = {"GET /v1/key"}
+"""They read nothing but who calls."""
 FEEDS = {"GET /v1/jobs/events"}
 """Streams without an end of what a tenant has; `test_a_feed_tells_of_its_own_tenant_alone`."""
 OF_NOBODY = {
@@ -54,6 +56,11 @@ def method_of(route: DescribedRoute) -> str:
     """Its only one."""
     (method,) = sorted(route.methods or ())
     return method
+
+
+def tenant_routes() -> Iterator[DescribedRoute]:
+    """Every route but those of people who manage keys, which no tenant may call."""
+    return (route for route in described_routes() if route.described.scopes != MANAGING)
 
 
 def is_thing(route: DescribedRoute) -> bool:
@@ -223,7 +230,7 @@ def tenants(
 
 def test_every_route_with_the_ids_of_another_tenant(tenants: Tenants) -> None:
     before, tried = tenants.bobs_state(), set[str]()
-    for route in described_routes():
+    for route in tenant_routes():
         method = method_of(route)
         if not is_thing(route):
             continue
@@ -258,13 +265,22 @@ def cursors(tenants: Tenants, route: DescribedRoute, name: str) -> list[str]:
     return list(parts[kind])
 
 
+def test_no_tenant_manages_keys(tenants: Tenants) -> None:
+    managing = [route for route in described_routes() if route.described.scopes == MANAGING]
+    for route in managing:
+        for address in tenants.bobs.addresses(route):
+            refused = tenants.ann.request(method_of(route), address)
+            assert refused.json()["error"]["code"] == "scope_missing", name_of(route)
+    assert {"POST /v1/keys", "POST /v1/keys/{name}/revoke"} <= {name_of(route) for route in managing}
+
+
 def test_every_route_with_the_cursors_of_another_tenant(tenants: Tenants) -> None:
     before, tried = tenants.bobs_state(), set[tuple[str, str]]()
-    for route in described_routes():
+    for route in tenant_routes():
         method = method_of(route)
         if method != "GET" or name_of(route) in FEEDS:
             continue
-        assert is_thing(route) or name_of(route) in NOBODYS | LISTS, f"{name_of(route)} has no case here"
+        assert is_thing(route) or name_of(route) in NOBODYS | LISTS | OWN, f"{name_of(route)} has no case here"
         for parameter, address in product(route.described.reads, tenants.annas.addresses(route)):
             for value in cursors(tenants, route, parameter.name):
                 place = "headers" if parameter.place == "header" else "params"
@@ -298,7 +314,7 @@ UPLOADS = {"POST /v1/files"}
 
 def test_every_route_that_makes_something_with_what_another_tenant_has(tenants: Tenants) -> None:
     before, made = tenants.bobs_state(), creations(tenants.bobs)
-    for route in described_routes():
+    for route in tenant_routes():
         name = name_of(route)
         if method_of(route) != "POST" or is_thing(route):
             continue
