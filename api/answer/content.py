@@ -92,7 +92,6 @@ async def content(
         "content-disposition": f"attachment; filename*=UTF-8''{quote(filename, safe='')}",
         "content-length": str(len(span)),
         "etag": etag,
-        "x-content-type-options": "nosniff",  # it is a stranger's file on this origin
     }
     if part is not None:
         headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{size_bytes}"

@@ -23,11 +23,7 @@ _KEY = "Needed where keys are set; the headers `api-key` and `x-api-key` do as w
 _NEVER = "Validation Error"
 """How FastAPI announces a validation of the path that nothing can fail."""
 _REQUEST_ID = {"description": "Of the request, for the log.", "required": True, "schema": {"type": "string"}}
-_PAGE_HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}
+_PAGE_HEADERS = {"content-security-policy": POLICY}
 
 
 def make_document(app: FastAPI) -> dict[str, Any]:

@@ -39,9 +39,7 @@ _HEADERS = {
     # Asked for again each time, and mostly answered with 304: no old script ever meets a new API.
     "cache-control": "no-cache",
     "content-security-policy": POLICY,
-    "referrer-policy": "no-referrer",
     "vary": "Accept, Accept-Encoding",
-    "x-content-type-options": "nosniff",
 }
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))")
 """Named, and not refused by a weight of zero."""

@@ -1,4 +1,4 @@
-"""The outermost layer: a request id on every response, counts and latencies, the access log, a 500 for defects."""
+"""The outermost layer: id and security headers on every response, counts, latencies, access log, a 500 for defects."""
 
 import logging
 import re
@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.answer import errors
 from api.answer.errors import new_request_id
+from api.answer.security_headers import security_headers
 from api.queue.metrics import Metrics
 from api.request.memory_budget import OWNER, release
 from api.server.origins import Visitors
@@ -69,7 +70,8 @@ class Edge:
             nonlocal status, head_s, sent_bytes
             if message["type"] == "http.response.start":
                 status, head_s = message["status"], time.perf_counter() - started
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                own = message["headers"]
+                message["headers"] = [*own, *security_headers(own), (b"x-request-id", request_id)]
             elif self._access_log:
                 sent_bytes += len(message.get("body", b""))
             await send(message)

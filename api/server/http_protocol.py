@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from api.answer.errors import MEDIA_TYPE, new_request_id, problem
+from api.answer.security_headers import security_headers
 from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, RequestTimeout
 
 
@@ -288,6 +289,7 @@ class Protocol(HttpToolsProtocol):
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
+            *security_headers(),
             (b"x-request-id", new_request_id()),
         ]
         status = b"HTTP/1.1 %d %b\r\n" % (error.status, HTTPStatus(error.status).phrase.encode())

@@ -16,9 +16,18 @@ SERVER_WIDE = {"host_not_allowed", "origin_not_allowed", "invalid_http", "intern
 PLAIN = {
     "access-control-allow-credentials", "access-control-allow-origin", "access-control-expose-headers",
     "cache-control", "connection", "content-encoding", "content-length", "content-security-policy", "content-type",
-    "date", "referrer-policy", "server", "transfer-encoding", "vary", "x-accel-buffering", "x-content-type-options",
+    "cross-origin-resource-policy", "date", "referrer-policy", "server", "transfer-encoding", "vary", "x-accel-buffering", "x-content-type-options",
 }  # fmt: skip
 """Headers that belong to HTTP, to browsers and to proxies rather than to one route."""
+
+ONCE = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "frame-ancestors 'none'",
+    "cache-control": "",
+}
+"""Headers of every answer, each once, and what their values contain."""
 
 
 def described_routes() -> Iterator[DescribedRoute]:
@@ -46,7 +55,13 @@ class Conformance:
     seen: set[tuple[str, str, int, str]] = field(default_factory=set)
 
     def check(self, answer: httpx.Response) -> None:
-        """Fails unless the answer's status and headers are those of its route's description."""
+        """Fails unless the answer's status and headers are those of its route's description.
+
+        Answers of every route, also of none, must have the headers that protect browsers.
+        """
+        for name, value in ONCE.items():
+            (only,) = answer.headers.get_list(name)
+            assert value in only, f"{answer.request.method} {answer.request.url.path}: {name}: {only}"
         route = route_of(answer.request)
         if route is None or self._is_server_wide(answer):
             return
