@@ -5,6 +5,7 @@ Tests and fault trials put it in front of Redis or of a storage. The last case i
 
 import asyncio
 import contextlib
+import ssl
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -19,6 +20,7 @@ class Link:
     Args:
         target: port that new connections lead to; those that stand stay where they are.
         step_s: pause after each 32 KiB, or less where less was waiting.
+        tls: how the port speaks TLS, which ends here; None: it does not.
 
     Attributes:
         step_s: as above; a change counts from the next step on.
@@ -26,12 +28,13 @@ class Link:
         lost: how many were.
     """
 
-    def __init__(self, target: int, *, step_s: float = 0) -> None:
+    def __init__(self, target: int, *, step_s: float = 0, tls: ssl.SSLContext | None = None) -> None:
         self.target = target
         self.port = 0
         self.step_s = step_s
         self.lose: bytes | None = None
         self.lost = 0
+        self._tls = tls
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), name="link")
@@ -64,7 +67,7 @@ class Link:
             connection.silent = True
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._forward, "127.0.0.1", 0, ssl=self._tls)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()

@@ -176,12 +176,12 @@ def _memory_given_back() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def start_redis() -> Callable[[Path], RedisServer]:
-    """Starts a Redis in a folder. Without a Redis program the test is skipped at home and fails in CI."""
+def start_redis() -> Callable[..., RedisServer]:
+    """Starts a Redis in a folder, of a class of the caller's own if one is named. Without a Redis program the test is skipped at home and fails in CI."""
 
-    def start(folder: Path) -> RedisServer:
+    def start(folder: Path, kind: type[RedisServer] = RedisServer) -> RedisServer:
         try:
-            return RedisServer(folder).start()
+            return kind(folder).start()
         except StackError as error:
             if os.environ.get("CI"):
                 pytest.fail(str(error))

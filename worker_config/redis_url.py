@@ -93,6 +93,9 @@ class RedisUrl:
         if self.service:
             return self._broker_of_sentinels()
         parts = urlsplit(self.url)
+        if parts.scheme == "rediss" and "ssl_cert_reqs" not in parse_qs(parts.query):
+            # kombu's own default trusts any certificate: whoever stands in between would get the password.
+            return Broker(f"{self.url}{'&' if parts.query else '?'}ssl_cert_reqs=required")
         if parts.scheme != "unix":
             return Broker(self.url)
         database = parse_qs(parts.query).get("db", ["0"])[0]

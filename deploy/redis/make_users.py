@@ -1,0 +1,50 @@
+"""Writes the users of Redis: `python3 deploy/redis/make_users.py FOLDER`. Needs Python alone.
+
+`FOLDER/users.acl` is for `aclfile` of Redis and holds digests alone. `FOLDER/passwords` has a line "user password" for
+each user. A password that is there stays, so the command can be repeated after an upgrade; then `ACL LOAD`.
+"""
+
+import re
+import secrets
+import sys
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+TEMPLATE = Path(__file__).with_name("users.acl")
+_PRIVATE = 0o600
+
+
+def entries(lines: Iterable[str]) -> Iterator[str]:
+    """What the template says, without comments, an entry as one line with its lists filled in."""
+    text = "\n".join(line for line in lines if line and not line.startswith("#"))
+    lists: dict[str, str] = {}
+    for entry in re.sub(r"\n +", " ", text).splitlines():
+        name, _, rest = entry.partition(" ")
+        if name == "user":
+            yield re.sub(r"<(\w+)>", lambda found: lists.get(found[1], found[0]), entry)
+        else:
+            lists[name] = rest
+
+
+def write_users(folder: Path) -> dict[str, str]:
+    """Writes both files into `folder`, which is made if it is missing; passwords by user."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / "passwords"
+    passwords = dict(line.split() for line in file.read_text().splitlines()) if file.exists() else {}
+    users = []
+    for entry in entries(TEMPLATE.read_text().splitlines()):
+        if "<password>" in entry:
+            password = passwords.setdefault(entry.split()[1], secrets.token_hex(32))
+            entry = entry.replace("<password>", "#" + sha256(password.encode()).hexdigest())  # noqa: PLW2901
+        users.append(entry)
+    file.touch(_PRIVATE)
+    file.write_text("".join(f"{user} {password}\n" for user, password in passwords.items()))
+    (folder / "users.acl").write_text("\n".join(users) + "\n")
+    return passwords
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:  # noqa: PLR2004
+        sys.exit(__doc__)
+    write_users(Path(sys.argv[1]))

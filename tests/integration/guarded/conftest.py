@@ -1,0 +1,103 @@
+"""A whole service whose Redis trusts nobody: a user with its own rights for each role, and TLS on the way to it."""
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from stack.testing import ApiProcess, Process, RedisServer, Roles, WorkerProcess
+from tests.integration.guarded.certificates import Authority
+from tests.key_leaks import leaked_keys
+from tests.link import Link
+from tests.source_tree import CHECKOUT
+
+KEY = "key-of-somebody"
+OPERATOR = "operator"
+
+
+class GuardedRedis(RedisServer):
+    """A Redis with the users of deploy/redis. Its own clients are the operator's."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        made = folder / "users"
+        subprocess.run([sys.executable, CHECKOUT / "deploy/redis/make_users.py", made], check=True)
+        self.passwords = dict(line.split() for line in (made / "passwords").read_text().splitlines())
+        self.command += ["--aclfile", str(made / "users.acl")]
+
+    @property
+    def url(self) -> str:
+        """With the rights of the operator, without TLS."""
+        return f"redis://{OPERATOR}:{self.passwords[OPERATOR]}@127.0.0.1:{self.endpoint.port}/0"
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """The processes of the service, and a client that has a key."""
+
+    redis: GuardedRedis
+    link: Link
+    authority: Authority
+    api: ApiProcess
+    worker: WorkerProcess
+    documents: WorkerProcess
+    client: httpx.Client
+    storage: Path
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        return self.api, self.worker, self.documents
+
+    def url(self, user: str, *, trusted: Path | None = None) -> str:
+        """For `EMBEDQ_REDIS_URL` of a role. `trusted`: another authority than the right one."""
+        return _url(self.redis, self.link, user, trusted or self.authority.file)
+
+    def user(self, name: str) -> "redis.Redis":
+        """A connection with the rights of a role, to be closed by the caller."""
+        return redis.Redis.from_url(self.url(name))
+
+
+def _url(server: GuardedRedis, link: Link, user: str, trusted: Path) -> str:
+    return f"rediss://{user}:{server.passwords[user]}@127.0.0.1:{link.port}/0?ssl_ca_certs={trusted}"
+
+
+@pytest.fixture(scope="module")
+def guarded(start_redis: Callable[..., RedisServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    server = start_redis(folder / "redis", GuardedRedis)
+    assert isinstance(server, GuardedRedis)
+    authority = Authority(folder, "authority")
+    settings: dict[str, Any] = {"storage_url": folder / "storage"}
+    keys = f"somebody:{sha256(KEY.encode()).hexdigest()}"
+    try:
+        with Link(server.endpoint.port, tls=authority.server()) as link, Roles(folder, "") as roles:
+
+            def place(user: str) -> dict[str, Any]:
+                roles.redis_url = _url(server, link, user, authority.file)
+                return settings
+
+            worker = roles.worker(**place("worker"))
+            documents = roles.documents(**place("documents"))
+            api = roles.api(api_keys=keys, **place("api"))
+            api.wait_ready()
+            with api.client() as client:
+                client.headers["authorization"] = f"Bearer {KEY}"
+                yield Guarded(server, link, authority, api, worker, documents, client, folder / "storage")
+        with server.client() as connection:
+            assert leaked_keys(connection) == []
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Authority:
+    """An authority that nobody here trusts."""
+    return Authority(tmp_path, f"foreign-{secrets.token_hex(4)}")

@@ -1,0 +1,122 @@
+"""A whole service with the least rights in Redis and with TLS on the way: what it needs works, all else is refused."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import redis
+from kombu.exceptions import OperationalError
+
+from stack.testing import wait_until
+from tasks.errors import RedisUnavailable
+from tasks.ledger import Ledger, operations
+from tests.integration.guarded.certificates import Authority
+from tests.integration.guarded.conftest import Guarded
+from worker_config.celery_app import bell_queue, make_celery, send_bell
+from worker_config.settings import DEFAULT_MODEL, load_settings
+
+NOT_NEEDED = {"client|setinfo", "client", "config|get", "config"}
+"""What clients ask for in passing: redis-py names itself, and a worker looks whether Redis keeps what it confirms."""
+
+ENDED = {"completed", "failed", "cancelled"}
+
+
+def ended(guarded: Guarded, path: str) -> str:
+    status: str = wait_until(lambda: ENDED & {guarded.client.get(path).json()["status"]}, timeout_s=40).pop()
+    return status
+
+
+def denied(connection: "redis.Redis") -> list[Mapping[str, Any]]:
+    """What Redis has refused its users, beside what they do not need."""
+    entries = connection.acl_log()  # type: ignore[no-untyped-call]
+    return [entry for entry in entries if entry["object"].lower() not in NOT_NEEDED]
+
+
+def test_every_kind_of_work_is_done_with_the_rights_of_its_roles(guarded: Guarded) -> None:
+    client = guarded.client
+    line = {"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": {"input": "a", "model": DEFAULT_MODEL}}
+    upload = {"file": ("lines.jsonl", json.dumps(line).encode())}
+
+    query = client.post("/v1/embeddings", json={"input": "a query"})
+    task = client.post("/v1/tasks", json={"input": ["one", "two"]}, headers={"idempotency-key": "1"}).json()["id"]
+    file = client.post("/v1/files", data={"purpose": "batch"}, files=upload).json()["id"]
+    batch = client.post(
+        "/v1/batches", json={"input_file_id": file, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    ).json()["id"]
+    source = {"documents": [{"id": "1", "text": "a document"}]}
+    ingestion = client.post(
+        "/v1/ingestions", json={"source": source, "sink": {"type": "parquet", "dataset": "kept"}}
+    ).json()["id"]
+
+    assert query.status_code == 200, query.text
+    paths = [f"/v1/tasks/{task}", f"/v1/batches/{batch}", f"/v1/ingestions/{ingestion}"]
+    assert [ended(guarded, path) for path in paths] == ["completed"] * 3
+    for path in ("/v1/tasks", "/v1/jobs", "/v1/files", "/v1/batches", "/v1/ingestions", "/v1/datasets", "/v1/service"):
+        assert client.get(path).status_code == 200, path
+    assert client.get("/v1/service/history").status_code == 200
+    for path in [*paths, f"/v1/files/{file}", "/v1/datasets/kept"]:
+        assert client.delete(path).status_code == 200, path
+    with guarded.redis.client() as connection:
+        assert denied(connection) == []
+
+
+def test_every_role_is_connected_as_its_own_user(guarded: Guarded) -> None:
+    with guarded.redis.client() as connection:
+        clients = connection.client_list()
+        bells = {client["user"] for client in clients if client["cmd"] == "brpop"}
+
+        assert {client["user"] for client in clients} == {"api", "worker", "documents", "operator"}
+        assert bells == {"worker", "documents"}
+
+
+@pytest.mark.parametrize(
+    ("user", "command"),
+    [
+        *((user, command) for user in ("api", "worker", "documents", "broker") for command in (
+            ("FLUSHALL",), ("KEYS", "*"), ("CONFIG", "GET", "requirepass"), ("ACL", "LIST"), ("DEBUG", "SLEEP", "0"),
+            ("SHUTDOWN", "NOSAVE"), ("REPLICAOF", "NO", "ONE"), ("MONITOR",), ("SCRIPT", "FLUSH"), ("GET", "foreign"),
+            ("CLIENT", "KILL", "TYPE", "normal"), ("MODULE", "LIST"), ("PUBLISH", "foreign", "x"),
+        )),
+        *((user, command) for user in ("worker", "documents", "broker") for command in (
+            ("HGETALL", "eq:keys"), ("EVAL", "return redis.call('HSET', 'eq:keys', 'me', '{}')", "0"),
+        )),
+        ("worker", ("EVAL", "return redis.call('HGETALL', 'eq:file:file_1')", "0")),
+        ("worker", ("HGETALL", "eq:ingestion:ingest_1")),
+        ("broker", ("EVAL", "return 1", "0")),
+        ("broker", ("HGETALL", "eq:task:task_1")),
+    ],
+)  # fmt: skip
+def test_what_a_role_does_not_need_is_refused(guarded: Guarded, user: str, command: tuple[str, ...]) -> None:
+    with guarded.user(user) as connection, pytest.raises(redis.ResponseError, match=r"(?i)permission|NOPERM|can't"):
+        connection.execute_command(*command)  # type: ignore[no-untyped-call]
+
+
+def test_nobody_is_let_in_without_a_name(guarded: Guarded) -> None:
+    with redis.Redis(port=guarded.redis.endpoint.port) as connection, pytest.raises(redis.AuthenticationError):
+        connection.ping()
+
+
+def test_bells_alone_have_a_user_too(guarded: Guarded) -> None:
+    settings = load_settings(redis_url=guarded.url("broker"))
+    with make_celery(settings) as app, guarded.redis.client() as connection:
+        connection.acl_log_reset()  # type: ignore[no-untyped-call]
+        send_bell(app, "nobody/listens")
+        send_bell(app, "nobody/listens")
+
+        assert connection.llen(bell_queue("nobody/listens")) == 1
+        assert denied(connection) == []
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["an authority", "those of the system"])
+def test_a_server_with_a_foreign_certificate_is_not_spoken_to(
+    guarded: Guarded, foreign: Authority, named: bool
+) -> None:
+    url = guarded.url("broker", trusted=foreign.file)
+    settings = load_settings(redis_url=url if named else url.partition("?")[0])
+
+    with contextlib.closing(Ledger.connect(settings.redis_url)) as ledger, pytest.raises(RedisUnavailable):
+        ledger.run(operations.check_schema())
+    with make_celery(settings) as app, pytest.raises(OperationalError, match="certificate"):
+        app.connection_for_write().default_channel.client.ping()
