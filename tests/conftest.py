@@ -177,7 +177,7 @@ def _memory_given_back() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def start_redis() -> Callable[..., RedisServer]:
-    """Starts a Redis in a folder, of a class of the caller's own if one is named. Without a Redis program the test is skipped at home and fails in CI."""
+    """Starts a Redis in a folder; `kind`: of another class. Without a Redis program: skipped at home, fails in CI."""
 
     def start(folder: Path, kind: type[RedisServer] = RedisServer) -> RedisServer:
         try:

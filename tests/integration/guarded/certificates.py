@@ -1,6 +1,6 @@
 """Certificate authorities and the certificates of servers on this machine, made when a test needs them."""
 
-import datetime
+import datetime as dt
 import ssl
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-_DAY = datetime.timedelta(days=1)
+_DAY = dt.timedelta(days=1)
 
 
 class Authority:
@@ -51,7 +51,7 @@ class Authority:
         return context
 
     def _certificate(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC)
+        now = dt.datetime.now(dt.UTC)
         builder = x509.CertificateBuilder().serial_number(x509.random_serial_number()).public_key(key)
         builder = builder.subject_name(_name(name)).issuer_name(_name(self._name))
         builder = builder.not_valid_before(now - _DAY).not_valid_after(now + _DAY)

@@ -43,7 +43,7 @@ class GuardedRedis(RedisServer):
 class Guarded:
     """The processes of the service, and a client that has a key."""
 
-    redis: GuardedRedis
+    server: GuardedRedis
     link: Link
     authority: Authority
     api: ApiProcess
@@ -58,9 +58,9 @@ class Guarded:
 
     def url(self, user: str, *, trusted: Path | None = None) -> str:
         """For `EMBEDQ_REDIS_URL` of a role. `trusted`: another authority than the right one."""
-        return _url(self.redis, self.link, user, trusted or self.authority.file)
+        return _url(self.server, self.link, user, trusted or self.authority.file)
 
-    def user(self, name: str) -> "redis.Redis":
+    def user(self, name: str) -> redis.Redis:
         """A connection with the rights of a role, to be closed by the caller."""
         return redis.Redis.from_url(self.url(name))
 
