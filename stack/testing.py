@@ -335,7 +335,7 @@ class RedisGroup:
 
 def _is_linked(replica: RedisServer) -> bool:
     with replica.client() as client:
-        return client.info("replication").get("master_link_status") == "up"
+        return bool(client.info("replication").get("master_link_status") == "up")
 
 
 class WorkerProcess(Process):

@@ -174,7 +174,8 @@ def _host(url: str) -> str:
 
 def _tls(query: str) -> dict[str, Any]:
     """Parameters of TLS as redis-py takes them beside a host: with types, where a URL has text alone."""
-    options: dict[str, Any] = {name: value for name, value in parse_qsl(query) if name.startswith("ssl_")}
+    options: dict[str, Any] = {"ssl_cert_reqs": "required"}  # kombu takes an empty mapping for "no TLS"
+    options |= {name: value for name, value in parse_qsl(query) if name.startswith("ssl_")}
     if "ssl_check_hostname" in options:
         options["ssl_check_hostname"] = options["ssl_check_hostname"].lower() in {"true", "1", "yes"}
     return options

@@ -76,6 +76,8 @@ def test_what_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
     [
         ("redis://h:1/2", "redis://h:1/2"),
         ("rediss://h:1/2?ssl_cert_reqs=none", "rediss://h:1/2?ssl_cert_reqs=none"),
+        ("rediss://h:1/2", "rediss://h:1/2?ssl_cert_reqs=required"),
+        ("rediss://h:1/2?ssl_ca_certs=/a", "rediss://h:1/2?ssl_ca_certs=/a&ssl_cert_reqs=required"),
         ("unix://:secret@/run/r.sock?db=1", "redis+socket://:secret@/run/r.sock?virtual_host=1"),
         (SERVICE, "sentinel://me:p%2Fw@a:1/2;sentinel://me:p%2Fw@b:26379/2;sentinel://me:p%2Fw@[::1]:3/2"),
     ],
@@ -86,10 +88,15 @@ def test_kombu_has_forms_of_its_own(url: str, broker: str) -> None:
 
 def test_what_kombu_must_be_told_of_sentinels() -> None:
     broker = RedisUrl.parse(SERVICE + "&ssl_check_hostname=false").broker()
-    tls: dict[str, Any] = {"ssl_ca_certs": "/ca.pem", "ssl_check_hostname": False}
+    tls: dict[str, Any] = {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca.pem", "ssl_check_hostname": False}
     times = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
     assert broker.use_ssl == tls
     assert broker.transport_options == {
         "master_name": "ledger",
         "sentinel_kwargs": {**times, "password": "s@t", "ssl": True, **tls},
     }
+
+
+def test_tls_to_the_master_of_a_service_needs_no_parameters() -> None:
+    broker = RedisUrl.parse("redis+sentinel://a/ledger?ssl=true").broker()
+    assert broker.use_ssl == {"ssl_cert_reqs": "required"}
