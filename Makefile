@@ -20,7 +20,7 @@ PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.t
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo up bench eval smoke clean
+.PHONY: help install check test demo up bench faults eval smoke clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
@@ -55,6 +55,9 @@ up: $(STAMP) ## local stack in the foreground
 
 bench: $(STAMP) ## speed of embedq, the usual designs and the bare encoder; ARGS=--quick for a short look
 	@$(BIN)/python -m bench $(ARGS)
+
+faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost; ARGS=--quick for 4 minutes
+	@$(BIN)/python -m bench.faults $(ARGS)
 
 eval: $(STAMP) ## published quality tables through the service: make eval DATA=dir
 	@test -n "$(DATA)" || { echo 'Name the folder: make eval DATA=dir (docs/benchmarking.md)' >&2; exit 1; }
