@@ -86,7 +86,7 @@ def guarded(start_redis: Callable[..., RedisServer], tmp_path_factory: pytest.Te
 
             worker = roles.worker(**place("worker"))
             documents = roles.documents(**place("documents"))
-            api = roles.api(api_keys=keys, **place("api"))
+            api = roles.api(api_keys=keys, admin_keys="somebody", **place("api"))
             api.wait_ready()
             with api.client() as client:
                 client.headers["authorization"] = f"Bearer {KEY}"

@@ -51,11 +51,14 @@ def test_every_kind_of_work_is_done_with_the_rights_of_its_roles(guarded: Guarde
         "sink": {"type": "parquet", "dataset": "kept"},
     }
     ingestion = client.post("/v1/ingestions", json=documents).json()["id"]
+    made = client.post("/v1/keys", json={"name": "another"})
 
     assert query.status_code == 200, query.text
+    assert made.status_code == 201, made.text
+    assert client.post("/v1/keys/another/revoke").status_code == 200
     paths = [f"/v1/tasks/{task}", f"/v1/batches/{batch}", f"/v1/ingestions/{ingestion}"]
     assert [ended(guarded, path) for path in paths] == ["completed"] * 3
-    for path in ("/v1/tasks", "/v1/jobs", "/v1/files", "/v1/batches", "/v1/ingestions", "/v1/datasets", "/v1/service"):
+    for path in ("/v1/tasks", "/v1/jobs", "/v1/files", "/v1/batches", "/v1/ingestions", "/v1/datasets", "/v1/keys"):
         assert client.get(path).status_code == 200, path
     assert client.get("/v1/service/history").status_code == 200
     for path in [*paths, f"/v1/files/{file}", "/v1/datasets/kept"]:
