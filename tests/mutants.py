@@ -33,6 +33,7 @@ OF_RECORDS = (
         "batch_",
         "file_",
         "history_",
+        "key_",
         "ingestion_",
         "open_list",
         "owned_list",

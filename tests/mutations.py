@@ -408,6 +408,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a page of every purpose", "file_list.lua", "(purpose == '' or kind == purpose)", "true"),
     Mutation("a page never says that there is more", "file_list.lua", "page[1] = ids[looked]", "page[1] = false"),
     Mutation("a page looks at everything", "file_list.lua", "first + look - 1", "-1"),
+    # API keys
+    Mutation("keys are read each time", "key_read.lua", "if stamp ~= arg(1) then", "if true then"),
+    Mutation("a change of a key stays unseen", "key_write.lua", "call('HSET', key, '@stamp', arg(4))\n", ""),
+    Mutation("the last change of a key wins", "key_write.lua", "if now ~= before then return 'changed' end\n", ""),
+    Mutation("a repeated change is a conflict", "key_write.lua", "if now == after then return 'ok' end", ""),
+    Mutation("two keys are the first", "key_write.lua", "arg(5) == '1' and keys > 0", "false"),
+    Mutation("the stamp of deleted keys is a key", "key_write.lua", "call('HLEN', key) - 1", "call('HLEN', key)"),
+    Mutation("a full Redis keeps a revoked key alive", "key_write.lua", "allowed_when_full()", ""),
     # Figures
     _cut("nobody counts how long tasks took", "shared/ending.lua", "  note_end(t.lane, state, NOW - t.created)\n"),
     Mutation("a task on a bound is above it", "shared/ending.lua", "math.max(took_ms - 1, 0)", "took_ms"),

@@ -159,7 +159,7 @@ def read_keys(known: str | None = None) -> Operation[KeyReading]:
     def read(reply: Sequence[Any]) -> KeyReading:
         now_ms, stamp, *flat = reply
         stamp = stamp.decode()
-        fields = None if stamp == known else fields_from_reply(flat)
+        fields = None if stamp == known and not flat else fields_from_reply(flat)
         if fields is not None:
             fields.pop(_STAMP, None)
         return KeyReading(int(now_ms) / 1000, stamp, fields)
@@ -167,7 +167,7 @@ def read_keys(known: str | None = None) -> Operation[KeyReading]:
     return Operation("key_read", "", ("@none" if known is None else known,), read)
 
 
-def write_key(name: str, before: bytes, after: bytes, *, first: bool = False) -> Operation[bool]:
+def write_key(name: str, before: bytes, after: bytes, *, first: bool = False, most: int = MAX_KEYS) -> Operation[bool]:
     """Stores a record; False if it is not as it was `before`. b"" stands for no record.
 
     Args:
@@ -175,18 +175,19 @@ def write_key(name: str, before: bytes, after: bytes, *, first: bool = False) ->
         before: as it was read.
         after: as it shall be.
         first: only where there is no key at all.
+        most: keys that there may be.
 
     Raises:
         KeyExists: it was to be the first one, and is not.
-        QuotaExceeded: there are `MAX_KEYS`.
+        QuotaExceeded: there are `most`.
     """
 
     def read(reply: bytes) -> bool:
         if reply == b"not_first":
             raise KeyExists("Somebody has made the first key in this moment. Use it to make others.")
         if reply == b"full":
-            raise QuotaExceeded(f"There are {MAX_KEYS:,} keys. Purge and delete those that nobody uses.")
+            raise QuotaExceeded(f"There are {most:,} keys. Purge and delete those that nobody uses.")
         return reply == b"ok"
 
     stamp = secrets.token_hex(8)
-    return Operation("key_write", "", (name, before, after, stamp, int(first), MAX_KEYS), read)
+    return Operation("key_write", "", (name, before, after, stamp, int(first), most), read)

@@ -1,0 +1,67 @@
+"""`embedq keys` against a server whose first key it makes."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from embedq.cli import main
+from tests.integration.api.served import ServedApp
+
+Keys = Callable[..., Any]
+
+
+@pytest.fixture
+def keys(serve: Callable[..., ServedApp], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Keys:
+    """Runs the command with a key; its JSON, or its exit code and code of error where it fails."""
+    monkeypatch.setenv("EMBEDQ_URL", str(serve().client.base_url))
+
+    def run(*arguments: str, key: str = "") -> Any:
+        monkeypatch.setenv("EMBEDQ_API_KEY", key)
+        code = main(["keys", *arguments, "--json"])
+        told = capsys.readouterr()
+        if code:
+            return code, json.loads(told.err)["code"]
+        return [json.loads(line) for line in told.out.splitlines()]
+
+    return run
+
+
+def test_a_key_from_its_first_day_to_its_last(keys: Keys) -> None:
+    [made] = keys("create", "ops")
+    assert set(made) == {"name", "key"}
+    ops = made["key"]
+    assert keys("create", "acme") == (3, "invalid_api_key")
+
+    [acme] = keys("create", "acme", "--scopes", "read,online", "--expires", "90d", "--open-jobs", "3", key=ops)
+    assert keys("list", key=acme["key"]) == (3, "scope_missing")
+    [listed] = [one for one in keys("list", key=ops) if one["name"] == "acme"]
+    assert listed["scopes"] == ["online", "read"]
+    assert listed["expires_at"] - listed["created_at"] == 90 * 86_400
+    assert listed["limits"]["open_jobs"] == 3
+
+    [limited] = keys("limits", "acme", "--open-jobs", "none", "--sinks", "a/*,b", "--expires", "none", key=ops)
+    assert (limited["limits"]["open_jobs"], limited["limits"]["sinks"]) == (None, ["a/*", "b"])
+    assert limited["expires_at"] is None
+    assert keys("limits", "acme", key=ops) == [limited]
+    [rotated] = keys("rotate", "acme", "--grace", "1h", key=ops)
+    assert rotated["key"] != acme["key"]
+    assert keys("list", key=acme["key"]) == (3, "scope_missing")  # it is still valid
+
+    assert keys("revoke", "acme", key=ops)[0]["revoked_at"] is not None
+    assert keys("list", key=rotated["key"]) == (3, "invalid_api_key")
+    assert keys("delete", "acme", key=ops) == (3, "key_in_use")
+    assert keys("revoke", "nobody", key=ops) == (3, "key_not_found")
+    assert keys("purge", "acme", key=ops) == (2, "usage")  # nobody is there to be asked
+
+
+def test_people_get_lines(keys: Keys, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDQ_API_KEY", "")
+    assert main(["keys", "create", "ops", "--tokens-per-minute", "1000"]) == 0
+    told = capsys.readouterr()
+    monkeypatch.setenv("EMBEDQ_API_KEY", told.out)  # with its line break, as a shell's $(…) has none
+    assert "told this once" in told.err
+
+    assert main(["keys", "list"]) == 0
+    assert capsys.readouterr().out == "ops online,bulk,files,ingest,read,admin tokens_per_minute=1000\n"
