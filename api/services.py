@@ -179,6 +179,7 @@ class Services:
                 await self.hub.subscribed.wait()
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
+        self.bell.call_through(self.ledger)
         await asyncio.gather(self.watchdog.tick(), self.ledger_keys.refresh())
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [

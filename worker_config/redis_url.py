@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
 
 SENTINEL = "redis+sentinel"
+SCHEMES = frozenset({"redis", "rediss", "unix", SENTINEL})
 SENTINEL_PORT = 26379
 SENTINEL_TIMEOUT_S = 0.5
 """For one Sentinel to be reached, and for its answer. Those that are left are asked within a caller's second."""
@@ -75,7 +76,7 @@ class RedisUrl:
             scheme, _ = urlsplit(text).scheme, urlsplit(text).port
         except ValueError:
             raise ValueError(_UNREADABLE) from None
-        if scheme not in {"redis", "rediss", "unix"}:
+        if scheme not in SCHEMES:
             raise ValueError(f"must start with redis://, rediss://, unix:// or {SENTINEL}://")
         return cls(text)
 

@@ -47,6 +47,8 @@ class Settings(BaseSettings):
 
     # Where things are
     redis_url: Annotated[str, AfterValidator(forms.redis_url)] = "redis://127.0.0.1:6379/0"
+    broker_url: Annotated[str, AfterValidator(forms.broker_url)] | None = Field(default=None, repr=False)
+    """Of the messages that wake workers; None: the Redis of the ledger."""
     storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
         default=".embedq/storage", min_length=1, max_length=4096
     )
@@ -316,7 +318,7 @@ def _describe(problem: Mapping[str, Any]) -> str:
     field = str(problem["loc"][0])
     shown = (
         ""
-        if field in {"api_keys", "redis_url", "sinks", "storage_url", "traces_endpoint"}
+        if field in {"api_keys", "broker_url", "redis_url", "sinks", "storage_url", "traces_endpoint"}
         else f"={problem['input']!s:.80}"
     )
     return f"{PREFIX}{field.upper()}{shown}: {message}"

@@ -1,17 +1,22 @@
-"""The bell: one data-free Celery message that tells a worker of a model to look into the ledger."""
+"""The bells of the web tier: sent off the event loop, and counted."""
 
+import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
-from worker_config import celery_app
+from redis.exceptions import RedisError
+
+from tasks.errors import EmbedqError
+from tasks.ledger import AsyncLedger, operations
+from worker_config.bell import BellThread
+from worker_config.celery_app import make_celery
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 
-class Bell:
-    """Sends bells off the event loop. One that cannot be sent is left to idle workers, who look for work themselves.
+class Bell(BellThread):
+    """Sends bells off the event loop. If one cannot be sent, idle workers are called through the ledger.
 
     Args:
         settings: with the broker that carries the bells.
@@ -19,39 +24,23 @@ class Bell:
     """
 
     def __init__(self, settings: Settings, count: Callable[[str, bool], None]) -> None:
-        self._celery = celery_app.make_celery(settings)
+        super().__init__(make_celery(settings), self._note)
         self._count = count
-        # One thread: the ledger allows about one bell per second and model, and an outage is logged once.
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="bell")
-        self._failing = False
+        self._call: Callable[[str], object] = lambda _: None
 
-    def send_bell(self, model: str) -> None:
-        """Sends one bell to the workers of `model`, later and elsewhere; returns at once and never raises."""
-        self._pool.submit(self._send, model)
+    def call_through(self, ledger: AsyncLedger) -> None:
+        """From now on workers are called whose bell cannot be sent. The event loop runs until `close` has returned."""
+        loop = asyncio.get_running_loop()
 
-    def warm_up(self) -> None:
-        """Loads what the first bell would load: tens of milliseconds of imports."""
-        self._pool.submit(self._load).result()
+        async def call(queue: str) -> None:
+            try:
+                await ledger.run(operations.call_idle(queue))
+            except (EmbedqError, RedisError) as error:
+                _log.debug("idle workers were not called (%s)", type(error).__name__)
 
-    def close(self) -> None:
-        """Waits for bells on their way and closes the connections to the broker."""
-        self._pool.shutdown(cancel_futures=True)
-        self._celery.close()
+        self._call = lambda queue: asyncio.run_coroutine_threadsafe(call(queue), loop)
 
-    def _load(self) -> None:
-        _ = self._celery.amqp.queues
-        _ = self._celery.connection_for_write().transport
-        # Celery looks for a result backend, though there is none, once in each thread: 15 ms of entry points.
-        _ = self._celery.backend
-
-    def _send(self, model: str) -> None:
-        try:
-            celery_app.send_bell(self._celery, model)
-        except Exception as error:  # noqa: BLE001 - kombu raises whatever its transport raises; nobody reads this future
-            self._count(model, False)
-            if not self._failing:
-                _log.warning("the bell of %s was not sent (%s); workers look for work", model, type(error).__name__)
-            self._failing = True
-            return
-        self._count(model, True)
-        self._failing = False
+    def _note(self, queue: str, sent: bool) -> None:
+        self._count(queue, sent)
+        if not sent:
+            self._call(queue)

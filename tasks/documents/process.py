@@ -16,7 +16,6 @@ from tasks.documents.stepper import STEPS, STEPS_STREAM, SWEEPS, Stepper
 from tasks.drain.commit import Committer
 from tasks.drain.loop import Consumer, Drain
 from tasks.drain.suspects import Suspects
-from tasks.drain.wakeup import Wakeup
 from tasks.errors import RedisUnavailable, StorageUnavailable
 from tasks.gate import ALONE
 from tasks.ledger import DOCUMENTS, Ledger, WorkerEntry, operations
@@ -24,6 +23,7 @@ from tasks.process.heartbeat import Heartbeat
 from tasks.process.joining import wait_for
 from tasks.process.liveness import HangWatch, Progress, any_hangs
 from tasks.process.role import Start
+from tasks.process.wakeup import Wakeup
 from tasks.storage.storage import Storage
 
 _log = logging.getLogger(__name__)

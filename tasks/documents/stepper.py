@@ -11,8 +11,8 @@ from tasks.documents.cleanup import Cleanup
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.ingestions.tools import TOOLS
-from tasks.drain.wakeup import Wakeup
 from tasks.errors import Unavailable
+from tasks.process.wakeup import Wakeup
 
 # The steps that every documents worker takes: what moves batches and ingestions from stage to stage.
 

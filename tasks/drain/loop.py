@@ -16,11 +16,11 @@ from redis.exceptions import RedisError
 
 from tasks.drain.commit import Committer
 from tasks.drain.suspects import Suspects
-from tasks.drain.wakeup import Wakeup
 from tasks.drain.work import Work
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim, Ledger, operations
 from tasks.ledger.operations import ClaimRequest
+from tasks.process.wakeup import Wakeup
 from worker_config.traces import Traces
 
 _log = logging.getLogger(__name__)

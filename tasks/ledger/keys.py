@@ -145,5 +145,5 @@ def queue_key(queue: str, part: str, root: str = ROOT) -> str:
 
 
 def wake_channel(queue: str, stream: str, root: str = ROOT) -> str:
-    """The channel on which a lingering stream is woken."""
+    """The channel on which a lingering stream is woken; without a name: all processes whose bell cannot be sent."""
     return queue_key(queue, f"wake:{stream}", root)

@@ -444,6 +444,11 @@ def leave(queue: str, worker: str, *, warm: bool) -> Operation[bool]:
     return Operation("leave", queue, (worker, int(warm)), bool)
 
 
+def call_idle(queue: str) -> Operation[int]:
+    """Wakes all workers that wait for a bell: the broker has refused one. Needs no memory; how many have heard it."""
+    return Operation("call_idle", queue, (), int)
+
+
 def watch(queue: str) -> Operation[Watched]:
     """Housekeeping that must not depend on a live worker: returns expired leases, ends expired tasks, rings."""
     return Operation(

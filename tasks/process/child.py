@@ -5,6 +5,7 @@ file and stops its parent, which exits with code 78: Celery swallows exceptions 
 it.
 """
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -17,13 +18,16 @@ from collections.abc import Callable
 from typing import Any
 
 import billiard.pool
-from celery import Celery
+from redis.exceptions import RedisError
 
+from tasks.errors import EmbedqError
+from tasks.ledger import Ledger, operations
 from tasks.process.liveness import Patience
 from tasks.process.role import Role, Served, Start
 from tasks.process.run_files import RunFiles
 from tasks.process.stop import StopFlag, Stopping
-from worker_config.celery_app import send_bell
+from worker_config.bell import BellThread
+from worker_config.celery_app import make_celery
 from worker_config.logs import name_worker
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, names_malloc_arenas
 from worker_config.traces import Traces, open_traces
@@ -45,16 +49,16 @@ _ARENAS = 2
 class WorkerChild:
     """A process with one role. Made in the parent, filled in the child."""
 
-    def __init__(self, role: Role, settings: Settings, app: Celery, stop: StopFlag, patience: Patience) -> None:
+    def __init__(self, role: Role, settings: Settings, stop: StopFlag, patience: Patience) -> None:
         self._role = role
         self._settings = settings
-        self._app = app
         self._stop = stop
         self._patience = patience
         self._id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         name_worker(self._id)
         self._served: Served | None = None
         self._slices: Slices | None = None
+        self._bells: BellThread | None = None
         self._traces: Traces | None = None
 
     def load(self, **_: Any) -> None:
@@ -62,6 +66,8 @@ class WorkerChild:
         share_arenas()
         billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = RESULT_CHECKS
         threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
+        # Not the parent's app: this one waits a second for a broker that stands still, as the web tier does.
+        self._bells = BellThread(make_celery(self._settings), self._told_of_bell)
         self._slices = Slices(self._get_ready, self._run_slice)
         self._slices.start()
         self._slices.wait_ready()
@@ -80,6 +86,8 @@ class WorkerChild:
             self._slices.finish(self._patience.stop_s - LEAVE_S)
         if self._served is not None:
             self._served.leave()
+        if self._bells is not None:
+            self._bells.close()
         if self._traces is not None:
             self._traces.close()
         os._exit(exitcode)  # billiard would do that too, after one second's sleep
@@ -119,13 +127,19 @@ class WorkerChild:
             self._slices.request()
 
     def _send_bell(self, queue: str) -> None:
-        try:
-            send_bell(self._app, queue)
-        except Exception as error:  # noqa: BLE001 - kombu lets through what its transport raises, a full Redis's refusal too
-            _log.warning("bell not sent (%s)", type(error).__name__)
-            if queue == self._role.queue(self._settings):
-                # The ledger believes in this bell, so nobody else sends one for a while.
-                self._wake()
+        if self._bells is not None:
+            self._bells.send_bell(queue)
+
+    def _told_of_bell(self, queue: str, sent: bool) -> None:
+        if sent:
+            return
+        if queue == self._role.queue(self._settings):
+            # The ledger believes in this bell, so nobody else sends one for a while.
+            self._wake()
+        ledger = Ledger.connect(self._settings.redis_url)
+        with contextlib.suppress(EmbedqError, RedisError):
+            ledger.run(operations.call_idle(queue))
+        ledger.close()
 
     def _leave_if_stopped_early(self) -> None:
         # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.

@@ -1,9 +1,13 @@
-"""The thread beside the streams: says that the worker lives, renews leases while work moves, and watches who hangs."""
+"""The thread beside the streams: says that the worker lives, renews leases while work moves, and watches who hangs.
+
+Between two beats it listens for a call through the ledger: whoever cannot send a bell wakes the idle workers by it.
+"""
 
 import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -11,6 +15,7 @@ from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, operations
 from tasks.process.liveness import HangWatch, Progress
 from tasks.process.role import Start
+from tasks.process.wakeup import Wakeup
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +56,7 @@ class Heartbeat(threading.Thread):
         self._lease_ms = int(lease_s * 1000)
         self._send_bell = partial(start.send_bell, queue)
         self._wake = start.wake
+        self._calls = Wakeup(ledger, queue, "")
         self._touch = start.files.touch_beat
         self._parent_hangs = HangWatch(start.files.alive_at, start.patience.parent_s)
         self._work_hangs = work_hangs
@@ -63,7 +69,8 @@ class Heartbeat(threading.Thread):
             while not self._done.is_set():
                 self._touch()
                 self._turn()
-                self._done.wait(self._every_s)
+                self._listen(self._every_s)
+            self._calls.close()
             if not self._away:
                 self._ledger.run(operations.retire(self._queue, self._worker))
         except BaseException as error:  # noqa: BLE001 - the boundary of a thread
@@ -89,6 +96,14 @@ class Heartbeat(threading.Thread):
             self._send_bell()
         if watched.ready:
             self._wake()  # the bell may have failed or be lost, and the ledger believes in it for a while
+
+    def _listen(self, timeout_s: float) -> None:
+        until = time.monotonic() + timeout_s
+        while (left := until - time.monotonic()) > 0 and not self._done.is_set():
+            if self._away or not self._calls.try_open():
+                self._done.wait(left)
+            elif self._calls.wait(left, self._done.is_set):
+                self._wake()
 
     def finish(self) -> None:
         """Ends the thread, which takes the worker off the list of the living; without Redis it does not wait long."""

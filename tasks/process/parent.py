@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import psutil
 from celery import Celery, bootsteps, signals
 from celery.apps import worker as celery_worker
+from celery.exceptions import CPendingDeprecationWarning
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 from celery.worker.consumer import Consumer
 from celery.worker.state import maybe_shutdown
@@ -61,8 +62,14 @@ def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
     logging.captureWarnings(capture=True)
     # Celery warns root about pickle; this app accepts JSON without data only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
+    logging.getLogger("celery.worker.request").addFilter(_tells_more_than_a_lost_connection)
     set_library_defaults(settings.threads)
     return run(role, settings, patience)
+
+
+def _tells_more_than_a_lost_connection(record: logging.LogRecord) -> bool:
+    """A bell whose connection is gone cannot be acknowledged, and comes again. For Celery that is critical."""
+    return not record.getMessage().startswith("Couldn't ack")
 
 
 def run(role: Role, settings: Settings, patience: Patience) -> int:
@@ -75,7 +82,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
         return CONFIGURATION_EXIT_CODE
     stop = StopFlag()
     app = make_celery(settings, queues=(role.queue(settings),))
-    child = WorkerChild(role, settings, app, stop, patience)
+    child = WorkerChild(role, settings, stop, patience)
     app.task(name=DRAIN_TASK)(child.drain)
     _connect(child, stop, patience.stop_s)
     parent = _Parent(app, files, HangWatch(files.beat_at, settings.heartbeat_s + patience.child_s))
@@ -198,23 +205,29 @@ class _PatientConsumer(Consumer):
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Called by Celery before it connects anew."""
-        if time.monotonic() - self._refused_s > SAY_AGAIN_S:
-            _log.warning("the broker fails (%s); connecting anew every second", type(exc).__name__)
-            self._refused_s = time.monotonic()
-        super().on_connection_error_after_connected(exc)
+        self._say(exc)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CPendingDeprecationWarning)  # of an option that is set here on purpose
+            super().on_connection_error_after_connected(exc)
         self.controller.turned()
         time.sleep(RECONNECT_EVERY_S)  # connecting may work, and the first command fail again
 
     def ensure_connected(self, conn: Any) -> Any:
         """The connection, once there is one; a stop ends the wait."""
         return conn.ensure_connection(
-            None,
+            lambda exc, _interval_s: self._say(exc),
             None,
             interval_start=RECONNECT_EVERY_S,
             interval_step=0,
             interval_max=RECONNECT_EVERY_S,
             callback=self._waited,
         )
+
+    def _say(self, exc: Exception) -> None:
+        if time.monotonic() - self._refused_s > SAY_AGAIN_S:
+            address = self.app.connection_for_read().as_uri()  # without its password
+            _log.warning("the broker at %s fails (%s); connecting anew every second", address, type(exc).__name__)
+            self._refused_s = time.monotonic()
 
     def _waited(self) -> None:
         self.controller.turned()

@@ -14,7 +14,8 @@ from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger import Lane, Ledger
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
-from worker_config.celery_app import bell_queue, make_celery, send_bell
+from worker_config.bell import send_bell
+from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
@@ -81,6 +82,26 @@ def test_an_idle_worker_finds_work_that_a_full_redis_rings_no_bell_for(
         for task in tasks:
             client.completed(task)
         assert (worker.running, worker.child_pid) == (True, child)
+        assert connection.llen(bell_queue(client.model)) == 0, "it was a bell"
+
+
+def test_an_idle_worker_is_called_when_a_full_redis_refuses_its_bell(small_redis: RedisServer, tmp_path: Path) -> None:
+    with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
+        client = LedgerClient(Ledger(connection))
+        api = roles.api()
+        worker = roles.worker(**_settings(heartbeat_s=59, lease_s=60))  # it would find the work only by then
+        client.completed(client.submit(["warm"]))
+        wait_until(lambda: _idle(connection, client), message="the end of its slices")
+        stopped = (api.pid, worker.child_pid)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        tasks = [client.submit([text]) for text in TEXTS[:50]]
+        _fill(connection)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        for task in tasks:
+            client.completed(task)
+        assert (api.pid, worker.child_pid) == stopped
         assert connection.llen(bell_queue(client.model)) == 0, "it was a bell"
 
 

@@ -88,4 +88,4 @@ def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixtu
     bell.close()
 
     assert counted == [("m", False)] * 3
-    assert len([record for record in caplog.records if record.name == "api.queue.bell"]) == 1
+    assert len([record for record in caplog.records if record.name == "worker_config.bell"]) == 1

@@ -7,8 +7,8 @@ import redis
 from stack.testing import RedisServer, Roles, wait_until
 from tasks.documents.context import StepContext
 from tasks.documents.stepper import STEPS_STREAM, Stepper
-from tasks.drain.wakeup import Wakeup
 from tasks.ledger import DOCUMENTS, Ledger
+from tasks.process.wakeup import Wakeup
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tasks.storage.storage import NotStored, Storage

@@ -12,7 +12,8 @@ from stack.testing import CHECKOUT, RedisServer, Roles, WorkerProcess, free_port
 from tasks.ledger import Lane, Ledger, State, operations
 from tasks.ledger.operations import ClaimRequest
 from tests.ledger_client import LedgerClient
-from worker_config.celery_app import bell_queue, make_celery, send_bell
+from worker_config.bell import send_bell
+from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import CONFIGURATION_EXIT_CODE, load_settings
 
 

@@ -1,4 +1,4 @@
-"""How a lingering stream is woken: one subscription, opened before its first CLAIM and kept for the process's life."""
+"""How somebody who waits for work is woken without Celery: a subscription that is kept for the process's life."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,10 @@ _STOP_CHECK_S = 0.2
 
 
 class Wakeup:
-    """The channel of one stream. Used by the thread of that stream only."""
+    """One channel. Used by one thread only.
+
+    `stream`: that lingers, which subscribes before its first CLAIM; "": whoever waits for a bell of the queue.
+    """
 
     def __init__(self, ledger: Ledger, queue: str, stream: str) -> None:
         self._client, self._refusals = ledger.client, ledger.refusals
@@ -51,8 +54,8 @@ class Wakeup:
             return False
         return True
 
-    def wait(self, timeout_s: float, stop: Callable[[], bool]) -> None:
-        """Returns at the first wake-up, at the end of the time, or when `stop()` says so.
+    def wait(self, timeout_s: float, stop: Callable[[], bool]) -> bool:
+        """Returns at the first wake-up, at the end of the time, or when `stop()` says so; whether it was woken.
 
         A broken connection ends the wait at once; the next `open` makes a new one.
         """
@@ -60,14 +63,15 @@ class Wakeup:
         try:
             while (left := until - time.monotonic()) > 0 and not stop():
                 if self._pubsub is None:
-                    return
+                    return False
                 message = self._pubsub.get_message(timeout=min(left, _STOP_CHECK_S))
                 if message is not None and message["type"] == "message":
                     while self._pubsub.get_message(timeout=0):
                         pass  # what else was published by now has the same answer
-                    return
+                    return True
         except RedisError:
             self.close()
+        return False
 
     def close(self) -> None:
         """Ends the subscription."""
