@@ -1,6 +1,7 @@
 """A bell over transports that are no Redis: one message at most, without data, and no command of Redis."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -24,11 +25,12 @@ def test_one_bell_of_a_queue_waits(app: Celery) -> None:
     for queue in ("m", "m", "n", "m"):
         send_bell(app, queue)
     with app.connection_for_read() as connection:
+        channel: Any = connection.default_channel
         for queue in ("m", "n"):
-            bell = connection.default_channel.basic_get(bell_queue(queue))
+            bell = channel.basic_get(bell_queue(queue))
             assert bell.headers["task"] == DRAIN_TASK
             assert bell.payload[:2] == [[], {}]
-            assert connection.default_channel.basic_get(bell_queue(queue)) is None
+            assert channel.basic_get(bell_queue(queue)) is None
 
 
 def test_a_worker_holds_one_bell_at_a_time(app: Celery) -> None:

@@ -14,7 +14,8 @@ from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, operations
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import Guarded
-from worker_config.celery_app import bell_queue, make_celery, send_bell
+from worker_config.bell import send_bell
+from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import DEFAULT_MODEL, load_settings
 
 NOT_NEEDED = {"client|setinfo", "client", "config|get", "config"}
