@@ -133,7 +133,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("results count after their end", "watch.lua", "'LIMIT', 0, MAX_DROPPED)", "'LIMIT', 0, 0)"),
     Mutation("results leave the account too early", "shared/accounts.lua", "int(math.ceil(", "int(math.floor("),
-    Mutation("a forgotten result stays in the account", "forget.lua", "if tonumber(held[1]) > 0 then", "if false then"),
+    Mutation(
+        "a forgotten result stays in the account",
+        "shared/forgetting.lua",
+        "if tonumber(held[1]) > 0 then",
+        "if false then",
+    ),
     Mutation(
         "a counted-out result is counted out twice",
         "shared/accounts.lua",
@@ -325,7 +330,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("claim stops when full", "claim.lua", "call('ZREM', LINGER, worker)            --", "--"),
     Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),
     # Lists
-    _cut("a forgotten task stays listed", "forget.lua", "call('ZREM', tasks_key(f[1]), id)\n"),
+    _cut("a forgotten task stays listed", "shared/forgetting.lua", "call('ZREM', tasks_key(f[1]), id)\n"),
     Mutation(
         "a list expires under an open task", "shared/enqueue.lua", "call('PERSIST', tasks_key(owner))", "local _ = 1"
     ),

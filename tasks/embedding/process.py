@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 HUNG_AFTER_LEASES = 4
 """Without a step of its stream, a process is replaced, which costs a load of the model. Its lease ran out long before;
 without this the process would hang for ever."""
+_STILL_LEARNT_MS = 60_000
+"""A claim that was under way when its owner was purged may leave vectors in the cache for so long."""
 
 
 class ModelWorker:
@@ -52,6 +54,7 @@ class ModelWorker:
         storage = LateStorage(settings.storage_url)
         self._rows = RowStore(storage, encoder.info.prompts, encoder.info.revision)
         self._tokenizer_store = TokenizerStore(storage, encoder)
+        self._purges_read_ms = 0
         self._streams = Streams(
             start,
             self._ledger,
@@ -156,7 +159,20 @@ class ModelWorker:
         self._ledger.run(operations.abandon(self._queue, self._start.worker_id))
 
     def _beat(self) -> operations.Operation[None]:
+        if self._cache.keeps:
+            self._forget_purged()
         return operations.beat(self._queue, self._describe(), self._ttl_ms, self._entry)
+
+    def _forget_purged(self) -> None:
+        before_ms = self._purges_read_ms
+        now_ms, owners = self._ledger.run(operations.purged_since(before_ms - _STILL_LEARNT_MS))
+        if before_ms and now_ms - before_ms > operations.PURGES_TOLD_S * 1000 - _STILL_LEARNT_MS:
+            self._cache.clear()  # Redis was away for so long that it may have told of some in the meantime
+        for owner in owners:
+            forgotten = self._cache.forget(owner)
+            if forgotten:
+                _log.info("forgot %d cached vectors of a key that was purged", forgotten)
+        self._purges_read_ms = now_ms
 
     def _describe(self) -> WorkerEntry:
         totals = [stream.work.totals for stream in self._streams.all]

@@ -498,6 +498,15 @@ def beat(queue: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None 
     return Operation("beat", queue, arguments, lambda _: None)
 
 
+PURGES_TOLD_S = 600.0
+"""For so long `purged_since` names an owner; `purge_close.lua` has the same."""
+
+
+def purged_since(since_ms: int) -> Operation[tuple[int, list[str]]]:
+    """Time by the clock of Redis (Unix milliseconds), and the owners that were purged since such a time."""
+    return Operation("purged", "", (since_ms,), lambda reply: (int(reply[0]), [name.decode() for name in reply[1:]]))
+
+
 def retire(queue: str, worker: str) -> Operation[None]:
     """A worker stops: it no longer counts as live. The last known rate stays."""
     return Operation("retire", queue, (worker,), lambda _: None)

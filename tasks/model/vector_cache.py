@@ -126,6 +126,12 @@ class VectorCache:
                     _, oldest = self._entries.popitem(last=False)
                     self._size_bytes -= _size_bytes(oldest)
 
+    def clear(self) -> None:
+        """Drops everything."""
+        with self._lock:
+            self._entries.clear()
+            self._size_bytes = 0
+
     def forget(self, owner: str) -> int:
         """Drops what this owner's texts have left, in a shared cache everything; the number of vectors."""
         with self._lock:

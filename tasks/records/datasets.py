@@ -167,6 +167,11 @@ def catalog_folder(owner: str, dataset: str) -> str:
     return f"{CATALOGS}/{_place(owner, dataset)}"
 
 
+def folders_of(owner: str) -> tuple[str, str]:
+    """Where the storage has all catalogs and parts of an owner, catalogs first: without them nobody finds the parts."""
+    return f"{CATALOGS}/{_owned(owner)}/", f"{PARTS}/{_owned(owner)}/"
+
+
 def catalog_version(name: str) -> int | None:
     """The version in the name of a catalog; None for the name of something else."""
     number = re.search(r"/(\d{8,})\.json$", name)

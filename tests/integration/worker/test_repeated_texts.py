@@ -8,6 +8,7 @@ import pytest
 from stack.testing import Roles, WorkerProcess, wait_until
 from tasks.item import Options
 from tasks.ledger import Lane, State
+from tasks.records.purge import close_account
 from tests.ledger_client import LedgerClient
 
 TEXT = "a query that is asked again and again"
@@ -70,6 +71,16 @@ def test_a_text_costs_what_it_costs_whatever_others_have_asked_for(worker: Worke
             client.completed(client.submit([TEXT], owner=owner, lane=lane))
             assert passes(client) == before + (1 if lane is Lane.ONLINE else 0), (lane, owner)
     client.completed(client.submit([TEXT], owner="eve", lane=Lane.BULK))
+    assert passes(client) == before + 1
+
+    # A key that is purged is forgotten, and no other.
+    full = client.overview().workers[0].cache_bytes
+    client.ledger.run(close_account("ann"))
+    wait_until(lambda: 0 < client.overview().workers[0].cache_bytes <= full / 2, message="ann to be forgotten")
+    before = passes(client)
+    client.completed(client.submit([TEXT], owner="bob"))
+    assert passes(client) == before
+    client.completed(client.submit([TEXT], owner="ann", lane=Lane.BULK))
     assert passes(client) == before + 1
 
 

@@ -1,0 +1,105 @@
+"""Tenants with one of everything, and all that Redis holds of them."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import httpx
+import redis
+
+from api.families.route import DescribedRoute
+from tasks.documents.map_job import draw_map
+from tasks.records.batches import BatchStatus, move_batch
+from tasks.records.dataset_maps import map_name
+from tasks.records.ingestions import IngestionStatus
+from tasks.search.parts import PartReader
+from tasks.storage.storage import Storage
+from tests.integration.api.ingestions.requests import move
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import MODEL
+from tests.unit.documents.search.small_datasets import document, load
+
+SECRET = "hidden-word"
+"""In all names, texts and metadata of Bob's."""
+NAME = f"{SECRET}-{'b' * 8}"
+"""Of a dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Things:
+    """What a tenant has, by the part of a path that names it."""
+
+    parts: Mapping[str, tuple[str, ...]]
+    etags: tuple[str, ...]
+    document: str
+
+    def addresses(self, route: DescribedRoute) -> list[str]:
+        """The route's path with each thing of the tenant that fits."""
+        named = [part for part in self.parts if part in route.path]
+        for outer in [part for part in named if any(part != other and part in other for other in named)]:
+            named.remove(outer)
+        paths = [route.path]
+        for part in named:
+            paths = [path.replace(part, value) for path, value in product(paths, self.parts[part])]
+        assert not any("{" in path for path in paths), f"{route.path}: a part of its path is not known here"
+        return paths
+
+    @property
+    def ids(self) -> list[str]:
+        """All that must never be told to others."""
+        return [value for part, values in self.parts.items() if not re.search("[/:]", part) for value in values]
+
+
+def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, owner: str) -> Things:
+    """One of each kind. `client` has the tenant's key."""
+    word = SECRET if owner == "bob" else "word"
+    dataset = NAME if owner == "bob" else f"{'w' * (len(NAME) - 2)}.d"
+
+    def post(path: str, body: dict[str, Any]) -> str:
+        answer = client.post(path, json=body, headers={"idempotency-key": f"{path} of {owner}"})
+        assert answer.is_success, answer.text
+        return str(answer.json()["id"])
+
+    ended = post("/v1/tasks", {"input": f"{word} 1", "metadata": {"a": word}})
+    worker.work()
+    waiting = client.post("/v1/tasks", json={"input": f"{word} 2"}).json()["id"]
+    form, file = {"purpose": "batch"}, {"file": (f"{word}.jsonl", f'{{"custom_id": "{word}"}}\n'.encode())}
+    file_id = client.post("/v1/files", data=form, files=file).json()["id"]
+    batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    batch_id, failed = post("/v1/batches", batch), client.post("/v1/batches", json=batch).json()["id"]
+    worker.ledger.run(move_batch(failed, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
+    source = {"documents": [{"id": f"{word} doc", "text": f"{word} text"}]}
+    sink = {"type": "parquet", "dataset": dataset}
+    running = post("/v1/ingestions", {"source": source, "sink": sink})
+    ingested = client.post("/v1/ingestions", json={"source": source}).json()["id"]
+    move(worker.ledger, ingested, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+    rows = document(f"{word} doc", [1, 2, 3, 4], metadata={word: word}, text=word)
+    catalog = load(storage, rows, owner=owner, name=dataset)
+    storage.write(map_name(catalog), draw_map(PartReader.within(storage, 0), catalog, lambda: None).to_bytes())
+    parts = {
+        "{task_id}": (ended, waiting),
+        "{task_id}/events": (f"{ended}/events",),
+        "{file_id}": (file_id,),
+        "{batch_id}": (batch_id, failed),
+        "{ingestion_id}": (running, ingested),
+        "{ingestion_id}/output/{name}": (f"{running}/output/part-000000.parquet",),
+        "{name}": (dataset,),
+        "{model_id:path}": (MODEL,),
+        "{path:path}": ("console.css",),
+    }
+    etags = client.get(f"/v1/tasks/{ended}").headers["etag"], client.get(f"/v1/tasks/{waiting}").headers["etag"]
+    return Things(parts, etags, f"{word} doc")
+
+
+def contents(client: "redis.Redis", key: bytes) -> object:
+    """The value of a key of any type."""
+    readers: dict[object, Callable[[], object]] = {
+        b"hash": lambda: client.hgetall(key),
+        b"set": lambda: client.smembers(key),
+        b"zset": lambda: client.zrange(key, 0, -1, withscores=True),
+        b"list": lambda: client.lrange(key, 0, -1),
+        b"string": lambda: client.get(key),
+    }
+    return readers[client.type(key)]()
