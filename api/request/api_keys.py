@@ -6,12 +6,14 @@ last known keys stay valid; their ends are counted on.
 """
 
 import asyncio
+import heapq
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import Protocol
 
 from pydantic import ValidationError
@@ -123,7 +125,7 @@ class KeyRing:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._required = settings.require_key
-        self._named_metrics = settings.metrics_keys
+        self._metrics_keys = settings.metrics_keys
         self.environment = {
             name: Caller(name, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
             for name, _ in settings.api_keys
@@ -135,7 +137,7 @@ class KeyRing:
         }
         self.stamp: str | None = None
         """Of the last reading; None: the ledger has not answered since the start."""
-        self.records: Mapping[str, KeyRecord] = {}
+        self.records: dict[str, KeyRecord] = {}
         """Of the ledger, by name."""
         self._stored: Mapping[str, bytes] = {}
         self._grants: dict[bytes, Grant] = {}
@@ -143,9 +145,11 @@ class KeyRing:
         self._closed = False
         self._anonymous = Grant(Caller(ANONYMOUS, USUAL_SCOPES))
         self._offset_s = time.time() - clock()
+        self.several = False
+        """Whether there are several callers, who share what there is."""
         self.with_usage: frozenset[str] = frozenset()
         """Names of the keys that have usage series of their own."""
-        self._name_those_with_usage()
+        self._replace({})
 
     @property
     def now_s(self) -> float:
@@ -166,11 +170,6 @@ class KeyRing:
     def is_empty(self) -> bool:
         """Whether there is no key at all, also no revoked one, so that the first may be made."""
         return self.stamp is not None and not (self._of_environment or self.records)
-
-    @property
-    def several(self) -> bool:
-        """Whether there are several callers, who share what there is."""
-        return len(self._names()) > 1
 
     def grant(self, headers: Headers) -> Grant:
         """By what right a request with these headers is let in; of several keys, by that of the first that is known.
@@ -228,34 +227,36 @@ class KeyRing:
         return grant.refusal
 
     def _replace(self, stored: Mapping[str, bytes]) -> None:
-        records = {name: self._record(name, text) for name, text in stored.items()}
-        self.records = {name: record for name, record in records.items() if record is not None}
+        changed = {name for name, text in stored.items() if self._stored.get(name) != text}
+        for name in (*(self._stored.keys() - stored.keys()), *changed):
+            self._take_record(name, stored.get(name))
         self._stored = stored
-        before, self._grants = self._grants, {}
-        for record in self.records.values():
+        living = [record for record in self.records.values() if record.revoked is None]
+        self.several = len(self.environment.keys() | {record.name for record in living}) > 1
+        left = self._metrics_keys - len(self.environment)
+        oldest = heapq.nsmallest(max(0, left), living, key=lambda record: (record.created, record.name))
+        self.with_usage = frozenset((*islice(self.environment, self._metrics_keys), *(one.name for one in oldest)))
+
+    def _take_record(self, name: str, text: bytes | None) -> None:
+        """Takes in the record of one key; None: it is gone."""
+        former = self.records.pop(name, None)
+        before = {digest: self._grants.pop(digest) for digest, _ in _grants(former)} if former else {}
+        record = None if text is None else _record(name, text)
+        if record is not None:
+            self.records[name] = record
             for digest, grant in _grants(record):
-                former = before.pop(digest, None)
-                self._grants[digest] = grant if former is None else _renewed(former, grant)
+                held = before.pop(digest, None)
+                self._grants[digest] = grant if held is None else _renewed(held, grant)
         for grant in before.values():
             grant.end(_REVOKED)
-        self._name_those_with_usage()
 
-    def _record(self, name: str, text: bytes) -> KeyRecord | None:
-        if self._stored.get(name) == text:
-            return self.records.get(name)
-        try:
-            return KeyRecord.from_json(text)
-        except ValidationError:
-            _log.error("the key %s is refused: its record is of another version of embedq", name)
-            return None
 
-    def _names(self) -> Sequence[str]:
-        living = (record for record in self.records.values() if record.revoked is None)
-        ordered = sorted(living, key=lambda record: (record.created, record.name))
-        return list(dict.fromkeys((*self.environment, *(record.name for record in ordered))))
-
-    def _name_those_with_usage(self) -> None:
-        self.with_usage = frozenset(self._names()[: self._named_metrics])
+def _record(name: str, text: bytes) -> KeyRecord | None:
+    try:
+        return KeyRecord.from_json(text)
+    except ValidationError:
+        _log.error("the key %s is refused: its record is of another version of embedq", name)
+        return None
 
 
 def _grants(record: KeyRecord) -> Iterator[tuple[bytes, Grant]]:
