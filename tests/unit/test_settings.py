@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -220,6 +221,21 @@ def test_keys_that_let_in_the_wrong_ones_are_refused(value: str, message: str) -
     with pytest.raises(SettingsError, match=rf"^EMBEDQ_API_KEYS: .*{message}") as caught:
         load_settings(api_keys=f"b:{'0' * 64},{value}")
     assert value.partition(":")[2] not in str(caught.value) or ":" not in value
+
+
+def test_an_admin_is_one_of_the_keys() -> None:
+    assert load_settings(api_keys=f"b:{'0' * 64}", admin_keys="b").admin_keys == ("b",)
+    with pytest.raises(SettingsError, match="EMBEDQ_ADMIN_KEYS names 'c', which is none of EMBEDQ_API_KEYS"):
+        load_settings(api_keys=f"b:{'0' * 64}", admin_keys="b,c")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"require_key": True}, {"api_keys": f"b:{'0' * 64}"}, {"allow_unauthenticated": True}, {"host": "::1"}]
+)
+def test_a_public_address_needs_somebody_who_checks_callers(settings: dict[str, Any]) -> None:
+    load_settings(**{"host": "192.0.2.1", **settings}).require_safe_bind()
+    with pytest.raises(SettingsError, match="EMBEDQ_REQUIRE_KEY=true"):
+        load_settings(host="192.0.2.1").require_safe_bind()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hashlib import sha256
 import httpx
 import pytest
 
+from tests.integration.api.conformance import described_routes
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 
@@ -36,6 +37,21 @@ def test_nobody_else_is(guarded: httpx.Client, method: str, path: str) -> None:
         assert answer.status_code == 401, headers
         assert answer.json()["error"]["code"] == "invalid_api_key"
         assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_whoever_has_no_key_is_shown_nothing_but_these() -> None:
+    """A new route is public only if this list says so too."""
+    routes = [route for route in described_routes() if not route.described.scopes]
+    public = {f"{method} {route.path}" for route in routes for method in route.methods or ()}
+    assert {name if name == "GET /" else name.rstrip("/") for name in public} == {
+        "GET /",
+        "GET /console",
+        "GET /console/{path:path}",
+        "GET /health",
+        "GET /health/live",
+        "GET /health/ready",
+        "GET /metrics",
+    }
 
 
 def test_probes_need_no_key(guarded: httpx.Client) -> None:
