@@ -244,7 +244,7 @@ def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Respon
         grant = grant_of(scope)
         if grant is None or not grant.refusal:
             return Response(status_code=CLIENT_CLOSED_REQUEST)
-        error = Unauthenticated(grant.refusal)  # it is there, and its key has ended while it waited
+        error = grant.error()  # it is there, and its key has ended while it waited
     scope[ERROR] = error
     return failure(error) if path in PATHS else problem(error, instance=path)
 

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from starlette.datastructures import Headers
 from starlette.types import Scope as RequestScope
 
-from tasks.errors import KeyUnknown, RedisUnavailable, Unauthenticated, Unavailable
+from tasks.errors import EmbedqError, KeyUnknown, RedisUnavailable, ScopeMissing, Unauthenticated, Unavailable
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
 from tasks.records.keys import (
@@ -90,6 +90,10 @@ class Grant:
         finally:
             self._waiting.discard(waiter)
 
+    def error(self) -> EmbedqError:
+        """What answers whoever has waited by a right that has ended."""
+        return ScopeMissing(self.refusal) if self.refusal == _CHANGED else Unauthenticated(self.refusal)
+
     def end(self, refusal: str) -> None:
         """It gives no right any more."""
         self.refusal = refusal
@@ -109,7 +113,7 @@ def let_in(scope: RequestScope, grant: Grant) -> None:
 
 _REVOKED = "This API key was revoked."
 _EXPIRED = "This API key has expired."
-_CHANGED = "The rights of this API key were changed."
+_CHANGED = "The scopes of this API key were changed while the request waited."
 _UNKNOWN = "This API key is not known here."
 _NEEDED = "An API key is needed: send it as `Authorization: Bearer <key>` or `x-api-key`."
 

@@ -1,7 +1,7 @@
 """Keys of the ledger over HTTP: who may make the first, what each may do, and what changes while the service runs."""
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -208,22 +208,40 @@ def test_a_revoked_key_is_refused_in_every_process_within_a_second(
 def test_what_waits_ends_with_its_key(app: ServedApp, client: httpx.Client, admin: dict[str, str]) -> None:
     acme = make(client, admin, "acme")
     task = client.post("/v1/tasks", json={"input": "a"}, headers=acme).json()["links"]["self"]
-    polled: list[httpx.Response] = []
-    poll = threading.Thread(target=lambda: polled.append(client.get(task, params={"wait": 20}, headers=acme)))
-    poll.start()
-    wait_until(lambda: app.services.hub.waiting_requests == 1)
-    with (
-        client.stream("GET", f"{task}/events", headers=acme) as of_task,
-        client.stream("GET", "/v1/jobs/events", headers=acme) as of_jobs,
-    ):
-        followed, listed = Stream(of_task), Stream(of_jobs)
-        followed.event()
-        client.post("/v1/keys/acme/revoke", headers=admin)
-        assert list(followed.events()) == []
-        assert set(listed.names()) <= {"jobs"}
-    poll.join()
+    waiting = [
+        lambda: client.get(task, params={"wait": 20}, headers=acme),
+        lambda: client.post("/v1/embeddings", json={"input": "b"}, headers=acme),
+    ]
+    with ThreadPoolExecutor() as threads:
+        polled = [threads.submit(wait) for wait in waiting]
+        wait_until(lambda: app.services.hub.waiting_requests == 2)
+        with (
+            client.stream("GET", f"{task}/events", headers=acme) as of_task,
+            client.stream("GET", "/v1/jobs/events", headers=acme) as of_jobs,
+        ):
+            followed, listed = Stream(of_task), Stream(of_jobs)
+            followed.event()
+            client.post("/v1/keys/acme/revoke", headers=admin)
+            assert list(followed.events()) == []
+            assert set(listed.names()) <= {"jobs"}
 
-    assert code_of(polled[0]) == (401, "invalid_api_key")
+        for one in polled:
+            assert code_of(one.result()) == (401, "invalid_api_key")
+
+
+def test_what_waits_ends_when_its_key_loses_a_scope(
+    app: ServedApp, client: httpx.Client, admin: dict[str, str]
+) -> None:
+    acme = make(client, admin, "acme")
+    task = client.post("/v1/tasks", json={"input": "a"}, headers=acme).json()["links"]["self"]
+    with ThreadPoolExecutor() as threads:
+        polled = threads.submit(lambda: client.get(task, params={"wait": 20}, headers=acme))
+        wait_until(lambda: app.services.hub.waiting_requests == 1)
+        client.post("/v1/keys/acme", json={"limits": {"open_jobs": 9}}, headers=admin)
+        assert app.services.hub.waiting_requests == 1
+        client.post("/v1/keys/acme", json={"scopes": ["ingest"]}, headers=admin)
+
+        assert code_of(polled.result()) == (403, "scope_missing")
 
 
 def test_a_key_ends_by_itself(app: ServedApp, client: httpx.Client, admin: dict[str, str]) -> None:
