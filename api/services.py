@@ -23,7 +23,7 @@ from api.request.body import Bodies
 from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
 from api.server.origins import Visitors
-from api.server.overload import Door, Places, StallProbe
+from api.server.overload import Door, Places, Returns, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
 from api.waiting.live import LiveStreams
 from tasks.errors import ScopeMissing
@@ -60,6 +60,7 @@ class Services:
     stall: StallProbe
     door: Door
     places: Places
+    returns: Returns
     keys: KeyRing
     ledger_keys: LedgerKeys
     visitors: Visitors
@@ -109,6 +110,7 @@ class Services:
             keys=keys,
             ledger_keys=LedgerKeys(ledger, keys),
             visitors=Visitors(settings, keys),
+            returns=Returns(settings.max_backlog_s),
             requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
             storage=storage,

@@ -38,6 +38,9 @@
     │   ├── DatasetModelMismatch 400 its vectors are of another model than the one that is to search it
     │   ├── TooManyBatches      429  when one has ended
     │   ├── TooManyIngestions   429  when one has ended
+    │   ├── RateLimited         429  when some of the key's rate has come back
+    │   ├── KeyLimitReached     429  when some of what the key has is done
+    │   │   └── AboveKeyLimit        never
     │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
     │   ├── FileTooLarge        413
     │   ├── QuotaExceeded       403  the caller has stored as much as it may
@@ -476,6 +479,31 @@ class TooManyIngestions(RequestError):
     title = "Too many open ingestions"
 
 
+class RateLimited(RequestError):
+    """The caller's key has used up its requests or tokens of the moment. Nothing was stored."""
+
+    status = 429
+    code = "rate_limited"
+    type = "rate_limit_error"
+    title = "The rate of your key is used up"
+
+
+class KeyLimitReached(RequestError):
+    """The caller has as much queued or open as its key may. Nothing was stored."""
+
+    status = 429
+    code = "key_limit"
+    type = "rate_limit_error"
+    title = "A limit of your key is reached"
+
+
+class AboveKeyLimit(KeyLimitReached):
+    """A single request has more tokens than the caller's key may have at all. Waiting does not help."""
+
+    title = "The request exceeds a limit of your key"
+    should_retry = False
+
+
 class InvalidFile(RequestError):
     """An uploaded file cannot be what its purpose says."""
 
@@ -535,10 +563,22 @@ class Unavailable(EmbedqError):
 
 
 class BacklogFull(Unavailable):
-    """As much work as can be done in the allowed time is queued already. Nothing was stored."""
+    """As much work as can be done in the allowed time is queued already. Nothing was stored.
+
+    Attributes:
+        wait_s: until there is room for one such request.
+        before_s: of work that would be done before it.
+    """
 
     code = "backlog_full"
     title = "Too much work is queued"
+
+    def __init__(
+        self, detail: str, *, retry_after_s: int | None = None, wait_s: float = 0, before_s: float = 0
+    ) -> None:
+        super().__init__(detail, retry_after_s=retry_after_s)
+        self.wait_s = wait_s
+        self.before_s = before_s
 
 
 class Overloaded(Unavailable):

@@ -209,7 +209,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut("a charge is not remembered", "charge.lua", "call('HINCRBY', S, 'pass_' .. t[2] .. ':' .. t[3], int(more))\n"),
     Mutation("release wakes nobody", "release.lua", "return ready() > 0 and wake() or 0", "return 0"),
     Mutation("abandon wakes nobody", "abandon.lua", "return ready() > 0 and wake() or 0", "return 0"),
-    Mutation("submit wakes nobody", "submit.lua", "return {'ok', id, wake()}", "return {'ok', id, 0}", quick=True),
+    Mutation(
+        "submit wakes nobody", "submit.lua", "answer('ok', id, wake(), queue)", "answer('ok', id, 0, queue)", quick=True
+    ),
     Mutation("watch rings for nobody", "watch.lua", "  due = bell_due()\n", ""),
     Mutation(
         "lingers beside ready work", "claim.lua", "if ready() > 0 then\n  out[1], out[3] = wake(), 1\nelseif", "if"
@@ -531,6 +533,28 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a list ends before its batches", "batch_move.lua", "if left >= 0 and left <", "if left > 0 and left < 0 *"
     ),
+    # Limits of keys
+    _cut(
+        "an accepted task takes no tokens",
+        "submit.lua",
+        "if limits.tokens_per_minute then take_from(token_bucket(owner, limits.tokens_per_minute), cost) end\n",
+    ),
+    Mutation("tokens come back at once", "shared/limits.lua", "b.full = b.full + n * b.each", "b.full = b.full"),
+    Mutation(
+        "a clock that went back locks a key out",
+        "shared/limits.lua",
+        "math.min(math.max(full, NOW), NOW + window_ms)",
+        "math.max(full, NOW)",
+    ),
+    Mutation("what is saved up has no end", "shared/limits.lua", "math.max(full, NOW)", "full"),
+    Mutation("any number of tokens may wait", "shared/limits.lua", "q.mine + cost > limits.queued_tokens", "false"),
+    Mutation(
+        "batches are no open jobs",
+        "shared/limits.lua",
+        "call('ZCOUNT', R .. ':batches-open:' .. owner",
+        "0 * call('ZCOUNT', R .. ':batches-open:' .. owner",
+    ),
+    Mutation("ingestions are no open jobs", "shared/limits.lua", "call('SCARD', R .. ':ingesting:' .. owner)", "0"),
     # Traces
     _cut(
         "a task forgets its trace",

@@ -316,6 +316,7 @@ _CANCELLABLE = [status for status in BatchStatus if not status.terminal and stat
         errors.BatchUnknown,
         errors.QuotaExceeded,
         errors.TooManyBatches,
+        errors.KeyLimitReached,
         errors.StorageFull,
     ),
     reads=(IDEMPOTENCY_KEY,),
@@ -397,6 +398,7 @@ async def cancel(request: Request, batch_id: str) -> Response:
         errors.FileUnknown,
         errors.QuotaExceeded,
         errors.TooManyBatches,
+        errors.KeyLimitReached,
         errors.StorageFull,
     ),
     slash=True,
@@ -434,7 +436,8 @@ async def delete(request: Request, batch_id: str) -> Response:
 
 
 async def _create(services: Services, request: Request, wanted: NewBatch) -> Response:
-    limits = RecordLimits(services.settings.max_open_batches, quota(services.settings))
+    key = services.keys.limits(wanted.owner)
+    limits = RecordLimits(services.settings.max_open_batches, quota(services.settings, key), key.open_jobs)
     memory_percent = services.settings.max_redis_memory_percent
     batch_id = await services.ledger.run(create_batch(wanted, limits, max_memory_percent=memory_percent))
     return await _answer(services, request, batch_id)

@@ -132,6 +132,8 @@ _READING: Errors = (errors.DatasetUnknown, errors.StorageUnavailable, errors.Not
         errors.DatasetModelMismatch,
         errors.ModelNotFound,
         errors.BacklogFull,
+        errors.KeyLimitReached,
+        errors.AboveKeyLimit,
         errors.StorageFull,
         errors.EncodingFailed,
         ItemRefused,

@@ -14,6 +14,7 @@ from api.answer.errors import ItemRefused
 from api.answer.json_response import JSON
 from api.answer.rate_limit_headers import RATE_LIMITS
 from api.families.route import CLIENT_TIMEOUTS, KEY_EFFECT, ONLINE_CALL, TEXTS, Family
+from api.request.key_limits import room_of, taken_by
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import Preference, applied, patience_s, preference
@@ -99,7 +100,7 @@ async def create_embeddings(request: Request) -> Response:
     took_ms = int((time.perf_counter() - started_s) * 1000)
     response.raw_headers += [
         (b"openai-processing-ms", b"%d" % took_ms),
-        *services.rate_limits.headers(submission.queue, owner),
+        *services.rate_limits.headers(submission.queue, owner, room_of(request.scope), taken_by(request.scope)),
     ]
     if wishes.wait_s == wait_s:
         response.headers["preference-applied"] = applied(Preference(wait_s=wait_s), wait_s)

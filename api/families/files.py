@@ -28,6 +28,7 @@ from tasks.records import files
 from tasks.records.files import (
     FileRecord,
     Order,
+    Quota,
     created_ms,
     delete_file,
     new_file_id,
@@ -150,9 +151,10 @@ async def create_file(request: Request) -> Response:
     announced = announced_bytes(request, services.settings.max_file_bytes) or 0
     file_id = new_file_id()
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
-    async with room(services.ledger, owner, file_id, quota(services.settings), announced) as taken:
+    allowed = quota(services.settings, services.keys.limits(owner))
+    async with room(services.ledger, owner, file_id, allowed, announced) as taken:
         received = await receive(request, services.storage, stored_name(file_id), services.settings, taken)
-        return json_response(_file(await _record(services, _made(file_id, owner, received))))
+        return json_response(_file(await _record(services, _made(file_id, owner, received), allowed)))
 
 
 def _made(file_id: str, owner: str, received: Received) -> FileRecord:
@@ -245,9 +247,9 @@ def _page(files: Sequence[FileRecord], *, more: bool) -> bytes:
     return orjson.dumps(list_json([_file(file) for file in files], more=more))
 
 
-async def _record(services: Services, record: FileRecord) -> FileRecord:
+async def _record(services: Services, record: FileRecord, allowed: Quota) -> FileRecord:
     try:
-        return await services.ledger.run(put_file(record, quota(services.settings)))
+        return await services.ledger.run(put_file(record, allowed))
     except (QuotaExceeded, StorageFull):
         # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
         await services.storage.discard(record.stored)

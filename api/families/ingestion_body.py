@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from api.request.schemas import MetadataKey, MetadataValue
 from tasks.errors import InvalidValue, MissingParameter, SourceFailed
 from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
+from tasks.records.keys import NO_LIMITS, KeyLimits
 from tasks.wire.embeddings_body import ModelName, PromptName
 from tasks.wire.validation import MAX_METADATA_PAIRS, require_known
 from worker_config.settings import Settings
@@ -223,8 +224,8 @@ def require_known_fields(body: Mapping[str, Any]) -> None:
                 require_known(item, kind, f"source.{name}[{index}].")
 
 
-def check_source(source: Source, settings: Settings) -> None:
-    """Raises `MissingParameter`, `InvalidValue` or `SourceFailed` where nothing can be read."""
+def check_source(source: Source, settings: Settings, key: KeyLimits = NO_LIMITS) -> None:
+    """Raises `MissingParameter`, `InvalidValue` or `SourceFailed` where nothing can be read. `key`: the caller's."""
     given = [kind for kind in SOURCE_KINDS if getattr(source, kind) is not None]
     if not given:
         kinds = f"{', '.join(SOURCE_KINDS[:-1])} and {SOURCE_KINDS[-1]}"
@@ -236,7 +237,10 @@ def check_source(source: Source, settings: Settings) -> None:
     _check_metadata("files", [file.metadata for file in source.files or ()])
     _check_metadata("documents", [document.metadata for document in source.documents or ()])
     for index, url in enumerate(source.urls or ()):
-        _check_url(url, settings.ingest_roots, f"source.urls[{index}]")
+        param = f"source.urls[{index}]"
+        _check_url(url, settings.ingest_roots, param)
+        if key.roots is not None and not _tops(_plain(url), key.roots):
+            raise SourceFailed("This is not below one of the folders and URLs that your key may read.", param=param)
 
 
 def check_chunking(chunking: Chunking, max_tokens: int | None) -> None:
@@ -261,8 +265,8 @@ def check_chunking(chunking: Chunking, max_tokens: int | None) -> None:
         )
 
 
-def check_sink(sink: Sink, settings: Settings) -> None:
-    """Raises `MissingParameter` or `InvalidValue` where nothing can be loaded."""
+def check_sink(sink: Sink, settings: Settings, key: KeyLimits = NO_LIMITS) -> None:
+    """Raises `MissingParameter` or `InvalidValue` where nothing can be loaded. `key`: the caller's."""
     foreign = ("name", "table") if sink.type == "parquet" else ("dataset",)
     unfit = next((name for name in foreign if getattr(sink, name) is not None), None)
     if unfit:
@@ -272,19 +276,31 @@ def check_sink(sink: Sink, settings: Settings) -> None:
     for name in ("name", "table"):
         if getattr(sink, name) is None:
             raise MissingParameter(f"sink.{name} is missing: the type postgresql needs it.", param=f"sink.{name}")
-    connections = [name for name, _ in settings.sinks]
+    named = None if key.sinks is None else {entry.partition("/")[0] for entry in key.sinks}
+    connections = [name for name, _ in settings.sinks if named is None or name in named]
     if sink.name not in connections:
         which = f"it has: {', '.join(connections)}" if connections else "it has none; EMBEDQ_SINKS names them"
         raise InvalidValue(f"sink.name is no connection of this server; {which}.", param="sink.name")
+    if key.sinks is not None and not any(_names(entry, sink.name, sink.table) for entry in key.sinks):
+        raise InvalidValue("Your key may not load into this table of this connection.", param="sink.table")
 
 
-def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None) -> None:
+def _names(entry: str, connection: str | None, table: str | None) -> bool:
+    """Whether an entry of `KeyLimits.sinks` names this table: a connection, or `connection/table`, maybe with `*`."""
+    name, slash, wanted = entry.partition("/")
+    if name != connection:
+        return False
+    start, star, _ = wanted.partition("*")
+    return not slash or (str(table).startswith(start) if star else table == wanted)
+
+
+def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None, key: KeyLimits = NO_LIMITS) -> None:
     """All of the checks above; raises what they raise."""
-    check_source(body.source, settings)
+    check_source(body.source, settings, key)
     if body.chunking is not None:
         check_chunking(body.chunking, max_tokens)
     if body.sink is not None:
-        check_sink(body.sink, settings)
+        check_sink(body.sink, settings, key)
 
 
 def _check_metadata(kind: str, given: Sequence[Mapping[str, Any] | None]) -> None:
@@ -304,13 +320,17 @@ def _check_url(url: str, roots: Sequence[str], param: str) -> None:
             param=param,
         )
     path = _plain(url)
-    tops = [top for top in (_plain(root).rstrip("/") for root in roots) if path == top or path.startswith(top + "/")]
+    tops = _tops(path, roots)
     if not tops or ".." in unquote(path).split("/"):
         raise SourceFailed(
             "This is not below one of the folders and URLs that the server may read (EMBEDQ_INGEST_ROOTS).", param=param
         )
     if all(_is_hidden(path[len(top) :]) for top in tops):
         raise SourceFailed("Files and folders whose names begin with a dot are not read.", param=param)
+
+
+def _tops(path: str, roots: Sequence[str]) -> list[str]:
+    return [top for top in (_plain(root).rstrip("/") for root in roots) if path == top or path.startswith(top + "/")]
 
 
 def _is_hidden(path: str) -> bool:

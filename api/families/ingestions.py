@@ -51,6 +51,7 @@ from tasks.records.ingestion_operations import (
     retry_ingestion,
 )
 from tasks.records.ingestions import FOLDER, IngestionStatus, NewIngestion, is_ingestion_id, new_ingestion_id
+from tasks.records.keys import NO_LIMITS, KeyLimits
 from tasks.wire.embeddings_body import check_options
 from tasks.wire.validation import validated
 from worker_config.settings import Settings
@@ -85,9 +86,16 @@ class IngestionRequest:
 
     @classmethod
     def from_body(
-        cls, body: bytes, *, owner: str, idempotency_key: str | None, settings: Settings, registry: ServedModels
+        cls,
+        body: bytes,
+        *,
+        owner: str,
+        idempotency_key: str | None,
+        settings: Settings,
+        registry: ServedModels,
+        limits: KeyLimits = NO_LIMITS,
     ) -> Self:
-        """The ingestion that a body describes.
+        """The ingestion that a body describes. `limits`: of the owner's key.
 
         Raises:
             RequestError: the subclass that says what is wrong with the body or the key.
@@ -97,7 +105,7 @@ class IngestionRequest:
         require_known_fields(fields)
         parsed = validated(IngestionBody, fields)
         served = registry.served(parsed.model)
-        check_body(parsed, settings, served.entry.max_tokens if served.entry else None)
+        check_body(parsed, settings, served.entry.max_tokens if served.entry else None, limits)
         check_options(Options(parsed.prompt_name, parsed.dimensions), served.name, served.entry)
         ingestion_id = new_ingestion_id()
         place = "inline" if parsed.source.documents is not None else "listed"
@@ -105,7 +113,9 @@ class IngestionRequest:
         ingestion = NewIngestion(
             id=ingestion_id,
             owner=owner,
-            spec=_spec(parsed, served.name) | {place: stored},
+            spec=_spec(parsed, served.name)
+            | {place: stored}
+            | ({} if limits.roots is None else {"roots": limits.roots}),
             ttl_ms=round(settings.batch_ttl_s * 1000),
             key=key_digests(checked_key(idempotency_key), body),
         )
@@ -341,6 +351,7 @@ _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
         errors.SourceFailed,
         errors.QuotaExceeded,
         errors.TooManyIngestions,
+        errors.KeyLimitReached,
         errors.StorageFull,
         errors.StorageUnavailable,
         errors.DiskFull,
@@ -363,6 +374,7 @@ async def create(request: Request) -> Response:
         idempotency_key=key,
         settings=services.settings,
         registry=services.registry,
+        limits=services.keys.limits(owner),
     )
     await _require_files(services, owner, wanted.files)
     ingestion_id = await _create(services, wanted)
@@ -544,7 +556,8 @@ async def _create(services: Services, wanted: IngestionRequest) -> str:
     await services.storage.run(storage.write, wanted.stored, wanted.listed)
     try:
         held = await services.storage.run(datasets.held_bytes, storage, wanted.ingestion.owner)
-        limits = RecordLimits(services.settings.max_open_ingestions, quota(services.settings))
+        key = services.keys.limits(wanted.ingestion.owner)
+        limits = RecordLimits(services.settings.max_open_ingestions, quota(services.settings, key), key.open_jobs)
         create = create_ingestion(wanted.ingestion, limits, dataset_bytes=held)
         ingestion_id = await services.ledger.run(create)
     except (RequestError, StorageFull):

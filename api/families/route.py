@@ -25,6 +25,7 @@ from starlette.routing import BaseRoute
 from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
 from api.request.idempotency import KEY_SCHEMA
+from api.request.key_limits import take
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
 from api.services import Services
 from tasks import errors
@@ -56,7 +57,13 @@ SCOPES = "x-embedq-scopes"
 
 Errors = tuple[type[errors.EmbedqError], ...]
 
-CALLER: Errors = (errors.Unauthenticated, errors.ScopeMissing, errors.RedisUnavailable, errors.Overloaded)
+CALLER: Errors = (
+    errors.Unauthenticated,
+    errors.ScopeMissing,
+    errors.RateLimited,
+    errors.RedisUnavailable,
+    errors.Overloaded,
+)
 """Of every route that needs a scope; `describe` adds them."""
 JSON_BODY: Errors = (
     *CALLER,
@@ -70,6 +77,8 @@ TEXTS: Errors = (
     errors.ModelNotFound,
     errors.IdempotencyConflict,
     errors.BacklogFull,
+    errors.KeyLimitReached,
+    errors.AboveKeyLimit,
     errors.StorageFull,
 )
 
@@ -222,6 +231,8 @@ class DescribedRoute(DirectRoute):
             if services.keys.stamp is None:
                 return _with_keys_read(services, request, scopes, partial(function, described, *parts))
             services.admit(request, scopes)
+            if services.caller(request).limits.requests_per_second is not None:
+                return _within_rate(services, request, partial(function, described, *parts))
             return function(described, *parts)
 
         return answer
@@ -236,6 +247,18 @@ async def _with_keys_read(
     except errors.RedisUnavailable:
         await services.ledger_keys.first_reading()
         services.admit(request, scopes)
+    return await _within_rate(services, request, answer)
+
+
+async def _within_rate(services: Services, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
+    """Counts a request of a key that may make so many in a second, before anything of it is read."""
+    caller = services.caller(request)
+    if (per_s := caller.limits.requests_per_second) is not None:
+        try:
+            await take(services.ledger, request.scope, caller.name, per_s)
+        except errors.RateLimited:
+            await services.door.pace()
+            raise
     return await answer()
 
 

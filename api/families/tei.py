@@ -55,6 +55,8 @@ _TEXTS: Errors = (
     errors.EmptyInput,
     errors.EncodingFailed,
     errors.BacklogFull,
+    errors.KeyLimitReached,
+    errors.AboveKeyLimit,
     errors.WaitTimeout,
     ItemFailed,
     ItemRefused,

@@ -5,11 +5,13 @@ import dataclasses
 from starlette.responses import Response
 
 from api.answer import task_json
+from api.request.key_limits import admission
 from api.services import Services
-from tasks.errors import Unavailable
-from tasks.ledger import Lane, Submission, SubmitReply, Task, operations
+from tasks.errors import BacklogFull, KeyLimitReached, RateLimited, Unavailable
+from tasks.ledger import DOCUMENTS, Lane, Submission, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
+from tasks.records.keys import NO_LIMITS
 from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
 
 _SMALL_BYTES = 64 * 2**10
@@ -22,11 +24,16 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
 
     Raises:
         BacklogFull, StorageFull, IdempotencyConflict: nothing was stored.
+        RateLimited, KeyLimitReached: a limit of the owner's key; likewise.
         Overloaded: as many are under way as this process can handle.
         RedisUnavailable: nothing was stored, or only the reply was lost; a repetition is safe with the same alias.
     """
     size_bytes = sum(len(unit.payload) for unit in submission.units)
     timeout_s = CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
+    limits = services.keys.limits(submission.owner)
+    if limits is not NO_LIMITS and submission.queue != DOCUMENTS:
+        limited = dataclasses.replace(submission.admission, key=admission(limits))
+        submission = dataclasses.replace(submission, admission=limited)
     try:
         bulk = submission.lane is Lane.BULK
         with services.door.submitting(submission.owner, bulk=bulk), span("submit") as traced:
@@ -35,15 +42,26 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
             reply = await services.ledger.run(operations.submit(submission), timeout_s=timeout_s)
             if traced is not None:
                 traced.set(_described(submission, reply))
-    except Unavailable as error:
+    except (Unavailable, RateLimited, KeyLimitReached) as error:
         services.metrics.refused(submission, error.code)
         await services.door.pace()  # a caller that is refused may ask again at once
+        if isinstance(error, BacklogFull):
+            raise _come_back(services, submission, error) from None
         raise
     subject_is_task(reply.task_id)
     if reply.bell_due:
         services.bell.send_bell(submission.queue)
     services.metrics.submitted(submission, joined=reply.joined)
     return reply
+
+
+def _come_back(services: Services, submission: Submission, full: BacklogFull) -> BacklogFull:
+    queue, lane, owner = submission.queue, submission.lane, submission.owner
+    cost = sum(unit.cost for unit in submission.units)
+    # Other processes refuse as many, and know nothing of these.
+    work_s = services.registry.turn_s(queue, lane, owner, cost) * services.settings.api_processes
+    wait_s = services.returns.wait_s((queue, lane, owner), full.wait_s, work_s)
+    return operations.backlog_full(wait_s, full.before_s)
 
 
 def _described(submission: Submission, reply: SubmitReply) -> SpanAttributes:

@@ -19,6 +19,8 @@ _UNAWAITED_PART = 0.5
 """Share of the online lane for tasks without a waiting caller. The other half is for queries."""
 _LONG_LIVED_PART = 0.9
 """Share of the memory for tasks whose results live long. The rest is for queries, whose results live a minute."""
+_SURE_PART = 0.8
+"""Of the time that a caller waits. The rest is for what the measured speed is wrong by."""
 _OWNER_SHARE = 4.0
 """One of several callers may fill as many times what it leaves free: alone 4/5, two callers 4/9 each."""
 
@@ -118,14 +120,29 @@ class ServedModels:
         since = self._absent_since.get(model)
         return 0 if since is None else self._clock() - since
 
-    def admission(self, served: ServedModel, lane: Lane, dimensions: int | None, *, listed: bool) -> Admission:
+    def admission(
+        self,
+        served: ServedModel,
+        lane: Lane,
+        dimensions: int | None,
+        *,
+        listed: bool,
+        wait_s: float | None = None,
+    ) -> Admission:
         """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`.
 
-        `listed`: nobody waits for it on an open connection, and its result lives long.
+        Args:
+            served: its model.
+            lane: of the task.
+            dimensions: None: those of the model.
+            listed: nobody waits for it on an open connection, and its result lives long.
+            wait_s: its caller waits so long. What would not be done by then is work for nobody.
         """
         s = self._settings
         dimension = dimensions or (served.entry.dimension if served.entry else UNKNOWN_MODEL_DIMENSION)
         online_s = s.max_backlog_s * (_UNAWAITED_PART if listed else 1)
+        if wait_s is not None:
+            online_s = min(online_s, wait_s * _SURE_PART)
         return Admission(
             max_backlog_s=online_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
             max_backlog_bytes=s.max_backlog_bytes,
@@ -148,6 +165,11 @@ class ServedModels:
         limit = self.limit(model)
         left = max(limit - of_others, limit // (others + 1)) - mine
         return max(0, left), (mine + min(of_others, others * mine)) / self._rate(model)
+
+    def turn_s(self, model: str, lane: Lane, owner: str, cost: int) -> float:
+        """Seconds of work until so much of the owner's is done, when others take turns with it."""
+        _, _, others = self._queued(model, lane, owner)
+        return cost * (others + 1) / self._rate(model)
 
     def retry_after_s(self, task: Task, *, new: bool = False) -> int:
         """Seconds until the task should be done, 1 to 120: each other task gets as much as this one before, or less.

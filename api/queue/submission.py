@@ -136,6 +136,7 @@ class EmbeddingRequests:
             lane=Lane.ONLINE,
             ttl_s=self.settings.sync_result_ttl_s,
             deadline_s=wait_s + LINGERING_INTEREST_S,
+            wait_s=wait_s,
             alias=work.alias(),  # so that a client's retries join the task and cost one round of work
         )
 
@@ -147,6 +148,7 @@ class EmbeddingRequests:
         lane: Lane,
         ttl_s: float,
         deadline_s: float | None = None,
+        wait_s: float | None = None,
         metadata: bytes = b"",
         alias: Alias | None = None,
         listed: bool = False,
@@ -165,7 +167,7 @@ class EmbeddingRequests:
             ),
             options=options,
             ttl_ms=round(ttl_s * 1000),
-            admission=self.registry.admission(served, lane, options.dimensions, listed=listed),
+            admission=self.registry.admission(served, lane, options.dimensions, listed=listed, wait_s=wait_s),
             deadline_in_ms=None if deadline_s is None else max(1, round(deadline_s * 1000)),
             metadata=metadata,
             alias=alias,

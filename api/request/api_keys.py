@@ -175,6 +175,11 @@ class KeyRing:
         """Whether there is no key at all, also no revoked one, so that the first may be made."""
         return self.stamp is not None and not (self._of_environment or self.records)
 
+    def limits(self, name: str) -> KeyLimits:
+        """Of the key with this name; keys of the environment have none."""
+        record = self.records.get(name)
+        return NO_LIMITS if record is None else record.limits
+
     def grant(self, headers: Headers) -> Grant:
         """By what right a request with these headers is let in; of several keys, by that of the first that is known.
 

@@ -11,7 +11,7 @@ those before questions about what there is, which no door stops.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from starlette.types import Scope
@@ -202,3 +202,36 @@ def overloaded() -> Overloaded:
         f"More requests came than this server can take in; try again in {wait_s} s. Nothing was stored.",
         retry_after_s=wait_s,
     )
+
+
+class Returns:
+    """Tells those for whom there is no room when to come back: one after the other.
+
+    The ledger says when there is room for one. If all who are refused came at that time, it would be for one of them
+    and the others would be refused again. So each is told the time at which those before it have been served too.
+
+    Args:
+        longest_s: nobody is told to wait this much longer than the ledger says. Some of those before do not come back.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, longest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._longest_s = longest_s
+        self._clock = clock
+        self._next_s: dict[Hashable, float] = {}
+
+    def wait_s(self, line: Hashable, room_s: float, work_s: float) -> float:
+        """How long one more is to wait that has `work_s` of work, and for whom alone there is room after `room_s`.
+
+        `line`: those who wait for each other.
+        """
+        now_s = self._clock()
+        if len(self._next_s) >= _LINES:
+            self._next_s = {line: next_s for line, next_s in self._next_s.items() if next_s > now_s}
+        earliest_s = now_s + room_s
+        told_s = min(max(self._next_s.get(line, 0.0), earliest_s), earliest_s + self._longest_s)
+        self._next_s[line] = told_s + work_s
+        return told_s - now_s
+
+
+_LINES = 1000

@@ -9,6 +9,7 @@ from api.answer import task_json
 from api.answer.errors import CallerGone, item_failed
 from api.queue.accept import accept, submit
 from api.queue.submission import LINGERING_INTEREST_S
+from api.request.key_limits import note_room
 from api.request.ownership import read_result
 from api.services import Services
 from api.waiting.hub import Waiter, watched
@@ -42,6 +43,7 @@ async def encode_now(services: Services, request: Request, submission: Submissio
     end = time.monotonic() + wait_s
     with services.hub.waiting(submission.task_id) as waiter:
         reply = await submit(services, submission)
+        note_room(request.scope, reply.room)
         if not reply.joined:
             await _wait(services, request, submission, waiter, end)
             return await _result(services, reply.task_id, submission)

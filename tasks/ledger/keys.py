@@ -86,6 +86,11 @@ Of files; the first as long as the file, those of an owner as long as the last o
     R:filebytes:{owner}  string  bytes of all of the owner's files
     R:uploads:{owner}    hash    file -> "bytes until": uploads on their way, which count too; TTL of the last
 
+Of one key with limits:
+
+    R:rate:{owner}       hash    `requests`, `tokens` -> when its bucket is full again, in milliseconds; TTL until the
+                                 last one is. A full bucket is none
+
 Of one batch; with a TTL from the start (its window and a year, or the retention where that is more), and a new one at
 its end (the retention):
 

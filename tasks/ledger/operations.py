@@ -15,7 +15,17 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from tasks.errors import BacklogFull, IdempotencyConflict, ModelChanged, SchemaMismatch, StorageFull
+from tasks.errors import (
+    AboveKeyLimit,
+    BacklogFull,
+    IdempotencyConflict,
+    KeyLimitReached,
+    ModelChanged,
+    RateLimited,
+    RequestError,
+    SchemaMismatch,
+    StorageFull,
+)
 from tasks.item import FLOAT32_BYTES, ItemError
 from tasks.ledger import replies
 from tasks.ledger.keys import SCHEMA_VERSION
@@ -25,6 +35,8 @@ from tasks.ledger.task import (
     Claim,
     ClaimedUnit,
     Committed,
+    KeyAdmission,
+    KeyRoom,
     Lane,
     Result,
     State,
@@ -171,6 +183,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
     Raises on reading:
         BacklogFull: as much work as may wait would be done before this; with the seconds after which there is room.
         StorageFull: Redis is above the allowed share of its memory, or the owner above its own; likewise.
+        RateLimited, KeyLimitReached: a limit of the owner's key; likewise. AboveKeyLimit: it never fits.
         IdempotencyConflict: the alias belongs to a task with another digest.
     """
     s, admission, alias = submission, submission.admission, submission.alias
@@ -194,8 +207,18 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         "share": admission.owner_share,
         "wakes": int(s.wakes_steps),
         "trace": s.trace,
+        **_key_arguments(admission.key),
     }
     return Operation("submit", s.queue, tuple(_unit_arguments(s)), _submitted, named)
+
+
+def _key_arguments(key: KeyAdmission) -> dict[str, Argument]:
+    """Limits of a key as SUBMIT takes them: "" is none."""
+    return {
+        "tokens_per_minute": "" if key.tokens_per_minute is None else key.tokens_per_minute,
+        "queued_tokens": "" if key.queued_tokens is None else key.queued_tokens,
+        "open_jobs": "" if key.open_jobs is None else key.open_jobs,
+    }
 
 
 def _unit_arguments(submission: Submission) -> list[Argument]:
@@ -532,19 +555,89 @@ def _retry_after(seconds: float) -> int:
     return wait_s + random.randint(0, wait_s // 4)  # noqa: S311 - no secret
 
 
+def backlog_full(wait_s: float, before_s: float) -> BacklogFull:
+    """The error for a task that there is room for after `wait_s`. So much work would be done before it now."""
+    told_s = _retry_after(wait_s)
+    return BacklogFull(
+        f"About {before_s:.0f} s of work would be done before this; try again in {told_s} s. Nothing was stored.",
+        retry_after_s=told_s,
+        wait_s=wait_s,
+        before_s=before_s,
+    )
+
+
 def _submitted(reply: list[Any]) -> SubmitReply:
     outcome = reply[0]
     if outcome == b"full":
-        wait_s = _retry_after(float(reply[1]))
-        raise BacklogFull(
-            f"About {float(reply[2]):.0f} s of work would be done before this; try again in {wait_s} s. "
-            "Nothing was stored.",
-            retry_after_s=wait_s,
-        )
+        raise backlog_full(float(reply[1]), float(reply[2]))
     if outcome in {b"memory", b"share"}:
         wait_s = _retry_after(float(reply[1]))
         what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
         raise StorageFull(f"{what}; try again in {wait_s} s. Nothing was stored.", retry_after_s=wait_s)
     if outcome == b"conflict":
         raise IdempotencyConflict("This Idempotency-Key was used with another body. Use a new key for a new request.")
-    return SubmitReply(task_id=reply[1].decode(), joined=outcome == b"joined", bell_due=bool(reply[2]))
+    if outcome == b"key":
+        raise key_refusal(reply)
+    _, task_id, bell_due, *limited = reply
+    room = KeyRoom(int(limited[0][0]), int(limited[0][1]), float(limited[0][2])) if limited else None
+    return SubmitReply(task_id=task_id.decode(), joined=outcome == b"joined", bell_due=bool(bell_due), room=room)
+
+
+def key_refusal(reply: Sequence[bytes]) -> RequestError:
+    """The error for {'key', name of the limit, its number, what counts against it, seconds or -1: never}."""
+    limit, most, have, wait_s = reply[1].decode(), int(reply[2]), int(reply[3]), float(reply[4])
+    if wait_s < 0:
+        return AboveKeyLimit(
+            f"This request alone exceeds a limit of your key: {limit} is {most:,}. Nothing was stored."
+        )
+    after_s = retry_after_of_key(wait_s)
+    used = _USED[limit].format(have)
+    kind = RateLimited if limit in _RATES else KeyLimitReached
+    return kind(
+        f"The limit of your key is reached: {limit} is {most:,}{used}. Try again in {after_s} s. Nothing was stored.",
+        retry_after_s=after_s,
+    )
+
+
+_RATES = {"tokens_per_minute", "requests_per_second"}
+_USED = {
+    "tokens_per_minute": ", and this request needs {:,}",
+    "queued_tokens": ", and {:,} are queued",
+    "open_jobs": ", and {:,} have not ended",
+}
+
+
+def retry_after_of_key(wait_s: float) -> int:
+    """Seconds of `Retry-After`, up to a quarter longer than it takes: not all callers of a key come back at once.
+
+    However long it is: a client that waits for less would come for nothing.
+    """
+    whole_s = max(1, math.ceil(wait_s))
+    return whole_s + random.randint(0, whole_s // 4)  # noqa: S311 - no secret
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What TAKE did.
+
+    Attributes:
+        wait_s: 0, or how long the owner must wait before its next request.
+        limit: requests that the owner may make at once.
+        left: of them now.
+        reset_s: seconds until all are left.
+    """
+
+    wait_s: float
+    limit: int
+    left: int
+    reset_s: float
+
+
+def take_request(owner: str, per_s: float) -> Operation[Taken]:
+    """Counts one request of an owner that may make so many in a second. Again: as one more."""
+
+    def read(reply: list[bytes]) -> Taken:
+        wait_ms, left, reset_ms = (int(number) for number in reply)
+        return Taken(wait_ms / 1000, max(1, int(per_s)), left, reset_ms / 1000)
+
+    return Operation("take", "", (owner, per_s), read)

@@ -70,6 +70,39 @@ class Alias:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyAdmission:
+    """Limits of one key that SUBMIT checks. None: it has none.
+
+    Attributes:
+        tokens_per_minute: estimated tokens that come back to its bucket within a minute; the bucket holds as many.
+        queued_tokens: estimated tokens of one lane that have not been encoded.
+        open_jobs: listed tasks, batches and ingestions that have not ended.
+    """
+
+    tokens_per_minute: int | None = None
+    queued_tokens: int | None = None
+    open_jobs: int | None = None
+
+
+NO_KEY_LIMITS = KeyAdmission()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRoom:
+    """What a key may still bring in one task, by the limit that leaves least.
+
+    Attributes:
+        limit: the number of this limit, in estimated tokens.
+        left: estimated tokens.
+        reset_s: seconds until all of it is left, if nothing comes.
+    """
+
+    limit: int
+    left: int
+    reset_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """Limits that SUBMIT checks in the same step in which it stores.
 
@@ -82,6 +115,7 @@ class Admission:
             for their vectors included.
         vector_bytes: room to reserve for the vector of one item; 0 reserves nothing.
         owner_share: one owner may fill as many times the memory, and the payload bytes, that it leaves free; 0: all.
+        key: limits of the owner's key.
     """
 
     max_backlog_s: float
@@ -90,6 +124,7 @@ class Admission:
     max_memory_percent: float = 100
     vector_bytes: int = 0
     owner_share: float = 0
+    key: KeyAdmission = NO_KEY_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +164,13 @@ class SubmitReply:
         task_id: the stored task, or the earlier one that this call joined.
         joined: an earlier task was found under the alias.
         bell_due: the caller must send one bell message to the task's queue.
+        room: what the owner's key may still bring; None: it has no limit.
     """
 
     task_id: str
     joined: bool
     bell_due: bool
+    room: KeyRoom | None = None
 
 
 @dataclass(frozen=True, slots=True)

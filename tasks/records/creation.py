@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches, TooManyIngestions
 from tasks.ledger import replies
-from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.operations import Argument, Operation, key_refusal
 from tasks.records.files import Quota, quota_arguments
 from worker_config.subject import request_trace
 
@@ -55,10 +55,12 @@ class RecordLimits:
     Attributes:
         max_open: of one owner that have not ended; None: any number.
         quota: of the owner's files. Whoever has stored more makes nothing new; None: as much as anybody likes.
+        open_jobs: tasks, batches and ingestions of the owner's key that have not ended; None: any number.
     """
 
     max_open: int | None = None
     quota: Quota | None = None
+    open_jobs: int | None = None
 
 
 NO_LIMITS = RecordLimits()
@@ -80,6 +82,7 @@ def create_record(
     Raises on reading:
         IdempotencyConflict: the key belongs to a record of another request.
         TooManyBatches, TooManyIngestions: `max_open` of its owner have not ended.
+        KeyLimitReached: `open_jobs` of its owner have not ended.
         QuotaExceeded: the owner has stored more than the quota allows.
         StorageFull: Redis is full; for a batch also above the share of its memory that `max_memory` allows.
     """
@@ -97,6 +100,8 @@ def create_record(
                 "at a time. Wait for one to end, or cancel one.",
                 retry_after_s=_ROOM_AFTER_S,
             )
+        if reply[0] == b"key":
+            raise key_refusal(reply)
         if reply[0] == b"quota" and limits.quota:
             raise limits.quota.refused(reply, and_datasets=kind is RecordKind.INGESTION)
         if reply[0] == b"memory":
@@ -111,6 +116,7 @@ def create_record(
         "digest": digest,
         "max_open": -1 if limits.max_open is None else limits.max_open,
         **quota_arguments(limits.quota),
+        "open_jobs": "" if limits.open_jobs is None else limits.open_jobs,
         **own,
     }
     trace = request_trace()

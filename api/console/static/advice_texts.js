@@ -53,6 +53,8 @@ export const TEXTS = {
     "range_not_satisfiable": "Content-Range gives the size of the file.",
     "idempotency_key_reused": "Use a new key for a new body.",
     "encoding_failed": "The family of the errors of one text, as an answer of /v1/embeddings; param names the text.",
+    "rate_limited": "The requests or tokens of your key are used up for the moment: wait Retry-After.",
+    "key_limit": "Your key has as much queued or open as it may: wait Retry-After. With x-should-retry: false the request alone is too large: send it in parts.",
     "too_many_batches": "EMBEDQ_MAX_OPEN_BATCHES of your batches have not ended: wait for one (Retry-After), or cancel one.",
     "too_many_ingestions": "EMBEDQ_MAX_OPEN_INGESTIONS of your ingestions have not ended: wait for one (Retry-After), or cancel one.",
     "head_too_large": "Request line and fields exceed 64 KiB or 128 fields.",

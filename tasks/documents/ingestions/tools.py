@@ -101,6 +101,7 @@ def _source(context: JobContext, ingestion: Ingestion) -> Source:
         inline=ingestion.spec.get("inline"),
         listed=ingestion.spec.get("listed"),
         roots=context.settings.ingest_roots,
+        within=ingestion.spec.get("roots"),
         limits=SourceLimits(settings.ingest_max_document_bytes, settings.ingest_max_record_bytes),
         apart=_record_processes(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes)),
         progress=context.progress,

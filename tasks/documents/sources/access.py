@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.documents.sources.records_process import RecordProcesses
+from tasks.documents.sources.roots import is_allowed, is_within, real_roots
 from tasks.documents.sources.source import FULL_PAGE, PageLimits
 from tasks.documents.sources.walk import SortedNames, sorted_names
 from tasks.storage.storage import Storage
@@ -36,6 +37,7 @@ class SourceAccess:
         inline: name in the storage of the request's `documents`, a JSON list.
         listed: name in the storage of its `files` or `urls`, where the request itself holds only their number.
         roots: folders and URL prefixes that may be read.
+        within: those of them that the owner's key may read; None: all.
         apart: processes for formats whose library trusts the file; None: this process reads them.
         progress: to be called about once a second; its exceptions are passed on.
         page: when a page of a listing is full.
@@ -54,3 +56,18 @@ class SourceAccess:
     page: PageLimits = FULL_PAGE
     names: SortedNames = sorted_names
     s3_keys: int = 1000
+    within: Sequence[str] | None = None
+
+    @property
+    def tops(self) -> Sequence[str]:
+        """Folders and URL prefixes at which what may be read begins."""
+        return self.roots if self.within is None else self.within
+
+    def allows(self, scheme: str, path: str) -> bool:
+        """Whether a file or folder with this name may be read."""
+        return is_allowed(scheme, path, self.roots) and is_allowed(scheme, path, self.tops)
+
+    def real_tops(self) -> list[str]:
+        """The folders among `tops`, without links. Each is in a root itself."""
+        roots = real_roots(self.roots)
+        return [top for top in real_roots(self.tops) if any(is_within(top, root) for root in roots)]

@@ -16,10 +16,8 @@ from tasks.documents.sources.roots import (
     Glob,
     Matcher,
     document_id,
-    is_allowed,
     is_encodable,
     parse_glob,
-    real_roots,
     root_around,
     split_url,
 )
@@ -36,6 +34,12 @@ class Urls:
     def __init__(self, urls: Sequence[str], access: SourceAccess) -> None:
         self._access = access
         self._globs = [parse_glob(url, access.roots, f"source.urls[{n}]") for n, url in enumerate(urls)]
+        for number, glob in enumerate(self._globs):
+            if not access.allows(glob.scheme, glob.base):
+                raise SourceFailed(
+                    "This is not below one of the folders and URLs that your key may read.",
+                    param=f"source.urls[{number}]",
+                )
         self._trees: dict[str, Tree] = {}
         self._drivers: dict[str, Any] = {}
 
@@ -63,10 +67,10 @@ class Urls:
         url = str(place["url"])
         scheme, path = split_url(url)
         # Checked again, because the roots may have changed since the listing.
-        if not is_allowed(scheme, path, self._access.roots):
+        if not self._access.allows(scheme, path):
             raise outside()
         if scheme == "file":
-            return LocalContent(path, real_roots(self._access.roots))
+            return LocalContent(path, self._access.real_tops())
         return RemoteContent(self._driver(scheme), scheme, path)
 
     def _walk(self, glob: Glob, listing: str) -> Walk:
@@ -108,7 +112,7 @@ class Urls:
 
     def _require_straight(self, tree: Tree, glob: Glob) -> None:
         """Refuses a link to a folder around it, which would give each file below a second id. A walk refuses it too."""
-        path = root_around(glob.scheme, glob.base, self._access.roots) or ""
+        path = root_around(glob.scheme, glob.base, self._access.tops) or ""
         real = tree.real(path or "/")
         for name in glob.base[len(path) :].split("/")[1:]:
             path, around = f"{path}/{name}", real
@@ -118,7 +122,7 @@ class Urls:
 
     def _tree(self, scheme: str) -> Tree:
         if scheme not in self._trees:
-            roots = real_roots(self._access.roots)
+            roots = self._access.real_tops()
             self._trees[scheme] = (
                 LocalTree(roots) if scheme == "file" else remote_tree(self._driver(scheme), self._access.s3_keys)
             )

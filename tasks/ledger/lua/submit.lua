@@ -1,18 +1,29 @@
 -- Stores one task whole, or finds the one its alias names.
--- uses: accounts admission enqueue turns wakeup
+-- uses: accounts admission enqueue limits turns wakeup
 -- wakes: its end wakes the steppers of documents workers. Behind the arguments by name, per unit: items cost payload
--- reply: {'ok' | 'joined', id, bell due} | {'conflict'}
+-- tokens_per_minute queued_tokens open_jobs: limits of the owner's key, '' where it has none.
+-- reply: {'ok' | 'joined', id, bell due, what the key may still bring (key_room), where it has limits} | {'conflict'}
 --      | {'full', seconds until there is room, seconds of work before it}
 --      | {'memory' | 'share', seconds until there is room}
+--      | {'key', name of a limit, its number, what counts against it, seconds until there is room or -1: never}
 local id, lane, owner, deadline_in, ttl, options, meta, alias, digest, join, max_backlog_s, default_rate, max_bytes,
-  max_memory, vector_bytes, listed, share, wakes, trace = named(19)
+  max_memory, vector_bytes, listed, share, wakes, trace,
+  tokens_per_minute, queued_tokens, open_jobs = named(22)
 deadline_in, vector_bytes = tonumber(deadline_in), tonumber(vector_bytes)
-local UNITS = FIRST + 20       -- of the first one's items
+local UNITS = FIRST + 23       -- of the first one's items
 local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
 
+local limits = {tokens_per_minute = tonumber(tokens_per_minute), queued_tokens = tonumber(queued_tokens),
+  open_jobs = tonumber(open_jobs)}
+local limited = next(limits) ~= nil
+
+local function answer(how, task, bell, q)
+  if not limited then return {how, task, bell} end
+  return {how, task, bell, key_room(limits, q or queued_beside(lane, owner, default_rate))}
+end
 local function found(how, task)         -- stores nothing new, so a full Redis does not matter
   allowed_when_full()
-  return {how, task, ready() > 0 and wake() or 0}
+  return answer(how, task, ready() > 0 and wake() or 0)
 end
 
 if alias ~= '' then
@@ -22,7 +33,7 @@ if alias ~= '' then
     local f = call('HMGET', task_key(other), 'state', 'deadline', 'ttl')
     if f[1] and join == '0' then
       if of ~= digest then return {'conflict'} end
-      return {'joined', other, 0}
+      return answer('joined', other, 0)
     end
     if f[1] and of == digest and OPEN[f[1]] then
       if f[2] and deadline_in > 0 and NOW + deadline_in > tonumber(f[2]) then
@@ -35,7 +46,7 @@ if alias ~= '' then
     -- Not in its last moments: the result must not vanish between this answer and the caller's next read. Nor is it kept
     -- for longer: what is asked for again and again would never be encoded again, by another model neither.
     if f[1] == 'completed' and of == digest and call('PTTL', task_key(other)) >= math.min(JOIN_MS, f[3] / 2) then
-      return {'joined', other, 0}
+      return answer('joined', other, 0)
     end
   end
 end
@@ -45,7 +56,8 @@ local units = (#ARGV - UNITS + 1) / 3
 local total, cost, bytes = measure(UNITS, units)
 local reserve = room_for(total, vector_bytes)
 local queue = queued_beside(lane, owner, default_rate)
-local full = backlog_full(queue, cost, tonumber(max_backlog_s) * queue.rate)
+local full = limited and key_full(limits, queue, cost, listed == '1')
+  or backlog_full(queue, cost, tonumber(max_backlog_s) * queue.rate)
   or bytes_full(queue, bytes, reserve, tonumber(max_bytes), tonumber(max_memory), tonumber(share))
 if full then return full end
 
@@ -58,4 +70,6 @@ if refusal then
 end
 local used, limit = memory()
 if used then call('SET', MEMORY, int(used + bytes) .. ' ' .. int(limit), 'KEEPTTL') end  -- until WATCH looks again
-return {'ok', id, wake()}
+if limits.tokens_per_minute then take_from(token_bucket(owner, limits.tokens_per_minute), cost) end
+queue.mine, queue.all = queue.mine + cost, queue.all + cost
+return answer('ok', id, wake(), queue)

@@ -11,22 +11,8 @@ import pytest
 from stack.testing import RedisServer, wait_until
 from tests.integration.api.event_stream import Stream
 from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.made_keys import bearer, code_of, make
 from tests.integration.api.served import ANN, KEYS, ServedApp
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
-
-
-def make(client: httpx.Client, admin: dict[str, str], name: str, **fields: Any) -> dict[str, str]:
-    """The header of a new key."""
-    answer = client.post("/v1/keys", json={"name": name, **fields}, headers=admin)
-    assert answer.status_code == 201, answer.text
-    return bearer(answer.json()["key"])
-
-
-def code_of(answer: httpx.Response) -> tuple[int, str]:
-    return answer.status_code, answer.json()["error"]["code"]
 
 
 @pytest.fixture

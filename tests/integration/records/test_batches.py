@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches
+from tasks.errors import IdempotencyConflict, KeyLimitReached, StorageFull, TooManyBatches
 from tasks.ledger import DOCUMENTS, operations
 from tasks.ledger.task import State
 from tasks.records.batches import (
@@ -25,6 +25,8 @@ from tasks.records.batches import (
     read_batch,
 )
 from tasks.records.creation import RecordLimits
+from tasks.records.ingestion_operations import create_ingestion
+from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tests.integration.ledger.driver import Driver
 
 HOUR_MS = 3_600_000
@@ -36,6 +38,10 @@ KEY = ("a" * 32, "d" * 32)
 def new(owner: str = "anonymous", **changed: Any) -> NewBatch:
     batch = NewBatch(new_batch_id(), owner, "file-1", "24h", window_ms=24 * HOUR_MS, ttl_ms=HOUR_MS)
     return dataclasses.replace(batch, **changed)
+
+
+def ingestion() -> NewIngestion:
+    return NewIngestion(new_ingestion_id(), "anonymous", {"model": "m"}, HOUR_MS)
 
 
 def read(driver: Driver, batch_id: str) -> Batch:
@@ -163,6 +169,22 @@ def test_an_owner_has_so_many_open_batches_at_a_time(driver: Driver) -> None:
     driver.run(create_batch(new(), two))
     with pytest.raises(TooManyBatches):
         driver.run(create_batch(new(), two))
+
+
+def test_open_jobs_of_a_key_are_tasks_batches_and_ingestions(driver: Driver) -> None:
+    three = RecordLimits(open_jobs=3)
+    batch = driver.run(create_batch(new(key=KEY), three))
+    driver.run(create_ingestion(ingestion(), three))
+    task = driver.submit(listed=True).task_id
+    for create in (create_batch(new(), three), create_ingestion(ingestion(), three)):
+        with pytest.raises(KeyLimitReached, match="open_jobs is 3, and 3 have not ended") as refused:
+            driver.run(create)
+        assert refused.value.retry_after_s is not None
+    assert driver.run(create_batch(new(key=KEY), three)) == batch, "a repetition is no new one"
+    driver.cancel(task)
+    driver.run(create_ingestion(ingestion(), three))
+    move(driver, batch, BatchStatus.CANCELLED)
+    driver.run(create_batch(new(), three))
 
 
 def test_an_open_batch_is_kept_however_short_it_is_kept_afterwards(driver: Driver) -> None:

@@ -14,6 +14,7 @@ from api.server.overload import (
     REFUSALS_PER_S,
     Door,
     Places,
+    Returns,
     leave,
     overloaded,
 )
@@ -129,3 +130,24 @@ def test_many_refusals_are_spread_so_that_they_leave_time_to_serve() -> None:
     assert sum(delay <= 1 for delay in delays) == pytest.approx(REFUSALS_AT_ONCE + REFUSALS_PER_S, abs=1)
     assert max(delays) == LONGEST_DELAY_S
     assert max(door.delay_s(100.0) for _ in range(REFUSALS_AT_ONCE)) < 0.001
+
+
+def test_those_for_whom_there_is_no_room_come_back_one_after_the_other() -> None:
+    now_s = 100.0
+    returns = Returns(30, lambda: now_s)
+    assert [returns.wait_s("a", 2, 1) for _ in range(4)] == [2, 3, 4, 5]
+    assert returns.wait_s("b", 2, 1) == 2, "others wait in another line"
+    now_s += 3
+    assert returns.wait_s("a", 2, 1) == 3
+    now_s += 60
+    assert returns.wait_s("a", 2, 1) == 2
+    assert max(returns.wait_s("a", 2, 1) for _ in range(100)) == 32
+
+
+def test_lines_that_nobody_is_in_are_forgotten() -> None:
+    now_s = 0.0
+    returns = Returns(30, lambda: now_s)
+    for number in range(5000):
+        now_s = float(number)
+        returns.wait_s(number, 0, 1)
+    assert len(returns._next_s) <= 1000

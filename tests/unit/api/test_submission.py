@@ -213,12 +213,18 @@ def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> Non
 
 
 def test_queries_find_room_that_other_tasks_leave() -> None:
-    made_by = requests(overview(), max_backlog_s=30, max_redis_memory_percent=70)
+    made_by = requests(overview(), max_backlog_s=10, max_redis_memory_percent=70)
     query, listed = synchronous(made_by, input="a").admission, task(made_by, input="a", lane="online").admission
 
-    assert (query.max_backlog_s, listed.max_backlog_s) == (30, 15)
+    assert (query.max_backlog_s, listed.max_backlog_s) == (10, 5)
     assert (query.max_memory_percent, listed.max_memory_percent) == (70, 63)
     assert task(made_by, input="a", lane="bulk").admission.max_backlog_s == 86_400
+
+
+def test_a_query_is_taken_only_if_it_is_done_while_its_caller_waits() -> None:
+    made_by = requests(overview(), max_backlog_s=30)
+    within = [made_by.synchronous(b'{"input": "a"}', owner="me", wait_s=wait_s)[0] for wait_s in (1, 20, 55)]
+    assert [query.admission.max_backlog_s for query in within] == [0.8, 16, 30]
 
 
 def test_memory_is_shared_where_there_are_several_callers() -> None:

@@ -1,5 +1,6 @@
 """Folders of the server: order, globs, links, and what is not let in."""
 
+import dataclasses
 import hashlib
 import os
 from pathlib import Path
@@ -326,3 +327,35 @@ def test_what_never_was_there_is_not_said_to_be_gone(tmp_path: Path, url: str) -
     root = tree(tmp_path / "root", "a.md")
     with pytest.raises(SourceFailed, match="There is no such file or folder"):
         ids(root, f"{root}/{url}")
+
+
+def test_a_key_reads_below_its_own_roots_alone(tmp_path: Path) -> None:
+    """The ids stay those below the root of the server: they do not change with what a key may read."""
+    root = tmp_path / "docs"
+    tree(root, "own/a.md", "foreign/b.md")
+    (root / "own" / "link.md").symlink_to(root / "foreign" / "b.md")
+    (root / "own" / "folder").symlink_to(root / "foreign")
+    limited = dataclasses.replace(below(root), within=[f"{root}/own"])
+    spec = {"urls": [f"{root}/own/**"]}
+
+    assert [ref.id for ref in documents(spec, limited)] == ["docs/own/a.md"]
+    assert set(codes(spec, limited).values()) == {"outside_roots"}
+    for url in (f"{root}/**", f"{root}/foreign/b.md", f"{root}/ow*/a.md", f"{root}/own/../foreign/b.md"):
+        with pytest.raises(SourceFailed):
+            documents({"urls": [url]}, limited)
+    refs = documents({"urls": [f"{root}/foreign/b.md"]}, below(root))
+    listed_before = open_source(spec, limited)
+    assert [one.error and one.error.code for one in listed_before.read(refs)] == ["outside_roots"]
+
+
+def test_a_root_of_a_key_that_leads_out_of_the_server_s_roots_reads_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "docs"
+    tree(root, "a.md")
+    tree(tmp_path / "outside", "secret.md")
+    (root / "own").symlink_to(tmp_path / "outside")
+    limited = dataclasses.replace(below(root), within=[f"{root}/own"])
+    with pytest.raises(SourceFailed):
+        documents({"urls": [f"{root}/own/**"]}, limited)
+    moved = dataclasses.replace(below(root), within=[str(tmp_path / "outside")])
+    with pytest.raises(SourceFailed):
+        documents({"urls": [f"{tmp_path}/outside/**"]}, moved)

@@ -1,0 +1,99 @@
+"""Limits of one key over HTTP: what is refused, what the caller is told, and that others do not feel it."""
+
+import hashlib
+import time
+
+import httpx
+import redis
+
+from tasks.ledger.executor import source
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.made_keys import code_of, make
+from tests.integration.api.served import ServedApp
+
+
+def test_requests_of_a_key_are_counted_and_those_of_others_are_not(app: ServedApp, redis_client: redis.Redis) -> None:
+    client = app.client
+    app.services.ledger.frozen_ms = round(time.time() * 1000)  # nothing comes back meanwhile
+    ops = make(client, {}, "ops")
+    slow = make(client, ops, "slow", limits={"requests_per_second": 2})
+    redis_client.script_flush()
+    take = hashlib.sha1(source("take").encode(), usedforsecurity=False).hexdigest()
+
+    for _ in range(4):
+        assert client.get("/v1/models", headers=ops).status_code == 200
+    assert redis_client.script_exists(take) == [False], "a key without this limit costs no call"
+
+    answers = [client.get("/v1/models", headers=slow) for _ in range(3)]
+    answers += [client.post("/embed", json={"inputs": "a"}, headers=slow)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
+    assert code_of(answers[2]) == (429, "rate_limited")
+    assert "requests_per_second is 2" in answers[2].json()["error"]["message"]
+    assert answers[2].headers["retry-after"] == "1"
+    assert answers[3].json()["error_type"] == "Overloaded"
+    assert redis_client.script_exists(take) == [True]
+    assert client.get("/v1/models", headers=ops).status_code == 200
+
+
+def test_tokens_queues_and_jobs_of_a_key(client: httpx.Client) -> None:
+    ops = make(client, {}, "ops")
+    keys = {
+        name: make(client, ops, name.replace("_", "-"), limits={name: number})
+        for name, number in (("tokens_per_minute", 10), ("queued_tokens", 10), ("open_jobs", 1))
+    }
+    text = "x" * 40  # ten tokens, as they are estimated
+    told = {"tokens_per_minute": "rate_limited", "queued_tokens": "key_limit", "open_jobs": "key_limit"}
+    for name, key in keys.items():
+        first = client.post("/v1/tasks", json={"input": text}, headers=key | {"idempotency-key": "a"})
+        again = client.post("/v1/tasks", json={"input": text}, headers=key | {"idempotency-key": "a"})
+        assert (first.status_code, again.status_code, again.json()["id"]) == (202, 202, first.json()["id"])
+        refused = client.post("/v1/tasks", json={"input": text}, headers=key)
+        assert code_of(refused) == (429, told[name]), name
+        assert name in refused.json()["error"]["message"]
+        assert int(refused.headers["retry-after"]) >= 1
+    whole = client.post("/v1/tasks", json={"input": text + text}, headers=keys["tokens_per_minute"])
+    assert code_of(whole) == (429, "key_limit")
+    assert whole.headers["x-should-retry"] == "false"
+    assert "retry-after" not in whole.headers
+    assert client.post("/v1/tasks", json={"input": text}, headers=ops).status_code == 202
+
+
+def test_stored_bytes_take_the_place_of_the_quota(client: httpx.Client) -> None:
+    ops = make(client, {}, "ops")
+    small = make(client, ops, "small", limits={"stored_bytes": 100})
+
+    def upload(key: dict[str, str], size: int) -> httpx.Response:
+        files = {"file": ("a.txt", b"x" * size)}
+        return client.post("/v1/files", files=files, data={"purpose": "user_data"}, headers=key)
+
+    assert upload(small, 90).status_code == 200
+    assert code_of(upload(small, 90)) == (403, "quota_exceeded")
+    assert upload(ops, 90).status_code == 200
+
+
+def test_the_headers_are_of_the_limit_that_leaves_least(app: ServedApp, worker: LedgerWorker) -> None:
+    ops = make(app.client, {}, "ops")
+    limits = {"tokens_per_minute": 1000, "requests_per_second": 5}
+    key = make(app.client, ops, "limited", limits=limits)
+    app.services.ledger.frozen_ms = round(time.time() * 1000)  # nothing comes back meanwhile
+    with worker.serving():
+        answers = [
+            app.client.post("/v1/embeddings", json={"input": text * 40}, headers=key).headers for text in ("a", "b")
+        ]
+        free = app.client.post("/v1/embeddings", json={"input": "c" * 40}, headers=ops).headers
+    assert [answer["x-ratelimit-limit-tokens"] for answer in answers] == ["1000", "1000"]
+    assert [answer["x-ratelimit-remaining-tokens"] for answer in answers] == ["990", "980"]
+    assert [answer["x-ratelimit-reset-tokens"] for answer in answers] == ["1s", "2s"]
+    assert {answer["x-ratelimit-limit-requests"] for answer in answers} == {"5"}
+    assert [answer["x-ratelimit-remaining-requests"] for answer in answers] == ["4", "3"]
+    assert int(free["x-ratelimit-limit-tokens"]) > 1000
+
+
+def test_a_lower_limit_counts_within_a_second(client: httpx.Client) -> None:
+    ops = make(client, {}, "ops")
+    key = make(client, ops, "later")
+    assert client.get("/v1/models", headers=key).status_code == 200
+    changed = client.post("/v1/keys/later", json={"limits": {"requests_per_second": 0.01}}, headers=ops)
+    assert changed.status_code == 200
+    answers = [client.get("/v1/models", headers=key).status_code for _ in range(2)]
+    assert answers == [200, 429], "the process that changed it knows it at once"

@@ -1,0 +1,78 @@
+"""Sinks and folders that a key may use, among those of the server."""
+
+from typing import Any
+
+import pytest
+
+from api.families.ingestion_body import Sink, Source, check_sink, check_source
+from tasks.errors import InvalidValue, SourceFailed
+from tasks.records.keys import NO_LIMITS, KeyLimits
+from worker_config.settings import Settings, load_settings
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    return load_settings(sinks="main=postgresql://h/a,other=postgresql://h/b", ingest_roots="/srv/docs,s3://bucket/in")
+
+
+def limits(**given: Any) -> KeyLimits:
+    return NO_LIMITS.model_copy(update=given)
+
+
+@pytest.mark.parametrize(
+    ("sinks", "name", "table", "allowed"),
+    [
+        (None, "main", "t", True),
+        ((), "main", "t", False),
+        (("main",), "main", "t", True),
+        (("main",), "other", "t", False),
+        (("main/t",), "main", "t", True),
+        (("main/t",), "main", "tt", False),
+        (("main/t_*",), "main", "t_1", True),
+        (("main/t_*",), "main", "t", False),
+        (("main/*",), "main", "anything", True),
+        (("other", "main/a.*"), "main", "a.t", True),
+    ],
+)
+def test_tables_that_a_key_may_load_into(
+    settings: Settings, sinks: tuple[str, ...] | None, name: str, table: str, allowed: bool
+) -> None:
+    sink = Sink(type="postgresql", name=name, table=table)
+    if allowed:
+        check_sink(sink, settings, limits(sinks=sinks))
+    else:
+        with pytest.raises(InvalidValue):
+            check_sink(sink, settings, limits(sinks=sinks))
+
+
+def test_a_key_hears_nothing_of_connections_that_it_may_not_use(settings: Settings) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        check_sink(Sink(type="postgresql", name="other", table="t"), settings, limits(sinks=("main/t",)))
+    assert "other" not in refused.value.detail
+    check_sink(Sink(type="parquet", dataset="mine"), settings, limits(sinks=()))
+
+
+@pytest.mark.parametrize(
+    ("roots", "url", "allowed"),
+    [
+        (None, "/srv/docs/a/x.txt", True),
+        ((), "/srv/docs/a/x.txt", False),
+        (("/srv/docs/a",), "/srv/docs/a/x.txt", True),
+        (("/srv/docs/a",), "/srv/docs/a", True),
+        (("/srv/docs/a/",), "/srv/docs/ab/x.txt", False),
+        (("/srv/docs/a",), "/srv/docs/a/../b/x.txt", False),
+        (("/srv/docs/a",), "/srv/docs/**", False),
+        (("/",), "/etc/passwd", False),
+        (("s3://bucket/in/a",), "s3://bucket/in/a/*.pdf", True),
+        (("s3://bucket/in/a",), "s3://bucket/in/b/*.pdf", False),
+    ],
+)
+def test_folders_that_a_key_may_read(
+    settings: Settings, roots: tuple[str, ...] | None, url: str, allowed: bool
+) -> None:
+    source = Source(urls=[url])
+    if allowed:
+        check_source(source, settings, limits(roots=roots))
+    else:
+        with pytest.raises(SourceFailed):
+            check_source(source, settings, limits(roots=roots))
