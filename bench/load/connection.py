@@ -7,6 +7,7 @@ from typing import cast
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _CHUNKED = re.compile(rb"(?i)\r\ntransfer-encoding: *chunked")
 _CLOSES = re.compile(rb"(?i)\r\nconnection: *close")
+_RETRY_AFTER = re.compile(rb"(?i)\r\nretry-after: *(\d+)")
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -25,6 +26,8 @@ class Connection(asyncio.Protocol):
         self._chunked = False
         self._status = 0
         self.usable = True
+        self.retry_after_s: int | None = None
+        """Of the last answer."""
 
     def ask(self, request: bytes) -> "asyncio.Future[int]":
         """The status of the answer; raises `Broken`."""
@@ -73,5 +76,7 @@ class Connection(asyncio.Protocol):
         self._status = int(head[9:12])
         self._chunked = _CHUNKED.search(head) is not None
         self.usable = not _CLOSES.search(head)
+        told = _RETRY_AFTER.search(head)
+        self.retry_after_s = int(told[1]) if told else None
         length = _LENGTH.search(head)
         return end + 4 + (int(length[1]) if length else 0)
