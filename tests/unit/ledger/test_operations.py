@@ -68,12 +68,13 @@ def test_an_empty_claim() -> None:
 
 
 def test_a_claim_with_units() -> None:
-    raw = [b"t", b"s3", 3, 1, 7, 2, 3, b'{"normalize":false}', b"[]", b"00-1-2-01"]
+    raw = [b"t", b"s3", 3, 1, 7, 2, 3, b'{"normalize":false}', b"[]", b"00-1-2-01", b"ann"]
     claim = operations.claim("m", REQUEST).read([0, 0, 1, b"bulk", 0, raw])
     assert (claim.token, claim.lane, claim.more, claim.bell_due) == ("w/1", Lane.BULK, True, False)
     (unit,) = claim.units
     assert (unit.task_id, unit.unit_id, unit.first, unit.items, unit.cost) == ("t", "s3", 3, 1, 7)
     assert (unit.attempts, unit.offset, unit.options, unit.trace) == (2, 3, Options(normalize=False), "00-1-2-01")
+    assert unit.owner == "ann"
 
 
 def test_reading_tasks_keeps_the_order_asked_for() -> None:
