@@ -1,68 +1,81 @@
-"""`python -m bench.faults`: the table of docs/reliability.md. `make faults` runs it."""
+"""`python -m bench.faults`: the tables of docs/reliability.md. `make faults` runs it."""
 
 import argparse
 import itertools
+import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.faults import table, trial
+from bench.faults import table, tenants, trial
 from bench.faults.catalog import FAULTS, Fault
-from bench.faults.rig import FAKETIME, ClockRig, Rig
+from bench.faults.rig import ClockRig, Rig
 from bench.load.run import CHECKOUT
 from bench.report import machine
 from bench.report.document import write_section
 
+_RESULTS = CHECKOUT / "bench" / "results"
 _DOCUMENT = CHECKOUT / "docs" / "reliability.md"
 _BEGIN = "<!-- begin generated: python -m bench.faults --write-docs -->"
-_RESULTS = CHECKOUT / "bench" / "results" / "faults.json"
+_ROUNDS, _SECONDS = 5, 10.0
+"""Of what tenants feel of each other."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Injects and prints; the exit code: 1 when something was lost, doubled or did not recover."""
+    """Injects, measures and prints; the exit code: 1 when something was lost, doubled or did not come to an end."""
     parsed = _parser().parse_args(arguments)
     if parsed.write_docs:
-        lines = table.load(parsed.out)
-        known = [lines[fault.name] for fault in FAULTS if fault.name in lines]
-        write_section(_DOCUMENT, f"{_machine()}\n\n{table.render(known)}", _BEGIN)
+        _write_docs(parsed.out)
         return 0
-    chosen = [fault for fault in FAULTS if fault.name in (parsed.only or [fault.name])]
-    if parsed.quick and not parsed.only:
-        chosen = [fault for fault in chosen if fault.quick]
-    lines = table.load(parsed.out)
-    new: dict[str, table.Line] = {}
+    names = parsed.only or [*(fault.name for fault in FAULTS if fault.quick or not parsed.quick), *tenants.SCENARIOS]
+    chosen = [fault for fault in FAULTS if fault.name in names]
+    lines: dict[str, table.Line] = {}
     for kind, faults in itertools.groupby(chosen, lambda fault: fault.rig):
-        new |= _on(kind, list(faults), parsed.rounds or (1 if parsed.quick else None))
-        lines |= new
-        table.save(parsed.out, lines)
-    print(table.render(list(new.values())))
-    failed = [fault.name for fault in chosen if fault.name not in new]
+        possible = [fault for fault in faults if _possible(fault)]
+        lines |= _on(kind, possible, parsed.rounds or (1 if parsed.quick else None))
+        table.save(parsed.out / "faults.json", table.load(parsed.out / "faults.json") | lines)
+    print(table.render(list(lines.values())))
+    failed = [fault.name for fault in chosen if _possible(fault) and fault.name not in lines]
+    for name in (name for name in tenants.SCENARIOS if name in names):
+        figures = _measured(name, parsed.rounds or (1 if parsed.quick else _ROUNDS))
+        if figures is None:
+            failed.append(name)
+            continue
+        tenants.save(parsed.out / "tenants.json", tenants.load(parsed.out / "tenants.json") | {name: figures})
+        print(tenants.render(figures))
     if failed:
-        print(f"did not come to an end: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed or any(line.lost or line.doubled for line in new.values()) else 0
+        _say(f"did not come to an end: {', '.join(failed)}")
+    return 1 if failed or any(line.lost or line.doubled for line in lines.values()) else 0
+
+
+def _possible(fault: Fault) -> bool:
+    """Whether this machine can do it; says why not."""
+    if fault.rig is ClockRig and shutil.which("cc") is None:
+        _say(f"{fault.name} is left out: it needs a C compiler")
+        return False
+    return True
 
 
 def _on(kind: type[Rig], faults: Sequence[Fault], rounds: int | None) -> dict[str, table.Line]:
     """The lines of these faults. A rig that a fault has left broken is replaced for the next one."""
     lines: dict[str, table.Line] = {}
     left = list(faults)
-    if kind is ClockRig and not FAKETIME.exists():
-        _say(f"{', '.join(fault.name for fault in faults)} are left out: they need {FAKETIME}")
-        return {}
     while left:
-        with tempfile.TemporaryDirectory(prefix="embedq-faults-") as folder, kind(Path(folder)) as rig:
-            while left:
-                fault = left.pop(0)
-                if fault.volume and not rig.volume.mounted:
-                    _say(f"{fault.name} is left out: it needs root, mkfs.ext4 and a loop device")
-                    continue
-                try:
+        fault = left[0]
+        try:
+            with tempfile.TemporaryDirectory(prefix="embedq-faults-") as folder, kind(Path(folder)) as rig:
+                while left:
+                    fault = left.pop(0)
+                    if fault.volume and not rig.volume.mounted:
+                        _say(f"{fault.name} is left out: it needs root, mkfs.ext4 and a loop device")
+                        continue
                     lines[fault.name] = _line(rig, fault, rounds or fault.rounds)
-                except Exception as error:  # noqa: BLE001 - one fault that ends badly does not end the others
-                    _say(f"{fault.name} failed: {type(error).__name__}: {str(error)[:2000]}")
-                    break
+        except Exception as error:  # noqa: BLE001 - one fault that ends badly does not end the others
+            _say(f"{fault.name} failed: {type(error).__name__}: {str(error)[:2000]}")
+            left = [each for each in left if each is not fault]
     return lines
 
 
@@ -76,23 +89,36 @@ def _line(rig: Rig, fault: Fault, rounds: int) -> table.Line:
     return table.Line.of(fault.title, found)
 
 
-def _machine() -> str:
+def _measured(name: str, rounds: int) -> list[tenants.Figure] | None:
+    with tempfile.TemporaryDirectory(prefix="embedq-tenants-") as folder, Rig(Path(folder)) as rig:
+        try:
+            return tenants.SCENARIOS[name](rig, rounds, _SECONDS)
+        except Exception as error:  # noqa: BLE001 - as above
+            _say(f"{name} failed: {type(error).__name__}: {str(error)[:2000]}")
+            return None
+
+
+def _write_docs(results: Path) -> None:
+    lines, figures = table.load(results / "faults.json"), tenants.load(results / "tenants.json")
+    known = [lines[fault.name] for fault in FAULTS if fault.name in lines]
+    measured = [figure for name in tenants.SCENARIOS for figure in figures.get(name, ())]
     found = machine.describe()
-    return "\n".join(f"* {name}: {found[name]}" for name in ("date", "processor", "redis"))
+    header = "\n".join(f"* {name}: {found[name]}" for name in ("date", "processor", "redis"))
+    write_section(_DOCUMENT, "\n\n".join([header, table.render(known), tenants.render(measured)]), _BEGIN)
+    _say(f"{_DOCUMENT} is new")
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = [fault.name for fault in FAULTS]
+    names = [*(fault.name for fault in FAULTS), *tenants.SCENARIOS]
     parser = argparse.ArgumentParser(
-        prog="python -m bench.faults", description="Injures a running service, and counts what is lost and doubled."
+        prog="python -m bench.faults",
+        description="Injures a running service and counts what is lost and doubled; measures what keys feel of others.",
     )
-    parser.add_argument("--only", nargs="+", choices=names, metavar="FAULT", help=", ".join(names))
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--rounds", type=int, metavar="N", help="of each fault (default: as the table says)")
     parser.add_argument("--quick", action="store_true", help="one round of each; the longest faults are left out")
-    parser.add_argument("--write-docs", action="store_true", help="no trial: fill docs/reliability.md from the file")
-    parser.add_argument(
-        "--out", type=Path, default=_RESULTS, help="JSON file that keeps the lines (default: %(default)s)"
-    )
+    parser.add_argument("--write-docs", action="store_true", help="no trial: fill docs/reliability.md from the files")
+    parser.add_argument("--out", type=Path, default=_RESULTS, help="folder of the results (default: %(default)s)")
     return parser
 
 
@@ -101,4 +127,5 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
     sys.exit(main())

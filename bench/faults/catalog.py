@@ -2,14 +2,16 @@
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from bench.faults.rig import (
+    HOUR_S,
     ClockRig,
     LinkedRig,
     Rig,
+    SentinelRig,
     continue_group,
     copy_of,
     now,
@@ -18,7 +20,6 @@ from bench.faults.rig import (
 )
 from stack.testing import Process
 
-CLOCK = "the clock of {} jumps by an hour, forth or back"
 _HELD_S = 5.0
 """How long a condition lasts that has no length of its own."""
 
@@ -196,10 +197,31 @@ def _bad_link(rig: Rig) -> float:
     return now()
 
 
-def _jump(choose: Callable[[Rig], Sequence[Process]], rig: Rig) -> float:
+def _promote(rig: Rig) -> float:
+    assert isinstance(rig, SentinelRig)
+    began = now()
+    rig.fail_over()
+    return began
+
+
+def _wrong_clock(hours: int, choose: Callable[[Rig], Sequence[Process]], rig: Rig) -> float:
     assert isinstance(rig, ClockRig)
-    rig.jump(*choose(rig))
+    rig.set_clocks(hours * HOUR_S, *choose(rig))
+    time.sleep(_HELD_S)
+    rig.set_clocks(0, *choose(rig))
     return now()
+
+
+def _clocks() -> Iterator[Fault]:
+    roles: dict[str, tuple[str, Callable[[Rig], Sequence[Process]]]] = {
+        "redis": ("Redis", lambda rig: (rig.redis,)),
+        "api": ("the API", lambda rig: (rig.api,)),
+        "workers": ("both workers", lambda rig: (rig.worker, rig.documents)),
+    }
+    for name, (title, choose) in roles.items():
+        for hours, way in ((1, "fast"), (-1, "slow")):
+            what = f"the clock of {title} is an hour {way} for {_HELD_S:g} s"
+            yield Fault(f"clock-{name}-{way}", what, partial(_wrong_clock, hours, choose), ClockRig, rounds=2)
 
 
 FAULTS = (
@@ -226,13 +248,12 @@ FAULTS = (
     Fault(
         "bad-link", "a link to Redis that delays each step by 20 ms and is cut four times in 8 s", _bad_link, LinkedRig
     ),
-    Fault("clock-redis", CLOCK.format("Redis"), partial(_jump, lambda rig: (rig.redis,)), ClockRig, rounds=4),
-    Fault("clock-api", CLOCK.format("the API"), partial(_jump, lambda rig: (rig.api,)), ClockRig, rounds=4),
     Fault(
-        "clock-workers",
-        CLOCK.format("the workers"),
-        partial(_jump, lambda rig: (rig.worker, rig.documents)),
-        ClockRig,
-        rounds=4,
+        "sentinel",
+        "`kill -9` of the master; Sentinel promotes the replica (`EMBEDQ_REDIS_ACK=replica`)",
+        _promote,
+        SentinelRig,
+        rounds=20,
     ),
+    *_clocks(),
 )

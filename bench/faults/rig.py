@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +14,14 @@ from typing import Any, Self
 
 from bench.faults.account import DIMENSION
 from stack.link import Link
-from stack.testing import ApiProcess, Process, RedisServer, Roles, WorkerProcess, wait_until
+from stack.testing import ApiProcess, Process, RedisGroup, RedisServer, Roles, WorkerProcess, wait_until
 from tasks.ledger import DOCUMENTS, Ledger, operations
 
 _STORAGE_BYTES = 256 * 2**20
 _JOB_TIMEOUT_S = 60.0
-FAKETIME = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / "faketime" / "libfaketime.so.1"
-"""As Debian and Ubuntu install it (package `libfaketime`)."""
+_CLOCK = Path(__file__).with_name("clock.c")
+_OFFSET = struct.Struct("=q")
+HOUR_S = 3600
 SERVED_NAME = "trial"
 SETTINGS: dict[str, Any] = {
     "served_name": SERVED_NAME,
@@ -118,15 +120,15 @@ class Rig:
         """Where callers may call."""
         return [api.base_url for api in self.apis]
 
-    def _start_redis(self) -> None:
+    def _start_redis(self, stack: contextlib.ExitStack) -> None:
+        """And what stands between it and the roles."""
+        stack.callback(self.redis.stop)
         self.redis.start()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.volume)
-            stack.callback(self.redis.stop)
-            self._start_redis()
-            self._prepare(stack)
+            self._start_redis(stack)
             self.roles = Roles(self.folder, self.redis_url)
             stack.callback(self._stop_roles)
             self.api = self.roles.api(start=False, **self.settings)
@@ -139,9 +141,6 @@ class Rig:
             self.await_ready()
             self._open = stack.pop_all()
         return self
-
-    def _prepare(self, stack: contextlib.ExitStack) -> None:
-        """What stands between Redis and the roles."""
 
     def _wrap(self, process: Process) -> None:
         """What a process is started under."""
@@ -199,7 +198,8 @@ class Rig:
 class LinkedRig(Rig):
     """Redis behind an address that stays: a link to one of two servers."""
 
-    def _prepare(self, stack: contextlib.ExitStack) -> None:
+    def _start_redis(self, stack: contextlib.ExitStack) -> None:
+        super()._start_redis(stack)
         self.link = stack.enter_context(Link(self.redis.endpoint.port))
         self.other = RedisServer(self.folder / "other").start()
         stack.callback(self.other.stop)
@@ -221,34 +221,59 @@ class LinkedRig(Rig):
         self.redis, self.other = to, former
 
 
-class ClockRig(Rig):
-    """Redis, the API and the workers have clocks of their own, which can jump (libfaketime)."""
+class SentinelRig(Rig):
+    """A master, a replica and a Sentinel; what is accepted is on both."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, result_ttl_s=4 * 3600)  # or what has ended expires when the clock goes forward
-        self._clocks: dict[str, Path] = {}
+        super().__init__(folder, redis_ack="replica")
+        self.group = RedisGroup(folder)
 
-    def _start_redis(self) -> None:
+    @property
+    def redis_url(self) -> str:
+        """The Sentinel's."""
+        return self.group.url
+
+    def _start_redis(self, stack: contextlib.ExitStack) -> None:
+        stack.callback(self.group.stop)
+        self.group.start()
+        self.redis = self.group.master
+
+    def fail_over(self) -> None:
+        """Kills the master. The killed server comes back as a replica, as its supervisor and Sentinel would have it."""
+        self.redis = self.group.fail_over()
+        self.group.rejoin()
+
+
+class ClockRig(Rig):
+    """Redis, the API and the workers have wall clocks of their own, which can be set."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, result_ttl_s=4 * HOUR_S)  # or what has ended expires when the clock goes forward
+        self._library = folder / "clock.so"
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", self._library, _CLOCK], check=True)
+
+    def _start_redis(self, stack: contextlib.ExitStack) -> None:
         self._wrap(self.redis)
-        super()._start_redis()
+        super()._start_redis(stack)
 
     def _wrap(self, process: Process) -> None:
-        clock = self._clocks[process.name] = self.folder / f"{process.name}.clock"
-        clock.write_text("+0\n")
-        variables = {
-            "LD_PRELOAD": FAKETIME,
-            "FAKETIME_TIMESTAMP_FILE": clock,
-            "FAKETIME_NO_CACHE": 1,
-            "FAKETIME_DONT_FAKE_MONOTONIC": 1,
-            "NO_FAKE_STAT": 1,
-        }
-        process.command = ["env", *(f"{name}={value}" for name, value in variables.items()), *process.command]
+        clock = self._clock(process)
+        clock.write_bytes(_OFFSET.pack(0))
+        process.command = [
+            "env",
+            f"LD_PRELOAD={self._library}",
+            f"CLOCK_OFFSET_FILE={clock}",
+            *process.command,
+        ]
 
-    def jump(self, *processes: Process) -> None:
-        """Their clocks go an hour forward; at the next time an hour back."""
+    def set_clocks(self, seconds: int, *processes: Process) -> None:
+        """From now on their clocks are off by so much."""
         for process in processes:
-            clock = self._clocks[process.name]
-            clock.write_text("+1h\n" if clock.read_text() == "+0\n" else "+0\n")
+            with self._clock(process).open("r+b") as file:  # in place: the processes have mapped it
+                file.write(_OFFSET.pack(seconds))
+
+    def _clock(self, process: Process) -> Path:
+        return self.folder / f"{process.name}.clock"
 
 
 def follow(replica: RedisServer, master: RedisServer) -> None:

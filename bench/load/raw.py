@@ -104,7 +104,7 @@ class Generator:
             p90_ms=percentile(ms, 90),
             p99_ms=percentile(ms, 99),
             max_ms=percentile(ms, 100),
-            reasons=self._reasons,
+            reasons=dict(self._reasons),  # `asdict` breaks a Counter
         )
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
-from bench.load.plan import Load
+from bench.load.plan import Load, LoadResult
 from bench.load.raw import Generator
 
 LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody"
@@ -108,3 +108,10 @@ async def test_nobody_there_is_an_error_each_time() -> None:
     result = await Generator(Load(url, ["a"], rate_per_s=100, seconds=0.05)).run()
     assert (result.requests, result.errors) == (0, 5)
     assert result.rate_per_s == 0
+
+
+async def test_a_result_with_failures_travels_between_processes() -> None:
+    async with serving(lambda _: REFUSED) as (url, _):
+        result = await Generator(Load(url, bodies=["{}"], seconds=0.05, connections=1)).run()
+    assert result.reasons["status 503"] > 0
+    assert LoadResult.from_json(result.to_json()) == result
