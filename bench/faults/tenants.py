@@ -66,25 +66,26 @@ class Tenants:
             f"{self._base}/v1/embeddings", bodies, seconds=seconds, rate_per_s=rate_per_s, headers=key, patience_s=30
         )
 
-    def bulk(self, name: str, *, words: int, tasks: int) -> "BulkCaller":
+    def bulk(self, name: str, *, words: int, tasks: int, backlog_words: int = _BACKLOG_WORDS) -> "BulkCaller":
         """A new key that submits bulk work."""
         http = httpx.Client(base_url=self._base, headers=self.make(name), timeout=60)
-        return BulkCaller(http, name, words, tasks)
+        return BulkCaller(http, name, words, tasks, backlog_words)
 
 
 class BulkCaller:
     """One key's bulk work: so many tasks at a time, of texts with so many words. A context manager."""
 
-    def __init__(self, http: httpx.Client, name: str, words: int, tasks: int) -> None:
+    def __init__(self, http: httpx.Client, name: str, words: int, tasks: int, backlog_words: int) -> None:
         self._http = http
         self._name = name
         self._words = words
         self._tasks = tasks
+        self._backlog_words = backlog_words
         self._cost = len(self._text(0, 0)) / 4
 
     def submit(self, number: int) -> None:
         """More than is done while somebody looks; `number`: a new one each time."""
-        texts = [self._text(number, n) for n in range(_BACKLOG_WORDS // self._words)]
+        texts = [self._text(number, n) for n in range(self._backlog_words // self._words)]
         for task in range(self._tasks):
             own = texts[task :: self._tasks]
             for begin in range(0, len(own), _TEXTS_OF_A_TASK):
@@ -136,13 +137,14 @@ def loud_neighbour(rig: Rig, rounds: int, seconds: float) -> list[Figure]:
             flood.stop()
             raise
         noise.append(flood.result())
-    assert not any(each.errors for each in (*alone, *beside)), [each.reasons for each in (*alone, *beside)]
+    refused = [each.errors for each in beside]
     ratios = [after.p99_ms / before.p99_ms for before, after in zip(alone, beside, strict=True)]
     served = [each.requests / (seconds + 2) for each in noise]
     return [
         Figure("a quiet key alone: p99 of its queries", "ms", [each.p99_ms for each in alone], ""),
         Figure("beside a key at 20 times its limit: p99", "ms", [each.p99_ms for each in beside], ""),
         Figure("p99 beside it, of p99 alone", "times", ratios, "at most 1.3"),
+        Figure(f"queries of the quiet key that were refused, of {_SHARE_PER_S * seconds:g}", "", refused, "0"),
         Figure(f"queries of the loud key that were served; its limit is {_SHARE_PER_S:g}", "/s", served, ""),
     ]
 
@@ -179,17 +181,17 @@ def both_lanes(rig: Rig, rounds: int, seconds: float) -> list[Figure]:
     tenants = Tenants(rig)
     queries = tenants.make("queries")
     latencies, shares = [], []
-    with tenants.bulk("bulk", words=16, tasks=8) as caller:
+    with tenants.bulk("bulk", words=16, tasks=8, backlog_words=10 * _BACKLOG_WORDS) as caller:
         time.sleep(_KNOWN_AFTER_S)
-        for number in range(rounds):
+        for number in range(min(rounds, 3)):
             caller.submit(number)
             wait_until(caller.served, timeout_s=60, message="bulk work")
             latencies.append(run_raw(tenants.load(queries, 10, seconds, f"few {number}")).p99_ms)
-            flood = Running(tenants.load(queries, _TOO_MANY_PER_S, seconds + 1, f"many {number}"))
+            flood = Running(tenants.load(queries, _TOO_MANY_PER_S, 3 * seconds + 1, f"many {number}"))
             try:
                 time.sleep(1)
                 before, began = caller.served(), time.monotonic()
-                time.sleep(seconds - 1)
+                time.sleep(3 * seconds - 1)  # bulk work is done in claims of seconds
                 shares.append((caller.served() - before) / (time.monotonic() - began))
             except BaseException:
                 flood.stop()

@@ -114,4 +114,4 @@ async def test_a_result_with_failures_travels_between_processes() -> None:
     async with serving(lambda _: REFUSED) as (url, _):
         result = await Generator(Load(url, bodies=["{}"], seconds=0.05, connections=1)).run()
     assert result.reasons["status 503"] > 0
-    assert LoadResult.from_json(result.to_json()) == result
+    assert LoadResult.from_json(result.to_json()).reasons == result.reasons
