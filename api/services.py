@@ -83,7 +83,7 @@ class Services:
         keys = KeyRing(settings)
         metrics = Metrics(process, (lambda: keys.with_usage) if settings.metrics_keys else None)
         stall = StallProbe(metrics.stalled)
-        ledger = AsyncLedger.connect(settings.redis_url, lag_s=lambda: stall.recent_s)
+        ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
         registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)

@@ -287,7 +287,7 @@ class RedisGroup:
 
     def wait_ready(self) -> None:
         """Returns when the replica is up to date and every Sentinel knows it and the other Sentinels."""
-        wait_until(self._ready, timeout_s=START_TIMEOUT_S, message="a replica that could take over")
+        wait_until(self.ready, timeout_s=START_TIMEOUT_S, message="a replica that could take over")
 
     def fail_over(self) -> RedisServer:
         """Kills the master, and returns the new one when the first Sentinel names it."""
@@ -297,9 +297,10 @@ class RedisGroup:
         return self.master
 
     def rejoin(self) -> None:
-        """Starts the server that was killed, as a replica of the present master, and waits until it could take over."""
+        """Makes the other server a replica of the present master, and waits until it could take over."""
         master, replica = self.master, self.replica
-        replica.start()
+        if not replica.running:
+            replica.start()
         with replica.client() as client:
             client.replicaof("127.0.0.1", master.endpoint.port)
         wait_until(lambda: _is_linked(replica), timeout_s=START_TIMEOUT_S, message="a replica that follows")
@@ -314,8 +315,10 @@ class RedisGroup:
         for process in [*self.sentinels, *self.servers]:
             process.stop()
 
-    def _ready(self) -> bool:
-        return _is_linked(self.replica) and all(self._sees_all(sentinel) for sentinel in self.sentinels)
+    def ready(self) -> bool:
+        """Whether a failover would succeed."""
+        replica = self.replica
+        return replica.running and _is_linked(replica) and all(self._sees_all(sentinel) for sentinel in self.sentinels)
 
     def _sees_all(self, sentinel: Sentinel) -> bool:
         with sentinel.client() as client:

@@ -48,7 +48,7 @@
     │   ├── RangeNotSatisfiable 416
     │   └── EncodingFailed      422  the model could not turn this input into a vector
     ├── Unavailable             503  try again later
-    │   ├── BacklogFull, Overloaded, StorageFull, RedisUnavailable, NotReady, WaitTimeout
+    │   ├── BacklogFull, Overloaded, StorageFull, RedisUnavailable (NotReplicated), NotReady, WaitTimeout
     │   ├── StorageUnavailable, DiskFull, SinkUnavailable
     ├── NotStored               500  a stored object is not where it should be
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
@@ -605,6 +605,13 @@ class RedisUnavailable(Unavailable):
 
     code = "redis_unavailable"
     title = "The queue is not reachable"
+
+
+class NotReplicated(RedisUnavailable):
+    """It was written, but no replica confirmed it in time. It is there unless a failover comes now."""
+
+    code = "not_replicated"
+    title = "No replica has it yet"
 
 
 class NotReady(Unavailable):

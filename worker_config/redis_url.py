@@ -15,8 +15,11 @@ redis-py's.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
+
+RedisAck = Literal["local", "replica"]
+"""What `EMBEDQ_REDIS_ACK` may be."""
 
 SENTINEL = "redis+sentinel"
 SCHEMES = frozenset({"redis", "rediss", "unix", SENTINEL})

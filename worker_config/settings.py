@@ -21,7 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from worker_config import forms
 from worker_config.logs import LogFormat, configure_logging
-from worker_config.redis_url import RedisUrl
+from worker_config.redis_url import RedisAck, RedisUrl
 from worker_config.traces import can_trace
 
 PREFIX = "EMBEDQ_"
@@ -49,6 +49,8 @@ class Settings(BaseSettings):
     redis_url: Annotated[str, AfterValidator(forms.redis_url)] = "redis://127.0.0.1:6379/0"
     broker_url: Annotated[str, AfterValidator(forms.broker_url)] | None = Field(default=None, repr=False)
     """Of the messages that wake workers; None: the Redis of the ledger."""
+    redis_ack: RedisAck = "local"
+    """Who has what a caller was promised, before it is: the master alone, or a replica too."""
     storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
         default=".embedq/storage", min_length=1, max_length=4096
     )

@@ -79,6 +79,7 @@ class Watchdog:
             self._too_busy = 0
 
     async def _round(self) -> None:
+        await self._ledger.find_master()
         if not self._schema_checked:
             await self._ledger.run(operations.check_schema())
             self._schema_checked = True

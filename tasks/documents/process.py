@@ -40,7 +40,7 @@ class JobWorker:
         self._settings = settings = start.settings
         self._started_at = time.time()
         self._process = psutil.Process()
-        self._ledger = ledger = Ledger.connect(settings.redis_url)
+        self._ledger = ledger = Ledger.connect(settings.redis_url, settings.redis_ack)
         context = StepContext(ledger, storage, settings, start.send_bell, start.stop)
         self._stepper = Stepper(context, STEPS, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
         self._sweeper = Stepper(context, SWEEPS, every_s=_SWEEP_EVERY_S, name="sweeper")

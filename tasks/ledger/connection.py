@@ -3,11 +3,20 @@
 Behind an address that stays (a proxy, a name, a virtual address) a failover leaves connections to the former master
 open. It answers each call with a refusal, for ever, while a new connection would reach the new one. A web tier that
 took such answers for replies said 503 for 90 s, until it was restarted.
+
+Where Sentinels name the master, every new connection asks them, and one to a former master is given up at its next use.
 """
 
+import asyncio
 import re
+import threading
 from typing import Any
 
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -18,9 +27,15 @@ from redis.exceptions import (
     ResponseError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from worker_config.redis_url import SENTINEL_TIMEOUT_S, RedisUrl
 
 # At the start of an error, and with a "-" before it where Redis 6.2 quotes it inside the error of a script.
-_REFUSAL = re.compile(r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|NOAUTH|NOPERM|WRONGPASS|DENIED)\b")
+_REFUSAL = re.compile(
+    r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|UNBLOCKED|NOAUTH|NOPERM|WRONGPASS|DENIED)\b"
+)
 
 # redis-py takes the code off an error for which it has a class.
 _CODES: dict[type[RedisError], str] = {
@@ -31,8 +46,11 @@ _CODES: dict[type[RedisError], str] = {
     ReadOnlyError: "READONLY",
 }
 
-_ELSEWHERE = {"LOADING", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS"}
+_ELSEWHERE = {"LOADING", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED"}
 """Another Redis may serve by now. A user's rights are the same there, and a busy script ends where it runs."""
+
+_OF_A_REPLICA = "WAIT cannot be used with replica instances"
+"""The error has no code of its own."""
 
 
 class OutOfService(RedisConnectionError):
@@ -43,12 +61,16 @@ def refusal(error: RedisError) -> str | None:
     """The code with which Redis refuses to serve; None when the error says something else."""
     if type(error) in _CODES:
         return _CODES[type(error)]
-    match = _REFUSAL.search(str(error)) if isinstance(error, ResponseError | OutOfService) else None
-    return match[2] if match else None
+    if not isinstance(error, ResponseError | OutOfService):
+        return None
+    match = _REFUSAL.search(str(error))
+    if match is None:
+        return "READONLY" if _OF_A_REPLICA in str(error) else None
+    return match[2]
 
 
 class Refusals:
-    """How many connections have ended so. A subscription that is older leads to the same place, and is never told."""
+    """How often a connection turned out to lead to the wrong place. A subscription that is older may lead there too."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -62,13 +84,92 @@ class Refusals:
         return OutOfService(f"{code} {error}")
 
 
-def watched(kind: Any, refusals: Refusals) -> Any:
+Address = tuple[str, int]
+
+
+class Master:
+    """The master of a service, as its Sentinels name it. For threads.
+
+    redis-py's own pool of connections asks without a lock, and two askers at a time may forget a Sentinel.
+    """
+
+    def __init__(self, url: RedisUrl, refusals: Refusals) -> None:
+        self._service = url.service
+        self._refusals = refusals
+        self._lock = threading.Lock()
+        self._sentinel = Sentinel([])  # type: ignore[no-untyped-call]
+        # Without the default's three repetitions with pauses of seconds: the next Sentinel is the repetition.
+        self._sentinel.sentinels = [redis.Redis.from_url(one, **_asking(Retry)) for one in url.sentinels]
+        self.known: Address | None = None
+
+    def ask(self) -> Address:
+        """The address now.
+
+        Raises:
+            RedisConnectionError: no Sentinel knows a master that is up.
+        """
+        with self._lock:
+            address: Address = self._sentinel.discover_master(self._service)  # type: ignore[no-untyped-call]
+            self.known = _noted(self.known, address, self._refusals)
+        return address
+
+    def close(self) -> None:
+        """Closes the connections to the Sentinels."""
+        self._sentinel.close()
+
+
+class AsyncMaster:
+    """The same for an event loop."""
+
+    def __init__(self, url: RedisUrl, refusals: Refusals) -> None:
+        self._service = url.service
+        self._refusals = refusals
+        self._lock = asyncio.Lock()
+        self._sentinel = AsyncSentinel([])  # type: ignore[no-untyped-call]
+        self._sentinel.sentinels = [redis.asyncio.Redis.from_url(one, **_asking(AsyncRetry)) for one in url.sentinels]
+        self.known: Address | None = None
+
+    async def ask(self) -> Address:
+        """As of `Master`."""
+        async with self._lock:
+            address: Address = await self._sentinel.discover_master(self._service)
+            self.known = _noted(self.known, address, self._refusals)
+        return address
+
+    async def close(self) -> None:
+        """As of `Master`."""
+        await self._sentinel.aclose()
+
+
+def _asking(retry: Any) -> dict[str, Any]:
+    times = {"socket_timeout": SENTINEL_TIMEOUT_S, "socket_connect_timeout": SENTINEL_TIMEOUT_S}
+    return {**times, "retry": retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))}
+
+
+def _noted(before: Address | None, address: Address, refusals: Refusals) -> Address:
+    if before not in {None, address}:
+        refusals.count += 1  # subscriptions lead to the former master, which may be well and tell them nothing
+    return address
+
+
+def watched(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
     """A connection class of redis-py for which such replies are failures of the connection: they raise `OutOfService`.
 
-    redis-py then closes the connection, and repeats the call on a new one as often as its `retry` says.
+    redis-py then closes the connection, and repeats the call on a new one as often as its `retry` says. `master`: who
+    knows where a new one leads to; None: its own parameters say so.
     """
 
     class Watched(kind):  # type: ignore[misc]  # over TCP, TLS or a unix socket
+        def connect_check_health(self, **options: Any) -> None:
+            if master is not None and not self.is_connected:
+                self.host, self.port = master.ask()
+            super().connect_check_health(**options)
+
+        def send_packed_command(self, command: Any, **options: Any) -> None:
+            if master is not None and self.is_connected and (self.host, self.port) != master.known:
+                self.disconnect()
+            super().send_packed_command(command, **options)
+
         def read_response(self, *arguments: Any, **options: Any) -> Any:
             try:
                 return super().read_response(*arguments, **options)
@@ -78,10 +179,20 @@ def watched(kind: Any, refusals: Refusals) -> Any:
     return Watched
 
 
-def watched_async(kind: Any, refusals: Refusals) -> Any:
+def watched_async(kind: Any, refusals: Refusals, master: AsyncMaster | None = None) -> Any:
     """The same of `redis.asyncio`."""
 
     class Watched(kind):  # type: ignore[misc]
+        async def connect_check_health(self, **options: Any) -> None:
+            if master is not None and not self.is_connected:
+                self.host, self.port = await master.ask()
+            await super().connect_check_health(**options)
+
+        async def send_packed_command(self, command: Any, **options: Any) -> None:
+            if master is not None and self.is_connected and (self.host, self.port) != master.known:
+                await self.disconnect(nowait=True)
+            await super().send_packed_command(command, **options)
+
         async def read_response(self, *arguments: Any, **options: Any) -> Any:
             try:
                 return await super().read_response(*arguments, **options)

@@ -3,8 +3,9 @@
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable
-from functools import cache
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
 from hashlib import sha1
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +19,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from tasks.errors import EmbedqError, Overloaded, RedisUnavailable, StorageFull
-from tasks.ledger.connection import Refusals, refusal, watched, watched_async
+from tasks.ledger.connection import AsyncMaster, Master, Refusals, refusal, watched, watched_async
 from tasks.ledger.gather import ROUND_TRIP_S, Gatherer
 from tasks.ledger.keys import ROOT
 from tasks.ledger.operations import Operation
+from tasks.ledger.replicas import Replicas
+from worker_config.redis_url import RedisAck, RedisUrl
 
 T = TypeVar("T")
 
@@ -123,6 +126,8 @@ class Ledger:
         clock_offset_ms: added to the server's clock; 0 outside tests.
         scripts: folder of the Lua files; another one only in tests that break them on purpose.
         refusals: where its connections note that they ended; None: they do not.
+        master: who knows where the Redis is; None: the client does.
+        replicas: who must have what was promised; None: nobody.
 
     Attributes:
         frozen_ms: the time at which scripts run instead of the server's; None outside tests.
@@ -136,33 +141,45 @@ class Ledger:
         clock_offset_ms: int = 0,
         scripts: Path = SCRIPTS,
         refusals: Refusals | None = None,
+        master: Master | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         self.refusals = refusals or Refusals()
         self.client = client
+        self._master = master
+        self._replicas = replicas
         self.root = root
         self.clock_offset_ms = clock_offset_ms
         self.frozen_ms: int | None = None
         self._scripts = scripts
 
     @classmethod
-    def connect(cls, url: str) -> "Ledger":
+    def connect(cls, url: str, ack: RedisAck = "local") -> "Ledger":
         """An executor that repeats calls whose connection broke, for a few seconds at most.
 
         `socket_timeout` is above every blocking read, so that a half-open connection is noticed.
         """
+        parsed, refusals = RedisUrl.parse(url), Refusals()
+        master = Master(parsed, refusals) if parsed.service else None
         retry = Retry(ExponentialBackoff(cap=1, base=0.05), WORKER_RETRIES)
         client = redis.Redis.from_url(
-            url, socket_timeout=5, socket_connect_timeout=2, health_check_interval=5, retry=retry, **_keepalive(url)
+            parsed.url,
+            socket_timeout=5,
+            socket_connect_timeout=2,
+            health_check_interval=5,
+            retry=retry,
+            **_keepalive(parsed.url),
         )
-        pool, refusals = client.connection_pool, Refusals()
-        pool.connection_class = watched(pool.connection_class, refusals)
-        return cls(client, refusals=refusals)
+        pool = client.connection_pool
+        pool.connection_class = watched(pool.connection_class, refusals, master)
+        return cls(client, refusals=refusals, master=master, replicas=Replicas() if ack == "replica" else None)
 
     def run(self, operation: Operation[T]) -> T:
         """The operation's reply.
 
         Raises:
             RedisUnavailable: no answer.
+            NotReplicated: no replica confirmed what was promised.
             StorageFull: refused for lack of memory.
             EmbedqError: whatever the operation's docstring names.
         """
@@ -175,13 +192,32 @@ class Ledger:
         clock = self.clock_offset_ms if self.frozen_ms is None else f"@{self.frozen_ms}"
         arguments = script_arguments(self.root, clock, operation)
         try:
-            return self.client.evalsha(_sha(operation.script, self._scripts), 0, *arguments)
+            return self._call(operation, "EVALSHA", _sha(operation.script, self._scripts), 0, *arguments)
         except NoScriptError:
-            return self.client.eval(source(operation.script, self._scripts), 0, *arguments)
+            return self._call(operation, "EVAL", source(operation.script, self._scripts), 0, *arguments)
+
+    def _call(self, operation: Operation[T], *command: Any) -> Any:
+        if self._replicas is None or not operation.promised:
+            return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+        with self.client.pipeline(transaction=False) as pipeline:
+            for one in (command, *self._replicas.question()):
+                pipeline.execute_command(*one)  # type: ignore[no-untyped-call]
+            return _confirmed(self._replicas, *pipeline.execute(raise_on_error=False))
+
+    def find_master(self) -> None:
+        """Asks the Sentinels, if there are any. What leads to a former master is given up at its next use.
+
+        A master that was cut off and replaced may be well and answer, to nobody's use. To be called now and then.
+        """
+        if self._master is not None:
+            with suppress(RedisError):
+                self._master.ask()
 
     def close(self) -> None:
         """Closes the connections."""
         self.client.close()
+        if self._master is not None:
+            self._master.close()
 
 
 class AsyncLedger:
@@ -191,6 +227,8 @@ class AsyncLedger:
         client: for usual calls.
         large: for calls that move megabytes.
         refusals: of the connections of both.
+        master: as of `Ledger`.
+        replicas: as of `Ledger`.
         lag_s: by how much the event loop was late of late. An answer that a late loop did not read in time is no
             outage.
         round_trip_s: that calls which travel together may take.
@@ -205,6 +243,8 @@ class AsyncLedger:
         large: redis.asyncio.Redis,
         refusals: Refusals,
         *,
+        master: AsyncMaster | None,
+        replicas: Replicas | None,
         lag_s: Callable[[], float],
         round_trip_s: float,
     ) -> None:
@@ -213,12 +253,17 @@ class AsyncLedger:
         self.frozen_ms: int | None = None
         self._large = large
         self._lag_s = lag_s
+        self._master = master
+        self._replicas = replicas
         self._gatherer = Gatherer(client, round_trip_s)
+        # On lines of their own: what is only read does not wait for replicas.
+        self._promising = Gatherer(client, round_trip_s, replicas=replicas) if replicas else self._gatherer
 
     @classmethod
     def connect(
         cls,
         url: str,
+        ack: RedisAck = "local",
         *,
         max_connections: int = 64,
         lag_s: Callable[[], float] = lambda: 0.0,
@@ -227,25 +272,24 @@ class AsyncLedger:
         pool_timeout_s: float = POOL_TIMEOUT_S,
     ) -> "AsyncLedger":
         """An executor whose calls fail within about a second, unless they ask for more time."""
-        refusals = Refusals()
-        usual = _client(
-            url, refusals, max_connections=max_connections, socket_timeout=socket_timeout_s, pool_timeout=pool_timeout_s
-        )
+        parsed, refusals = RedisUrl.parse(url), Refusals()
+        master = AsyncMaster(parsed, refusals) if parsed.service else None
+        connect = partial(_client, parsed.url, refusals, master, max_connections=max_connections)
+        usual = connect(socket_timeout=socket_timeout_s, pool_timeout=pool_timeout_s)
         # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
         # Nor may they be refused for waiting on each other for a connection, while they have time.
-        large = _client(url, refusals, max_connections=max_connections, socket_timeout=None, pool_timeout=None)
-        return cls(usual, large, refusals, lag_s=lag_s, round_trip_s=round_trip_s)
+        large = connect(socket_timeout=None, pool_timeout=None)
+        replicas = Replicas() if ack == "replica" else None
+        return cls(usual, large, refusals, master=master, replicas=replicas, lag_s=lag_s, round_trip_s=round_trip_s)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
         """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.
 
         A call with more than the usual time moves megabytes: it gets a connection of its own, so that it delays nobody.
         """
-        large = timeout_s > CALL_TIMEOUT_S
-        client = self._large if large else self.client
         try:
             async with asyncio.timeout(timeout_s):
-                reply = await self._evaluate(operation, client, client.evalsha if large else self._gatherer.evalsha)
+                reply = await self._evaluate(operation, large=timeout_s > CALL_TIMEOUT_S)
         except RedisError as error:
             raise self._told(error) from error
         except TimeoutError:
@@ -259,25 +303,55 @@ class AsyncLedger:
             )
         return translate(error)
 
-    async def _evaluate(
-        self, operation: Operation[T], client: redis.asyncio.Redis, send: Callable[..., Awaitable[Any]]
-    ) -> Any:
+    async def _evaluate(self, operation: Operation[T], *, large: bool) -> Any:
         clock = 0 if self.frozen_ms is None else f"@{self.frozen_ms}"
         arguments = script_arguments(ROOT, clock, operation)
         try:
-            return await send(_sha(operation.script), 0, *arguments)
+            return await self._call(operation, large, "EVALSHA", _sha(operation.script), 0, *arguments)
         except NoScriptError:
-            return await client.eval(source(operation.script), 0, *arguments)
+            return await self._call(operation, large, "EVAL", source(operation.script), 0, *arguments)
+
+    async def _call(self, operation: Operation[T], large: bool, *command: Any) -> Any:
+        if not large:
+            return await (self._promising if operation.promised else self._gatherer).call(*command)
+        if self._replicas is None or not operation.promised:
+            return await self._large.execute_command(*command)  # type: ignore[no-untyped-call]
+        async with self._large.pipeline(transaction=False) as pipeline:
+            for one in (command, *self._replicas.question()):
+                pipeline.execute_command(*one)
+            return _confirmed(self._replicas, *await pipeline.execute(raise_on_error=False))
+
+    async def find_master(self) -> None:
+        """As of `Ledger`."""
+        if self._master is not None:
+            with suppress(RedisError):
+                await self._master.ask()
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._gatherer.close()
+        for gatherer in {self._gatherer, self._promising}:
+            await gatherer.close()
         await self.client.aclose()
         await self._large.aclose()
+        if self._master is not None:
+            await self._master.close()
+
+
+def _confirmed(replicas: Replicas, reply: Any, *answers: Any) -> Any:
+    error = reply if isinstance(reply, Exception) else replicas.doubt(answers)
+    if error is not None:
+        raise error
+    return reply
 
 
 def _client(
-    url: str, refusals: Refusals, *, max_connections: int, socket_timeout: float | None, pool_timeout: float | None
+    url: str,
+    refusals: Refusals,
+    master: AsyncMaster | None,
+    *,
+    max_connections: int,
+    socket_timeout: float | None,
+    pool_timeout: float | None,
 ) -> redis.asyncio.Redis:
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         url,
@@ -290,7 +364,7 @@ def _client(
         retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         **_keepalive(url),
     )
-    pool.connection_class = watched_async(pool.connection_class, refusals)
+    pool.connection_class = watched_async(pool.connection_class, refusals, master)
     return redis.asyncio.Redis.from_pool(pool)
 
 

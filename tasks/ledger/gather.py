@@ -17,6 +17,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tasks.ledger.connection import OutOfService
+from tasks.ledger.replicas import Replicas
 
 ROUND_TRIP_S = 1.0
 
@@ -38,12 +39,13 @@ class PipelinedConnection:
         # No limit per read: on Python 3.11 each would cost a task, and the round trip has one.
         self._connection = pool.connection_class(**{**pool.connection_kwargs, "socket_timeout": None})
 
-    async def exchange(self, commands: Sequence[bytes]) -> list[Any]:
+    async def exchange(self, commands: Sequence[bytes], *, whole: bool = False) -> list[Any]:
         """The replies in order, errors of Redis among them. Repeated once on a new connection, if this one is no good.
 
-        All are when it broke, else those alone that Redis refused to serve. A restart of Redis leaves a dead connection
-        behind, which is noticed only when it is used; a failover one that leads to a Redis which refuses. Nothing is
-        repeated after a time limit, so nothing takes longer than that.
+        All are when it broke, else those alone that Redis refused to serve; all the same where one speaks for the
+        others (`whole`). A restart of Redis leaves a dead connection behind, which is noticed only when it is used; a
+        failover one that leads to a Redis which refuses. Nothing is repeated after a time limit, so nothing takes
+        longer than that.
 
         Raises:
             redis.RedisError: no connection, or no answer within `round_trip_s`.
@@ -55,6 +57,8 @@ class PipelinedConnection:
                 except RedisConnectionError:
                     return await self._once(commands)
                 refused = [i for i, reply in enumerate(replies) if isinstance(reply, OutOfService)]
+                if refused and whole:
+                    return await self._once(commands)
                 if refused:
                     for i, reply in zip(refused, await self._once([commands[i] for i in refused]), strict=True):
                         replies[i] = reply
@@ -103,22 +107,32 @@ _Call = tuple[bytes, "asyncio.Future[Any]"]
 
 
 class Gatherer:
-    """Sends EVALSHA calls over lines of its own, with the parameters of a client's connections."""
+    """Sends calls over lines of its own, with the parameters of a client's connections.
 
-    def __init__(self, client: redis.asyncio.Redis, round_trip_s: float, max_under_way: int = MAX_UNDER_WAY) -> None:
+    `replicas`: who must have what the calls of a round trip wrote, before one of them is answered.
+    """
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        round_trip_s: float,
+        max_under_way: int = MAX_UNDER_WAY,
+        replicas: Replicas | None = None,
+    ) -> None:
+        self._replicas = replicas
         self._waiting: deque[_Call] = deque()
         self._lines = tuple(PipelinedConnection(client.connection_pool, round_trip_s) for _ in range(max_under_way))
         self._idle = list(self._lines)
         self._senders: set[asyncio.Task[None]] = set()
 
-    async def evalsha(self, *arguments: Any) -> Any:
-        """The reply of one EVALSHA with these arguments.
+    async def call(self, command: str, *arguments: Any) -> Any:
+        """The reply of one command with these arguments.
 
         Raises:
             redis.RedisError: its own error, or the one that its whole batch met.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((packed("EVALSHA", arguments), answer))
+        self._waiting.append((packed(command, arguments), answer))
         if self._idle:
             sender = asyncio.create_task(self._send(self._idle.pop()))  # the line that was used last is connected
             self._senders.add(sender)
@@ -131,10 +145,31 @@ class Gatherer:
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_BATCH))]
                 wanted = [call for call in batch if not call[1].done()]  # a caller may have given up meanwhile
                 if wanted:
-                    await _round_trip(line, wanted)
+                    await self._round_trip(line, wanted)
         finally:
             # Not in a callback of the task: callers run before that, and would find nobody who sends for them.
             self._idle.append(line)
+
+    async def _round_trip(self, line: PipelinedConnection, batch: list[_Call]) -> None:
+        question = (
+            [packed(str(name), arguments) for name, *arguments in self._replicas.question()] if self._replicas else []
+        )
+        try:
+            replies = await line.exchange([*(command for command, _ in batch), *question], whole=bool(question))
+            if self._replicas:
+                doubt = self._replicas.doubt(replies[len(batch) :])
+                if doubt:
+                    await line.close()  # this master may have been cut off; the next connection asks the Sentinels
+                replies = [reply if isinstance(reply, Exception) else doubt or reply for reply in replies[: len(batch)]]
+        except Exception as error:  # noqa: BLE001 - those who wait would never be answered
+            replies = [error] * len(batch)
+        for (_, answer), reply in zip(batch, replies, strict=True):
+            if answer.done():
+                continue
+            if isinstance(reply, Exception):
+                answer.set_exception(reply)
+            else:
+                answer.set_result(reply)
 
     async def close(self) -> None:
         """Ends what is under way."""
@@ -144,17 +179,3 @@ class Gatherer:
         await asyncio.gather(*senders, return_exceptions=True)
         for line in self._lines:
             await line.close()
-
-
-async def _round_trip(line: PipelinedConnection, batch: list[_Call]) -> None:
-    try:
-        replies = await line.exchange([command for command, _ in batch])
-    except Exception as error:  # noqa: BLE001 - those who wait would never be answered
-        replies = [error] * len(batch)
-    for (_, answer), reply in zip(batch, replies, strict=True):
-        if answer.done():
-            continue
-        if isinstance(reply, Exception):
-            answer.set_exception(reply)
-        else:
-            answer.set_result(reply)

@@ -162,6 +162,7 @@ class Operation(Generic[T]):
         arguments: by position.
         read: from the script's reply to the value; it may raise.
         named: those by name, of a script that takes more than six.
+        promised: somebody relies on it after the reply, so a replica must have it where `EMBEDQ_REDIS_ACK` says so.
     """
 
     script: str
@@ -169,6 +170,7 @@ class Operation(Generic[T]):
     arguments: tuple[Argument, ...]
     read: Callable[[Any], T]
     named: Mapping[str, Argument] = field(default_factory=dict)
+    promised: bool = False
 
 
 # ---- clients ---------------------------------------------------------------------------------------------------------
@@ -209,7 +211,8 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         "trace": s.trace,
         **_key_arguments(admission.key),
     }
-    return Operation("submit", s.queue, tuple(_unit_arguments(s)), _submitted, named)
+    # A caller that waits on its connection is promised nothing: the answer is all it wants.
+    return Operation("submit", s.queue, tuple(_unit_arguments(s)), _submitted, named, promised=s.listed)
 
 
 def _key_arguments(key: KeyAdmission) -> dict[str, Argument]:
@@ -291,12 +294,12 @@ def list_tasks(
 
 def cancel(queue: str, task_id: str) -> Operation[CancelOutcome]:
     """Ends a task: its units never start, finished vectors stay readable."""
-    return Operation("cancel", queue, (task_id,), lambda reply: CancelOutcome(reply.decode()))
+    return Operation("cancel", queue, (task_id,), lambda reply: CancelOutcome(reply.decode()), promised=True)
 
 
 def forget(queue: str, task_id: str) -> Operation[bool]:
     """Cancels a task if it is open and removes every trace of it; False when there was none."""
-    return Operation("forget", queue, (task_id,), bool)
+    return Operation("forget", queue, (task_id,), bool, promised=True)
 
 
 def forget_all(queue: str, task_ids: Sequence[str]) -> Operation[int]:

@@ -82,11 +82,12 @@ class Heartbeat(threading.Thread):
             os._exit(os.EX_SOFTWARE)
 
     def beat(self) -> None:
-        """One beat, one renewal, one watch.
+        """One look for a new master, one beat, one renewal, one watch.
 
         Raises:
             RedisUnavailable: no answer.
         """
+        self._ledger.find_master()
         self._ledger.run(self._make_beat())
         for stream in self._progress:
             for token in stream.to_renew():

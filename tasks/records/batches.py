@@ -234,7 +234,8 @@ def move_batch(
     def read(reply: list[Any]) -> tuple[bool, BatchStatus | None]:
         return bool(reply[0]), BatchStatus(reply[1].decode()) if reply[1] else None
 
-    return Operation("batch_move", "", (batch_id, to, int(to.terminal), len(states), *states, *flat), read)
+    arguments = (batch_id, to, int(to.terminal), len(states), *states, *flat)
+    return Operation("batch_move", "", arguments, read, promised=True)
 
 
 def close_batch(batch_id: str, *, deleted: bool = False) -> Operation[None]:

@@ -122,7 +122,7 @@ def create_record(
     trace = request_trace()
     traced = {"trace": trace.traceparent} if trace is not None else {}
     flat = tuple(part for pair in {**fields, **traced}.items() for part in pair)
-    return Operation(f"{kind.value}_create", "", flat, read, named)
+    return Operation(f"{kind.value}_create", "", flat, read, named, promised=True)
 
 
 def list_records(kind: RecordKind, owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
@@ -144,7 +144,7 @@ def delete_record(kind: RecordKind, record_id: str) -> Operation[tuple[bool, str
     def read(reply: list[Any]) -> tuple[bool, str | None]:
         return bool(reply[0]), reply[1].decode() or None
 
-    return Operation("record_delete", "", (record_id, kind.value, kind.plural), read)
+    return Operation("record_delete", "", (record_id, kind.value, kind.plural), read, promised=True)
 
 
 def open_records(kind: RecordKind, limit: int) -> Operation[list[str]]:

@@ -137,7 +137,7 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
         _require_room(reply, quota)
         return FileRecord.from_reply(record.id, reply[1])
 
-    return Operation("file_write", "", (), read, _put_arguments(record, quota))
+    return Operation("file_write", "", (), read, _put_arguments(record, quota), promised=True)
 
 
 def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
@@ -150,7 +150,7 @@ def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
         StorageFull: Redis is full.
     """
     arguments = _put_arguments(record, None, batch=batch_id)
-    return Operation("file_write", "", (), lambda reply: bool(reply[0] == b"ok"), arguments)
+    return Operation("file_write", "", (), lambda reply: bool(reply[0] == b"ok"), arguments, promised=True)
 
 
 def _put_arguments(record: FileRecord, quota: Quota | None, *, batch: str = "") -> dict[str, Argument]:
@@ -247,7 +247,10 @@ def list_files(
 def delete_file(file_id: str) -> Operation[FileRecord | None]:
     """Removes the record; what it was, so that the object can be deleted too, or None when there was none."""
     arguments = _write_arguments("delete", file_id)
-    return Operation("file_write", "", (), lambda reply: _record_from_reply(file_id, reply[1]), arguments)
+    # Before the object is deleted: a failover must not bring a record without its object back.
+    return Operation(
+        "file_write", "", (), lambda reply: _record_from_reply(file_id, reply[1]), arguments, promised=True
+    )
 
 
 def _require_room(reply: list[Any], quota: Quota | None) -> None:

@@ -179,7 +179,8 @@ def move_ingestion(ingestion_id: str, move: Move, tasks: Sequence[Submission] = 
         status_now = IngestionStatus(status.decode()) if status else None
         return Moved(bool(moved), status_now, tuple(queue.decode() for queue in queues))
 
-    return Operation("ingestion_move", "", (ingestion_id, move.to_json(), *successors(tasks)), read)
+    arguments = (ingestion_id, move.to_json(), *successors(tasks))
+    return Operation("ingestion_move", "", arguments, read, promised=True)
 
 
 def cancel_ingestion(ingestion_id: str) -> Operation[Moved]:

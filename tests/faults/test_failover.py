@@ -7,8 +7,12 @@ import pytest
 import redis
 
 from stack.link import Link
-from stack.testing import RedisServer, Roles, wait_until
+from stack.testing import RedisGroup, RedisServer, Roles, wait_until
+from tasks.ledger import Ledger
+from tests.faults.checks import assert_nothing_lost
 from tests.faults.conftest import QUICK
+from tests.faults.load import Load
+from tests.ledger_client import LedgerClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
@@ -33,6 +37,29 @@ def test_the_service_goes_on_with_the_new_master(private_redis: RedisServer, tmp
         with private_redis.client() as client:
             client.replicaof("NO", "ONE")
         other.stop()
+
+
+def test_sentinels_fail_over_under_load_and_nothing_accepted_is_lost(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
+    private_redis.stop()  # it says whether there is a Redis program at all
+    with RedisGroup(tmp_path / "group") as group, Roles(tmp_path, group.url) as roles:
+        api, worker = roles.api(redis_ack="replica"), roles.worker(**QUICK)
+        child, ledger = worker.child_pid, Ledger.connect(group.url)
+        with Load(api, name="failover") as load:
+            for first in (True, False):
+                if not first:
+                    group.rejoin()
+                load.more(60)
+                group.fail_over()
+            group.rejoin()
+            load.more(60)
+        with group.master.client() as client:
+            wait_until(lambda: _consumes(client), message="the worker's parent at the new master")
+        assert_nothing_lost(LedgerClient(ledger), load)
+        assert (worker.running, worker.child_pid) == (True, child)
+        assert "Traceback" not in worker.log() + api.log()
+        ledger.close()
 
 
 def _replicate(master: RedisServer, replica: RedisServer) -> None:

@@ -61,7 +61,7 @@ async def test_a_caller_can_call_again_at_once(ledger: AsyncLedger) -> None:
     # With several lines all would have to end in the same turn.
     gatherer = Gatherer(ledger.client, ROUND_TRIP_S, max_under_way=1)
     async with asyncio.timeout(10):
-        replies = [await gatherer.evalsha(script, 0) for _ in range(3)]
+        replies = [await gatherer.call("EVALSHA", script, 0) for _ in range(3)]
     await gatherer.close()
     assert replies == [b"done"] * 3
 

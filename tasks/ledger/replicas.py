@@ -1,0 +1,61 @@
+"""What a caller is promised is on a replica first, where `EMBEDQ_REDIS_ACK` says `replica`.
+
+A failover loses what the new master had not received. WAIT, sent behind the calls of a round trip, returns when a
+replica has all that was written before, so one confirmation serves every call that travels together. Redis sets a
+connection's place in the stream of writes with each command, also with one that only reads: a repeated request that
+finds what an earlier one stored waits for that too.
+
+WAITAOF (Redis 7.2, Valkey 8) waits until the replica has written it to its disk. It is asked first, for a part of the
+time. A server that does not know it, and a replica that has no append-only file or writes it each second, are asked
+with WAIT alone for the next minutes.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from tasks.errors import NotReplicated
+
+ON_DISK_MS = 200
+IN_MEMORY_MS = 300
+FORGET_S = 300.0
+"""After that a server is asked for its replica's disk again: another one may be the master, or the replica changed."""
+_RETRY_AFTER_S = 2
+
+Command = tuple[str | int, ...]
+
+
+class Replicas:
+    """Asks for confirmations over all connections of one process.
+
+    Args:
+        clock: seconds, of any origin.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._in_memory_until = 0.0
+
+    def question(self) -> list[Command]:
+        """What is to be sent behind the calls, in the same round trip."""
+        in_memory: Command = ("WAIT", 1, IN_MEMORY_MS)
+        if self._clock() < self._in_memory_until:
+            return [in_memory]
+        return [("WAITAOF", 0, 1, ON_DISK_MS), in_memory]
+
+    def doubt(self, answers: Sequence[Any]) -> Exception | None:
+        """Why what was written is not safe, by the answers to `question()`; None: a replica has it."""
+        *on_disk, in_memory = answers
+        if isinstance(in_memory, RedisError):
+            return in_memory
+        if int(in_memory) < 1:
+            return NotReplicated(
+                "No replica of the queue (Redis) confirmed this in time. It may have been stored, and may run. Repeat "
+                "it with the same Idempotency-Key.",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        if on_disk and (isinstance(on_disk[0], ResponseError) or int(on_disk[0][1]) < 1):
+            self._in_memory_until = self._clock() + FORGET_S
+        return None

@@ -1,0 +1,160 @@
+"""A Redis with a replica and Sentinels: callers follow a failover, and what was promised is not lost in it.
+
+One group serves all tests of this file. A test that needs both servers asks for `pair`.
+"""
+
+import asyncio
+import itertools
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from stack.testing import RedisGroup, RedisServer, eventually, wait_until
+from tasks.drain.wakeup import Wakeup
+from tasks.errors import NotReplicated, RedisUnavailable
+from tasks.ledger import Alias, AsyncLedger, Ledger, NewUnit, Submission, operations
+from tests.ledger_builders import submission
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[RedisGroup]:
+    assert redis_server.running  # without a Redis program these tests are skipped as all others
+    with RedisGroup(tmp_path_factory.mktemp("group")) as started:
+        yield started
+
+
+@pytest.fixture
+def pair(group: RedisGroup) -> RedisGroup:
+    """With a replica that could take over."""
+    if not group.ready():
+        group.rejoin()
+    return group
+
+
+@pytest.fixture
+async def ledger(pair: RedisGroup) -> AsyncIterator[AsyncLedger]:
+    connected = AsyncLedger.connect(pair.url, "replica")
+    yield connected
+    await connected.close()
+
+
+def new_task(**changed: object) -> Submission:
+    """One that a client relies on after the answer."""
+    units = [NewUnit(items=1, cost=10, payload=b'["t"]')]
+    return submission(**{"task_id": f"task_{next(_numbers):05d}", "units": units, "listed": True, **changed})
+
+
+@contextmanager
+def stalled(server: RedisServer) -> Iterator[None]:
+    server.send(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.send(signal.SIGCONT)
+
+
+async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedger) -> None:
+    task, alias = new_task(), Alias("name", "digest", join=False)
+    await ledger.run(operations.submit(task))
+    with stalled(pair.replica):
+        with pytest.raises(NotReplicated):
+            await ledger.run(operations.submit(new_task(alias=alias)))
+        assert await ledger.run(operations.read_task(task.task_id))
+        assert not (await ledger.run(operations.submit(new_task(listed=False)))).joined
+        repeating = AsyncLedger.connect(pair.url, "replica")  # on connections that have written nothing
+        with pytest.raises(NotReplicated):
+            await repeating.run(operations.submit(new_task(alias=alias)))
+    assert (await repeating.run(operations.submit(new_task(alias=alias)))).joined
+    await repeating.close()
+
+
+async def test_a_promise_of_megabytes_waits_too(pair: RedisGroup, ledger: AsyncLedger) -> None:
+    with stalled(pair.replica), pytest.raises(NotReplicated):
+        await ledger.run(operations.submit(new_task()), timeout_s=30)
+    assert not (await ledger.run(operations.submit(new_task()), timeout_s=30)).joined
+
+
+def test_a_worker_keeps_its_promises_too(pair: RedisGroup) -> None:
+    ledger = Ledger.connect(pair.url, "replica")
+    with pair.master.client() as client:
+        client.script_flush()
+    with stalled(pair.replica), pytest.raises(NotReplicated):
+        ledger.run(operations.submit(new_task()))
+    assert not ledger.run(operations.submit(new_task())).joined
+    ledger.close()
+
+
+def test_a_promise_of_the_master_alone_waits_for_nobody(pair: RedisGroup) -> None:
+    ledger = Ledger.connect(pair.url)
+    with stalled(pair.replica):
+        assert not ledger.run(operations.submit(new_task())).joined
+    ledger.close()
+
+
+async def test_promises_that_travel_together_are_confirmed_together(pair: RedisGroup, ledger: AsyncLedger) -> None:
+    await ledger.run(operations.submit(new_task()))
+    with pair.master.client() as client:
+        before = int(client.info("commandstats")["cmdstat_wait"]["calls"])
+        await asyncio.gather(*(ledger.run(operations.submit(new_task())) for _ in range(100)))
+        assert int(client.info("commandstats")["cmdstat_wait"]["calls"]) - before < 10
+
+
+async def test_everybody_follows_a_failover(pair: RedisGroup, ledger: AsyncLedger) -> None:
+    worker = Ledger.connect(pair.url)
+    wakeup = Wakeup(worker, "m", "w/0")
+    wakeup.open()
+    accepted = [new_task() for _ in range(50)]
+    for task in accepted:
+        await ledger.run(operations.submit(task))
+    await asyncio.to_thread(pair.fail_over)
+
+    async def kept() -> bool:
+        try:
+            tasks = await ledger.run(operations.read_tasks([task.task_id for task in accepted]))
+        except RedisUnavailable:
+            return False
+        assert all(tasks)
+        return True
+
+    await eventually(kept, message="an answer of the new master")
+    assert worker.run(operations.read_task(accepted[0].task_id))
+    wait_until(wakeup.try_open, message="a subscription at the new master")
+    assert worker.client.publish("eq:q:m:wake:w/0", "work") == 1
+    wakeup.close()
+    worker.close()
+
+
+def test_a_master_that_was_cut_off_and_answers_again_is_left(pair: RedisGroup) -> None:
+    """It takes writes that nobody will keep, until a Sentinel finds it, and that takes ten seconds."""
+    ledger = Ledger.connect(pair.url)
+    wakeup = Wakeup(ledger, "m", "w/0")
+    wakeup.open()
+    former = pair.master
+    os.kill(former.pid, signal.SIGSTOP)
+    wait_until(lambda: pair.master is not former, timeout_s=60, message="a new master")
+    os.kill(former.pid, signal.SIGCONT)
+    ledger.find_master()
+    task = new_task()
+    ledger.run(operations.submit(task))
+    wakeup.open()
+    with pair.master.client() as client:
+        assert client.publish("eq:q:m:wake:w/0", "work") == 1
+        assert Ledger(client).run(operations.read_task(task.task_id))
+    wakeup.close()
+    ledger.close()
+
+
+async def test_sentinels_that_do_not_answer_are_an_outage(tmp_path_factory: pytest.TempPathFactory) -> None:
+    url = "redis+sentinel://127.0.0.1:1,127.0.0.1:2/ledger"
+    ledger, worker = AsyncLedger.connect(url), Ledger.connect(url)
+    with pytest.raises(RedisUnavailable):
+        await ledger.run(operations.overview())
+    with pytest.raises(RedisUnavailable):
+        worker.run(operations.overview())
+    await ledger.close()
+    worker.close()
