@@ -1,9 +1,11 @@
 """What a caller is promised is on a replica first, where `EMBEDQ_REDIS_ACK` says `replica`.
 
 A failover loses what the new master had not received. WAIT, sent behind the calls of a round trip, returns when a
-replica has all that was written before, so one confirmation serves every call that travels together. Redis sets a
-connection's place in the stream of writes with each command, also with one that only reads: a repeated request that
-finds what an earlier one stored waits for that too.
+replica has all that was written before, so one confirmation serves every call that travels together.
+
+WAIT looks at the last write of its own connection. A repeated request only finds what an earlier one stored on another
+connection, and Valkey 8 would confirm that at once. So something is written in each round trip: a message to nobody,
+which replicas receive and which a full Redis takes.
 
 WAITAOF (Redis 7.2, Valkey 8) waits until the replica has written it to its disk. It is asked first, for a part of the
 time. A server that does not know it, and a replica that has no append-only file or writes it each second, are asked
@@ -17,12 +19,14 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from tasks.errors import NotReplicated
+from tasks.ledger.keys import ROOT
 
 ON_DISK_MS = 200
 IN_MEMORY_MS = 300
 FORGET_S = 300.0
 """After that a server is asked for its replica's disk again: another one may be the master, or the replica changed."""
 _RETRY_AFTER_S = 2
+_CHANNEL = f"{ROOT}:promise"
 
 Command = tuple[str | int, ...]
 
@@ -40,16 +44,15 @@ class Replicas:
 
     def question(self) -> list[Command]:
         """What is to be sent behind the calls, in the same round trip."""
-        in_memory: Command = ("WAIT", 1, IN_MEMORY_MS)
-        if self._clock() < self._in_memory_until:
-            return [in_memory]
-        return [("WAITAOF", 0, 1, ON_DISK_MS), in_memory]
+        on_disk: list[Command] = [("WAITAOF", 0, 1, ON_DISK_MS)] if self._clock() >= self._in_memory_until else []
+        return [("PUBLISH", _CHANNEL, ""), *on_disk, ("WAIT", 1, IN_MEMORY_MS)]
 
     def doubt(self, answers: Sequence[Any]) -> Exception | None:
         """Why what was written is not safe, by the answers to `question()`; None: a replica has it."""
-        *on_disk, in_memory = answers
-        if isinstance(in_memory, RedisError):
-            return in_memory
+        written, *on_disk, in_memory = answers
+        for answer in (written, in_memory):
+            if isinstance(answer, RedisError):
+                return answer
         if int(in_memory) < 1:
             return NotReplicated(
                 "No replica of the queue (Redis) confirmed this in time. It may have been stored, and may run. Repeat "
