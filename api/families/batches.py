@@ -318,6 +318,7 @@ _CANCELLABLE = [status for status in BatchStatus if not status.terminal and stat
         errors.TooManyBatches,
         errors.KeyLimitReached,
         errors.StorageFull,
+        errors.NotReplicated,
     ),
     reads=(IDEMPOTENCY_KEY,),
     body=json_body(BatchBody),
@@ -372,7 +373,7 @@ async def read(request: Request, batch_id: str) -> Response:
     "/v1/batches/{batch_id}/cancel",
     Answer(200, Batch),
     scopes=BATCH_MAKING,
-    errors=(*_BATCH, errors.BatchEnded),
+    errors=(*_BATCH, errors.BatchEnded, errors.NotReplicated),
     slash=True,
 )
 async def cancel(request: Request, batch_id: str) -> Response:
@@ -400,6 +401,7 @@ async def cancel(request: Request, batch_id: str) -> Response:
         errors.TooManyBatches,
         errors.KeyLimitReached,
         errors.StorageFull,
+        errors.NotReplicated,
     ),
     slash=True,
 )
@@ -422,7 +424,7 @@ async def retry(request: Request, batch_id: str) -> Response:
     "/v1/batches/{batch_id}",
     Answer(200, DeletedBatch),
     scopes=BATCH_MAKING,
-    errors=(*_BATCH, errors.BatchOpen),
+    errors=(*_BATCH, errors.BatchOpen, errors.NotReplicated),
     slash=True,
 )
 async def delete(request: Request, batch_id: str) -> Response:

@@ -59,7 +59,15 @@ _APPLIED = ResponseHeader("Preference-Applied", "What of `Prefer` was done.")
         headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG, _APPLIED),
     ),
     scopes=ONLINE_CALL,
-    errors=(*TEXTS, errors.TaskGone, errors.EncodingFailed, ItemRefused, errors.NotReady, errors.WaitTimeout),
+    errors=(
+        *TEXTS,
+        errors.TaskGone,
+        errors.EncodingFailed,
+        ItemRefused,
+        errors.NotReady,
+        errors.NotReplicated,
+        errors.WaitTimeout,
+    ),
     reads=(
         header(
             "Prefer",

@@ -138,6 +138,7 @@ _FORM = {
         errors.UnsupportedMediaType,
         errors.QuotaExceeded,
         errors.StorageFull,
+        errors.NotReplicated,
         errors.StorageUnavailable,
         errors.DiskFull,
     ),
@@ -230,7 +231,7 @@ async def retrieve_content(request: Request, file_id: str) -> Response:
     "/v1/files/{file_id}",
     Answer(200, DeletedFile),
     scopes=FILE_MAKING,
-    errors=(*_FILE, errors.StorageUnavailable),
+    errors=(*_FILE, errors.StorageUnavailable, errors.NotReplicated),
     slash=True,
 )
 async def remove_file(request: Request, file_id: str) -> Response:

@@ -353,6 +353,7 @@ _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
         errors.TooManyIngestions,
         errors.KeyLimitReached,
         errors.StorageFull,
+        errors.NotReplicated,
         errors.StorageUnavailable,
         errors.DiskFull,
     ),
@@ -482,7 +483,7 @@ async def part(request: Request, ingestion_id: str, name: str) -> Response:
     "/v1/ingestions/{ingestion_id}/cancel",
     Answer(200, Ingestion),
     scopes=INGESTION_MAKING,
-    errors=(*_INGESTION, errors.IngestionEnded),
+    errors=(*_INGESTION, errors.IngestionEnded, errors.NotReplicated),
     slash=True,
 )
 async def cancel(request: Request, ingestion_id: str) -> Response:
@@ -500,7 +501,7 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
     "/v1/ingestions/{ingestion_id}/retry",
     Answer(200, Ingestion),
     scopes=INGESTION_MAKING,
-    errors=(*_INGESTION, errors.IngestionEnded),
+    errors=(*_INGESTION, errors.IngestionEnded, errors.NotReplicated),
     slash=True,
 )
 async def retry(request: Request, ingestion_id: str) -> Response:
@@ -526,7 +527,7 @@ async def retry(request: Request, ingestion_id: str) -> Response:
     "/v1/ingestions/{ingestion_id}",
     Answer(200, DeletedIngestion),
     scopes=INGESTION_MAKING,
-    errors=(*_INGESTION, errors.IngestionOpen),
+    errors=(*_INGESTION, errors.IngestionOpen, errors.NotReplicated),
     slash=True,
 )
 async def delete(request: Request, ingestion_id: str) -> Response:

@@ -132,7 +132,7 @@ async def read_own_key(request: Request) -> Response:
     "/v1/keys",
     Answer(201, NewKey),
     scopes=MANAGING,
-    errors=(*JSON_BODY, errors.KeyExists, errors.QuotaExceeded),
+    errors=(*JSON_BODY, errors.KeyExists, errors.QuotaExceeded, errors.NotReplicated),
     body=json_body(CreateKey),
 )
 async def create_key(request: Request) -> Response:
@@ -192,7 +192,7 @@ async def read_key(request: Request, name: str) -> Response:
     "/v1/keys/{name}",
     Answer(200, Key),
     scopes=MANAGING,
-    errors=(*JSON_BODY, *_KEY, errors.KeyRevoked),
+    errors=(*JSON_BODY, *_KEY, errors.KeyRevoked, errors.NotReplicated),
     body=json_body(ChangeKey),
 )
 async def change_key(request: Request, name: str) -> Response:
@@ -221,7 +221,7 @@ async def change_key(request: Request, name: str) -> Response:
     "/v1/keys/{name}/rotate",
     Answer(200, NewKey),
     scopes=MANAGING,
-    errors=(*JSON_BODY, *_KEY, errors.KeyRevoked, errors.QuotaExceeded),
+    errors=(*JSON_BODY, *_KEY, errors.KeyRevoked, errors.QuotaExceeded, errors.NotReplicated),
     body=json_body(RotateKey),
 )
 async def rotate_key(request: Request, name: str) -> Response:
@@ -235,7 +235,9 @@ async def rotate_key(request: Request, name: str) -> Response:
     return json_response(_ledger_key(record) | {"key": text}, NO_STORE)
 
 
-@router.describe("POST", "/v1/keys/{name}/revoke", Answer(200, Key), scopes=MANAGING, errors=_KEY)
+@router.describe(
+    "POST", "/v1/keys/{name}/revoke", Answer(200, Key), scopes=MANAGING, errors=(*_KEY, errors.NotReplicated)
+)
 async def revoke_key(request: Request, name: str) -> Response:
     """Ends a key for good: its requests get 401, and its open streams end. What it owns stays until it is purged."""
     services = Services.from_request(request)
@@ -243,7 +245,13 @@ async def revoke_key(request: Request, name: str) -> Response:
     return json_response(_ledger_key(record), NO_STORE)
 
 
-@router.describe("DELETE", "/v1/keys/{name}", Answer(200, DeletedKey), scopes=MANAGING, errors=(*_KEY, errors.KeyInUse))
+@router.describe(
+    "DELETE",
+    "/v1/keys/{name}",
+    Answer(200, DeletedKey),
+    scopes=MANAGING,
+    errors=(*_KEY, errors.KeyInUse, errors.NotReplicated),
+)
 async def delete_key(request: Request, name: str) -> Response:
     """Deletes the record of a key that is revoked and purged, and so gives its name free."""
 

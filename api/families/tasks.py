@@ -71,7 +71,7 @@ million."""
     "/v1/tasks",
     Answer(202, task_json.Task, headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG)),
     scopes=TASK_MAKING,
-    errors=(*TEXTS, errors.TaskGone),
+    errors=(*TEXTS, errors.TaskGone, errors.NotReplicated),
     reads=(IDEMPOTENCY_KEY,),
     body=json_body(TaskBody),
     slash=True,
@@ -199,7 +199,7 @@ async def read_result(request: Request, task_id: str) -> Response:
     "/v1/tasks/{task_id}/cancel",
     Answer(200, task_json.Task, headers=(task_json.ETAG,)),
     scopes=TASK_MAKING,
-    errors=(*_TASK, errors.TaskEnded),
+    errors=(*_TASK, errors.TaskEnded, errors.NotReplicated),
 )
 async def cancel_task(request: Request, task_id: str) -> Response:
     """Ends a task; finished vectors stay readable. Cancelling twice returns 200."""
@@ -212,7 +212,9 @@ async def cancel_task(request: Request, task_id: str) -> Response:
     return await _state(services, task)
 
 
-@router.describe("DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), scopes=TASK_MAKING, errors=_TASK)
+@router.describe(
+    "DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), scopes=TASK_MAKING, errors=(*_TASK, errors.NotReplicated)
+)
 async def delete_task(request: Request, task_id: str) -> Response:
     """Deletes a task and everything that belongs to it. An open task is cancelled first."""
     services = Services.from_request(request)

@@ -132,7 +132,7 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
 
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers; of the documents queue
-`steps` too, to the steppers of all documents workers.
+`steps` too, to the steppers of all documents workers. `R:promise`: to nobody, see tasks/ledger/replicas.py.
 """
 
 SCHEMA_VERSION = 2

@@ -190,4 +190,4 @@ def write_key(name: str, before: bytes, after: bytes, *, first: bool = False, mo
         return reply == b"ok"
 
     stamp = secrets.token_hex(8)
-    return Operation("key_write", "", (name, before, after, stamp, int(first), most), read)
+    return Operation("key_write", "", (name, before, after, stamp, int(first), most), read, promised=True)
