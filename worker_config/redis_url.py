@@ -79,7 +79,7 @@ class RedisUrl:
             scheme, _ = urlsplit(text).scheme, urlsplit(text).port
         except ValueError:
             raise ValueError(_UNREADABLE) from None
-        if scheme not in SCHEMES:
+        if scheme not in SCHEMES - {SENTINEL}:
             raise ValueError(f"must start with redis://, rediss://, unix:// or {SENTINEL}://")
         return cls(text)
 

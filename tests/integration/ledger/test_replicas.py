@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import pytest
 
 from stack.testing import RedisGroup, RedisServer, eventually, wait_until
-from tasks.drain.wakeup import Wakeup
 from tasks.errors import NotReplicated, RedisUnavailable
 from tasks.ledger import Alias, AsyncLedger, Ledger, NewUnit, Submission, operations
+from tasks.process.wakeup import Wakeup
 from tests.ledger_builders import submission
 
 _numbers = itertools.count(1)
