@@ -111,6 +111,13 @@ def let_in(scope: RequestScope, grant: Grant) -> None:
     scope[_GRANT] = grant
 
 
+def still_let_in(scope: RequestScope) -> None:
+    """For a request whose body took its time: raises the error of a right that has ended meanwhile."""
+    grant = grant_of(scope)
+    if grant is not None and grant.refusal:
+        raise grant.error()
+
+
 _REVOKED = "This API key was revoked."
 _EXPIRED = "This API key has expired."
 _CHANGED = "The scopes of this API key were changed while the request waited."

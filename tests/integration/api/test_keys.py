@@ -1,18 +1,30 @@
 """Keys of the ledger over HTTP: who may make the first, what each may do, and what changes while the service runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from stack.testing import RedisServer, wait_until
 from tests.integration.api.event_stream import Stream
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import bearer, code_of, make
 from tests.integration.api.served import ANN, KEYS, ServedApp
+
+FORM = "multipart/form-data; boundary=x"
+
+
+def upload_in_parts() -> tuple[bytes, bytes]:
+    """The body of an upload, cut within the file."""
+    names = (b'"purpose"\r\n\r\nuser_data', b'"file"; filename="a.txt"\r\n\r\none two')
+    parts = [b"--x\r\nContent-Disposition: form-data; name=%b\r\n" % name for name in names]
+    whole = b"".join(parts) + b"--x--\r\n"
+    at = whole.index(b" two")
+    return whole[:at], whole[at:]
 
 
 @pytest.fixture
@@ -228,6 +240,33 @@ def test_what_waits_ends_when_its_key_loses_a_scope(
         client.post("/v1/keys/acme", json={"scopes": ["ingest"]}, headers=admin)
 
         assert code_of(polled.result()) == (403, "scope_missing")
+
+
+def test_what_is_still_being_sent_is_not_stored(
+    serve: Callable[..., ServedApp], redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    root = tmp_path / "storage"
+    client = serve(storage_url=str(root)).client
+    admin = make(client, {}, "ops")
+    head, tail = upload_in_parts()
+
+    for path, content_type, first, last in (
+        ("/v1/files", FORM, head, tail),
+        ("/v1/tasks", "application/json", b'{"input": ', b'"a"}'),
+    ):
+        name = path.rpartition("/")[2]
+        late = make(client, admin, name)
+
+        def body(name: str = name, first: bytes = first, last: bytes = last) -> Iterator[bytes]:
+            yield first
+            client.post(f"/v1/keys/{name}/revoke", headers=admin)
+            yield last
+
+        refused = client.post(path, content=body(), headers={**late, "content-type": content_type})
+
+        assert code_of(refused) == (401, "invalid_api_key")
+    assert redis_client.keys("eq:task*") + redis_client.keys("eq:file*") + redis_client.keys("eq:uploads*") == []
+    assert [one for one in root.rglob("file-*") if one.is_file()] == []
 
 
 def test_a_key_ends_by_itself(app: ServedApp, client: httpx.Client, admin: dict[str, str]) -> None:
