@@ -197,3 +197,22 @@ def test_what_is_charged_is_remembered_while_the_owner_has_nothing(driver: Drive
     first = [owner_of(driver.claim(max_units=1).units[0]) for _ in range(30)]
     assert first.count("b") >= 29
     assert not driver.run(operations.charge(driver.model, "nobody", 5))
+
+
+def test_calls_whose_callers_have_gone_go_behind_those_of_callers_who_wait(driver: Driver) -> None:
+    gone = [driver.submit(deadline_in_ms=9_000).task_id for _ in range(3)]
+    awaited = [driver.submit(deadline_in_ms=60_000).task_id for _ in range(3)]
+    repeated = gone.pop()
+    driver.run(operations.want("m", repeated, 60_000, shorten=False))
+    listed = driver.submit(deadline_in_ms=9_000, listed=True).task_id
+
+    order = [driver.claim(max_units=1).units[0].task_id for _ in range(7)]
+
+    assert order == [repeated, *awaited, listed, *gone]
+
+
+def test_calls_without_callers_are_served_when_nobody_waits(driver: Driver) -> None:
+    gone = {driver.submit(deadline_in_ms=9_000).task_id for _ in range(100)}
+    claims = [driver.claim(max_units=10).units for _ in range(10)]
+    assert {unit.task_id for units in claims for unit in units} == gone
+    assert {len(units) for units in claims} == {10}
