@@ -19,7 +19,7 @@ from tests.integration.guarded.certificates import Authority
 from tests.key_leaks import leaked_keys
 from tests.source_tree import CHECKOUT
 
-KEY = "key-of-somebody"
+KEY, OTHER_KEY = "key-of-somebody", "key-of-somebody-else"
 OPERATOR = "operator"
 
 
@@ -41,7 +41,7 @@ class GuardedRedis(RedisServer):
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """The processes of the service, and a client that has a key."""
+    """The processes of the service, and a client whose key may do everything. `OTHER_KEY` has no scope `admin`."""
 
     server: GuardedRedis
     link: Link
@@ -76,7 +76,8 @@ def guarded(start_redis: Callable[..., RedisServer], tmp_path_factory: pytest.Te
     assert isinstance(server, GuardedRedis)
     authority = Authority(folder, "authority")
     settings: dict[str, Any] = {"storage_url": folder / "storage"}
-    keys = f"somebody:{sha256(KEY.encode()).hexdigest()}"
+    named = {"somebody": KEY, "other": OTHER_KEY}
+    keys = ",".join(f"{name}:{sha256(key.encode()).hexdigest()}" for name, key in named.items())
     try:
         with Link(server.endpoint.port, tls=authority.server()) as link, Roles(folder, "") as roles:
 
