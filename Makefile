@@ -20,7 +20,7 @@ PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.t
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo up bench faults eval smoke clean
+.PHONY: help install check test demo up bench faults hostile eval smoke clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
@@ -58,6 +58,9 @@ bench: $(STAMP) ## speed of embedq, the usual designs and the bare encoder; ARGS
 
 faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost; ARGS=--quick for 4 minutes
 	@$(BIN)/python -m bench.faults $(ARGS)
+
+hostile: $(STAMP) ## 24,000 hostile requests to a whole service: no defect, steady memory, nothing left
+	@$(BIN)/python -m bench.hostile $(ARGS)
 
 eval: $(STAMP) ## published quality tables through the service: make eval DATA=dir
 	@test -n "$(DATA)" || { echo 'Name the folder: make eval DATA=dir (docs/benchmarking.md)' >&2; exit 1; }

@@ -65,11 +65,13 @@ def _trial(server: RedisServer, folder: Path, count: int, seed: int) -> int:
 
 
 def _warm_up(client: httpx.Client) -> None:
-    """Has each role do what loads libraries or makes something for ever."""
+    """Has each role do what loads libraries or makes something for ever. A first search loads 50 MiB of pyarrow."""
     _query(client)
-    made = client.post("/v1/ingestions", json={"source": {"documents": [{"id": "1", "text": "a"}]}})
+    body = {"source": {"documents": [{"id": "1", "text": "a"}]}, "sink": {"type": "parquet", "dataset": "warm"}}
+    made = client.post("/v1/ingestions", json=body)
     path = f"/v1/ingestions/{made.json()['id']}"
     wait_until(lambda: client.get(path).json()["status"] == "completed", timeout_s=60)
+    client.post("/v1/datasets/warm/search", json={"query": "a"}).raise_for_status()
     clean_up(client)
 
 
