@@ -69,7 +69,7 @@ def _url(server: GuardedRedis, link: Link, user: str, trusted: Path) -> str:
     return f"rediss://{user}:{server.passwords[user]}@127.0.0.1:{link.port}/0?ssl_ca_certs={trusted}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def guarded(start_redis: Callable[..., RedisServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("guarded")
     server = start_redis(folder / "redis", GuardedRedis)

@@ -6,7 +6,7 @@ from bench.hostile.requests import Attacker
 from bench.hostile.trial import NO_ANSWER, Outcome, Traces, clean_up, send_all, wait_clean
 from tests.integration.guarded.conftest import OTHER_KEY, Guarded
 
-REQUESTS = 300
+REQUESTS = 200
 
 
 def test_hostile_requests_are_refused_and_leave_nothing(guarded: Guarded) -> None:

@@ -52,11 +52,17 @@ def test_every_kind_of_work_is_done_with_the_rights_of_its_roles(guarded: Guarde
         "sink": {"type": "parquet", "dataset": "kept"},
     }
     ingestion = client.post("/v1/ingestions", json=documents).json()["id"]
-    made = client.post("/v1/keys", json={"name": "another"})
+    limits = {"requests_per_second": 50, "tokens_per_minute": 1000, "open_jobs": 5}
+    made = client.post("/v1/keys", json={"name": "another", "limits": limits})
 
     assert query.status_code == 200, query.text
     assert made.status_code == 201, made.text
-    assert client.post("/v1/keys/another/revoke").status_code == 200
+    of_another = {"authorization": f"Bearer {made.json()['key']}"}
+    wait_until(lambda: client.get("/v1/key", headers=of_another).status_code == 200)
+    limited = client.post("/v1/embeddings", json={"input": "of another"}, headers=of_another)
+    assert limited.status_code == 200, limited.text
+    for action in ("revoke", "purge"):
+        assert client.post(f"/v1/keys/another/{action}").status_code == 200, action
     paths = [f"/v1/tasks/{task}", f"/v1/batches/{batch}", f"/v1/ingestions/{ingestion}"]
     assert [ended(guarded, path) for path in paths] == ["completed"] * 3
     for path in ("/v1/tasks", "/v1/jobs", "/v1/files", "/v1/batches", "/v1/ingestions", "/v1/datasets", "/v1/keys"):
