@@ -88,7 +88,7 @@ def test_every_role_is_connected_as_its_own_user(guarded: Guarded) -> None:
     ("user", "command"),
     [
         *((user, command) for user in ("api", "worker", "documents", "broker") for command in (
-            ("FLUSHALL",), ("KEYS", "*"), ("CONFIG", "GET", "requirepass"), ("ACL", "LIST"), ("DEBUG", "SLEEP", "0"),
+            ("FLUSHALL",), ("KEYS", "*"), ("CONFIG", "GET", "requirepass"), ("ACL", "LIST"), ("SAVE",),
             ("SHUTDOWN", "NOSAVE"), ("REPLICAOF", "NO", "ONE"), ("MONITOR",), ("SCRIPT", "FLUSH"), ("GET", "foreign"),
             ("CLIENT", "KILL", "TYPE", "normal"), ("MODULE", "LIST"), ("PUBLISH", "foreign", "x"),
         )),
