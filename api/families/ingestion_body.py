@@ -281,17 +281,8 @@ def check_sink(sink: Sink, settings: Settings, key: KeyLimits = NO_LIMITS) -> No
     if sink.name not in connections:
         which = f"it has: {', '.join(connections)}" if connections else "it has none; EMBEDQ_SINKS names them"
         raise InvalidValue(f"sink.name is no connection of this server; {which}.", param="sink.name")
-    if key.sinks is not None and not any(_names(entry, sink.name, sink.table) for entry in key.sinks):
+    if not key.may_load_into(sink.name or "", sink.table or ""):
         raise InvalidValue("Your key may not load into this table of this connection.", param="sink.table")
-
-
-def _names(entry: str, connection: str | None, table: str | None) -> bool:
-    """Whether an entry of `KeyLimits.sinks` names this table: a connection, or `connection/table`, maybe with `*`."""
-    name, slash, wanted = entry.partition("/")
-    if name != connection:
-        return False
-    start, star, _ = wanted.partition("*")
-    return not slash or (str(table).startswith(start) if star else table == wanted)
 
 
 def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None, key: KeyLimits = NO_LIMITS) -> None:

@@ -14,7 +14,7 @@ from api.answer.description import Answer, json_body, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, Usage, json_response, list_json, unix_seconds
 from api.answer.task_json import LOCATION, RETRY_AFTER
 from api.answer.why_waiting import WAITING, Waiting, why_waiting
-from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, SourceKind, check_body, require_known_fields
+from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, Sink, SourceKind, check_body, require_known_fields
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
 from api.families.route import (
     CALLER,
@@ -113,9 +113,7 @@ class IngestionRequest:
         ingestion = NewIngestion(
             id=ingestion_id,
             owner=owner,
-            spec=_spec(parsed, served.name)
-            | {place: stored}
-            | ({} if limits.roots is None else {"roots": limits.roots}),
+            spec=_spec(parsed, served.name) | {place: stored} | _rights(parsed.sink, limits),
             ttl_ms=round(settings.batch_ttl_s * 1000),
             key=key_digests(checked_key(idempotency_key), body),
         )
@@ -197,6 +195,12 @@ def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
         **({"urls_shown": listed[:_URLS_SHOWN]} if kind == "urls" else {}),
         **options,
     }
+
+
+def _rights(sink: Sink | None, limits: KeyLimits) -> dict[str, Any]:
+    """What workers, who know no keys, must know of the rights of the owner's key."""
+    shares = sink is not None and limits.shares_table(sink.name or "", sink.table or "")
+    return ({} if limits.roots is None else {"roots": limits.roots}) | ({"shares_table": True} if shares else {})
 
 
 # The answers as pydantic models. They document; `ingestion_json` and its like render, which is several times faster.

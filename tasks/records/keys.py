@@ -64,6 +64,20 @@ class KeyLimits(BaseModel):
         None, max_length=MAX_NAMED, description="Prefixes below `EMBEDQ_INGEST_ROOTS` that ingestions may read."
     )
 
+    def may_load_into(self, connection: str, table: str) -> bool:
+        """Whether `sinks` lets this key load into a table of a connection."""
+        return self.sinks is None or any(_names_table(entry, connection, table) for entry in self.sinks)
+
+    def shares_table(self, connection: str, table: str) -> bool:
+        """Whether `sinks` names the table itself, so that the key may load into it although another key has made it."""
+        return any("/" in entry and _names_table(entry, connection, table) for entry in self.sinks or ())
+
+
+def _names_table(entry: str, connection: str, table: str) -> bool:
+    name, slash, wanted = entry.partition("/")
+    start, star, _ = wanted.partition("*")
+    return name == connection and (not slash or (table.startswith(start) if star else table == wanted))
+
 
 NO_LIMITS = KeyLimits.model_validate({})
 

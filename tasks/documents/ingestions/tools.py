@@ -143,15 +143,11 @@ def _made(tokenizer_json: bytes, window: int, prompt: str, settings: bytes) -> C
 
 
 def _sink(context: JobContext, ingestion: Ingestion) -> Sink:
-    from tasks.documents.sinks.sink_kinds import open_sink  # noqa: PLC0415 - as above
+    from tasks.documents.sinks.sink_kinds import SinkAccess, open_sink  # noqa: PLC0415 - as above
 
-    return open_sink(
-        ingestion.spec["sink"],
-        owner=ingestion.owner,
-        ingestion=ingestion.id,
-        storage=context.storage,
-        settings=context.settings,
-    )
+    shares_table = bool(ingestion.spec.get("shares_table"))
+    access = SinkAccess(ingestion.owner, ingestion.id, context.storage, context.settings, shares_table)
+    return open_sink(ingestion.spec["sink"], access)
 
 
 TOOLS = Tools(source=_source, parser=_parser, chunker=_chunker, sink=_sink, parser_version=PARSER_VERSION)

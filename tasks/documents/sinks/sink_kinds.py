@@ -17,12 +17,16 @@ from worker_config.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class SinkAccess:
-    """What a sink may use: the owner and the ingestion of its documents, the storage, the settings."""
+    """What a sink may use: the owner and the ingestion of its documents, the storage, the settings.
+
+    `shares_table`: it may load into a table that another owner has made.
+    """
 
     owner: str
     ingestion: str
     storage: Storage
     settings: Settings
+    shares_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +52,15 @@ def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
     _kind(spec).check(spec, settings)
 
 
-def open_sink(spec: Mapping[str, Any], *, owner: str, ingestion: str, storage: Storage, settings: Settings) -> Sink:
+def open_sink(spec: Mapping[str, Any], access: SinkAccess) -> Sink:
     """The sink of a request; to be closed. It connects later. A Parquet sink without a dataset is the ingestion's.
 
     Raises:
         InvalidValue, SinkRefused: like `check_sink`; settings may have changed since.
         SinkRefused: a library is missing.
     """
-    check_sink(spec, settings)
-    return _kind(spec).open(spec, SinkAccess(owner, ingestion, storage, settings))
+    check_sink(spec, access.settings)
+    return _kind(spec).open(spec, access)
 
 
 def _kind(spec: Mapping[str, Any]) -> SinkKind:
@@ -92,7 +96,8 @@ def _open_postgresql(spec: Mapping[str, Any], access: SinkAccess) -> Sink:
         from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink  # noqa: PLC0415 - as above
     except ImportError:
         raise SinkRefused('The PostgreSQL sink needs a library: pip install "embedq[postgresql]"') from None
-    return PostgresSink(spec["name"], _url(spec, access.settings), spec["table"])
+    owner = "" if access.shares_table else access.owner
+    return PostgresSink(spec["name"], _url(spec, access.settings), spec["table"], owner=owner)
 
 
 def _url(spec: Mapping[str, Any], settings: Settings) -> str:

@@ -23,6 +23,7 @@ from tests.integration.api.ingestions.requests import GOOD
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 from tests.integration.api.tenants import SECRET, Things, contents, make_things
+from tests.unit.documents.search.small_datasets import document, load
 
 NOBODYS = {
     "GET /", "GET /info", "GET /health", "GET /health/live", "GET /health/ready", "GET /metrics", "GET /console",
@@ -243,6 +244,19 @@ def test_every_route_that_makes_something_with_what_another_tenant_has(tenants: 
             assert send.json().get("id") not in tenants.bobs.ids
             if not send.is_success:
                 assert told(send, bobs) == told(unknown, twin(bobs))
+    assert tenants.bobs_state() == before
+
+
+def test_two_datasets_of_one_name_are_two_datasets(tenants: Tenants, tmp_path: Path) -> None:
+    (name,) = tenants.bobs.parts["{name}"]
+    bobs, before = tenants.bob.get(f"/v1/datasets/{name}").json(), tenants.bobs_state()
+    load(Storage.open(str(tmp_path / "storage")), document("own", [1, 2, 3, 4], text="own"), owner="ann", name=name)
+    search = {"vector": [1, 2, 3, 4]}
+    for client, text in ((tenants.ann, "own 0"), (tenants.bob, f"{SECRET} 0")):
+        found = client.post(f"/v1/datasets/{name}/search", json=search).json()["data"]
+        assert [hit["text"] for hit in found] == [text]
+    assert tenants.ann.delete(f"/v1/datasets/{name}").json()["deleted"]
+    assert tenants.bob.get(f"/v1/datasets/{name}").json() == bobs
     assert tenants.bobs_state() == before
 
 

@@ -4,7 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.documents.sinks.postgresql.connection import Connection, know_vectors
-from tasks.documents.sinks.postgresql.schema import LOCK_TIMEOUT, ensure_tables, require_alike, table_exists
+from tasks.documents.sinks.postgresql.schema import (
+    LOCK_TIMEOUT,
+    ensure_tables,
+    require_alike,
+    require_owner,
+    table_exists,
+)
 from tasks.documents.sinks.postgresql.table import RECEIPT, Table, quoted
 from tasks.documents.sinks.postgresql.table_rows import ChangingRows, clean
 from tasks.documents.sinks.sink import Arrivals, LoadDocument, LoadOutcome, Receipt, Stamp
@@ -23,14 +29,15 @@ _IDLE = "300s"
 class PostgresSink:
     """A table as a sink. See `Sink`. For one thread at a time; several may have one each."""
 
-    def __init__(self, name: str, url: str, table: str) -> None:
-        """Connects later, when it is needed.
+    def __init__(self, name: str, url: str, table: str, *, owner: str = "") -> None:
+        """Connects later, when it is needed. `owner`: of the documents; "" may load into a table of any owner.
 
         Raises:
             InvalidValue: `table` is not a name.
         """
         self._name = name
         self._table = Table.from_text(table)
+        self._owner = owner
         self._connection = Connection(name, url)
 
     def prepare(self, stamp: Stamp, progress: Callable[[], None]) -> None:
@@ -38,7 +45,7 @@ class PostgresSink:
 
         # A transaction of its own, so that other loads need not wait for this one to see the tables.
         async def work(connection: Any) -> None:
-            await ensure_tables(connection, self._table, stamp.dimension, self._name)
+            await ensure_tables(connection, self._table, stamp.dimension, self._name, self._owner)
             await require_alike(connection, self._table, stamp.vectors)
 
         self._connection.run(work, progress)
@@ -49,6 +56,7 @@ class PostgresSink:
         async def work(connection: Any) -> Mapping[str, Receipt]:
             if not await table_exists(connection, self._table):
                 return {}
+            await require_owner(connection, self._table, self._owner)
             return await self._receipts(connection, document_ids)
 
         return self._connection.run(work)

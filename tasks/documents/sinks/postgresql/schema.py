@@ -8,6 +8,7 @@ import asyncpg
 
 from tasks.documents.sinks.postgresql.table import COLUMNS, RECEIPT, Table
 from tasks.errors import SinkDimensionMismatch, SinkModelMismatch, SinkRefused
+from tasks.ledger import ANONYMOUS
 
 MAX_DIMENSION = 16_000
 """Of pgvector's type `vector`."""
@@ -15,6 +16,8 @@ LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 """A longer wait counts as a server that does not answer."""
 
 _TRIES = 5
+_MADE_BY = "embedq: loaded by the API key "
+_NOBODY = ("", ANONYMOUS)
 # Errors when two sessions create the same thing at the same moment. "IF NOT EXISTS" does not prevent them.
 _RACED = (
     asyncpg.UniqueViolationError,
@@ -25,8 +28,10 @@ _RACED = (
 )
 
 
-async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str) -> None:
+async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str, owner: str) -> None:
     """Creates what is missing; within a transaction, which should end soon afterwards.
+
+    What is created belongs to `owner`, "" for nobody. Raises like `require_owner`, and:
 
     Raises:
         SinkRefused: pgvector is missing and cannot be created, or the tables are not ours.
@@ -39,6 +44,7 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
     if await _exists(connection, table.rows) and await table_exists(connection, table):
         await _require_dimension(connection, table, dimension)
         await _require_columns(connection, table.documents, RECEIPT)
+        await require_owner(connection, table, owner)
         await _require_rights(connection, table, sink)
         return
     await connection.execute(LOCK_TIMEOUT)
@@ -47,12 +53,31 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
     for left in reversed(range(_TRIES)):
         try:
             async with connection.transaction():  # within the other: what fails is undone, and the rest goes on
-                await _create(connection, table, dimension, sink)
+                await _create(connection, table, dimension, sink, owner)
             break
         except _RACED:  # with a session that does not use our lock
             if not left:
                 raise
     await _require_rights(connection, table, sink)
+
+
+async def require_owner(connection: Any, table: Table, owner: str) -> None:
+    """Checks whose documents the table has: the comment of its table of receipts says it.
+
+    A table without such a comment is open to all: one made without a key, or by an embedq that had no such comments.
+
+    Raises:
+        SinkRefused: those of another owner. Documents of two owners with one id would replace one another.
+    """
+    if not owner:
+        return
+    comment = await connection.fetchval("SELECT obj_description(to_regclass($1), 'pg_class')", table.documents)
+    if comment and comment.startswith(_MADE_BY) and comment != f"{_MADE_BY}{owner}":
+        raise SinkRefused(
+            f"The table {table.rows} belongs to another API key. Name another table, or have the limits of your key "
+            "name this one: embedq keys limits NAME --sinks CONNECTION/TABLE.",
+            param="sink.table",
+        )
 
 
 async def table_exists(connection: Any, table: Table) -> bool:
@@ -64,14 +89,18 @@ async def _exists(connection: Any, name: str) -> bool:
     return bool(await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name))
 
 
-async def _create(connection: Any, table: Table, dimension: int, sink: str) -> None:
+async def _create(connection: Any, table: Table, dimension: int, sink: str, owner: str) -> None:
     await _ensure_extension(connection, sink)
     if await _exists(connection, table.rows):
         await _require_dimension(connection, table, dimension)
     else:
         await connection.execute(_rows_sql(table, dimension))
-    await connection.execute(_documents_sql(table))
+    if not await table_exists(connection, table):
+        await connection.execute(_documents_sql(table))
+        if owner not in _NOBODY:  # a name has letters, digits, "-" and "_" alone
+            await connection.execute(f"COMMENT ON TABLE {table.documents} IS '{_MADE_BY}{owner}'")
     await _require_columns(connection, table.documents, RECEIPT)
+    await require_owner(connection, table, owner)
 
 
 async def _ensure_extension(connection: Any, sink: str) -> None:

@@ -343,6 +343,23 @@ def test_nobody_sees_an_ingestion_of_somebody_else(serve: Callable[..., ServedAp
     assert client.post("/v1/ingestions", json=of_source(files=[file_id]), headers=BOB).status_code == 404
 
 
+def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(
+    worker: object, serve: Callable[..., ServedApp], root: Path, ledger: Ledger
+) -> None:
+    client = serve(storage_url=str(root), sinks="store=postgresql://me:pw@db/vectors").client
+    ops = client.post("/v1/keys", json={"name": "ops"}).json()["key"]
+    sink = {"type": "postgresql", "name": "store", "table": "chunks"}
+    for name, sinks, shares in (("a", ["store/chu*"], True), ("b", ["store"], None), ("c", None, None)):
+        body = {"name": name, "limits": {"sinks": sinks}}
+        key = client.post("/v1/keys", json=body, headers={"authorization": f"Bearer {ops}"}).json()["key"]
+        answer = client.post("/v1/ingestions", json=GOOD | {"sink": sink}, headers={"authorization": f"Bearer {key}"})
+        assert answer.status_code == 202, answer.text
+        assert answer.json()["sink"] == sink
+        ingestion = ledger.run(read_ingestion(answer.json()["id"]))
+        assert ingestion is not None
+        assert ingestion.spec.get("shares_table") == shares, name
+
+
 def test_too_many_open_ingestions_are_429_and_nothing_is_stored(
     worker: object, serve: Callable[..., ServedApp], root: Path, storage: Storage
 ) -> None:

@@ -18,7 +18,7 @@ from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
 from tasks.documents.sinks.parquet.part import GROUP_BYTES, GROUP_ROWS
 from tasks.documents.sinks.parquet.receipt_index import index_of
 from tasks.documents.sinks.sink import Sink, Stamp
-from tasks.documents.sinks.sink_kinds import open_sink
+from tasks.documents.sinks.sink_kinds import SinkAccess, open_sink
 from tasks.errors import DatasetDeleted, NotStored, StorageUnavailable
 from tasks.ledger.executor import Ledger
 from tasks.records import datasets
@@ -328,7 +328,7 @@ def test_a_dataset_that_is_deleted_under_an_ingestion_does_not_come_back_half(
 ) -> None:
     def opened(by: Stamp) -> Sink:
         spec = {"type": "parquet", "dataset": DATASET}
-        return open_sink(spec, owner=OWNER, ingestion=by.ingestion, storage=storage, settings=Settings())
+        return open_sink(spec, SinkAccess(OWNER, by.ingestion, storage, Settings()))
 
     first, second = stamp(1), stamp(2)
     if looked != "load":

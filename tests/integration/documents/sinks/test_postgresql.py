@@ -1,6 +1,7 @@
 """The PostgreSQL sink when the server is away, full or not what it should be."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -8,6 +9,7 @@ from stack.testing import free_port
 from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome, Sink
 from tasks.errors import EmbedqError, SinkRefused, SinkUnavailable
+from tasks.ledger import ANONYMOUS
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.pg_server import PASSWORD, PgServer
 
@@ -65,6 +67,51 @@ def test_a_server_that_ends_our_connection_is_asked_again(postgresql: Place, pos
     with pytest.raises(SinkUnavailable):
         sink.known(["a"])
     assert sink.known(["a"]).keys() == {"a"}
+
+
+def test_a_table_belongs_to_the_key_that_made_it(
+    postgres: PgServer, database: str, opened: list[Sink], postgresql: Place
+) -> None:
+    def of(owner: str, table: str = "docs") -> Sink:
+        opened.append(PostgresSink("here", postgres.url(database), table, owner=owner))
+        return opened[-1]
+
+    load(of("ann"), document("a", "of ann"))
+    refused = of("bob")
+    for attempt in (
+        lambda: refused.prepare(stamp(2), lambda: None),
+        lambda: refused.known(["a"]),
+        lambda: load(refused, document("a", "of bob"), by=stamp(2)),
+        lambda: refused.keep_only(lambda: iter(()), stamp(2), lambda: None),
+    ):
+        with pytest.raises(SinkRefused, match="belongs to another API key") as caught:
+            attempt()
+        assert "ann" not in caught.value.detail.replace("another", "")
+    assert texts(postgresql.rows()) == {"a": ["of ann 0", "of ann 1"]}
+
+    load(of("ann"), document("b"), by=stamp(3))
+    load(of(""), document("c"), by=stamp(4))  # the limits of the key name the table
+    assert set(texts(postgresql.rows())) == {"a", "b", "c"}
+    # What was made without a key, or before tables had owners, is open to all.
+    load(of(ANONYMOUS, "open"), document("a"))
+    load(of("bob", "open"), document("b"), by=stamp(2))
+    assert of("ann", "open").known(["a", "b"]).keys() == {"a", "b"}
+
+
+def test_of_two_keys_that_make_a_table_at_once_one_has_it(postgres: PgServer, database: str) -> None:
+    sinks = [PostgresSink("here", postgres.url(database), "docs", owner=owner) for owner in ("ann", "bob", "eve")]
+
+    def make(sink: Sink) -> bool:
+        try:
+            load(sink, document("a"))
+        except SinkRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor() as threads:
+        assert sum(threads.map(make, sinks)) == 1
+    for sink in sinks:
+        sink.close()
 
 
 def test_nobody_there() -> None:

@@ -10,7 +10,7 @@ from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
 from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
 from tasks.documents.sinks.postgresql.table import Table
 from tasks.documents.sinks.sink import Sink
-from tasks.documents.sinks.sink_kinds import check_sink, open_sink
+from tasks.documents.sinks.sink_kinds import SinkAccess, check_sink, open_sink
 from tasks.errors import EmbedqError, InvalidValue, SinkRefused
 from tasks.storage.storage import Storage
 from tests.source_tree import CHECKOUT
@@ -26,7 +26,7 @@ def settings() -> Settings:
 
 def opened(spec: dict[str, Any], settings: Settings) -> Sink:
     storage = Storage.open("memory://sinks")
-    return open_sink(spec, owner="a", ingestion="ing_1", storage=storage, settings=settings)
+    return open_sink(spec, SinkAccess("a", "ing_1", storage, settings))
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_others_are_refused(spec: dict[str, Any], error: type[EmbedqError], para
 WITHOUT_ASYNCPG = """
 import sys
 sys.modules["asyncpg"] = None
-from tasks.documents.sinks.sink_kinds import open_sink
+from tasks.documents.sinks.sink_kinds import SinkAccess, open_sink
 from tasks.errors import SinkRefused
 from tasks.storage.storage import Storage
 from worker_config.settings import Settings
 
 settings = Settings(sinks="prod=postgresql://u@host/db")
 def opened(spec):
-    return open_sink(spec, owner="a", ingestion="ing_1", storage=Storage.open("memory://sinks"), settings=settings)
+    return open_sink(spec, SinkAccess("a", "ing_1", Storage.open("memory://sinks"), settings))
 
 print(type(opened({"type": "parquet"})).__name__)
 try:

@@ -1,0 +1,30 @@
+"""Which tables of other keys the limits of a key name."""
+
+import pytest
+
+from tasks.records.keys import NO_LIMITS, KeyLimits
+
+
+@pytest.mark.parametrize(
+    ("sinks", "shares"),
+    [
+        (["store/chunks"], True),
+        (["other/chunks", "store/chunks"], True),
+        (["store/*"], True),
+        (["store/chu*"], True),
+        (["store/chunk"], False),
+        (["store/chunks2"], False),
+        (["store/public.chunks"], False),
+        (["store"], False),
+        (["stor/chunks"], False),
+        (["other/*"], False),
+        ([], False),
+    ],
+)
+def test_a_table_is_shared_with_a_key_whose_limits_name_it(sinks: list[str], shares: bool) -> None:
+    limits = KeyLimits.model_validate({"sinks": sinks})
+    assert limits.shares_table("store", "chunks") is shares
+
+
+def test_a_connection_alone_shares_no_table() -> None:
+    assert not NO_LIMITS.shares_table("store", "chunks")
