@@ -107,12 +107,20 @@ class RedisUrl:
         return Broker(f"redis+socket://{password}{parts.path}?virtual_host={database}")
 
     def _broker_of_sentinels(self) -> Broker:
+        from redis.backoff import NoBackoff  # noqa: PLC0415 - where kombu is, redis-py is; a command line needs neither
+        from redis.retry import Retry  # noqa: PLC0415
+
         parts = urlsplit(self.url)
         login, at, _ = parts.netloc.rpartition("@")
         # Each has the login: kombu takes that of the one whose turn it is.
         urls = (f"sentinel://{login}{at}{_host(url)}{parts.path}" for url in self.sentinels)
         first = urlsplit(self.sentinels[0])
-        asking: dict[str, Any] = {"socket_timeout": SENTINEL_TIMEOUT_S, "socket_connect_timeout": SENTINEL_TIMEOUT_S}
+        asking: dict[str, Any] = {
+            "socket_timeout": SENTINEL_TIMEOUT_S,
+            "socket_connect_timeout": SENTINEL_TIMEOUT_S,
+            # The default repeats with pauses: a bell took 14 s where two of three Sentinels were down.
+            "retry": Retry(NoBackoff(), 1),
+        }
         if first.username:
             asking["username"] = unquote(first.username)
         if first.password:

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from worker_config.redis_url import RedisUrl
 
@@ -89,7 +91,7 @@ def test_kombu_has_forms_of_its_own(url: str, broker: str) -> None:
 def test_what_kombu_must_be_told_of_sentinels() -> None:
     broker = RedisUrl.parse(SERVICE + "&ssl_check_hostname=false").broker()
     tls: dict[str, Any] = {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca.pem", "ssl_check_hostname": False}
-    times = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
+    times = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, "retry": Retry(NoBackoff(), 1)}
     assert broker.use_ssl == tls
     assert broker.transport_options == {
         "master_name": "ledger",
