@@ -38,7 +38,8 @@ def pair(group: RedisGroup) -> RedisGroup:
 
 @pytest.fixture
 async def ledger(pair: RedisGroup) -> AsyncIterator[AsyncLedger]:
-    connected = AsyncLedger.connect(pair.url, "replica")
+    url = pair.url.replace("sentinel://", "sentinel://127.0.0.1:1,")  # the first Sentinel is down
+    connected = AsyncLedger.connect(url, "replica")
     yield connected
     await connected.close()
 
@@ -105,7 +106,7 @@ async def test_promises_that_travel_together_are_confirmed_together(pair: RedisG
 
 
 async def test_everybody_follows_a_failover(pair: RedisGroup, ledger: AsyncLedger) -> None:
-    worker = Ledger.connect(pair.url)
+    worker = Ledger.connect(pair.url.replace("sentinel://", "sentinel://127.0.0.1:1,"))
     wakeup = Wakeup(worker, "m", "w/0")
     wakeup.open()
     accepted = [new_task() for _ in range(50)]
