@@ -54,6 +54,10 @@ def test_a_key_from_its_first_day_to_its_last(keys: Keys) -> None:
     assert keys("delete", "acme", key=ops) == (3, "key_in_use")
     assert keys("revoke", "nobody", key=ops) == (3, "key_not_found")
     assert keys("purge", "acme", key=ops) == (2, "usage")  # nobody is there to be asked
+    [purged] = keys("purge", "acme", "--yes", key=ops)
+    assert (purged["name"], purged["done"], set(purged["deleted"].values())) == ("acme", True, {0})
+    assert keys("delete", "acme", key=ops)[0]["deleted"]
+    assert keys("create", "acme", key=ops)[0]["name"] == "acme"
 
 
 def test_people_get_lines(keys: Keys, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
