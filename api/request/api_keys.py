@@ -368,7 +368,8 @@ class LedgerKeys:
         for _ in range(_ATTEMPTS):
             record, stored, now_s = await self._current(name)
             edited = edit(record, now_s)
-            if edited == record or await self._ledger.run(write_key(name, stored, edited.to_json())):
+            # Also where nothing changes: an earlier change may have been stored and not be on a replica yet.
+            if await self._ledger.run(write_key(name, stored, stored if edited == record else edited.to_json())):
                 await self.refresh()
                 return edited
         raise self._contended()
