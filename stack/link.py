@@ -95,6 +95,8 @@ class Link:
             self._pump(there, writer, connection, lambda _: doomed.is_set()),
             return_exceptions=True,
         )
+        if connection.silent:
+            return  # neither side may hear of its end before the next cut
         with contextlib.suppress(ValueError):  # a cut has removed it
             self._connections.remove(connection)
 
