@@ -2,8 +2,11 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -134,3 +137,18 @@ def test_roles_have_the_commands_of_the_scripts_and_of_connections_alone() -> No
 
 def test_every_script_belongs_to_a_role() -> None:
     assert set[str]().union(*(scripts_of(role) for role in ROLES)) == all_scripts()
+
+
+def test_users_are_written_with_digests_and_keep_their_passwords(tmp_path: Path) -> None:
+    script, folder = CHECKOUT / "deploy/redis/make_users.py", tmp_path / "users"
+    subprocess.run([sys.executable, script, folder], check=True)
+    passwords = dict(line.split() for line in (folder / "passwords").read_text().splitlines())
+    subprocess.run([sys.executable, script, folder, "+waitaof"], check=True)
+    written = {line.split()[1]: line for line in (folder / "users.acl").read_text().splitlines()}
+
+    assert dict(line.split() for line in (folder / "passwords").read_text().splitlines()) == passwords
+    assert (folder / "passwords").stat().st_mode & 0o077 == 0
+    assert written.keys() == passwords.keys() | {"default"}
+    assert all(f"#{sha256(passwords[user].encode()).hexdigest()} " in written[user] for user in passwords)
+    assert not [user for user in passwords if passwords[user] in written[user] or "<" in written[user]]
+    assert {user for user in written if "+waitaof" in written[user]} == set(ROLES)
