@@ -1,6 +1,7 @@
 """Sends hostile requests to a whole service, and says what came of them and what they have left behind."""
 
 import asyncio
+import os
 import re
 import time
 from collections import Counter
@@ -100,7 +101,8 @@ class Traces:
     def of(cls, client: redis.Redis, storage: Path) -> "Traces":
         """As it is now."""
         keys = (key for key in client.scan_iter(count=1000) if client.ttl(key) == _NO_TTL)
-        files = (path.relative_to(storage) for path in storage.rglob("*") if path.is_file())
+        walked = os.walk(storage)  # not rglob, which fails on a folder that the service deletes meanwhile
+        files = (Path(folder, name).relative_to(storage) for folder, _, names in walked for name in names)
         return cls(
             frozenset(key for key in keys if not _LIVE.fullmatch(key)),
             frozenset(path for path in files if path.parts[0] not in _OF_DATASETS),
