@@ -38,7 +38,9 @@ _WORDS = 12
 """Copies of a query in a text. With this speed the model does about 20 of them in a second, so it is the limit."""
 _PATIENCE_S = 4.0
 _MULTIPLES = (0.5, 0.8, 1.0, 1.5, 2.0, 4.0, 10.0)
-_OK, _LIMITED, _UNAVAILABLE = 200, 429, 503
+_FEW, _CROWD = 16, 600
+"""Callers at the same time, where the API is the limit."""
+_LIMITED, _UNAVAILABLE = 429, 503
 _KINDS = ("status", "online", "bulk")
 
 
@@ -115,8 +117,9 @@ class Burst:
 class Callers:
     """Sends requests to one API process over as many connections as are needed."""
 
-    def __init__(self, port: int, seed: int = 1) -> None:
+    def __init__(self, port: int, seed: int = 1, words: int = _WORDS) -> None:
         self._port = port
+        self._words = words
         self._chance = random.Random(seed)  # noqa: S311 - the same arrivals every time
         self._texts = queries(64)
         self._number = 0
@@ -149,14 +152,14 @@ class Callers:
             under_way.append(asyncio.ensure_future(self.ask(self._chance.choice(kinds))))
         return await asyncio.gather(*under_way)
 
-    async def saturate(self, callers: int, seconds: float) -> list[Outcome]:
+    async def saturate(self, callers: int, seconds: float, kinds: Sequence[str] = ("online",)) -> list[Outcome]:
         """Callers who ask again as soon as they are answered."""
         self.begin()
         outcomes: list[Outcome] = []
 
         async def one() -> None:
             while time.perf_counter() - self._began_s < seconds:
-                outcomes.append(await self.ask())
+                outcomes.append(await self.ask(self._chance.choice(kinds)))
 
         await asyncio.gather(*(one() for _ in range(callers)))
         return outcomes
@@ -176,7 +179,7 @@ class Callers:
         self._number += 1
         if kind == "status":
             return f"GET /v1/tasks?limit=1 HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n\r\n".encode()
-        text = " ".join([f"{self._number}", *[self._chance.choice(self._texts) for _ in range(_WORDS)]])
+        text = " ".join([f"{self._number}", *[self._chance.choice(self._texts) for _ in range(self._words)]])
         path, body = ("embeddings", {"model": _MODEL, "input": text})
         if kind == "bulk":
             path, body = "tasks", {"model": _MODEL, "input": text, "lane": "bulk"}
@@ -201,7 +204,7 @@ async def measure(port: int, seconds: float) -> dict[str, Any]:
     callers = Callers(port)
     await callers.saturate(32, 4)  # the worker measures its speed
     done = await callers.saturate(32, seconds)
-    capacity = sum(one.in_time for one in done) / (max(one.sent_s + one.took_s for one in done))
+    capacity = _done(done)
     points = []
     for multiple in _MULTIPLES:
         outcomes = await callers.arrive(multiple * capacity, seconds + 2 * _PATIENCE_S)
@@ -228,17 +231,25 @@ async def _burst(callers: Callers, multiple: float, capacity_per_s: float) -> Bu
     return Burst(multiple, number, len(told), right, number / capacity_per_s / took_s)
 
 
-async def give_way(port: int, seconds: float) -> dict[str, float]:
-    """All kinds at once, far too many: the share of each kind that was answered as asked."""
-    callers = Callers(port)
-    outcomes = await callers.arrive(300, seconds, _KINDS)
-    asked, good = Counter(one.kind for one in outcomes), Counter(one.kind for one in outcomes if one.in_time)
-    return {kind: good[kind] / max(1, asked[kind]) for kind in _KINDS}
+async def crowd(port: int, seconds: float) -> dict[str, float]:
+    """The API as the limit: what it does for few callers, and for a crowd that asks again at once, by kind too."""
+    callers = Callers(port, words=1)
+    few = _done(await callers.saturate(_FEW, seconds))
+    many = _done(await callers.saturate(_CROWD, seconds))
+    mixed = await callers.saturate(_CROWD, seconds, _KINDS)
+    asked, good = Counter(one.kind for one in mixed), Counter(one.kind for one in mixed if one.in_time)
+    shares = {kind: good[kind] / max(1, asked[kind]) for kind in _KINDS}
+    return {"capacity_per_s": few, "goodput_per_s": many, **shares}
+
+
+def _done(outcomes: Sequence[Outcome]) -> float:
+    """Answers in time per second."""
+    return sum(one.in_time for one in outcomes) / max(one.sent_s + one.took_s for one in outcomes)
 
 
 @contextmanager
-def service(folder: Path, **settings: Any) -> Iterator[int]:
-    """Redis, an API and a worker whose model has the speed above; the port of the API."""
+def service(folder: Path, tokens_per_s: float) -> Iterator[int]:
+    """Redis, an API and a worker whose model has this speed, 0: as fast as it goes; the port of the API."""
     redis = RedisServer(folder / "redis", maxmemory_bytes=2**28)
     try:
         redis.start()
@@ -247,10 +258,10 @@ def service(folder: Path, **settings: Any) -> Iterator[int]:
                 "compute": "fake",
                 "served_name": _MODEL,
                 "cache_bytes": 0,
-                "fake_tokens_per_s": _TOKENS_PER_S,
+                "fake_tokens_per_s": tokens_per_s,
             }
             roles.worker(**fake)
-            yield urlsplit(roles.api(**fake, **settings).base_url).port or 0
+            yield urlsplit(roles.api(**fake).base_url).port or 0
     finally:
         redis.stop()
 
@@ -295,9 +306,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of each load that is counted")
     parser.add_argument("--write-docs", action="store_true", help=f"draw {_PLOT.relative_to(CHECKOUT)}")
     parsed = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="embedq-overload-") as folder, service(Path(folder)) as port:
-        results = uvloop.run(measure(port, parsed.seconds))
-        results["kinds"] = uvloop.run(give_way(port, parsed.seconds))
+    with tempfile.TemporaryDirectory(prefix="embedq-overload-") as folder:
+        with service(Path(folder) / "model", _TOKENS_PER_S) as port:
+            results = uvloop.run(measure(port, parsed.seconds))
+        with service(Path(folder) / "api", 0) as port:
+            results["crowd"] = uvloop.run(crowd(port, parsed.seconds))
     if parsed.write_docs:
         draw(results, _PLOT)
     print(json.dumps(results, indent=1))

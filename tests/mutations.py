@@ -533,7 +533,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a list ends before its batches", "batch_move.lua", "if left >= 0 and left <", "if left > 0 and left < 0 *"
     ),
-    Mutation("who has gone goes first", "claim.lua", "goes_behind(id, tonumber(f[2]), line, owner)", "false"),
+    Mutation(
+        "who has gone goes first", "claim.lua", "goes_behind(id, tonumber(f[2]), tonumber(f[12]), line, owner)", "false"
+    ),
     # Limits of keys
     _cut(
         "an accepted task takes no tokens",

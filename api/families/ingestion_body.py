@@ -294,6 +294,19 @@ def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None, 
         check_sink(body.sink, settings, key)
 
 
+def check_again(spec: Mapping[str, Any], settings: Settings, key: KeyLimits) -> None:
+    """For an ingestion that was made before: whether its owner's key may still do what `spec` says.
+
+    Raises:
+        InvalidValue: it may not load into this table any more.
+        SourceFailed: it may read other folders than those that were checked when the ingestion was made.
+    """
+    if key.sinks is not None:
+        check_sink(Sink.model_validate(spec["sink"]), settings, key)
+    if key.roots is not None and "urls" in spec["source"] and spec.get("roots") != list(key.roots):
+        raise SourceFailed("The folders and URLs that your key may read have changed. Start a new ingestion.")
+
+
 def _check_metadata(kind: str, given: Sequence[Mapping[str, Any] | None]) -> None:
     for index, metadata in enumerate(given):
         if metadata and is_too_deep(metadata):

@@ -14,7 +14,15 @@ from api.answer.description import Answer, json_body, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, Usage, json_response, list_json, unix_seconds
 from api.answer.task_json import LOCATION, RETRY_AFTER
 from api.answer.why_waiting import WAITING, Waiting, why_waiting
-from api.families.ingestion_body import SOURCE_KINDS, IngestionBody, Sink, SourceKind, check_body, require_known_fields
+from api.families.ingestion_body import (
+    SOURCE_KINDS,
+    IngestionBody,
+    Sink,
+    SourceKind,
+    check_again,
+    check_body,
+    require_known_fields,
+)
 from api.families.ingestion_results import FILTERS, DocumentQuery, output_json, part_tag, read_documents, read_output
 from api.families.route import (
     CALLER,
@@ -505,7 +513,13 @@ async def cancel(request: Request, ingestion_id: str) -> Response:
     "/v1/ingestions/{ingestion_id}/retry",
     Answer(200, Ingestion),
     scopes=INGESTION_MAKING,
-    errors=(*_INGESTION, errors.IngestionEnded, errors.NotReplicated),
+    errors=(
+        *_INGESTION,
+        errors.IngestionEnded,
+        errors.InvalidValue,
+        errors.SourceFailed,
+        errors.NotReplicated,
+    ),
     slash=True,
 )
 async def retry(request: Request, ingestion_id: str) -> Response:
@@ -514,6 +528,7 @@ async def retry(request: Request, ingestion_id: str) -> Response:
     ingestion = await read_own(services, request, INGESTIONS, ingestion_id)
     if ingestion.status.terminal and not ingestion.counts.failed and not ingestion.resumable:
         raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
+    check_again(ingestion.spec, services.settings, services.keys.limits(ingestion.owner))
     again = resume_ingestion if ingestion.resumable else retry_ingestion
     move = await services.ledger.run(again(ingestion_id))
     status = move.status

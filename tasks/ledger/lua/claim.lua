@@ -14,6 +14,7 @@ local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it 
 local MAX_SKIPPED = 64      -- tasks ended by one CLAIM: expired, or half done by another model
 local MAX_ASIDE = 32        -- tasks without a caller that one CLAIM passes over; those behind them are served as they come
 local UNWANTED_MS = 10000   -- a waiter keeps the end of its task further away than this (LINGERING_INTEREST_S)
+local SERVED_MS = 500       -- from CLAIM to the answer, when there is much to do
 local MAX_BYTES = 16777216  -- a claim ends with the payload that reaches it: a long text costs what the model takes
 
 call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
@@ -77,11 +78,13 @@ if rate > 0 and rate < total_rate then
   end
 end
 
--- A call whose caller has gone is wanted by nobody, unless it is repeated. Those who wait go first: with more work than can be done
--- every caller would come too late otherwise. Its task goes behind the others of its owner, once per claim.
+-- A call whose caller has gone, or goes before it can be answered, is wanted by nobody unless it is repeated. Those who wait
+-- longer go first: with more work than can be done each would be served at the moment at which its caller gives up. Its task
+-- goes behind the others of its owner, once per claim.
 local aside, put_aside = {}, 0
-local function goes_behind(id, deadline, line, owner)
-  if line ~= 'online' or deadline - NOW > UNWANTED_MS or aside[id] or put_aside >= MAX_ASIDE then return false end
+local function goes_behind(id, deadline, created, line, owner)
+  local patience = math.min(SERVED_MS, (deadline - created - UNWANTED_MS) / 4)
+  if line ~= 'online' or deadline - NOW > UNWANTED_MS + patience or aside[id] or put_aside >= MAX_ASIDE then return false end
   local last = call('ZREVRANGE', owner_key(line, owner), 0, 0, 'WITHSCORES')[2]
   if not last then return false end     -- there is no other
   call('ZADD', owner_key(line, owner), int(tonumber(last) + 1), id)
@@ -94,11 +97,11 @@ end
 local function take(id, tag, line, owner)
   local key = task_key(id)
   local f = call('HMGET', key, 'state', 'deadline', 'next', 'units', 'back', 'options', 'version',
-    'lane', 'made_by', 'trace', 'listed')
+    'lane', 'made_by', 'trace', 'listed', 'created')
   if not f[1] or not OPEN[f[1]] then skipped = skipped + 1; return 0 end
   if f[2] and tonumber(f[2]) <= NOW then end_task(id, 'expired'); skipped = skipped + 1; return 0 end
   if f[9] and f[9] ~= serves then end_task(id, 'model_changed'); skipped = skipped + 1; return 0 end
-  if f[2] and not f[11] and goes_behind(id, tonumber(f[2]), line, owner) then return 0 end
+  if f[2] and not f[11] and goes_behind(id, tonumber(f[2]), tonumber(f[12]), line, owner) then return 0 end
   local next_fresh, units, back = tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
   local came_back = suspect and suspects_key(id) or back_key(id)
   local uid = (suspect or back > 0) and call('LINDEX', came_back, 0) or int(next_fresh)

@@ -211,6 +211,17 @@ def test_calls_whose_callers_have_gone_go_behind_those_of_callers_who_wait(drive
     assert order == [repeated, *awaited, listed, *gone]
 
 
+def test_a_call_that_cannot_be_answered_in_time_goes_behind_those_that_can(driver: Driver) -> None:
+    late, short = (driver.submit(deadline_in_ms=10_000 + wait_ms).task_id for wait_ms in (4_000, 3_900))
+    driver.advance(3_600)
+    awaited = driver.submit(deadline_in_ms=14_000).task_id
+    hasty = driver.submit(deadline_in_ms=10_100).task_id  # it has waited for none of its tenth of a second
+
+    order = [driver.claim(max_units=1).units[0].task_id for _ in range(4)]
+
+    assert order == [awaited, hasty, late, short]
+
+
 def test_calls_without_callers_are_served_when_nobody_waits(driver: Driver) -> None:
     gone = {driver.submit(deadline_in_ms=9_000).task_id for _ in range(100)}
     claims = [driver.claim(max_units=10).units for _ in range(10)]

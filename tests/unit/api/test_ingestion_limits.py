@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.families.ingestion_body import Sink, Source, check_sink, check_source
+from api.families.ingestion_body import Sink, Source, check_again, check_sink, check_source
 from tasks.errors import InvalidValue, SourceFailed
 from tasks.records.keys import NO_LIMITS, KeyLimits
 from worker_config.settings import Settings, load_settings
@@ -76,3 +76,26 @@ def test_folders_that_a_key_may_read(
     else:
         with pytest.raises(SourceFailed):
             check_source(source, settings, limits(roots=roots))
+
+
+@pytest.mark.parametrize(
+    ("changed", "allowed"),
+    [
+        ({}, True),
+        ({"sinks": ("main/t",), "roots": ("/srv/docs/a",)}, True),
+        ({"sinks": ("main/u",)}, False),
+        ({"roots": ("/srv/docs/b",)}, False),
+        ({"roots": ()}, False),
+    ],
+)
+def test_what_is_tried_again_is_checked_again(settings: Settings, changed: dict[str, Any], allowed: bool) -> None:
+    spec = {
+        "sink": {"type": "postgresql", "name": "main", "table": "t"},
+        "source": {"urls": 1},
+        "roots": ["/srv/docs/a"],
+    }
+    if allowed:
+        check_again(spec, settings, limits(**changed))
+    else:
+        with pytest.raises((InvalidValue, SourceFailed)):
+            check_again(spec, settings, limits(**changed))
