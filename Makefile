@@ -20,7 +20,7 @@ PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.t
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo up bench faults hostile eval smoke clean
+.PHONY: help install check test demo up bench overload faults hostile eval smoke clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
@@ -61,6 +61,9 @@ faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost;
 
 hostile: $(STAMP) ## 24,000 hostile requests to a whole service: no defect, steady memory, nothing left
 	@$(BIN)/python -m bench.hostile $(ARGS)
+
+overload: $(STAMP) ## goodput at up to ten times the capacity, and whether Retry-After is right; ARGS="--seconds 8"
+	@$(BIN)/python -m bench.overload $(ARGS)
 
 eval: $(STAMP) ## published quality tables through the service: make eval DATA=dir
 	@test -n "$(DATA)" || { echo 'Name the folder: make eval DATA=dir (docs/benchmarking.md)' >&2; exit 1; }

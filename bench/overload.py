@@ -33,9 +33,9 @@ from stack.testing import RedisServer, Roles
 
 _PLOT = CHECKOUT / "docs" / "overload.svg"
 _MODEL = "bench/overload"
-_TOKENS_PER_S = 2000.0
-_WORDS = 12
-"""Copies of a query in a text. With this speed the model does about 20 of them in a second, so it is the limit."""
+_TOKENS_PER_S = 400.0
+_WORDS = 6
+"""Copies of a query in a text. With this speed the model does about a dozen of them in a second, so it is the limit."""
 _PATIENCE_S = 4.0
 _MULTIPLES = (0.5, 0.8, 1.0, 1.5, 2.0, 4.0, 10.0)
 _FEW, _CROWD = 16, 600

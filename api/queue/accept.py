@@ -56,6 +56,8 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
 
 
 def _come_back(services: Services, submission: Submission, full: BacklogFull) -> BacklogFull:
+    if full.wait_s >= operations.MAX_RETRY_AFTER_S:
+        return full  # nobody knows when, so a place behind others says nothing
     queue, lane, owner = submission.queue, submission.lane, submission.owner
     cost = sum(unit.cost for unit in submission.units)
     # Other processes refuse as many, and know nothing of these.
