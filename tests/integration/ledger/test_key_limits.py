@@ -55,9 +55,7 @@ def test_requests_come_back_one_by_one(driver: Driver) -> None:
     assert [take().wait_s > 0 for _ in range(5)] == [False] * 4 + [True], "no more than a second's worth is saved up"
 
 
-@pytest.mark.parametrize(
-    ("per_s", "at_once", "apart_s"), [(0.5, 1, 2.0), (1, 1, 1.0), (2.5, 2, 0.2), (1000, 1000, 0.001)]
-)
+@pytest.mark.parametrize(("per_s", "at_once", "apart_s"), [(0.5, 1, 2.0), (1, 1, 1.0), (2.5, 2, 0.2), (50, 50, 0.02)])
 def test_a_second_has_as_many_as_it_says_and_at_least_one(
     driver: Driver, per_s: float, at_once: int, apart_s: float
 ) -> None:
@@ -75,7 +73,7 @@ def test_keys_have_buckets_of_their_own(driver: Driver) -> None:
 def test_a_full_bucket_is_no_key(driver: Driver, redis_client: redis.Redis) -> None:
     driver.run(operations.take_request("a", 2))
     driver.submit(admission=limited(tokens_per_minute=20), owner="a")
-    assert 29_000 < redis_client.pttl("eq:rate:a") <= 30_001, "as long as the bucket that is full last"
+    assert 30_000 < redis_client.pttl("eq:rate:a") <= 40_000, "as long as the bucket that is full last, and ten seconds"
 
 
 def test_a_lower_limit_and_a_clock_that_went_back_do_not_lock_a_key_out(driver: Driver) -> None:

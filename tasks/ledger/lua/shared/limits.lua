@@ -2,6 +2,7 @@
 --
 -- A bucket is kept as the moment at which it is full again (GCRA): what is taken moves this moment on by as long as it takes
 -- to come back. A moment further away than the window is of a clock that went back, or of a lower limit.
+local SLACK_MS = 10000      -- a bucket outlives the moment at which it is full: for a clock that stands still in between
 local function rate_key(owner) return R .. ':rate:' .. owner end
 local function bucket(owner, what, most, window_ms)  -- it holds `most`, which come back within the window
   local full = tonumber(call('HGET', rate_key(owner), what) or 0)
@@ -16,7 +17,7 @@ local function bucket_left(b) return math.floor((NOW + b.window - b.full) / b.ea
 local function take_from(b, n)          -- writes
   b.full = b.full + n * b.each
   call('HSET', b.key, b.what, string.format('%.3f', b.full))
-  local life = b.full - NOW + 1
+  local life = b.full - NOW + SLACK_MS
   if call('PTTL', b.key) < life then call('PEXPIRE', b.key, int(math.ceil(life))) end
 end
 local function token_bucket(owner, per_minute) return bucket(owner, 'tokens', per_minute, 60000) end
