@@ -96,14 +96,18 @@ def server_command(
     ]
 
 
+def sentinel_times(down_after_ms: int) -> dict[str, int]:
+    """When a Sentinel takes a silent master for dead, and how long it then tries."""
+    return {"down-after-milliseconds": down_after_ms, "failover-timeout": 10 * down_after_ms}
+
+
 def sentinel_settings(port: int, service: str, master_port: int, *, quorum: int, down_after_ms: int) -> str:
     """The configuration file of a Sentinel for a master on loopback. The Sentinel itself rewrites it."""
     lines = (
         "bind 127.0.0.1",
         f"port {port}",
         f"sentinel monitor {service} 127.0.0.1 {master_port} {quorum}",
-        f"sentinel down-after-milliseconds {service} {down_after_ms}",
-        f"sentinel failover-timeout {service} {10 * down_after_ms}",
+        *(f"sentinel {name} {service} {value}" for name, value in sentinel_times(down_after_ms).items()),
     )
     return "\n".join((*lines, ""))
 

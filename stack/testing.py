@@ -23,7 +23,7 @@ import psutil
 import redis
 
 from stack.ports import free_port
-from stack.redis_server import Endpoint, find_server, sentinel_settings, server_command
+from stack.redis_server import Endpoint, find_server, sentinel_settings, sentinel_times, server_command
 from worker_config.settings import OVERDUE_EXIT_CODE
 
 __all__ = [
@@ -206,6 +206,7 @@ class Sentinel(Process):
 
     def __init__(self, folder: Path, name: str, service: str, master: RedisServer, *, quorum: int) -> None:
         self.port = free_port()
+        self._quorum = quorum
         self._settings_file = folder / f"{name}.conf"
         super().__init__(name, [str(find_server()), str(self._settings_file), "--sentinel"], folder)
         self._settings_file.write_text(
@@ -221,6 +222,14 @@ class Sentinel(Process):
         self.launch()
         self.wait_while_running(self._answers, "answering PING")
         return self
+
+    def meet(self, service: str, master: RedisServer) -> None:
+        """Forgets the service, and learns of it anew."""
+        with self.client() as client:
+            client.sentinel_remove(service)
+            client.sentinel_monitor(service, "127.0.0.1", master.endpoint.port, self._quorum)
+            for name, value in sentinel_times(_DOWN_AFTER_MS).items():
+                client.sentinel_set(service, name, value)
 
     def _answers(self) -> bool:
         with self.client() as client, contextlib.suppress(redis.RedisError):
@@ -304,10 +313,9 @@ class RedisGroup:
         with replica.client() as client:
             client.replicaof("127.0.0.1", master.endpoint.port)
         wait_until(lambda: _is_linked(replica), timeout_s=START_TIMEOUT_S, message="a replica that follows")
-        # A Sentinel does this by itself, in 20 s: it looks at servers every 10 s. One that forgets them looks at once.
+        # A Sentinel does this by itself, in 20 s: it looks at servers every 10 s. One that it has just met, at once.
         for sentinel in self.sentinels:
-            with sentinel.client() as client:
-                client.execute_command("SENTINEL", "RESET", self.SERVICE)
+            sentinel.meet(self.SERVICE, master)
         self.wait_ready()
 
     def stop(self) -> None:
