@@ -34,6 +34,7 @@ OF_RECORDS = (
         "file_",
         "history_",
         "key_",
+        "purge",
         "ingestion_",
         "open_list",
         "owned_list",

@@ -568,4 +568,33 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a claim does not say whose a text is", "claim.lua", "f[6], f[10], owner)", "f[6], f[10], '')"),
     Mutation("a repeated claim hands out no trace", "claim.lua", "nil, f[2], f[3], f[4])", "nil, f[2], nil, f[4])"),
     Mutation("a repeated claim does not say whose a text is", "claim.lua", "f[2], f[3], f[4])", "f[2], f[3], '')"),
+    # Purges
+    Mutation(
+        "a purge takes aliases of others",
+        "purge_sweep.lua",
+        "string.sub(name, 1, #owner + 1) == owner .. ':'",
+        "string.sub(name, 1, #owner) == owner",
+    ),
+    Mutation("a round that has met something is clean", "purge_sweep.lua", "met and 0 or 1, tasks", "1, tasks"),
+    Mutation("a cursor outlives its server", "purge_sweep.lua", "if f[1] ~= server then", "if not f[1] then"),
+    Mutation("nobody works for what is purged", "purge_sweep.lua", "busy[record[2]] and 1 or 0", "0"),
+    _cut(
+        "what is purged goes on",
+        "purge_sweep.lua",
+        "    call('HSET', key, 'status', 'cancelled', 't_cancelled', int(NOW))\n",
+    ),
+    Mutation(
+        "turns of a purged owner stay",
+        "purge_close.lua",
+        "call('HDEL', S, 'pass_' .. line .. ':' .. owner, 'tvt_' .. line .. ':' .. owner)",
+        "call('HDEL', S, 'pass_' .. line .. ':' .. owner)",
+    ),
+    Mutation("expired results of a purged owner stay", "purge_close.lua", "drop_results(scanned[2][i])", "i = i"),
+    _cut("workers hear of no purge", "purge_close.lua", "call('ZADD', purged, int(NOW), owner)\n"),
+    _cut(
+        "workers hear of each purge for ever",
+        "purge_close.lua",
+        "call('ZREMRANGEBYSCORE', purged, '-inf', int(NOW - TOLD_MS))\n",
+    ),
+    _cut("a purged record is opened again", "purge_record.lua", "call('SREM', R .. ':open-' .. kinds, id)\n"),
 )
