@@ -30,12 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.write_docs:
         _write_docs(parsed.out)
         return 0
-    names = parsed.only or [*(fault.name for fault in FAULTS if fault.quick or not parsed.quick), *tenants.SCENARIOS]
+    names = parsed.only or _names(quick=parsed.quick)
     chosen = [fault for fault in FAULTS if fault.name in names]
     lines: dict[str, table.Line] = {}
     for kind, faults in itertools.groupby(chosen, lambda fault: fault.rig):
         possible = [fault for fault in faults if _possible(fault)]
-        lines |= _on(kind, possible, parsed.rounds or (1 if parsed.quick else None))
+        lines |= _on(kind, possible, parsed)
         table.save(parsed.out / "faults.json", table.load(parsed.out / "faults.json") | lines)
     print(table.render(list(lines.values())))
     failed = [fault.name for fault in chosen if _possible(fault) and fault.name not in lines]
@@ -51,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed or any(line.lost or line.doubled for line in lines.values()) else 0
 
 
+def _names(*, quick: bool = False) -> list[str]:
+    return [fault.name for fault in FAULTS if fault.quick or not quick] + ([] if quick else [*tenants.SCENARIOS])
+
+
 def _possible(fault: Fault) -> bool:
     """Whether this machine can do it; says why not."""
     if fault.rig is ClockRig and shutil.which("cc") is None:
@@ -59,7 +63,7 @@ def _possible(fault: Fault) -> bool:
     return True
 
 
-def _on(kind: type[Rig], faults: Sequence[Fault], rounds: int | None) -> dict[str, table.Line]:
+def _on(kind: type[Rig], faults: Sequence[Fault], parsed: argparse.Namespace) -> dict[str, table.Line]:
     """The lines of these faults. A rig that a fault has left broken is replaced for the next one."""
     lines: dict[str, table.Line] = {}
     left = list(faults)
@@ -72,18 +76,20 @@ def _on(kind: type[Rig], faults: Sequence[Fault], rounds: int | None) -> dict[st
                     if fault.volume and not rig.volume.mounted:
                         _say(f"{fault.name} is left out: it needs root, mkfs.ext4 and a loop device")
                         continue
-                    lines[fault.name] = _line(rig, fault, rounds or fault.rounds)
+                    lines[fault.name] = _line(rig, fault, parsed)
         except Exception as error:  # noqa: BLE001 - one fault that ends badly does not end the others
             _say(f"{fault.name} failed: {type(error).__name__}: {str(error)[:2000]}")
             left = [each for each in left if each is not fault]
     return lines
 
 
-def _line(rig: Rig, fault: Fault, rounds: int) -> table.Line:
+def _line(rig: Rig, fault: Fault, parsed: argparse.Namespace) -> table.Line:
+    rounds = parsed.rounds or (1 if parsed.quick else fault.rounds)
+    size = trial.QUICK if parsed.quick else trial.NORMAL
     found = []
     for number in range(rounds):
         began = time.monotonic()
-        found.append(trial.run(rig, fault, f"{fault.name} {number}"))
+        found.append(trial.run(rig, fault, f"{fault.name} {number}", size))
         _say(f"{fault.name} {number + 1}/{rounds}: {found[-1]} in {time.monotonic() - began:.0f} s")
         rig.await_ready()
     return table.Line.of(fault.title, found)
@@ -109,14 +115,14 @@ def _write_docs(results: Path) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = [*(fault.name for fault in FAULTS), *tenants.SCENARIOS]
+    names = _names()
     parser = argparse.ArgumentParser(
         prog="python -m bench.faults",
         description="Injures a running service and counts what is lost and doubled; measures what keys feel of others.",
     )
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--rounds", type=int, metavar="N", help="of each fault (default: as the table says)")
-    parser.add_argument("--quick", action="store_true", help="one round of each; the longest faults are left out")
+    parser.add_argument("--quick", action="store_true", help="one short round of each fault, without the longest")
     parser.add_argument("--write-docs", action="store_true", help="no trial: fill docs/reliability.md from the files")
     parser.add_argument("--out", type=Path, default=_RESULTS, help="folder of the results (default: %(default)s)")
     return parser

@@ -221,14 +221,14 @@ def _clocks() -> Iterator[Fault]:
     for name, (title, choose) in roles.items():
         for hours, way in ((1, "fast"), (-1, "slow")):
             what = f"the clock of {title} is an hour {way} for {_HELD_S:g} s"
-            yield Fault(f"clock-{name}-{way}", what, partial(_wrong_clock, hours, choose), ClockRig, rounds=2)
+            yield Fault(f"clock-{name}-{way}", what, partial(_wrong_clock, hours, choose), ClockRig, 2, name == "redis")
 
 
 FAULTS = (
     Fault("api-killed", "`kill -9` of the API", _kill_api),
     Fault("worker-killed", "`kill -9` of the model worker", _kill_worker),
     Fault("model-killed", "`kill -9` of its process with the model", _kill_child),
-    Fault("documents-killed", "`kill -9` of the documents worker", _kill_documents, jobs=True),
+    Fault("documents-killed", "`kill -9` of the documents worker", _kill_documents, jobs=True, quick=False),
     Fault("jobs-killed", "`kill -9` of its process with the jobs", _kill_jobs, jobs=True),
     Fault("redis-killed", "`kill -9` of Redis", _kill_redis),
     Fault("redis-stalled-5", "Redis stands still for 5 s", partial(_stall_redis, 5), rounds=2),
@@ -237,8 +237,10 @@ FAULTS = (
     Fault("redis-full", "Redis is full for 5 s", _fill_redis),
     Fault("storage-full", "the storage is full for 5 s", _fill_storage, volume=True),
     Fault("storage-read-only", "the storage is read-only for 5 s", _lock_storage, volume=True),
-    Fault("storage-slow", "the storage is slow for 10 s: 0.4 s for each write", _slow_storage, volume=True),
-    Fault("api-frozen", "the API is frozen for 10 s", _freeze_api, rounds=2),
+    Fault(
+        "storage-slow", "the storage is slow for 10 s: 0.4 s for each write", _slow_storage, volume=True, quick=False
+    ),
+    Fault("api-frozen", "the API is frozen for 10 s", _freeze_api, rounds=2, quick=False),
     Fault("worker-frozen", "a model worker of two is frozen for 20 s", _freeze_worker, rounds=2, quick=False),
     Fault("rolling-restart", "a rolling restart of all roles", _roll, rounds=2),
     Fault("redis-emptied", "Redis comes back empty", _empty_redis, rounds=2, forgets=True),

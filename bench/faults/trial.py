@@ -14,12 +14,22 @@ from bench.faults.catalog import Fault
 from bench.faults.rig import Rig, now
 from stack.testing import wait_until
 
-_LINES, _DOCUMENTS = 1_500, 400
 _AFTERWARDS_S = 1.0
 """The load goes on for so long after the recovery."""
 _PROBE_EVERY_S = 0.1
 _PROBE_PATIENCE_S = 5.0
 _RECOVERY_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Lines of the batch, and documents of the ingestion."""
+
+    lines: int
+    documents: int
+
+
+NORMAL, QUICK = Size(1_500, 400), Size(500, 200)
 
 
 @dataclass(slots=True)
@@ -39,11 +49,11 @@ class Round:
     surplus: int = 0
 
 
-def run(rig: Rig, fault: Fault, name: str) -> Round:
+def run(rig: Rig, fault: Fault, name: str, size: Size = NORMAL) -> Round:
     """Injects the fault once. `name`: no other round has it, so that no text comes twice."""
     tasks = Tasks(rig.addresses, name)
     queries = [Queries(rig.addresses, f"{name} {n}") for n in range(2)]
-    batch, ingestion = Batch(rig.addresses, name, _LINES), Ingestion(rig.addresses, name, _DOCUMENTS)
+    batch, ingestion = Batch(rig.addresses, name, size.lines), Ingestion(rig.addresses, name, size.documents)
     clients: list[Client] = [tasks, *queries, batch, ingestion]
     before = rig.committed()
     with contextlib.ExitStack() as stack:
