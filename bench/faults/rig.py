@@ -6,6 +6,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -227,6 +228,7 @@ class SentinelRig(Rig):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, redis_ack="replica")
         self.group = RedisGroup(folder)
+        self._rejoining: threading.Thread | None = None
 
     @property
     def redis_url(self) -> str:
@@ -239,9 +241,16 @@ class SentinelRig(Rig):
         self.redis = self.group.master
 
     def fail_over(self) -> None:
-        """Kills the master. The killed server comes back as a replica, as its supervisor and Sentinel would have it."""
+        """Kills the master. The killed server comes back as a replica meanwhile, as its supervisor would have it."""
         self.redis = self.group.fail_over()
-        self.group.rejoin()
+        self._rejoining = threading.Thread(target=self.group.rejoin)
+        self._rejoining.start()
+
+    def await_ready(self) -> None:
+        """And a replica could take over."""
+        if self._rejoining is not None:
+            self._rejoining.join()
+        super().await_ready()
 
 
 class ClockRig(Rig):
