@@ -214,12 +214,14 @@ SCENARIOS: Mapping[str, Callable[[Rig, int, float], list[Figure]]] = {
 def render(figures: Sequence[Figure]) -> str:
     """Markdown."""
     rows = [("figure", "median (least to most)", "target"), ("---", "---:", "---")]
-    for each in figures:
-        unit = f" {each.unit}" if each.unit else ""
-        rows.append(
-            (each.title, f"{each.value:.3g} ({min(each.values):.3g} to {max(each.values):.3g}){unit}", each.target)
-        )
+    rows += [(each.title, _shown(each), each.target) for each in figures]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def _shown(figure: Figure) -> str:
+    low, high = min(figure.values), max(figure.values)
+    spread = "" if low == high else f" ({low:.3g} to {high:.3g})"
+    return f"{figure.value:.3g}{spread} {figure.unit}".strip()
 
 
 def load(path: Path) -> dict[str, list[Figure]]:

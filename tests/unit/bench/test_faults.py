@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.faults import table
+from bench.faults import table, tenants
 from bench.faults.account import DIMENSION, Account, expected_vectors
 from bench.faults.catalog import FAULTS
 from bench.faults.trial import Round
@@ -50,3 +50,19 @@ def test_a_line_is_the_sum_of_its_rounds(tmp_path: Path) -> None:
 
 def test_every_fault_has_a_name_and_a_title_of_its_own() -> None:
     assert len({fault.name for fault in FAULTS}) == len({fault.title for fault in FAULTS}) == len(FAULTS)
+
+
+def test_a_figure_shows_its_spread_and_its_target(tmp_path: Path) -> None:
+    figures = [
+        tenants.Figure("how fair", "", [0.97, 0.99, 0.98], "at least 0.95"),
+        tenants.Figure("p99", "ms", [7], ""),
+    ]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in tenants.render(figures).splitlines()]
+    assert rows[2:] == [["how fair", "0.98 (0.97 to 0.99)", "at least 0.95"], ["p99", "7 ms", ""]]
+    tenants.save(tmp_path / "figures.json", {"fairness": figures})
+    assert tenants.load(tmp_path / "figures.json") == {"fairness": figures}
+
+
+def test_a_short_run_has_one_of_each_kind_of_fault() -> None:
+    quick = {fault.rig for fault in FAULTS if fault.quick}
+    assert quick == {fault.rig for fault in FAULTS}
