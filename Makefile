@@ -56,7 +56,7 @@ up: $(STAMP) ## local stack in the foreground
 bench: $(STAMP) ## speed of embedq, the usual designs and the bare encoder; ARGS=--quick for a short look
 	@$(BIN)/python -m bench $(ARGS)
 
-faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost; ARGS=--quick for 4 minutes
+faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost; ARGS=--quick for a short run
 	@$(BIN)/python -m bench.faults $(ARGS)
 
 hostile: $(STAMP) ## 24,000 hostile requests to a whole service: no defect, steady memory, nothing left

@@ -139,7 +139,7 @@ def loud_neighbour(rig: Rig, rounds: int, seconds: float) -> list[Figure]:
         noise.append(flood.result())
     refused = [each.errors for each in beside]
     ratios = [after.p99_ms / before.p99_ms for before, after in zip(alone, beside, strict=True)]
-    served = [each.requests / (seconds + 2) for each in noise]
+    served = [each.rate_per_s for each in noise]
     return [
         Figure("a quiet key alone: p99 of its queries", "ms", [each.p99_ms for each in alone], ""),
         Figure("beside a key at 20 times its limit: p99", "ms", [each.p99_ms for each in beside], ""),
@@ -220,8 +220,12 @@ def render(figures: Sequence[Figure]) -> str:
 
 def _shown(figure: Figure) -> str:
     low, high = min(figure.values), max(figure.values)
-    spread = "" if low == high else f" ({low:.3g} to {high:.3g})"
-    return f"{figure.value:.3g}{spread} {figure.unit}".strip()
+    spread = "" if low == high else f" ({_digits(low)} to {_digits(high)})"
+    return f"{_digits(figure.value)}{spread} {figure.unit}".strip()
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def load(path: Path) -> dict[str, list[Figure]]:
