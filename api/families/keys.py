@@ -33,7 +33,9 @@ from worker_config.forms import is_key_name
 MAX_EXPIRY_S = 100 * 365 * 86_400
 MAX_GRACE_S = 365 * 86_400
 
-_EXPIRES_IN = Field(None, gt=0, le=MAX_EXPIRY_S, allow_inf_nan=False, description="Seconds; absent: for ever.")
+_EXPIRES_IN = Field(
+    None, strict=True, gt=0, le=MAX_EXPIRY_S, allow_inf_nan=False, description="Seconds; absent: for ever."
+)
 _LIMITS = Field(None, description="Its own limits.")
 _EXAMPLE_LIMITS: JsonDict = {"requests_per_second": 50, "tokens_per_minute": 1_000_000}
 
@@ -70,7 +72,12 @@ class RotateKey(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"grace_seconds": 3600}]})
 
     grace_seconds: float = Field(
-        0, ge=0, le=MAX_GRACE_S, allow_inf_nan=False, description="For so long the text of before is valid too."
+        0,
+        strict=True,
+        ge=0,
+        le=MAX_GRACE_S,
+        allow_inf_nan=False,
+        description="For so long the text of before is valid too.",
     )
 
 

@@ -50,13 +50,19 @@ class KeyLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
-    requests_per_second: float | None = Field(None, gt=0, le=1_000_000, description="Requests of any kind.")
-    tokens_per_minute: int | None = Field(None, ge=1, le=10**12, description="Estimated tokens of accepted texts.")
-    queued_tokens: int | None = Field(None, ge=1, le=10**12, description="Estimated tokens that wait at a time.")
-    open_jobs: int | None = Field(
-        None, ge=1, le=10**9, description="Tasks, batches and ingestions that have not ended."
+    requests_per_second: float | None = Field(
+        None, strict=True, gt=0, le=1_000_000, description="Requests of any kind."
     )
-    stored_bytes: int | None = Field(None, ge=0, le=10**18, description="Of files, outputs and datasets.")
+    tokens_per_minute: int | None = Field(
+        None, strict=True, ge=1, le=10**12, description="Estimated tokens of accepted texts."
+    )
+    queued_tokens: int | None = Field(
+        None, strict=True, ge=1, le=10**12, description="Estimated tokens that wait at a time."
+    )
+    open_jobs: int | None = Field(
+        None, strict=True, ge=1, le=10**9, description="Tasks, batches and ingestions that have not ended."
+    )
+    stored_bytes: int | None = Field(None, strict=True, ge=0, le=10**18, description="Of files, outputs and datasets.")
     sinks: tuple[Named, ...] | None = Field(
         None, max_length=MAX_NAMED, description="Names of `EMBEDQ_SINKS`, or `name/table`; a table may end with `*`."
     )

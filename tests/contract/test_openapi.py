@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
 
 # Not positive_data_acceptance: which prompts, dimensions and ids exist is no matter of a document.
 CHECKS = (
@@ -44,18 +44,27 @@ MUST_SUCCEED = {
 @pytest.fixture
 def client(redis_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
     """Of a served app with a worker. Nobody waits longer than a second for anything."""
-    settings = {"max_wait_s": 1, "storage_url": str(tmp_path / "storage")}
+    # With a key from the start: the first one that is made would close the service to all calls after it.
+    keys = {"api_keys": KEYS, "admin_keys": "ann"}
+    settings = {"max_wait_s": 1, "storage_url": str(tmp_path / "storage"), **keys}
     with LedgerWorker(redis_url, MODEL) as worker, ServedApp(redis_url, **settings) as served:
         worker.announce()
         with worker.serving():
             yield served.client
 
 
+@pytest.mark.timeout(180)  # fifty routes; a busy machine takes more than a minute
 def test_the_document_is_true(client: httpx.Client, tmp_path: Path) -> None:
     document = str(client.base_url.join("/openapi.json"))
     command = [sys.executable, "-m", "schemathesis.cli", "run", document, "--no-color"]
     command += ["--checks", ",".join(CHECKS), "--max-examples", str(EXAMPLES)]
-    command += ["--generation-deterministic", "--request-timeout", "10"]
+    command += [
+        "--generation-deterministic",
+        "--request-timeout",
+        "10",
+        "--header",
+        f"Authorization: {ANN['authorization']}",
+    ]
     # Streams that never end; the pattern spares those of a task.
     command += ["--exclude-path-regex", "^/v1/[a-z]+/events$"]
     # A model id may hold slashes, and schemathesis throws away most of the paths that it makes for it.

@@ -147,6 +147,16 @@ def test_a_name_is_given_once(client: httpx.Client, admin: dict[str, str]) -> No
         assert code_of(client.post("/v1/keys", json={"name": name}, headers=admin)) == (400, "invalid_value")
 
 
+def test_a_number_is_a_number(client: httpx.Client, admin: dict[str, str]) -> None:
+    for wrong in (
+        {"limits": {"stored_bytes": "5"}},
+        {"limits": {"open_jobs": True}},
+        {"limits": {"requests_per_second": "5"}},
+        {"expires_in": "5"},
+    ):
+        assert code_of(client.post("/v1/keys", json={"name": "acme", **wrong}, headers=admin)) == (400, "invalid_type")
+
+
 def test_rotation_ends_the_old_text_now_or_later(client: httpx.Client, admin: dict[str, str]) -> None:
     first = make(client, admin, "acme")
 

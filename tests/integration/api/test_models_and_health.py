@@ -247,6 +247,7 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/key",
         "/v1/keys",
         "/v1/keys/{name}",
+        "/v1/keys/{name}/purge",
         "/v1/keys/{name}/revoke",
         "/v1/keys/{name}/rotate",
         "/v1/datasets",
@@ -271,7 +272,7 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/console/{path}",
     }
     submit = document["paths"]["/v1/tasks"]["post"]
-    assert set(submit["responses"]) == {"202", "400", "401", "403", "404", "410", "413", "415", "422", "503"}
+    assert set(submit["responses"]) == {"202", "400", "401", "403", "404", "410", "413", "415", "422", "429", "503"}
     reference = submit["requestBody"]["content"]["application/json"]["schema"]["$ref"]
     assert "input" in document["components"]["schemas"][reference.rpartition("/")[2]]["properties"]
     assert document["components"]["schemas"]["Problem"]["properties"]["error"]
@@ -281,9 +282,9 @@ def test_the_document_says_how_files_are_sent(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     files, content = paths["/v1/files"], paths["/v1/files/{file_id}/content"]["get"]["responses"]
 
-    assert set(files["post"]["responses"]) == {"200", "400", "401", "403", "413", "415", "503"}
+    assert set(files["post"]["responses"]) == {"200", "400", "401", "403", "413", "415", "429", "503"}
     assert [list(content[status]["content"]) for status in ("200", "206")] == [["application/octet-stream"]] * 2
-    assert set(files["get"]["responses"]) == {"200", "400", "401", "403", "503"}
+    assert set(files["get"]["responses"]) == {"200", "400", "401", "403", "429", "503"}
     form = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     assert {"file", "purpose", "expires_after[seconds]"} <= set(form["properties"])
     assert {parameter["name"] for parameter in files["get"]["parameters"]} == {"purpose", "limit", "order", "after"}
