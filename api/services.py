@@ -150,7 +150,7 @@ class Services:
         if caller.name == ANONYMOUS:
             raise ScopeMissing(
                 f"This call needs a key with the scope {needed}. The first key is made on the machine of the server, "
-                "without a proxy between: embedq keys create NAME"
+                "at localhost or 127.0.0.1 and without a proxy between: embedq keys create NAME"
             )
         having = ",".join(scope for scope in Scope if scope in caller.scopes) or "none"
         raise ScopeMissing(

@@ -74,15 +74,17 @@ class Visitors:
     def is_local(self, scope: Scope) -> bool:
         """Whether a program on this machine called, and no proxy and no web page is between.
 
-        A proxy that says nothing of those for whom it calls looks like such a program.
+        A proxy that says nothing of those for whom it calls is told by what it does by default: nginx speaks HTTP/1.0,
+        and others pass on the name that the caller has used. One that does neither looks like such a program.
         """
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        host, client = headers.get(b"host"), scope.get("client")
+        host, client = headers.get(b"host", b""), scope.get("client")
         return (
             client is not None
             and _is_loopback(client[0])
+            and scope["http_version"] != "1.0"
             and not any(name in _OF_PROXIES or name.startswith(b"x-forwarded-") for name in headers)
-            and (host is None or _is_named(host, self._own_hosts))
+            and _is_loopback_name(_name_of(host))
             and not _is_foreign(host, headers.get(b"origin"), headers.get(b"sec-fetch-site"), frozenset())
         )
 
@@ -93,9 +95,17 @@ class Visitors:
         return good
 
 
-def _is_named(host: bytes, names: Collection[str]) -> bool:
+def _name_of(host: bytes) -> str:
     text = host.decode("latin-1").lower()
-    name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
+    return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
+
+
+def _is_loopback_name(name: str) -> bool:
+    return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
+
+
+def _is_named(host: bytes, names: Collection[str]) -> bool:
+    name = _name_of(host)
     # An address in numbers is none that somebody's name server could have given another meaning.
     return name in names or name.endswith(_LOCAL) or _is_address(name)
 

@@ -11,8 +11,9 @@ from worker_config.settings import load_settings
 VISITORS = Visitors(settings := load_settings(allowed_hosts="embed.example.org,*"), KeyRing(settings))
 
 
-def is_local(client: str | None, **headers: str) -> bool:
+def is_local(client: str | None, *, http_version: str = "1.1", **headers: str) -> bool:
     scope: dict[str, Any] = {
+        "http_version": http_version,
         "client": None if client is None else (client, 1),
         "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
     }
@@ -41,10 +42,15 @@ def test_the_connection_comes_from_loopback(client: str | None, *, local: bool) 
 @pytest.mark.parametrize(
     ("headers", "local"),
     [
-        ({}, True),
+        ({}, False),  # older than HTTP/1.1, as some proxies speak
+        ({"host": "localhost", "http_version": "1.0"}, False),  # so does nginx unless it is told otherwise
         ({"host": "LOCALHOST.:8000"}, True),
+        ({"host": "app.localhost"}, True),
+        ({"host": "127.1.2.3:8000"}, True),
+        ({"host": "203.0.113.5"}, False),  # a proxy that passes on the address that its caller has used
+        ({"host": "api.internal"}, False),
         ({"host": "[::1]:8000"}, True),
-        ({"host": "embed.example.org"}, True),
+        ({"host": "embed.example.org"}, False),  # of EMBEDQ_ALLOWED_HOSTS: a proxy passes it on
         ({"host": "rebound.example.org"}, False),
         ({"host": "localhost.example.org"}, False),
         ({"host": "localhost", "origin": "http://localhost"}, True),
