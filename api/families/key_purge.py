@@ -140,7 +140,7 @@ class Purge:
     "/v1/keys/{name}/purge",
     Answer(200, PurgeResult),
     scopes=MANAGING,
-    errors=(errors.KeyUnknown, errors.KeyInUse, errors.StorageUnavailable),
+    errors=(errors.KeyUnknown, errors.KeyInUse, errors.StorageUnavailable, errors.NotReplicated),
 )
 async def purge_key(request: Request, name: str) -> Response:
     """Deletes what a revoked key owns, everywhere, for two seconds: call again until `done`."""
@@ -152,7 +152,7 @@ async def purge_key(request: Request, name: str) -> Response:
     purge = Purge(services.ledger, services.storage, name)
     done = await purge.run(_CALL_S, not_before_s=not_before_s)
     if done and record is not None:
-        await services.ledger_keys.change(name, lambda key, now_s: key.model_copy(update={"purged": now_s}))
+        await services.ledger_keys.change(name, KeyRecord.purge)
     deleted = purge.deleted.model_dump()
     return json_response({"object": "purge", "name": name, "done": done, "deleted": deleted}, NO_STORE)
 

@@ -16,6 +16,7 @@ from api.request.body import parse_object
 from api.services import Services
 from tasks import errors
 from tasks.errors import InvalidValue, KeyExists, KeyInUse, KeyRevoked
+from tasks.ledger import ANONYMOUS
 from tasks.records.keys import (
     ALL_SCOPES,
     NO_LIMITS,
@@ -147,7 +148,7 @@ async def create_key(request: Request) -> Response:
     services = Services.from_request(request)
     fields = parse_object(await services.bodies.read(request))
     body = validated(CreateKey, fields, {"limits": _known_limits})
-    first = services.keys.is_empty
+    first = services.owner(request) == ANONYMOUS  # let in as founder; meanwhile somebody else may have made a key
     scopes = _scopes_of_new(body, first=first)
     if not is_key_name(body.name):
         raise InvalidValue("name must have 1 to 48 letters, digits, - and _, and not be anonymous.", param="name")
@@ -237,7 +238,7 @@ async def rotate_key(request: Request, name: str) -> Response:
     body = validated(RotateKey, parse_object(await services.bodies.read(request)))
     text = new_key()
     record = await services.ledger_keys.change(
-        name, lambda record, now_s: record.rotate(digest_of(text), now_s, body.grace_seconds)
+        name, lambda record, now_s: record.rotate(digest_of(text), now_s, body.grace_seconds), whole=True
     )
     return json_response(_ledger_key(record) | {"key": text}, NO_STORE)
 

@@ -10,7 +10,7 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -180,7 +180,7 @@ class KeyRing:
     @property
     def is_empty(self) -> bool:
         """Whether there is no key at all, also no revoked one, so that the first may be made."""
-        return self.stamp is not None and not (self._of_environment or self.records)
+        return self.stamp is not None and not (self._of_environment or self._stored)
 
     def limits(self, name: str) -> KeyLimits:
         """Of the key with this name; keys of the environment have none."""
@@ -353,12 +353,21 @@ class LedgerKeys:
             RedisUnavailable: no answer.
         """
         record = make((await self._ledger.run(read_keys(self._ring.stamp))).now_s)
-        made = await self._ledger.run(write_key(record.name, b"", record.to_json(), first=first))
+        text = record.to_json()
+        try:
+            made = await self._ledger.run(write_key(record.name, b"", text, first=first))
+        except RedisUnavailable:
+            await self._undo(record.name, text, b"")
+            raise
         await self.refresh()
         return record if made else None
 
-    async def change(self, name: str, edit: Callable[[KeyRecord, float], KeyRecord]) -> KeyRecord:
+    async def change(
+        self, name: str, edit: Callable[[KeyRecord, float], KeyRecord], *, whole: bool = False
+    ) -> KeyRecord:
         """Stores what `edit` makes of a key and of the present time, and returns it.
+
+        `whole`: a change that the caller is not told of is undone, because it would have made a text that nobody knows.
 
         Raises:
             KeyUnknown: there is none.
@@ -369,10 +378,22 @@ class LedgerKeys:
             record, stored, now_s = await self._current(name)
             edited = edit(record, now_s)
             # Also where nothing changes: an earlier change may have been stored and not be on a replica yet.
-            if await self._ledger.run(write_key(name, stored, stored if edited == record else edited.to_json())):
+            text = stored if edited == record else edited.to_json()
+            try:
+                written = await self._ledger.run(write_key(name, stored, text))
+            except RedisUnavailable:
+                if whole:
+                    await self._undo(name, text, stored)
+                raise
+            if written:
                 await self.refresh()
                 return edited
         raise self._contended()
+
+    async def _undo(self, name: str, after: bytes, before: bytes) -> None:
+        """Takes back a change that may have been stored, as far as Redis answers."""
+        with suppress(Unavailable):
+            await self._ledger.run(write_key(name, after, before))
 
     async def delete(self, name: str, check: Callable[[KeyRecord], None]) -> None:
         """Deletes a key that `check` does not refuse. Raises like `change`."""
@@ -392,7 +413,10 @@ class LedgerKeys:
         reading = await self._ledger.run(read_keys())
         stored = (reading.records or {}).get(name)
         if stored is not None:
-            return KeyRecord.from_json(stored), stored, reading.now_s
+            record = _record(name, stored)
+            if record is None:
+                raise KeyUnknown("The record of this key is of another version of embedq.", param="name")
+            return record, stored, reading.now_s
         if name in self._ring.environment:
             raise KeyUnknown("This key is one of EMBEDQ_API_KEYS: it is changed there.", param="name")
         raise KeyUnknown("No key has this name. GET /v1/keys lists those there are.", param="name")

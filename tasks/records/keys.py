@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from tasks.errors import KeyExists, KeyRevoked, QuotaExceeded
+from tasks.errors import KeyExists, KeyInUse, KeyRevoked, QuotaExceeded
 from tasks.ledger.operations import Operation
 from tasks.ledger.replies import fields_from_reply
 
@@ -38,6 +38,7 @@ MAX_KEYS = 10_000
 MAX_NAMED = 100
 MAX_TEXTS = 8
 """Texts of one key that are valid at the same time: the newest one, and those in their time of grace."""
+IN_USE = "A key of this name may be used, so what it owns stays. Revoke it first."
 _STAMP = "@stamp"
 _PREFIX = "embedq_"
 _SECRET_BYTES = 32
@@ -81,8 +82,8 @@ class KeyLimits(BaseModel):
 
 def _names_table(entry: str, connection: str, table: str) -> bool:
     name, slash, wanted = entry.partition("/")
-    start, star, _ = wanted.partition("*")
-    return name == connection and (not slash or (table.startswith(start) if star else table == wanted))
+    fits = table.startswith(wanted[:-1]) if wanted.endswith("*") else table == wanted
+    return name == connection and (not slash or fits)
 
 
 NO_LIMITS = KeyLimits.model_validate({})
@@ -130,6 +131,16 @@ class KeyRecord(BaseModel):
     def revoke(self, now_s: float) -> Self:
         """The record of a key that nobody can use any more."""
         return self if self.revoked is not None else self.model_copy(update={"revoked": now_s})
+
+    def purge(self, now_s: float) -> Self:
+        """The record of a revoked key whose owner has nothing any more.
+
+        Raises:
+            KeyInUse: it is another key, which somebody has made of the same name meanwhile.
+        """
+        if self.revoked is None:
+            raise KeyInUse(IN_USE)
+        return self.model_copy(update={"purged": now_s})
 
     def rotate(self, digest: str, now_s: float, grace_s: float) -> Self:
         """The record with a new text; the texts of before are valid for `grace_s` seconds.

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.errors import KeyInUse
 from tasks.ledger.operations import Operation
 from tasks.records import datasets
 from tasks.records.creation import RecordKind
+from tasks.records.keys import IN_USE
 from tasks.storage.storage import Storage
 
 KEYS_AT_ONCE = 500
@@ -60,9 +62,15 @@ class Sweep:
 
 
 def sweep_owner(owner: str) -> Operation[Sweep]:
-    """Looks at the next `KEYS_AT_ONCE` keys, about, forgets the owner's tasks and ends batches and ingestions."""
+    """Looks at the next `KEYS_AT_ONCE` keys, about, forgets the owner's tasks and ends batches and ingestions.
 
-    def read(reply: list[Any]) -> Sweep:
+    Raises:
+        KeyInUse: there is a key of this name that is not revoked.
+    """
+
+    def read(reply: list[Any] | None) -> Sweep:
+        if reply is None:
+            raise KeyInUse(IN_USE)
         over, clean, tasks, files, records = reply
         return Sweep(
             bool(over),
@@ -88,8 +96,17 @@ def remove_record(record: PurgedRecord) -> Operation[bool]:
 
 
 def close_account(owner: str) -> Operation[None]:
-    """Removes what is kept of an owner who has nothing: lists, sums, turns. Workers forget the owner's vectors."""
-    return Operation("purge_close", "", (owner,), lambda _: None)
+    """Removes what is kept of an owner who has nothing: lists, sums, turns. Workers forget the owner's vectors.
+
+    Raises:
+        KeyInUse: as `sweep_owner` does.
+    """
+
+    def read(reply: int | None) -> None:
+        if reply is None:
+            raise KeyInUse(IN_USE)
+
+    return Operation("purge_close", "", (owner,), read)
 
 
 def remove_folder(storage: Storage, folder: str) -> int:

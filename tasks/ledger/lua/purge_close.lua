@@ -1,8 +1,10 @@
 -- Removes lists and accounts of an owner who has nothing any more, and tells workers to forget the owner's vectors.
--- own: owner   Cost: the queues, and the entries of results of all owners: a few for each.
--- uses: accounts
+-- own: owner   reply: 1, or nil: a key of this name may be used
+-- Cost: the queues, and the entries of results of all owners: a few for each.
+-- uses: accounts keys
 allowed_when_full()
 local owner = arg(1)
+if key_lives(owner) then return end
 local TOLD_MS = 600000      -- ../operations.py has the same
 for _, list in ipairs({'tasks', 'open', 'files', 'fileends', 'filebytes', 'uploads', 'batches', 'batches-open',
   'ingestions', 'ingesting', 'rate', 'purge'}) do
@@ -26,3 +28,4 @@ local purged = R .. ':purged'
 call('ZREMRANGEBYSCORE', purged, '-inf', int(NOW - TOLD_MS))
 call('ZADD', purged, int(NOW), owner)
 call('PEXPIRE', purged, TOLD_MS)
+return 1

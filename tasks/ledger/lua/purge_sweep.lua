@@ -4,10 +4,12 @@
 -- own: owner look (keys of one call, about)
 -- reply: {1 the round is over, 1 this round has met nothing of the owner, tasks that were forgotten,
 --   {file, stored name, size...}, {kind, record, 1 somebody still works for it...}}
+--   or nil: a key of this name may be used. Somebody may have made it anew since the purge began
 -- Cost: the keys that it looks at; where there are records among them, the units of all claims.
--- uses: forgetting
+-- uses: forgetting keys
 allowed_when_full()
 local owner, look = arg(1), arg(2)
+if key_lives(owner) then return end
 local ROUND_MS = 3600000    -- a purge that nobody goes on with begins anew
 local ENDED = {completed = true, failed = true, cancelled = true, expired = true}
 local KINDS = {batch = 'batches', ingestion = 'ingestions'}

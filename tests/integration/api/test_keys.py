@@ -72,6 +72,28 @@ def test_nobody_else_makes_the_first(serve: Callable[..., ServedApp]) -> None:
     make(client, {}, "ops")
 
 
+def test_who_was_let_in_before_the_first_key_makes_no_other(client: httpx.Client) -> None:
+    def body() -> Iterator[bytes]:
+        yield b'{"name": "late", '
+        make(client, {}, "ops")
+        yield b'"scopes": ["admin"]}'
+
+    late = client.post("/v1/keys", content=body(), headers={"content-type": "application/json"})
+
+    assert code_of(late) == (409, "key_exists")
+
+
+def test_no_text_is_valid_that_nobody_was_told(serve: Callable[..., ServedApp]) -> None:
+    unsure, sure = serve(redis_ack="replica").client, serve().client  # there is no replica
+    assert code_of(unsure.post("/v1/keys", json={"name": "ops"})) == (503, "not_replicated")
+
+    ops = make(sure, {}, "ops")
+    wait_until(lambda: unsure.get("/v1/key", headers=ops).status_code == 200)
+    assert code_of(unsure.post("/v1/keys/ops/rotate", json={}, headers=ops)) == (503, "not_replicated")
+
+    assert sure.get("/v1/keys/ops", headers=ops).status_code == 200
+
+
 def test_a_service_that_requires_keys_is_closed_before_the_first(serve: Callable[..., ServedApp]) -> None:
     client = serve(require_key=True).client
     assert code_of(client.get("/v1/models")) == (401, "invalid_api_key")

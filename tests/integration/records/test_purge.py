@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 
+import pytest
 import redis
 
+from tasks.errors import KeyInUse
 from tasks.ledger import DOCUMENTS, Admission, CommitOutcome, Lane, Submission, operations
 from tasks.records.batches import NewBatch, create_batch, new_batch_id, read_batch
 from tasks.records.creation import RecordKind
 from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file
 from tasks.records.ingestion_operations import Move, create_ingestion, move_ingestion, read_ingestion
 from tasks.records.ingestions import IngestionStatus, NewIngestion, new_ingestion_id
+from tasks.records.keys import KeyRecord, Scope, write_key
 from tasks.records.purge import KEYS_AT_ONCE, PurgedRecord, Sweep, close_account, remove_record, sweep_owner
 from tests.integration.ledger.driver import START_MS, Driver
 
@@ -90,6 +93,27 @@ def test_an_ingestion_ends_with_all_its_tasks_and_goes_on_no_more(driver: Driver
         driver.run(remove_record(record))
     assert driver.run(read_ingestion(new.id)) is None
     assert a_round(driver, "ann")[-1].clean
+
+
+def test_what_a_new_key_of_the_name_owns_stays(driver: Driver) -> None:
+    key = KeyRecord(name="ann", digests=(), scopes=frozenset({Scope.READ}), created=1)
+    revoked = key.revoke(2)
+    driver.run(write_key("ann", b"", revoked.to_json()))
+    former = driver.submit(owner="ann", listed=True).task_id
+    driver.run(sweep_owner("ann"))
+    assert driver.run(operations.read_task(former)) is None
+    driver.run(close_account("ann"))
+
+    driver.run(write_key("ann", revoked.to_json(), key.to_json()))  # while the purge still sweeps
+    task_id = driver.submit(owner="ann", listed=True).task_id
+    with pytest.raises(KeyInUse):
+        driver.run(sweep_owner("ann"))
+    with pytest.raises(KeyInUse):
+        driver.run(close_account("ann"))
+    assert [task.id for task in driver.listed("ann").tasks] == [task_id]
+    with pytest.raises(KeyInUse):
+        key.purge(3)
+    driver.run(write_key("ann", key.to_json(), b""))
 
 
 def test_a_round_goes_on_where_the_call_before_has_stopped(driver: Driver) -> None:

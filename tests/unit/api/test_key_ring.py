@@ -181,6 +181,8 @@ def test_a_record_of_another_version_lets_nobody_in(ring: KeyRing, caplog: pytes
 
     assert of(ring, "b").caller.name == "b"
     assert refusal(ring, "a") == "This API key is not known here."
+    ring.take(KeyReading(NOW_S, "2", {"a": b'{"name":"a"}'}))
+    assert not ring.is_empty, "there is a key, whoever can read it"
     assert [line.getMessage() for line in caplog.records] == [
         "the key a is refused: its record is of another version of embedq"
     ]

@@ -13,6 +13,8 @@ from tasks.records.keys import NO_LIMITS, KeyLimits
         (["store/*"], True),
         (["store/chu*"], True),
         (["store/chunk"], False),
+        (["store/chu*s"], False),
+        (["store/*s"], False),
         (["store/chunks2"], False),
         (["store/public.chunks"], False),
         (["store"], False),
