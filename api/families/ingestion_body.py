@@ -301,8 +301,13 @@ def check_again(spec: Mapping[str, Any], settings: Settings, key: KeyLimits) -> 
         InvalidValue: it may not load into this table any more.
         SourceFailed: it may read other folders than those that were checked when the ingestion was made.
     """
+    sink = Sink.model_validate(spec["sink"])
     if key.sinks is not None:
-        check_sink(Sink.model_validate(spec["sink"]), settings, key)
+        check_sink(sink, settings, key)
+    if spec.get("shares_table") and not key.shares_table(sink.name or "", sink.table or ""):
+        raise InvalidValue(
+            "The limits of your key do not name this table any more. Start a new ingestion.", param="sink.table"
+        )
     if key.roots is not None and "urls" in spec["source"] and spec.get("roots") != list(key.roots):
         raise SourceFailed("The folders and URLs that your key may read have changed. Start a new ingestion.")
 

@@ -78,6 +78,15 @@ def test_folders_that_a_key_may_read(
             check_source(source, settings, limits(roots=roots))
 
 
+def test_a_table_of_another_key_is_loaded_into_again_while_the_limits_name_it(settings: Settings) -> None:
+    sink = {"type": "postgresql", "name": "main", "table": "t"}
+    spec = {"sink": sink, "source": {"documents": 1}, "shares_table": True}
+    check_again(spec, settings, limits(sinks=("main/t",)))
+    for key in (limits(), limits(sinks=("main",))):
+        with pytest.raises(InvalidValue):
+            check_again(spec, settings, key)
+
+
 @pytest.mark.parametrize(
     ("changed", "allowed"),
     [
