@@ -1,19 +1,28 @@
 """Ports on loopback: free ones, taken ones, and whether a server answers there."""
 
+import contextlib
 import http.client
+import random
 import socket
 
 from stack.errors import StackError
 
 _TIMEOUT_S = 1.0
+_NOT_EPHEMERAL = range(20_000, 32_768)
+"""Linux gives ports from 32768 on to connections that ask for none."""
+_TRIED = 100
 
 
 def free_port() -> int:
-    """A TCP port on loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port on loopback that was free a moment ago.
+
+    None that the kernel gives to connections: one of them could take it before the server does, or while that restarts.
+    """
+    for port in random.sample(_NOT_EPHEMERAL, _TRIED):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise StackError(f"No free port was found between {_NOT_EPHEMERAL[0]} and {_NOT_EPHEMERAL[-1]}.")
 
 
 def require_free(port: int) -> None:

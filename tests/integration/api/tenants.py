@@ -57,23 +57,24 @@ def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, ow
     word = SECRET if owner == "bob" else "word"
     dataset = NAME if owner == "bob" else f"{'w' * (len(NAME) - 2)}.d"
 
-    def post(path: str, body: dict[str, Any]) -> str:
-        answer = client.post(path, json=body, headers={"idempotency-key": f"{path} of {owner}"})
+    def post(path: str, *, named: bool = False, **content: Any) -> str:
+        headers = {"idempotency-key": f"{path} of {owner}"} if named else {}
+        answer = client.post(path, headers=headers, **content)
         assert answer.is_success, answer.text
         return str(answer.json()["id"])
 
-    ended = post("/v1/tasks", {"input": f"{word} 1", "metadata": {"a": word}})
+    ended = post("/v1/tasks", json={"input": f"{word} 1", "metadata": {"a": word}}, named=True)
     worker.work()
-    waiting = client.post("/v1/tasks", json={"input": f"{word} 2"}).json()["id"]
+    waiting = post("/v1/tasks", json={"input": f"{word} 2"})
     form, file = {"purpose": "batch"}, {"file": (f"{word}.jsonl", f'{{"custom_id": "{word}"}}\n'.encode())}
-    file_id = client.post("/v1/files", data=form, files=file).json()["id"]
+    file_id = post("/v1/files", data=form, files=file)
     batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
-    batch_id, failed = post("/v1/batches", batch), client.post("/v1/batches", json=batch).json()["id"]
+    batch_id, failed = post("/v1/batches", json=batch, named=True), post("/v1/batches", json=batch)
     worker.ledger.run(move_batch(failed, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
     source = {"documents": [{"id": f"{word} doc", "text": f"{word} text"}]}
     sink = {"type": "parquet", "dataset": dataset}
-    running = post("/v1/ingestions", {"source": source, "sink": sink})
-    ingested = client.post("/v1/ingestions", json={"source": source}).json()["id"]
+    running = post("/v1/ingestions", json={"source": source, "sink": sink}, named=True)
+    ingested = post("/v1/ingestions", json={"source": source})
     move(worker.ledger, ingested, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     rows = document(f"{word} doc", [1, 2, 3, 4], metadata={word: word}, text=word)
     catalog = load(storage, rows, owner=owner, name=dataset)

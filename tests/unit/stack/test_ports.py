@@ -18,6 +18,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def test_a_free_port_is_none_that_the_kernel_gives_to_connections() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", port := free_port()))
+        assert port < 32_768
+
+
 @pytest.fixture
 def server_port() -> Iterator[int]:
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
