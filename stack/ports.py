@@ -11,6 +11,8 @@ _TIMEOUT_S = 1.0
 _NOT_EPHEMERAL = range(20_000, 32_768)
 """Linux gives ports from 32768 on to connections that ask for none."""
 _TRIED = 100
+_RANDOM = random.SystemRandom()
+"""Not the common generator: tests seed that one alike in every process, and all would try the same ports."""
 
 
 def free_port() -> int:
@@ -18,7 +20,7 @@ def free_port() -> int:
 
     None that the kernel gives to connections: one of them could take it before the server does, or while that restarts.
     """
-    for port in random.sample(_NOT_EPHEMERAL, _TRIED):
+    for port in _RANDOM.sample(_NOT_EPHEMERAL, _TRIED):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
