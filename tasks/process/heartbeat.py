@@ -102,7 +102,7 @@ class Heartbeat(threading.Thread):
         until = time.monotonic() + timeout_s
         while (left := until - time.monotonic()) > 0 and not self._done.is_set():
             if self._away or not self._calls.try_open():
-                self._done.wait(left)
+                self._done.wait(max(0.0, until - time.monotonic()))  # the failure may have taken seconds
             elif self._calls.wait(left, self._done.is_set):
                 self._wake()
 

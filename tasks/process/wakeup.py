@@ -11,6 +11,9 @@ from tasks.ledger.keys import wake_channel
 
 _STOP_CHECK_S = 0.2
 
+_UNANSWERED = 5
+"""Looks of `_STOP_CHECK_S`: redis-py pings with each look until Redis answers, and gives up never."""
+
 
 class Wakeup:
     """One channel. Used by one thread only.
@@ -57,7 +60,7 @@ class Wakeup:
     def wait(self, timeout_s: float, stop: Callable[[], bool]) -> bool:
         """Returns at the first wake-up, at the end of the time, or when `stop()` says so; whether it was woken.
 
-        A broken connection ends the wait at once; the next `open` makes a new one.
+        A broken connection ends the wait at once, a half-open one after some pings; the next `open` makes a new one.
         """
         until = time.monotonic() + timeout_s
         try:
@@ -69,6 +72,8 @@ class Wakeup:
                     while self._pubsub.get_message(timeout=0):
                         pass  # what else was published by now has the same answer
                     return True
+                if self._pubsub.health_check_response_counter > _UNANSWERED:
+                    raise redis.ConnectionError("the subscription does not answer")
         except RedisError:
             self.close()
         return False

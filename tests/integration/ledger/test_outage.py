@@ -33,6 +33,7 @@ from worker_config.celery_app import bell_queue
 from worker_config.settings import load_settings
 
 QUICK_TIMEOUT_S = 0.1
+PATIENCE_S = 20
 ATTEMPTS = 4
 
 
@@ -111,6 +112,20 @@ def test_what_was_leased_survives_a_killed_redis(private_redis: RedisServer) -> 
         private_redis.kill()
         private_redis.start()
         assert driver.commit(claim) == [1]
+
+
+def test_a_subscription_that_is_half_open_is_given_up(private_redis: RedisServer) -> None:
+    with Link(private_redis.endpoint.port) as link, private_redis.client() as publisher:
+        ledger = Ledger(redis.Redis.from_url(link.url, health_check_interval=QUICK_TIMEOUT_S))
+        wakeup = Wakeup(ledger, "m", "w/0")
+        wakeup.open()
+        link.silence()
+        assert not wakeup.wait(PATIENCE_S, lambda: False)
+        wakeup.open()
+        publisher.publish("eq:q:m:wake:w/0", "work")
+        assert wakeup.wait(PATIENCE_S, lambda: False)
+        wakeup.close()
+        ledger.close()
 
 
 def reports_unavailable(driver: Driver) -> bool:
