@@ -98,6 +98,8 @@ def remove_record(record: PurgedRecord) -> Operation[bool]:
 def close_account(owner: str) -> Operation[None]:
     """Removes what is kept of an owner who has nothing: lists, sums, turns. Workers forget the owner's vectors.
 
+    Promised for all that was removed before: a replica that has this has that too.
+
     Raises:
         KeyInUse: as `sweep_owner` does.
     """
@@ -106,7 +108,7 @@ def close_account(owner: str) -> Operation[None]:
         if reply is None:
             raise KeyInUse(IN_USE)
 
-    return Operation("purge_close", "", (owner,), read)
+    return Operation("purge_close", "", (owner,), read, promised=True)
 
 
 def remove_folder(storage: Storage, folder: str) -> int:

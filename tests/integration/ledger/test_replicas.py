@@ -16,6 +16,7 @@ from stack.testing import RedisGroup, RedisServer, eventually, wait_until
 from tasks.errors import NotReplicated, RedisUnavailable
 from tasks.ledger import Alias, AsyncLedger, Ledger, NewUnit, Submission, operations
 from tasks.process.wakeup import Wakeup
+from tasks.records.purge import close_account
 from tests.ledger_builders import submission
 
 _numbers = itertools.count(1)
@@ -67,6 +68,8 @@ async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedg
             await ledger.run(operations.submit(new_task(alias=alias)))
         assert await ledger.run(operations.read_task(task.task_id))
         assert not (await ledger.run(operations.submit(new_task(listed=False)))).joined
+        with pytest.raises(NotReplicated):
+            await ledger.run(close_account("nobody"))
         repeating = AsyncLedger.connect(pair.url, "replica")  # on connections that have written nothing
         with pytest.raises(NotReplicated):
             await repeating.run(operations.submit(new_task(alias=alias)))
