@@ -103,8 +103,7 @@ class RedisUrl:
         if parts.scheme != "unix":
             return Broker(self.url)
         database = parse_qs(parts.query).get("db", ["0"])[0]
-        password = f":{parts.password}@" if parts.password else ""
-        return Broker(f"redis+socket://{password}{parts.path}?virtual_host={database}")
+        return Broker(f"redis+socket://{parts.netloc}{parts.path}?virtual_host={database}")
 
     def _broker_of_sentinels(self) -> Broker:
         from redis.backoff import NoBackoff  # noqa: PLC0415 - where kombu is, redis-py is; a command line needs neither

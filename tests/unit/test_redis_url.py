@@ -81,6 +81,7 @@ def test_what_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
         ("rediss://h:1/2", "rediss://h:1/2?ssl_cert_reqs=required"),
         ("rediss://h:1/2?ssl_ca_certs=/a", "rediss://h:1/2?ssl_ca_certs=/a&ssl_cert_reqs=required"),
         ("unix://:secret@/run/r.sock?db=1", "redis+socket://:secret@/run/r.sock?virtual_host=1"),
+        ("unix://me:p%2Fw@/run/r.sock", "redis+socket://me:p%2Fw@/run/r.sock?virtual_host=0"),
         (SERVICE, "sentinel://me:p%2Fw@a:1/2;sentinel://me:p%2Fw@b:26379/2;sentinel://me:p%2Fw@[::1]:3/2"),
     ],
 )
