@@ -21,6 +21,9 @@ _ANY_BACKLOG_S = 1e12
 number of open batches and the memory bound what waits."""
 _ACCEPTED_PART = 2
 """Of the bytes that may wait: clients that knock every second must not keep rows out."""
+_FULL_S = 5.0
+"""Until the next look at a Redis that was full. Its refusal names a minute, so that callers do not crowd; steps are few,
+and there may be room in a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ def submit(context: StepContext, task: Submission) -> bool:
         reply = context.ledger.run(operations.submit(task))
     except (BacklogFull, StorageFull) as error:
         _log.info("%s waits: %s", task.task_id, error.code)
-        context.postponed.refused(task.task_id, error.retry_after_s)
+        wait_s = error.retry_after_s or 1.0
+        context.postponed.refused(task.task_id, min(wait_s, _FULL_S) if isinstance(error, StorageFull) else wait_s)
         return False
     if reply.bell_due:
         context.send_bell(task.queue)

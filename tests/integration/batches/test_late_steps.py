@@ -125,6 +125,22 @@ def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(hands
     assert len(hands.postponed) <= len(waiting)
 
 
+def test_a_batch_goes_on_soon_after_redis_was_full(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.step()
+    hands.work_documents()
+    redis = hands.ledger.client
+    limit = redis.config_get("maxmemory")["maxmemory"]
+    assert limit is not None
+    redis.config_set("maxmemory", 1_000_000)
+    hands.step()
+    redis.config_set("maxmemory", limit)
+    assert len(hands.postponed) == 1, "it was refused"
+    hands.clock_s += 5
+    hands.step()
+    assert Stage.EMBED in hands.batch(batch_id).stages
+
+
 def test_requests_that_were_submitted_since_the_round_began_are_not_ended_unseen(hands: Hands) -> None:
     batch_id = hands.create([request("a", "x")])
     hands.step()
