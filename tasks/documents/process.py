@@ -20,7 +20,7 @@ from tasks.errors import RedisUnavailable, StorageUnavailable
 from tasks.gate import ALONE
 from tasks.ledger import DOCUMENTS, Ledger, WorkerEntry, operations
 from tasks.process.heartbeat import Heartbeat
-from tasks.process.joining import wait_for
+from tasks.process.joining import take_over, wait_for
 from tasks.process.liveness import HangWatch, Progress, any_hangs
 from tasks.process.role import Start
 from tasks.process.wakeup import Wakeup
@@ -123,7 +123,7 @@ class JobWorker:
 
     def _register(self) -> None:
         self._ledger.run(operations.check_schema())
-        self._ledger.run(operations.abandon(DOCUMENTS, self._start.worker_id))
+        take_over(self._ledger, DOCUMENTS, self._start)
 
     def _beat(self) -> operations.Operation[None]:
         storage_error, since = self._work.storage_error

@@ -21,7 +21,7 @@ from tasks.model.encoder import Encoder, ModelInfo, ModelLoadError
 from tasks.model.load import load
 from tasks.model.vector_cache import VectorCache
 from tasks.process.heartbeat import Heartbeat
-from tasks.process.joining import wait_for, warn_about_durability
+from tasks.process.joining import take_over, wait_for, warn_about_durability
 from tasks.process.liveness import any_hangs
 from tasks.process.role import Start
 from worker_config.settings import Settings
@@ -156,7 +156,7 @@ class ModelWorker:
                 f"Live workers serve {there} as {self._queue}, and this one has {self._entry.model} revision "
                 f"{self._entry.revision}. Stop them first, or set another EMBEDQ_SERVED_NAME."
             )
-        self._ledger.run(operations.abandon(self._queue, self._start.worker_id))
+        take_over(self._ledger, self._queue, self._start)
 
     def _beat(self) -> operations.Operation[None]:
         if self._cache.keeps:

@@ -47,7 +47,7 @@ _ARENAS = 2
 
 
 class WorkerChild:
-    """A process with one role. Made in the parent, filled in the child."""
+    """A process with one role. Made in the parent, which has taken the folder of the run files; filled in the child."""
 
     def __init__(self, role: Role, settings: Settings, stop: StopFlag, patience: Patience) -> None:
         self._role = role
@@ -55,6 +55,7 @@ class WorkerChild:
         self._stop = stop
         self._patience = patience
         self._id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._predecessor = RunFiles(settings.run_dir).succeed(self._id)
         name_worker(self._id)
         self._served: Served | None = None
         self._slices: Slices | None = None
@@ -99,7 +100,14 @@ class WorkerChild:
                 settings.traces_endpoint, settings.traces_sample, role=self._role.command, instance=self._id
             )
             start = Start(
-                settings, self._id, self._stop.__bool__, self._send_bell, self._wake, self._patience, self._traces
+                settings,
+                self._id,
+                self._stop.__bool__,
+                self._send_bell,
+                self._wake,
+                self._patience,
+                self._traces,
+                self._predecessor,
             )
             self._served = self._role.start(start)
         except Stopping:

@@ -9,6 +9,8 @@ import redis
 from redis.exceptions import RedisError
 
 from tasks.errors import Unavailable
+from tasks.ledger import Ledger, operations
+from tasks.process.role import Start
 from tasks.process.stop import Stopping
 
 T = TypeVar("T")
@@ -42,6 +44,16 @@ def wait_for(place: str, call: Callable[[], T], *, while_raises: type[Unavailabl
             logged = error.detail
             time.sleep(_RETRY_S)
     raise Stopping
+
+
+def take_over(ledger: Ledger, queue: str, start: Start) -> None:
+    """Declares lost what dead processes held: earlier children of this worker, and the worker in whose place it is.
+
+    Raises:
+        RedisUnavailable: no answer.
+    """
+    for worker in filter(None, (start.worker_id, start.predecessor)):
+        ledger.run(operations.abandon(queue, worker))
 
 
 def warn_about_durability(client: redis.Redis) -> list[str]:

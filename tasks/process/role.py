@@ -33,6 +33,7 @@ class Start:
         wake: begins a slice without a bell, after the one that may be running.
         patience: with what stands still.
         traces: of this process; None: there are none.
+        predecessor: id of the worker that was killed, or ended, before this one was started in its place; "": of none.
     """
 
     settings: Settings
@@ -42,6 +43,7 @@ class Start:
     wake: Callable[[], None]
     patience: Patience = DEFAULT_PATIENCE
     traces: Traces | None = None
+    predecessor: str = ""
 
     @cached_property
     def files(self) -> RunFiles:

@@ -1,7 +1,7 @@
 """The files that a worker leaves for probes, and its two processes for each other.
 
 `ready`: a model is loaded. `alive`: the parent's loop turns. `beat`: the child's heartbeat turns. `failure`: why a
-child left. `liveness.py` decides what the times of the files mean.
+child left. `worker`: who uses the folder, or did. `liveness.py` decides what the times of the files mean.
 """
 
 import errno
@@ -24,6 +24,7 @@ class RunFiles:
         self._alive = folder / "alive"
         self._beat = folder / "beat"
         self._failure = folder / "failure"
+        self._worker = folder / "worker"
         self._lock: IO[bytes] | None = None
 
     def take(self) -> None:
@@ -39,6 +40,15 @@ class RunFiles:
         except BlockingIOError:
             raise OSError(errno.EBUSY, "another worker uses this folder; give each worker its own") from None
         self.clear()
+
+    def succeed(self, worker_id: str) -> str:
+        """Notes who uses the folder from now on; who did before, or "". After `take` all of its processes are dead."""
+        try:
+            before = self._worker.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            before = ""
+        self._worker.write_text(worker_id, encoding="utf-8")
+        return before
 
     def clear(self) -> None:
         """Makes the folder and removes what an earlier process left there."""

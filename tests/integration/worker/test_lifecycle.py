@@ -43,6 +43,15 @@ def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClie
     assert [(unit.items, unit.attempts) for unit in again.units] == [(500, 1)]
 
 
+def test_what_a_killed_worker_held_is_taken_over_by_the_one_in_its_place(roles: Roles, client: LedgerClient) -> None:
+    worker = roles.worker(lease_s=600, fake_tokens_per_s=2000, max_padded_tokens=128)
+    task = client.submit([f"{n} " + "word " * 50 for n in range(40)], unit_items=40, unit_cost=10**9)
+    wait_until(lambda: client.overview().leases == 1, message="the claim")
+    worker.kill()
+    worker.start()
+    client.completed(task)
+
+
 def test_probes_follow_the_worker(roles: Roles) -> None:
     worker = roles.worker(start=False)
     worker.run_dir.mkdir()

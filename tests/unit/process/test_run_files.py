@@ -82,6 +82,13 @@ def test_ready_needs_a_living_process(tmp_path: Path) -> None:
     assert not files.is_ready()
 
 
+def test_a_folder_knows_the_worker_before(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path)
+    assert files.succeed("first") == ""
+    files.clear()
+    assert files.succeed("second") == "first"
+
+
 @pytest.mark.parametrize("message", ["", "the model is gone"])
 def test_a_failure_is_kept_until_the_next_start(tmp_path: Path, message: str) -> None:
     files = RunFiles(tmp_path)
