@@ -22,8 +22,8 @@ number of open batches and the memory bound what waits."""
 _ACCEPTED_PART = 2
 """Of the bytes that may wait: clients that knock every second must not keep rows out."""
 _FULL_S = 5.0
-"""Until the next look at a Redis that was full. Its refusal names a minute, so that callers do not crowd; steps are few,
-and there may be room in a moment."""
+"""Until the next look at a Redis that was full. Its refusal names a minute, so that callers do not crowd; steps are
+few, and there may be room in a moment."""
 
 
 @dataclass(frozen=True, slots=True)
