@@ -52,7 +52,7 @@ class KeyLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     requests_per_second: float | None = Field(
-        None, strict=True, gt=0, le=1_000_000, description="Requests of any kind."
+        None, strict=True, ge=0.001, le=1_000_000, description="Requests of any kind."
     )
     tokens_per_minute: int | None = Field(
         None, strict=True, ge=1, le=10**12, description="Estimated tokens of accepted texts."

@@ -210,6 +210,7 @@ def test_limits_scopes_and_end_change_while_it_runs(client: httpx.Client, admin:
     wrongs: list[dict[str, Any]] = [
         {"limits": {"open_job": 1}},
         {"limits": {"open_jobs": 0}},
+        {"limits": {"requests_per_second": 5e-324}},
         {"scopes": []},
         {"scopes": ["root"]},
     ]
