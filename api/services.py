@@ -20,6 +20,7 @@ from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
 from api.request.api_keys import Caller, KeyRing, LedgerKeys, grant_of, let_in
 from api.request.body import Bodies
+from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
 from api.server.origins import Visitors
@@ -61,6 +62,7 @@ class Services:
     door: Door
     places: Places
     returns: Returns
+    rates: RequestRates
     keys: KeyRing
     ledger_keys: LedgerKeys
     visitors: Visitors
@@ -84,6 +86,7 @@ class Services:
         metrics = Metrics(process, (lambda: keys.with_usage) if settings.metrics_keys else None)
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
+        returns = Returns(settings.max_backlog_s)
         registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
@@ -101,7 +104,7 @@ class Services:
             live=LiveStreams(times, lag_s=lambda: stall.recent_s),
             bell=bell,
             registry=registry,
-            watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
+            watchdog=Watchdog(ledger, registry, bell, metrics.redis_read, returns),
             metrics=metrics,
             history=History(ledger, registry, metrics.recent),
             stall=stall,
@@ -110,7 +113,8 @@ class Services:
             keys=keys,
             ledger_keys=LedgerKeys(ledger, keys),
             visitors=Visitors(settings, keys),
-            returns=Returns(settings.max_backlog_s),
+            returns=returns,
+            rates=RequestRates(ledger),
             requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
             storage=storage,

@@ -25,7 +25,6 @@ from starlette.routing import BaseRoute
 from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
 from api.request.idempotency import KEY_SCHEMA
-from api.request.key_limits import take
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
 from api.services import Services
 from tasks import errors
@@ -253,12 +252,10 @@ async def _with_keys_read(
 async def _within_rate(services: Services, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
     """Counts a request of a key that may make so many in a second, before anything of it is read."""
     caller = services.caller(request)
-    if (per_s := caller.limits.requests_per_second) is not None:
-        try:
-            await take(services.ledger, request.scope, caller.name, per_s)
-        except errors.RateLimited:
-            await services.door.pace()
-            raise
+    per_s = caller.limits.requests_per_second
+    if per_s is not None and not await services.rates.take(request.scope, caller.name, per_s):
+        await services.door.pace(caller.name)
+        raise services.rates.refusal(caller.name, per_s)
     return await answer()
 
 

@@ -44,7 +44,7 @@ async def submit(services: Services, submission: Submission) -> SubmitReply:
                 traced.set(_described(submission, reply))
     except (Unavailable, RateLimited, KeyLimitReached) as error:
         services.metrics.refused(submission, error.code)
-        await services.door.pace()  # a caller that is refused may ask again at once
+        await services.door.pace(submission.owner)  # a caller that is refused may ask again at once
         if isinstance(error, BacklogFull):
             raise _come_back(services, submission, error) from None
         raise

@@ -166,6 +166,10 @@ class ServedModels:
         left = max(limit - of_others, limit // (others + 1)) - mine
         return max(0, left), (mine + min(of_others, others * mine)) / self._rate(model)
 
+    def is_idle(self, model: str, lane: Lane, owner: str) -> bool:
+        """Whether nothing of the owner's was queued or under way at the last overview."""
+        return self._queued(model, lane, owner)[0] == 0
+
     def turn_s(self, model: str, lane: Lane, owner: str, cost: int) -> float:
         """Seconds of work until so much of the owner's is done, when others take turns with it."""
         _, _, others = self._queued(model, lane, owner)

@@ -11,13 +11,14 @@ those before questions about what there is, which no door stops.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from starlette.types import Scope
 
 from api.request.memory_budget import OWNER
 from tasks.errors import Overloaded
+from tasks.ledger import Lane
 from tasks.ledger.executor import spread
 
 TICK_S = 0.025
@@ -81,6 +82,7 @@ _RETRY_AFTER_S = 5
 """At most."""
 
 
+_OWNERS = 1000
 _BULK_PART = 0.75
 """Share of the submissions under way above which bulk work is turned away. The rest is for queries."""
 
@@ -103,7 +105,8 @@ class Door:
         self._shared = shared
         self._of_owners: Counter[str] = Counter()
         self.under_way = 0
-        self._next_s = 0.0
+        self._next_s: dict[str, float] = {}
+        """The turn of the last refusal of each owner."""
 
     async def check(self, owner: str, *, bulk: bool = False) -> None:
         """For a request that is about to be read. `bulk`: whatever it asks for, nobody waits for the result.
@@ -112,7 +115,7 @@ class Door:
             Overloaded: it would only be turned away later.
         """
         if self._is_full(owner, bulk=bulk):
-            await self.pace()
+            await self.pace(owner)
             raise overloaded()
 
     @contextmanager
@@ -132,17 +135,20 @@ class Door:
         if not self._of_owners[owner]:
             del self._of_owners[owner]
 
-    async def pace(self) -> None:
-        """Waits until it is the turn of one more refusal."""
-        delay_s = self.delay_s(time.monotonic())
+    async def pace(self, owner: str) -> None:
+        """Waits until it is the turn of one more refusal of this owner, who does not keep others from theirs."""
+        delay_s = self.delay_s(owner, time.monotonic())
         if delay_s:
             await asyncio.sleep(delay_s)
 
-    def delay_s(self, now_s: float) -> float:
+    def delay_s(self, owner: str, now_s: float) -> float:
         """Takes the next turn; how long it is until then."""
         earliest_s = now_s - REFUSALS_AT_ONCE / REFUSALS_PER_S
-        self._next_s = min(max(self._next_s, earliest_s) + 1 / REFUSALS_PER_S, now_s + LONGEST_DELAY_S)
-        return max(0.0, self._next_s - now_s)
+        if owner not in self._next_s and len(self._next_s) >= _OWNERS:
+            self._next_s = {name: next_s for name, next_s in self._next_s.items() if next_s > earliest_s}
+        next_s = max(self._next_s.get(owner, earliest_s), earliest_s) + 1 / REFUSALS_PER_S
+        self._next_s[owner] = min(next_s, now_s + LONGEST_DELAY_S)
+        return max(0.0, self._next_s[owner] - now_s)
 
     def _is_full(self, owner: str, *, bulk: bool) -> bool:
         most = min(self.most, BUSY_UNDER_WAY) if self._lag_s() > MAX_LAG_S else self.most
@@ -204,6 +210,10 @@ def overloaded() -> Overloaded:
     )
 
 
+Line = tuple[str, Lane, str]
+"""Those who wait for each other: queue, lane and owner."""
+
+
 class Returns:
     """Tells those for whom there is no room when to come back: one after the other.
 
@@ -218,20 +228,16 @@ class Returns:
     def __init__(self, longest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._longest_s = longest_s
         self._clock = clock
-        self._next_s: dict[Hashable, float] = {}
+        self._next_s: dict[Line, float] = {}
 
-    def wait_s(self, line: Hashable, room_s: float, work_s: float) -> float:
-        """How long one more is to wait that has `work_s` of work, and for whom alone there is room after `room_s`.
-
-        `line`: those who wait for each other.
-        """
+    def wait_s(self, line: Line, room_s: float, work_s: float) -> float:
+        """How long one more is to wait that has `work_s` of work, and for whom alone there is room after `room_s`."""
         now_s = self._clock()
-        if len(self._next_s) >= _LINES:
-            self._next_s = {line: next_s for line, next_s in self._next_s.items() if next_s > now_s}
         earliest_s = now_s + room_s
         told_s = min(max(self._next_s.get(line, 0.0), earliest_s), earliest_s + self._longest_s)
         self._next_s[line] = told_s + work_s
         return told_s - now_s
 
-
-_LINES = 1000
+    def forget(self, is_idle: Callable[[str, Lane, str], bool]) -> None:
+        """Forgets those who were told to come and do not: nothing of their line is queued, so there is room now."""
+        self._next_s = {line: next_s for line, next_s in self._next_s.items() if not is_idle(*line)}

@@ -1,6 +1,7 @@
 """Limits of one key over HTTP: what is refused, what the caller is told, and that others do not feel it."""
 
 import hashlib
+import socket
 import time
 
 import httpx
@@ -33,6 +34,29 @@ def test_requests_of_a_key_are_counted_and_those_of_others_are_not(app: ServedAp
     assert answers[3].json()["error_type"] == "Overloaded"
     assert redis_client.script_exists(take) == [True]
     assert client.get("/v1/models", headers=ops).status_code == 200
+
+
+def test_a_flood_costs_redis_nothing_until_the_bucket_has_a_request_again(
+    app: ServedApp, redis_client: redis.Redis
+) -> None:
+    ops = make(app.client, {}, "ops")
+    key = make(app.client, ops, "loud", limits={"requests_per_second": 0.01})
+    answers = [app.client.get("/v1/models", headers=key) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    redis_client.delete("eq:rate:loud")  # whoever asked now would be let in
+
+    lines = ["POST /v1/embeddings HTTP/1.1", "host: 127.0.0.1", "content-type: application/json"]
+    lines += [f"authorization: {key['authorization']}", "content-length: 1000"]
+    with socket.create_connection(("127.0.0.1", app.port)) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())  # and nothing of the body
+        assert connection.recv(12) == b"HTTP/1.1 429"
+    refused = app.client.get("/v1/models", headers=key)
+    assert code_of(refused) == (429, "rate_limited")
+    assert 90 <= int(refused.headers["retry-after"]) <= 125
+    assert app.client.get("/v1/models", headers=ops).status_code == 200
+
+    app.client.post("/v1/keys/loud", json={"limits": {"requests_per_second": 1000}}, headers=ops).raise_for_status()
+    assert app.client.get("/v1/models", headers=key).status_code == 200, "another limit counts at once"
 
 
 def test_tokens_queues_and_jobs_of_a_key(client: httpx.Client) -> None:

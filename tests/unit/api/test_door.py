@@ -19,6 +19,7 @@ from api.server.overload import (
     overloaded,
 )
 from tasks.errors import Overloaded
+from tasks.ledger import Lane
 
 
 def busy(door: Door, number: int, owner: str = "a") -> ExitStack:
@@ -125,29 +126,39 @@ def test_those_who_are_turned_away_come_back_at_different_times() -> None:
 
 def test_many_refusals_are_spread_so_that_they_leave_time_to_serve() -> None:
     door = Door(lambda: 0.0)
-    delays = [door.delay_s(50.0) for _ in range(3000)]
+    delays = [door.delay_s("a", 50.0) for _ in range(3000)]
     assert sum(delay < 0.001 for delay in delays) == pytest.approx(REFUSALS_AT_ONCE, abs=1)
     assert sum(delay <= 1 for delay in delays) == pytest.approx(REFUSALS_AT_ONCE + REFUSALS_PER_S, abs=1)
     assert max(delays) == LONGEST_DELAY_S
-    assert max(door.delay_s(100.0) for _ in range(REFUSALS_AT_ONCE)) < 0.001
+    assert door.delay_s("b", 50.0) == 0, "the refusals of one owner do not delay those of another"
+    assert max(door.delay_s("a", 100.0) for _ in range(REFUSALS_AT_ONCE)) < 0.001
+
+
+def test_owners_who_are_not_refused_any_more_are_forgotten() -> None:
+    door = Door(lambda: 0.0)
+    for number in range(5000):
+        door.delay_s(f"owner-{number}", float(number))
+    assert len(door._next_s) <= 1000
+
+
+A, B = ("m", Lane.ONLINE, "a"), ("m", Lane.ONLINE, "b")
 
 
 def test_those_for_whom_there_is_no_room_come_back_one_after_the_other() -> None:
     now_s = 100.0
     returns = Returns(30, lambda: now_s)
-    assert [returns.wait_s("a", 2, 1) for _ in range(4)] == [2, 3, 4, 5]
-    assert returns.wait_s("b", 2, 1) == 2, "others wait in another line"
+    assert [returns.wait_s(A, 2, 1) for _ in range(4)] == [2, 3, 4, 5]
+    assert returns.wait_s(B, 2, 1) == 2, "others wait in another line"
     now_s += 3
-    assert returns.wait_s("a", 2, 1) == 3
+    assert returns.wait_s(A, 2, 1) == 3
     now_s += 60
-    assert returns.wait_s("a", 2, 1) == 2
-    assert max(returns.wait_s("a", 2, 1) for _ in range(100)) == 32
+    assert returns.wait_s(A, 2, 1) == 2
+    assert max(returns.wait_s(A, 2, 1) for _ in range(100)) == 32
 
 
-def test_lines_that_nobody_is_in_are_forgotten() -> None:
-    now_s = 0.0
-    returns = Returns(30, lambda: now_s)
-    for number in range(5000):
-        now_s = float(number)
-        returns.wait_s(number, 0, 1)
-    assert len(returns._next_s) <= 1000
+def test_nobody_waits_for_those_who_do_not_come_back() -> None:
+    returns = Returns(30, lambda: 100.0)
+    for line in (A, A, A, B, B, B):
+        returns.wait_s(line, 2, 1)
+    returns.forget(lambda _queue, _lane, owner: owner == "a")
+    assert (returns.wait_s(A, 2, 1), returns.wait_s(B, 2, 1)) == (2, 5)
