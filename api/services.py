@@ -24,7 +24,7 @@ from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
 from api.server.origins import Visitors
-from api.server.overload import Door, Places, Returns, StallProbe
+from api.server.overload import Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
 from api.waiting.live import LiveStreams
 from tasks.errors import ScopeMissing
@@ -61,7 +61,6 @@ class Services:
     stall: StallProbe
     door: Door
     places: Places
-    returns: Returns
     rates: RequestRates
     keys: KeyRing
     ledger_keys: LedgerKeys
@@ -86,7 +85,6 @@ class Services:
         metrics = Metrics(process, (lambda: keys.with_usage) if settings.metrics_keys else None)
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
-        returns = Returns(settings.max_backlog_s)
         registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
@@ -104,7 +102,7 @@ class Services:
             live=LiveStreams(times, lag_s=lambda: stall.recent_s),
             bell=bell,
             registry=registry,
-            watchdog=Watchdog(ledger, registry, bell, metrics.redis_read, returns),
+            watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
             history=History(ledger, registry, metrics.recent),
             stall=stall,
@@ -113,7 +111,6 @@ class Services:
             keys=keys,
             ledger_keys=LedgerKeys(ledger, keys),
             visitors=Visitors(settings, keys),
-            returns=returns,
             rates=RequestRates(ledger),
             requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),

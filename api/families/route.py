@@ -26,6 +26,7 @@ from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
 from api.request.idempotency import KEY_SCHEMA
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
+from api.server.overload import LONGEST_CHEAP_DELAY_S
 from api.services import Services
 from tasks import errors
 from tasks.records.keys import Scope
@@ -254,7 +255,7 @@ async def _within_rate(services: Services, request: Request, answer: Callable[[]
     caller = services.caller(request)
     per_s = caller.limits.requests_per_second
     if per_s is not None and not await services.rates.take(request.scope, caller.name, per_s):
-        await services.door.pace(caller.name)
+        await services.door.pace(caller.name, LONGEST_CHEAP_DELAY_S)
         raise services.rates.refusal(caller.name, per_s)
     return await answer()
 

@@ -62,7 +62,7 @@ def _come_back(services: Services, submission: Submission, full: BacklogFull) ->
     cost = sum(unit.cost for unit in submission.units)
     # Other processes refuse as many, and know nothing of these.
     work_s = services.registry.turn_s(queue, lane, owner, cost) * services.settings.api_processes
-    wait_s = services.returns.wait_s((queue, lane, owner), full.wait_s, work_s)
+    wait_s = services.registry.returns.wait_s((queue, lane, owner), full.wait_s, work_s)
     return operations.backlog_full(wait_s, full.before_s)
 
 

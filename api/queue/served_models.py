@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
+from api.server.overload import Returns
 from tasks.errors import ModelNotFound, RedisUnavailable
 from tasks.item import FLOAT32_BYTES
 from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview, Task
@@ -45,6 +46,8 @@ class ServedModels:
         self._clock = clock
         self.own_model = settings.served_model_name
         self._own_names = settings.served_names
+        self.returns = Returns(settings.max_backlog_s, clock)
+        """When those are to come back for whom there is no room now."""
         self.overviews: Mapping[str, ModelOverview] = {}
         self.documents: ModelOverview | None = None
         """The queue of work that needs no model. No model is found under its name."""
@@ -64,6 +67,7 @@ class ServedModels:
         now = self._clock()
         self._absent_since = {name: before.get(name, now) for name in absent}
         self.documents = overviews.get(DOCUMENTS, self.documents)
+        self.returns.forget(lambda model, lane, owner: self._queued(model, lane, owner)[0] == 0)
         self._served = {}  # last: `served` takes it before it reads the overviews
         self.seen_at = time.time()
         self.redis_up = True
@@ -165,10 +169,6 @@ class ServedModels:
         limit = self.limit(model)
         left = max(limit - of_others, limit // (others + 1)) - mine
         return max(0, left), (mine + min(of_others, others * mine)) / self._rate(model)
-
-    def is_idle(self, model: str, lane: Lane, owner: str) -> bool:
-        """Whether nothing of the owner's was queued or under way at the last overview."""
-        return self._queued(model, lane, owner)[0] == 0
 
     def turn_s(self, model: str, lane: Lane, owner: str, cost: int) -> float:
         """Seconds of work until so much of the owner's is done, when others take turns with it."""

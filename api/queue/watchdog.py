@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from api.queue.bell import Bell
 from api.queue.served_models import ServedModels
-from api.server.overload import Returns
 from tasks.errors import Overloaded, SchemaMismatch
 from tasks.ledger import DOCUMENTS, AsyncLedger, operations
 
@@ -27,7 +26,6 @@ class Watchdog:
 
     Args:
         timed: takes the seconds that Redis needed for each overview.
-        returns: forgets callers who do not come back.
 
     Attributes:
         mismatch: set when Redis came back with another version's data; the process has been told to stop.
@@ -39,13 +37,11 @@ class Watchdog:
         registry: ServedModels,
         bell: Bell,
         timed: Callable[[float], None] = lambda _: None,
-        returns: Returns | None = None,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._bell = bell
         self._timed = timed
-        self._returns = returns
         self._schema_checked = False
         self._failing = False
         self._too_busy = 0
@@ -90,8 +86,6 @@ class Watchdog:
         began_s = time.perf_counter()
         self._registry.update(await self._ledger.run(operations.overview(self._registry.own_model, DOCUMENTS)))
         self._timed(time.perf_counter() - began_s)
-        if self._returns is not None:
-            self._returns.forget(self._registry.is_idle)
         for queue in (*self._registry.queues(), DOCUMENTS):
             await self._watch(queue)
 

@@ -78,6 +78,8 @@ MAX_LAG_S = 0.25
 REFUSALS_PER_S = 200
 REFUSALS_AT_ONCE = 100
 LONGEST_DELAY_S = 5.0
+LONGEST_CHEAP_DELAY_S = 1.0
+"""Of refusals for which nothing was read and nobody asked."""
 _RETRY_AFTER_S = 5
 """At most."""
 
@@ -135,19 +137,22 @@ class Door:
         if not self._of_owners[owner]:
             del self._of_owners[owner]
 
-    async def pace(self, owner: str) -> None:
-        """Waits until it is the turn of one more refusal of this owner, who does not keep others from theirs."""
-        delay_s = self.delay_s(owner, time.monotonic())
+    async def pace(self, owner: str, longest_s: float = LONGEST_DELAY_S) -> None:
+        """Waits until it is the turn of one more refusal of this owner, who does not keep others from theirs.
+
+        `longest_s`: a refusal that costs little is better made than held, with its connection, for seconds.
+        """
+        delay_s = self.delay_s(owner, time.monotonic(), longest_s)
         if delay_s:
             await asyncio.sleep(delay_s)
 
-    def delay_s(self, owner: str, now_s: float) -> float:
+    def delay_s(self, owner: str, now_s: float, longest_s: float = LONGEST_DELAY_S) -> float:
         """Takes the next turn; how long it is until then."""
         earliest_s = now_s - REFUSALS_AT_ONCE / REFUSALS_PER_S
         if owner not in self._next_s and len(self._next_s) >= _OWNERS:
             self._next_s = {name: next_s for name, next_s in self._next_s.items() if next_s > earliest_s}
         next_s = max(self._next_s.get(owner, earliest_s), earliest_s) + 1 / REFUSALS_PER_S
-        self._next_s[owner] = min(next_s, now_s + LONGEST_DELAY_S)
+        self._next_s[owner] = min(next_s, now_s + longest_s)
         return max(0.0, self._next_s[owner] - now_s)
 
     def _is_full(self, owner: str, *, bulk: bool) -> bool:

@@ -70,6 +70,20 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
     assert known == [True, True, True, True, False]
 
 
+async def test_callers_of_whom_nothing_is_queued_keep_no_others_waiting(redis_url: str, ledger: Ledger) -> None:
+    services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
+    overdue_task(ledger)
+    lines = [(MODEL, Lane.ONLINE, owner) for owner in ("me", "gone")]
+    for line in lines:
+        services.registry.returns.wait_s(line, 0, 20)
+
+    await services.watchdog.tick()
+    told_s = [services.registry.returns.wait_s(line, 0, 20) for line in lines]
+    await services.stop([])
+
+    assert told_s == [pytest.approx(20, abs=15), 0]
+
+
 async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: redis.Redis, ledger: Ledger) -> None:
     ids = [overdue_task(ledger) for _ in range(OVERDUE)]
     submitted_ms = now_ms(redis_client)

@@ -130,6 +130,7 @@ def test_many_refusals_are_spread_so_that_they_leave_time_to_serve() -> None:
     assert sum(delay < 0.001 for delay in delays) == pytest.approx(REFUSALS_AT_ONCE, abs=1)
     assert sum(delay <= 1 for delay in delays) == pytest.approx(REFUSALS_AT_ONCE + REFUSALS_PER_S, abs=1)
     assert max(delays) == LONGEST_DELAY_S
+    assert door.delay_s("a", 50.0, 1.0) == 1
     assert door.delay_s("b", 50.0) == 0, "the refusals of one owner do not delay those of another"
     assert max(door.delay_s("a", 100.0) for _ in range(REFUSALS_AT_ONCE)) < 0.001
 
