@@ -18,6 +18,7 @@
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import os
 import secrets
 import shutil
@@ -68,6 +69,12 @@ def pytest_configure() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     share_arenas()  # a process of the suite runs thousands of threads, one after the other
+
+
+def pytest_collection_finish() -> None:
+    """Lets collections of garbage pass over what stays for ever: thousands of tests, and all that they import."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -60,18 +60,22 @@ class Verdict:
 
 
 def broken_copy(mutation: Mutation, folder: Path) -> Path:
-    """A copy of the scripts with one change.
+    """A copy of the scripts with one change."""
+    shutil.copytree(SCRIPTS, folder, dirs_exist_ok=True)
+    (folder / mutation.file).write_text(broken_text(mutation))
+    return folder
+
+
+def broken_text(mutation: Mutation) -> str:
+    """Its file with the change.
 
     Raises:
         ValueError: the text to be changed is not in the file exactly once.
     """
-    shutil.copytree(SCRIPTS, folder, dirs_exist_ok=True)
-    file = folder / mutation.file
-    text = file.read_text()
+    text = (SCRIPTS / mutation.file).read_text()
     if text.count(mutation.old) != 1:
         raise ValueError(f"{mutation.name}: {mutation.file} holds its text {text.count(mutation.old)} times")
-    file.write_text(text.replace(mutation.old, mutation.new))
-    return folder
+    return text.replace(mutation.old, mutation.new)
 
 
 def noticed_by_simulation(client: redis.Redis, scripts: Path, seeds: int = SEEDS) -> str | None:

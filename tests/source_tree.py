@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -39,9 +39,9 @@ class SourceFile:
         parts = self.path.with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
-        """The parsed file."""
+        """The parsed file. Not kept: all trees together make each collection of garbage here take seconds."""
         return ast.parse(self.text, str(self.path))
 
     @cached_property
@@ -50,17 +50,22 @@ class SourceFile:
         return list(self._imports(self.tree, at_run_time=False))
 
     @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
     def functions(self) -> list[Function]:
         """All functions and methods."""
         return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
 
-    @cached_property
+    @property
     def strings(self) -> list[ast.Constant]:
         """String constants, docstrings left out; those inside f-strings count."""
-        docstrings = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
+        nodes = list(ast.walk(self.tree))
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         return [
             node
-            for node in ast.walk(self.tree)
+            for node in nodes
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
         ]
 
@@ -77,9 +82,8 @@ class SourceFile:
         first = function.body[0]
         documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
         docstring = range(first.lineno, (first.end_lineno or 0) + 1) if documented else range(0)
-        lines = self.text.splitlines()
         return sum(
-            bool(lines[number - 1].strip()) and not lines[number - 1].strip().startswith("#")
+            bool(self._lines[number - 1].strip()) and not self._lines[number - 1].strip().startswith("#")
             for number in range(function.lineno, (function.end_lineno or 0) + 1)
             if number not in docstring
         )
@@ -106,4 +110,9 @@ class SourceFile:
 def source_files(*packages: str) -> list[SourceFile]:
     """The Python files of the given packages, of all of ours when none is given."""
     paths = sorted(path for package in packages or PACKAGES for path in (CHECKOUT / package).rglob("*.py"))
-    return [SourceFile(path.relative_to(CHECKOUT), path.read_text()) for path in paths]
+    return [_source_file(path) for path in paths]
+
+
+@cache
+def _source_file(path: Path) -> SourceFile:
+    return SourceFile(path.relative_to(CHECKOUT), path.read_text())

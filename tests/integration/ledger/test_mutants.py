@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.mutants import broken_copy, noticed_by_simulation
+from tests.mutants import broken_copy, broken_text, noticed_by_simulation
 from tests.mutations import MUTATIONS, Mutation
 
 SEEDS = 8
@@ -24,6 +24,6 @@ def test_a_broken_script_is_noticed(emptied: redis.Redis, tmp_path: Path, mutati
     assert noticed_by_simulation(emptied, broken_copy(mutation, tmp_path), SEEDS) is not None
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_every_mutation_still_applies(tmp_path: Path, mutation: Mutation) -> None:
-    assert broken_copy(mutation, tmp_path) == tmp_path
+def test_every_mutation_still_applies() -> None:
+    for mutation in MUTATIONS:
+        assert mutation.new in broken_text(mutation), mutation.name
