@@ -1,7 +1,7 @@
 """`make hostile`: thousands of hostile requests to a whole service with the fake encoder; exit code 1 if one did harm.
 
-It fails if a request was answered with a 5xx, if a process grew by more than 10 % after the first quarter of the
-requests, if a query is not answered afterwards, or if anything is left after all that the key owns is deleted.
+It fails if a request was answered with a 5xx or not at all, if a process grew by more than 10 % after the first quarter
+of the requests, if a query is not answered afterwards, or if anything is left after all that the key owns is deleted.
 """
 
 import argparse
@@ -82,13 +82,15 @@ def _query(client: httpx.Client) -> None:
 
 
 def _report(outcome: Outcome) -> int:
-    """Prints what came of the requests; how many were answered with a 5xx."""
+    """Prints what came of the requests; how many were answered with a 5xx or not at all."""
     print("| kind | requests | 2xx, 3xx | 4xx | 5xx | no answer |\n|---|---|---|---|---|---|")
     for row in outcome.rows():
         print("|", " | ".join(map(str, row)), "|")
     for request, answer in outcome.defects[:10]:
         print(f"\n5xx: {request.kind}: {request.data[:300]!r}\n  -> {answer!r}")
-    return len(outcome.defects)
+    for kind, count in outcome.unanswered.items():
+        print(f"\nno answer: {kind}: {count}")
+    return len(outcome.defects) + sum(outcome.unanswered.values())
 
 
 def _report_memory(early: dict[str, int], late: dict[str, int]) -> int:

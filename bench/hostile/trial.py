@@ -18,6 +18,7 @@ from bench.hostile.requests import HostileRequest
 from stack.testing import Process, wait_until
 
 NO_ANSWER = 0
+_NEED_NO_ANSWER = {"half a request", "no HTTP"}
 _ANSWER_S = 40.0
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 _ENDED = {"completed", "failed", "cancelled", "expired"}
@@ -45,6 +46,12 @@ class Outcome:
         self.statuses.setdefault(request.kind, Counter())[status] += 1
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
             self.defects.append((request, answer[:600]))
+
+    @property
+    def unanswered(self) -> dict[str, int]:
+        """Whole requests of which each kind has got no answer."""
+        counts = {kind: statuses[NO_ANSWER] for kind, statuses in self.statuses.items()}
+        return {kind: count for kind, count in counts.items() if count and kind not in _NEED_NO_ANSWER}
 
     def rows(self) -> Iterator[tuple[str, int, int, int, int, int]]:
         """For each kind: requests, 2xx and 3xx, 4xx, 5xx, none."""

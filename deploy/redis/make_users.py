@@ -33,7 +33,7 @@ def entries(lines: Iterable[str], more: Sequence[str] = ()) -> Iterator[str]:
 
 def write_users(folder: Path, more: Sequence[str] = ()) -> dict[str, str]:
     """Writes both files into `folder`, which is made if it is missing; passwords by user."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)  # not private: Redis, as a user of its own, reads users.acl in it
     file = folder / "passwords"
     passwords = dict(line.split() for line in file.read_text().splitlines()) if file.exists() else {}
     users = []

@@ -141,13 +141,14 @@ def test_every_script_belongs_to_a_role() -> None:
 
 def test_users_are_written_with_digests_and_keep_their_passwords(tmp_path: Path) -> None:
     script, folder = CHECKOUT / "deploy/redis/make_users.py", tmp_path / "users"
-    subprocess.run([sys.executable, script, folder], check=True)
+    subprocess.run([sys.executable, script, folder], check=True, umask=0o022)
     passwords = dict(line.split() for line in (folder / "passwords").read_text().splitlines())
     subprocess.run([sys.executable, script, folder, "+waitaof"], check=True)
     written = {line.split()[1]: line for line in (folder / "users.acl").read_text().splitlines()}
 
     assert dict(line.split() for line in (folder / "passwords").read_text().splitlines()) == passwords
     assert (folder / "passwords").stat().st_mode & 0o077 == 0
+    assert [path.stat().st_mode & 0o044 for path in (folder, folder / "users.acl")] == [0o044] * 2
     assert written.keys() == passwords.keys() | {"default"}
     assert all(f"#{sha256(passwords[user].encode()).hexdigest()} " in written[user] for user in passwords)
     assert not [user for user in passwords if passwords[user] in written[user] or "<" in written[user]]
