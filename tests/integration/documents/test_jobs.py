@@ -36,18 +36,14 @@ def test_a_job_that_has_ended_does_not_wait_for_the_next_one(
     documents.answer(second)
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [("refused", "invalid_file_format"), ("unheard-of", "internal_error"), ("listed", "internal_error")],
-)
-def test_a_job_that_cannot_be_done_fails_with_its_code(
-    roles: Roles, documents: DocumentsClient, kind: str, code: str
-) -> None:
+def test_a_job_that_cannot_be_done_fails_with_its_code(roles: Roles, documents: DocumentsClient) -> None:
     roles.documents(module=TRIAL)
-    task = documents.ended(documents.submit_job(kind, "job"))
-    assert (task.state, task.failed) == (State.FAILED, 1)
-    assert documents.committed(task.id).errors[0].code == code
-    assert documents.committed(task.id).units == ()
+    codes = {"refused": "invalid_file_format", "unheard-of": "internal_error", "listed": "internal_error"}
+    for kind, code in codes.items():
+        task = documents.ended(documents.submit_job(kind, kind))
+        assert (task.state, task.failed) == (State.FAILED, 1)
+        assert documents.committed(task.id).errors[0].code == code
+        assert documents.committed(task.id).units == ()
 
 
 def test_a_job_that_fails_unforeseen_is_given_up_after_three_more_tries(

@@ -33,13 +33,27 @@ def worker(roles: Roles, client: LedgerClient) -> WorkerProcess:
     return started
 
 
-def test_a_repeated_query_costs_no_forward_pass(worker: WorkerProcess, client: LedgerClient) -> None:
+def test_repeated_queries_cost_no_forward_pass_and_bulk_work_fills_no_cache(
+    worker: WorkerProcess, client: LedgerClient
+) -> None:
     first = client.completed(client.submit([TEXT]))
     before = passes(client)
     again = [client.completed(client.submit([TEXT])) for _ in range(3)]
     assert passes(client) == before
     assert all(np.array_equal(result.vectors, first.vectors) for result in again)
     assert {result.task.prompt_tokens for result in again} == {first.task.prompt_tokens} == {10}
+
+    client.completed(client.submit(["new to everybody"], lane=Lane.BULK))
+    before = passes(client)
+    client.completed(client.submit(["new to everybody"]))
+    assert passes(client) == before + 1
+    client.completed(client.submit(["new to everybody"], lane=Lane.BULK))
+    assert passes(client) == before + 1
+
+    before = passes(client)
+    for _ in range(2):
+        assert client.ended(client.submit(["!!fail!!"])).state is State.FAILED
+    assert passes(client) == before + 2, "a text that failed is tried again"
 
 
 def test_each_way_to_ask_gets_what_a_worker_without_a_cache_gives(roles: Roles, client: LedgerClient) -> None:
@@ -91,22 +105,6 @@ def test_without_a_cache_each_query_costs_a_pass(roles: Roles, client: LedgerCli
     before = passes(client)
     client.completed(client.submit([TEXT]))
     assert passes(client) == before + 1
-
-
-def test_bulk_work_uses_the_cache_and_does_not_fill_it(worker: WorkerProcess, client: LedgerClient) -> None:
-    client.completed(client.submit(["new to everybody"], lane=Lane.BULK))
-    before = passes(client)
-    client.completed(client.submit(["new to everybody"]))
-    assert passes(client) == before + 1
-    client.completed(client.submit(["new to everybody"], lane=Lane.BULK))
-    assert passes(client) == before + 1
-
-
-def test_a_text_that_failed_is_tried_again(worker: WorkerProcess, client: LedgerClient) -> None:
-    before = passes(client)
-    for _ in range(2):
-        assert client.ended(client.submit(["!!fail!!"])).state is State.FAILED
-    assert passes(client) == before + 2
 
 
 def test_repeated_texts_do_not_make_a_worker_look_fast(roles: Roles, client: LedgerClient) -> None:
