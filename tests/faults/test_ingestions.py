@@ -28,12 +28,12 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 SEED = 303
 """Of the kills' order and moments. The API's are far apart: while it starts, the work goes on, and may not end."""
-NUMBER = 5_000
+NUMBER = 3_000
 KILLS = 3
 DIMENSION = 8
 SETTINGS: dict[str, Any] = QUICK | {
     "fake_dimension": DIMENSION,
-    "fake_tokens_per_s": 3_000,
+    "fake_tokens_per_s": 1_800,
     "streams": 1,
     "unit_s": 0.05,  # what was in a claim whose worker died is tried again one by one
     "ingest_credit_chunks": 512,  # so that documents are parsed and loaded from the first moment to the last

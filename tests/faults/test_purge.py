@@ -13,7 +13,7 @@ from tests.faults.conftest import QUICK
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
-LINES, DOCUMENTS, TASKS = 3000, 300, 300
+LINES, DOCUMENTS, TASKS = 1500, 100, 100
 
 
 def begin(client: httpx.Client) -> list[str]:
