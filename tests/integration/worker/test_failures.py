@@ -4,7 +4,6 @@ from stack.testing import Roles
 from tasks.item import Options
 from tests.ledger_client import LedgerClient
 
-
 BAD = {"!!memory-error!!": "out_of_memory", "!!fail!!": "encoding_failed", "!!nan!!": "non_finite_vector"}
 
 
