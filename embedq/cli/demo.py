@@ -28,7 +28,7 @@ from embedq.service import EmbeddingService
 from embedq.vector_search import ParquetParts, parts_in
 
 QUESTIONS = (
-    "What becomes of a text when its worker is killed?",
+    "How is a long document cut into chunks?",
     "Which exit code means that the server cannot be reached?",
 )
 _ANSWERS = 3
