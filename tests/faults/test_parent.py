@@ -62,7 +62,11 @@ def test_the_parent_outlives_what_redis_does(private_redis: RedisServer, tmp_pat
 
 
 def _waits_for_a_bell(connection: redis.Redis) -> bool:
-    return any(client["cmd"] == "brpop" and "b" in client["flags"] for client in connection.client_list())
+    return _are_waiting(connection.client_list())
+
+
+def _are_waiting(clients: list[dict[str, str]]) -> bool:
+    return any(client["cmd"] == "brpop" and "b" in client["flags"] for client in clients)
 
 
 @contextmanager
@@ -90,13 +94,25 @@ def _standing_still(server: RedisServer) -> Iterator[None]:
 def _without_master(server: RedisServer) -> Iterator[None]:
     with server.client() as connection:
         connection.config_set("replica-serve-stale-data", "no")
-        connection.replicaof("127.0.0.1", free_port())
+        wait_until(lambda: _loses_master_while_waiting(connection), message="a parent that waits for a bell")
         with pytest.raises(MasterDownError):
             connection.get("x")
         try:
             yield
         finally:
             connection.replicaof("NO", "ONE")
+
+
+def _loses_master_while_waiting(connection: redis.Redis) -> bool:
+    """A parent with a bell in hand would not ask, and so not be refused, before Redis is back."""
+    with connection.pipeline() as both:
+        both.client_list()
+        both.replicaof("127.0.0.1", free_port())
+        clients, _ = both.execute()
+    if _are_waiting(clients):
+        return True
+    connection.replicaof("NO", "ONE")
+    return False
 
 
 def _load_slowly(server: RedisServer) -> None:
