@@ -3,6 +3,7 @@
 EmbedqClientError
 ├── UnreachableError              no answer: refused, reset, silent
 ├── WaitTimeoutError              the caller's time ran out; the work goes on
+├── UncertainError                the answer to a call that makes a secret is lost
 └── RefusedError                  the server answered with an error
     ├── NotAuthenticatedError     401, 403
     ├── NotFoundError             404, 410
@@ -74,6 +75,10 @@ class UnreachableError(EmbedqClientError):
 
 class WaitTimeoutError(EmbedqClientError):
     """The time that the caller gave is over. Submitted work goes on."""
+
+
+class UncertainError(EmbedqClientError):
+    """A call was sent that is not repeated, and nobody knows whether it was done."""
 
 
 class RefusedError(EmbedqClientError):

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 _BUSY = frozenset({429, 503})
 _FROM_PROXIES = frozenset({408, 502, 504})
+_DONE_PERHAPS = frozenset({"redis_unavailable", "not_replicated"})
+"""Codes of a server that has lost sight of what it was doing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Every call of this client may be repeated: the server joins or recognises a repetition.
+    """A call of this client may be repeated: the server joins or recognises a repetition. `Call.once` is the exception.
 
     Attributes:
         first_delay_s, max_delay_s: back-off, doubling, where the server does not name a time.
@@ -44,6 +46,11 @@ class RetryPolicy:
         """Doubling delay in seconds."""
         # The exponent is bounded, or a long outage ends in an OverflowError.
         return min(self.max_delay_s, self.first_delay_s * 2.0 ** min(attempt, 32))
+
+
+def done_perhaps(status: int, code: str) -> bool:
+    """Whether a call with this error answer may have been done all the same."""
+    return status in _FROM_PROXIES or code in _DONE_PERHAPS
 
 
 def _seconds(value: str | None) -> float | None:

@@ -18,12 +18,20 @@ from typing import Any, BinaryIO, Self
 
 import httpx
 
-from embedq.errors import EmbedqClientError, UnreachableError, WaitTimeoutError, error_from_response
-from embedq.retry import RetryPolicy
+from embedq.errors import (
+    EmbedqClientError,
+    UncertainError,
+    UnreachableError,
+    WaitTimeoutError,
+    error_from_response,
+)
+from embedq.retry import RetryPolicy, done_perhaps
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
 """An open connection counts as broken after so much silence, besides the time that the server was asked to wait."""
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+"""Nothing of the request has left."""
 
 RetryListener = Callable[[EmbedqClientError, float], None]
 """Called before each repetition with the reason and the delay in seconds."""
@@ -34,12 +42,13 @@ _Clients = dict[asyncio.AbstractEventLoop, httpx.AsyncClient]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, repeatable as it is.
+    """One request, repeatable as it is, unless it is for `once`.
 
     Attributes:
         wait_s: how long the server may hold the request back until it has an answer (long poll).
         form: fields of a form, instead of a JSON body; `file` goes with it, read anew at every attempt.
         into: takes the body of a successful answer, emptied before every attempt; the answer then has no body.
+        once: its answer cannot be had again. It is repeated only where it was certainly not done.
     """
 
     method: str
@@ -51,6 +60,7 @@ class Call:
     form: Mapping[str, str] | None = None
     file: tuple[str, Path] | None = None
     into: BinaryIO | None = None
+    once: bool = False
 
     def content(self) -> bytes | None:
         """The body as JSON."""
@@ -121,6 +131,7 @@ class Transport:
         Raises:
             UnreachableError: no answer for as long as the policy tries.
             WaitTimeoutError: no final answer in time.
+            UncertainError: a call for `once` may have been done.
             RefusedError: an error answer; one of its kinds.
             EmbedqClientError: it was closed, or a header cannot be sent.
         """
@@ -131,6 +142,7 @@ class Transport:
                 response = await self._send(call, left_s)
             except httpx.TransportError as error:
                 failure = self._silence(error)
+                uncertain = not isinstance(error, _NOT_SENT)
                 silent_s = time.monotonic() - answered_at
                 delay_s = self._policy.after_silence(silent_s, answered_before=self._answered, attempt=attempt)
             else:
@@ -139,7 +151,10 @@ class Transport:
                 if response.is_success or response.status_code == httpx.codes.NOT_MODIFIED:
                     return response
                 failure = error_from_response(response)
+                uncertain = done_perhaps(response.status_code, failure.code)
                 delay_s = self._policy.after_answer(response.status_code, response.headers, attempt)
+            if call.once and uncertain:
+                raise UncertainError(failure.message, code=failure.code, status=failure.status)
             await self._pause(failure, delay_s, timeout_s - (time.monotonic() - started))
         raise AssertionError  # pragma: no cover - the loop has no end
 

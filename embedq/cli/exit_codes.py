@@ -1,6 +1,6 @@
 """Exit codes, for scripts. The table in docs/client.md is this one."""
 
-from embedq.errors import EmbedqClientError, UnavailableError, UnreachableError, WaitTimeoutError
+from embedq.errors import EmbedqClientError, UnavailableError, UncertainError, UnreachableError, WaitTimeoutError
 
 OK = 0
 SOME_FAILED = 1
@@ -34,4 +34,4 @@ def exit_code(error: EmbedqClientError) -> int:
     """The exit code for an error of the client."""
     if isinstance(error, WaitTimeoutError):
         return TIMEOUT
-    return UNREACHABLE if isinstance(error, UnreachableError | UnavailableError) else REFUSED
+    return UNREACHABLE if isinstance(error, UnreachableError | UnavailableError | UncertainError) else REFUSED

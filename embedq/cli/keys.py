@@ -17,6 +17,7 @@ from embedq import environment
 from embedq.cli.exit_codes import OK, UsageError
 from embedq.cli.options import checked_address, server_options
 from embedq.cli.output import Output, printable
+from embedq.errors import UncertainError
 from embedq.responses import reading
 from embedq.transport import Call, Transport
 
@@ -80,9 +81,12 @@ class _Server:
         self._transport = transport
         self._timeout_s = timeout_s
 
-    async def call(self, method: str, path: str = "", body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The object of the answer."""
-        response = await self._transport.call(Call(method, f"/v1/keys{path}", body), timeout_s=self._timeout_s)
+    async def call(
+        self, method: str, path: str = "", body: Mapping[str, Any] | None = None, *, once: bool = False
+    ) -> dict[str, Any]:
+        """The object of the answer. `once`: it tells a secret, which no repetition tells again."""
+        call = Call(method, f"/v1/keys{path}", body, once=once)
+        response = await self._transport.call(call, timeout_s=self._timeout_s)
         with reading(response, "about keys"):
             answer: dict[str, Any] = response.json()
             answer["object"]
@@ -96,11 +100,23 @@ async def _create(server: _Server, args: argparse.Namespace, output: Output) -> 
     body = {"name": args.name} | {name: value for name, value in _changes(args).items() if value is not None}
     if "limits" in body:
         body["limits"] = {name: value for name, value in body["limits"].items() if value is not None}
-    _tell(await server.call("POST", body=body), output)
+    try:
+        _tell(await server.call("POST", body=body, once=True), output)
+    except UncertainError as error:
+        raise error.reworded(
+            f"{error.message} The key may exist, with a text that nobody knows. embedq keys rotate {args.name} gives "
+            "it another one. For the first key of a server this needs a key of EMBEDQ_ADMIN_KEYS."
+        ) from error
 
 
 async def _rotate(server: _Server, args: argparse.Namespace, output: Output) -> None:
-    _tell(await server.call("POST", f"{_path(args)}/rotate", {"grace_seconds": args.grace}), output)
+    try:
+        _tell(await server.call("POST", f"{_path(args)}/rotate", {"grace_seconds": args.grace}, once=True), output)
+    except UncertainError as error:
+        raise error.reworded(
+            f"{error.message} The key may have a new text that nobody knows, and the text of before may end: rotate it "
+            "again. If this command used that key and it is refused now, use another key with the scope admin."
+        ) from error
 
 
 async def _limit(server: _Server, args: argparse.Namespace, output: Output) -> None:

@@ -23,6 +23,7 @@ from embedq.cli.output import Output, digits
 from embedq.cli.progress import Progress, Sample, TaskProgress
 from embedq.cli.search import shown
 from embedq.cli.tasks import result_lines
+from embedq.errors import UncertainError
 from embedq.task import Counts, ItemError, Task
 from tests.source_tree import CHECKOUT
 from tests.unit.embedq.scripted import Answer, Request, Scripted, array, problem, task
@@ -268,7 +269,7 @@ def test_a_model_that_changes_between_two_tasks_is_an_error_in_words(
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(RefusedError, 3), (UnavailableError, 4), (UnreachableError, 4), (WaitTimeoutError, 5)],
+    [(RefusedError, 3), (UncertainError, 4), (UnavailableError, 4), (UnreachableError, 4), (WaitTimeoutError, 5)],
 )
 def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
     assert exit_code(kind("Text.", code="x")) == code

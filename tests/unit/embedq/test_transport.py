@@ -10,6 +10,7 @@ from embedq.errors import (
     NotFoundError,
     RefusedError,
     UnavailableError,
+    UncertainError,
     UnreachableError,
     WaitTimeoutError,
 )
@@ -40,6 +41,16 @@ async def test_what_may_pass_is_repeated_as_it_was(trouble: Answer) -> None:
         assert [request.json() for request in server.requests] == [{"input": "ä"}] * 3
         assert [request.headers["idempotency-key"] for request in server.requests] == ["k"] * 3
         assert {request.headers["content-type"] for request in server.requests} == {"application/json"}
+
+
+@pytest.mark.parametrize("lost", [HANG_UP, Answer(502, b"<html>"), problem(503, "not_replicated", retry_after="0")])
+async def test_what_tells_a_secret_is_not_repeated_once_it_may_be_done(lost: Answer) -> None:
+    call = Call("POST", "/v1/keys", body={"name": "ops"}, once=True)
+    busy = problem(429, "rate_limited", retry_after="0")
+    async with scripted(busy, lost, FINE) as server, Transport(server.url, policy=QUICK) as transport:
+        with pytest.raises(UncertainError):
+            await transport.call(call, timeout_s=20)
+        assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(
