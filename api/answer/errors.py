@@ -26,6 +26,7 @@ from tasks.errors import (
     InvalidHTTP,
     KeyLimitReached,
     MethodNotAllowed,
+    NotReplicated,
     Overloaded,
     RangeNotSatisfiable,
     RateLimited,
@@ -231,6 +232,11 @@ ERROR = "embedq.error"
 CLIENT_CLOSED_REQUEST = 499
 """nginx's number. Nobody receives it; it shows in the metrics."""
 
+_REPEATING = {
+    "POST": "Repeat it, with the same Idempotency-Key if it had one.",
+    "DELETE": "Repeat it: a 404 then says that it is deleted.",
+}
+
 
 def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Registers the handlers. What they do not know becomes a 500 in `api.server.edge`.
@@ -251,6 +257,9 @@ def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Respon
         if grant is None or not grant.refusal:
             return Response(status_code=CLIENT_CLOSED_REQUEST)
         error = grant.error()  # it is there, and its key has ended while it waited
+    if isinstance(error, NotReplicated):
+        told = f"{error.detail} {_REPEATING.get(scope['method'], '')}".rstrip()
+        error = NotReplicated(told, retry_after_s=error.retry_after_s)
     scope[ERROR] = error
     return failure(error) if path in PATHS else problem(error, instance=path)
 

@@ -55,8 +55,7 @@ class Replicas:
                 return answer
         if int(in_memory) < 1:
             return NotReplicated(
-                "No replica of the queue (Redis) confirmed this in time. It may have been stored, and may run. Repeat "
-                "it with the same Idempotency-Key.",
+                "No replica of the queue (Redis) confirmed this in time. It may have been done.",
                 retry_after_s=_RETRY_AFTER_S,
             )
         if on_disk and (isinstance(on_disk[0], ResponseError) or int(on_disk[0][1]) < 1):

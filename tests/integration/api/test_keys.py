@@ -94,6 +94,22 @@ def test_no_text_is_valid_that_nobody_was_told(serve: Callable[..., ServedApp]) 
     assert sure.get("/v1/keys/ops", headers=ops).status_code == 200
 
 
+def test_who_is_told_to_repeat_is_told_how(serve: Callable[..., ServedApp]) -> None:
+    unsure = serve(redis_ack="replica").client  # there is no replica
+    file = {"file": ("a.txt", b"text")}
+
+    made = unsure.post("/v1/tasks", json={"input": "a"})
+    unsure.post("/v1/files", data={"purpose": "user_data"}, files=file)
+    path = f"/v1/files/{unsure.get('/v1/files').json()['data'][0]['id']}"
+    deleted, again = unsure.delete(path), unsure.delete(path)
+
+    assert (code_of(made), code_of(deleted)) == ((503, "not_replicated"),) * 2
+    assert "same Idempotency-Key" in made.json()["detail"]
+    assert "Idempotency-Key" not in deleted.json()["detail"]
+    assert "404" in deleted.json()["detail"]
+    assert code_of(again) == (404, "file_not_found")
+
+
 def test_a_service_that_requires_keys_is_closed_before_the_first(serve: Callable[..., ServedApp]) -> None:
     client = serve(require_key=True).client
     assert code_of(client.get("/v1/models")) == (401, "invalid_api_key")
@@ -257,6 +273,22 @@ def test_what_waits_ends_with_its_key(app: ServedApp, client: httpx.Client, admi
 
         for one in polled:
             assert code_of(one.result()) == (401, "invalid_api_key")
+
+
+def test_a_download_ends_with_its_key(serve: Callable[..., ServedApp], tmp_path: Path) -> None:
+    client = serve(storage_url=str(tmp_path / "storage")).client
+    admin = make(client, {}, "ops")
+    acme = make(client, admin, "acme")
+    large = bytes(48 * 2**20)  # more than the buffers on the way hold
+    form, file = {"purpose": "user_data"}, {"file": ("a.bin", large)}
+    path = f"/v1/files/{client.post('/v1/files', headers=acme, data=form, files=file).json()['id']}/content"
+
+    with client.stream("GET", path, headers=acme) as download:
+        pieces = download.iter_raw(1000)
+        next(pieces)
+        client.post("/v1/keys/acme/revoke", headers=admin)
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+            list(pieces)
 
 
 def test_what_waits_ends_when_its_key_loses_a_scope(
