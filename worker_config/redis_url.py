@@ -8,12 +8,13 @@
 | `redis+sentinel://[user:password@]host[:port][,host[:port]]…/service[/db]` | the master that these Sentinels name |
 
 The last form has parameters: `sentinel_username` and `sentinel_password` of the Sentinels, `ssl=true` for TLS to the
-servers and the Sentinels, and `sentinel_ssl=false` for Sentinels without TLS. Others, such as `ssl_ca_certs`, are
-redis-py's.
+servers and the Sentinels, and `sentinel_ssl=false` for Sentinels without TLS. With TLS there are those of `TLS`.
+
+redis-py takes many more and kombu takes hardly one, so bells would fail where the ledger works. All others are refused.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
@@ -32,6 +33,15 @@ _UNREADABLE = (
     "and / ? # [ ] @ : in a password are written as %2F and so on"
 )
 _SENTINEL_FORM = "must be redis+sentinel://host:port,host:port/service/0: the hosts are Sentinels, service is a name"
+_DATABASE_FORM = "must end with the number of a database, as in redis://host:6379/0"
+_CREDENTIALS = "must have the user and the password before the host, as in redis://user:password@host:6379/0"
+TLS = frozenset(
+    {
+        *("ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname"),
+        *("ssl_ciphers", "ssl_keyfile", "ssl_password"),
+    }
+)
+"""Parameters with which redis-py and kombu do the same."""
 _SERVICE = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _DATABASE = re.compile(r"\d{0,5}")
 
@@ -76,11 +86,19 @@ class RedisUrl:
         if scheme == SENTINEL:
             return _of_sentinels(rest)
         try:
-            scheme, _ = urlsplit(text).scheme, urlsplit(text).port
+            parts, _ = urlsplit(text), urlsplit(text).port
         except ValueError:
             raise ValueError(_UNREADABLE) from None
-        if scheme not in SCHEMES - {SENTINEL}:
+        if parts.scheme not in SCHEMES - {SENTINEL}:
             raise ValueError(f"must start with redis://, rediss://, unix:// or {SENTINEL}://")
+        if "#" in text:
+            raise ValueError(_UNREADABLE)
+        options = _options(parts.query, {"db"} if parts.scheme == "unix" else TLS)
+        if parts.scheme == "redis" and options:
+            raise ValueError(f"must start with rediss://, because {min(options)} is of TLS")
+        database = options.get("db", "") if parts.scheme == "unix" else parts.path.removeprefix("/")
+        if not _DATABASE.fullmatch(database):
+            raise ValueError(_DATABASE_FORM)
         return cls(text)
 
     @property
@@ -138,15 +156,15 @@ def _of_sentinels(rest: str) -> RedisUrl:
     service, _, database = path.partition("/")
     if "#" in rest or login.count(":") > 1 or not _SERVICE.fullmatch(service) or not _DATABASE.fullmatch(database):
         raise ValueError(_SENTINEL_FORM)
-    options = dict(parse_qsl(query))
+    own = {"sentinel_username", "sentinel_password", "ssl", "sentinel_ssl"}
+    options = _options(query, TLS | own)
     user, password = options.pop("sentinel_username", ""), options.pop("sentinel_password", "")
     tls = _flag("ssl", options.pop("ssl", ""), default=False)
     sentinel_tls = _flag("sentinel_ssl", options.pop("sentinel_ssl", ""), default=tls)
-    certificates = {name: value for name, value in options.items() if name.startswith("ssl_")}
-    if certificates and not tls:
-        raise ValueError(f"{min(certificates)} needs ssl=true")
+    if options and not tls:
+        raise ValueError(f"must have ssl=true, because {min(options)} is of TLS")
     head = f"{_scheme(tls=sentinel_tls)}://" + (f"{quote(user, '')}:{quote(password, '')}@" if user or password else "")
-    tail = _query(certificates) if sentinel_tls else ""
+    tail = _query(options) if sentinel_tls else ""
     return RedisUrl(
         url=f"{_scheme(tls=tls)}://{login}{at}/{database or 0}{_query(options)}",
         service=service,
@@ -165,9 +183,26 @@ def _checked(host: str) -> str:
     return host if port else f"{host.removesuffix(':')}:{SENTINEL_PORT}"
 
 
+def _options(query: str, known: Collection[str]) -> dict[str, str]:
+    """The parameters by name. One that is unknown is not repeated: it may be the rest of a password with a "?"."""
+    pairs = parse_qsl(query, keep_blank_values=True)
+    options = dict(pairs)
+    if options.keys() & {"username", "password"}:
+        raise ValueError(_CREDENTIALS)
+    unknown = options.keys() - set(known)
+    if "db" in unknown:
+        raise ValueError(_DATABASE_FORM)
+    if unknown or len(options) < len(pairs):
+        raise ValueError(f"must have no parameters but {', '.join(sorted(known))}, each once")
+    if options.get("ssl_cert_reqs", "none") not in {"none", "optional", "required"}:
+        raise ValueError("must have ssl_cert_reqs=required, optional or none")
+    _flag("ssl_check_hostname", options.get("ssl_check_hostname", ""), default=True)
+    return options
+
+
 def _flag(name: str, value: str, *, default: bool) -> bool:
     if value.lower() not in {"", "true", "false"}:
-        raise ValueError(f"{name} must be true or false")
+        raise ValueError(f"must have {name}=true or {name}=false")
     return value.lower() == "true" if value else default
 
 
@@ -188,5 +223,5 @@ def _tls(query: str) -> dict[str, Any]:
     options: dict[str, Any] = {"ssl_cert_reqs": "required"}  # kombu takes an empty mapping for "no TLS"
     options |= {name: value for name, value in parse_qsl(query) if name.startswith("ssl_")}
     if "ssl_check_hostname" in options:
-        options["ssl_check_hostname"] = options["ssl_check_hostname"].lower() in {"true", "1", "yes"}
+        options["ssl_check_hostname"] = _flag("ssl_check_hostname", options["ssl_check_hostname"], default=True)
     return options

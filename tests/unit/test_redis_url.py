@@ -1,12 +1,14 @@
 """What the forms of `EMBEDQ_REDIS_URL` mean, for redis-py, for kombu and for people."""
 
 from typing import Any
+from urllib.parse import urlencode
 
+import kombu
 import pytest
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from worker_config.redis_url import RedisUrl
+from worker_config.redis_url import TLS, RedisUrl
 
 SERVICE = "redis+sentinel://me:p%2Fw@a:1,b,[::1]:3/ledger/2?sentinel_password=s%40t&ssl=true&ssl_ca_certs=/ca.pem"
 
@@ -36,7 +38,7 @@ def test_sentinels_without_tls_of_servers_with_it() -> None:
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("redis://me:secret@h:1/0?password=secret", "redis://h:1/0"),
+        ("rediss://me:secret@h:1/0?ssl_password=secret", "rediss://h:1/0"),
         (SERVICE, "redis+sentinel://a:1,b:26379,[::1]:3/ledger/2"),
     ],
 )
@@ -63,14 +65,64 @@ def test_people_see_no_password(url: str, shown: str) -> None:
         "redis+sentinel://:sec#ret@a/ledger",
         "redis+sentinel://:secret@a/ledger?ssl=perhaps",
         "redis+sentinel://:secret@a/ledger?ssl_ca_certs=/ca.pem",
+        "redis+sentinel://:secret@a/ledger?socket_timeout=5",
+        "redis+sentinel://a/ledger?password=secret",
+        "redis://a?password=secret",
+        "redis://a?username=secret",
+        "redis://a?db=2&x=secret",
+        "redis://a?ssl_ca_certs=/secret",
+        "redis://a/secret",
+        "redis://u:1?secret@a:6379/0",
+        "redis://u:1/secret@a:6379/0",
+        "redis://u:1#secret@a:6379/0",
+        "rediss://a?ssl_cert_reqs=secret",
+        "rediss://a?ssl_cert_reqs=required&ssl_cert_reqs=none",
+        "rediss://a?ssl_check_hostname=secret",
+        "rediss://a?ssl_min_version=771",
+        "unix:///run/r.sock?db=secret",
+        "unix:///run/r.sock?db=1&password=secret",
         "redis+sentinel:secret",
         "sentinel://:secret@a/ledger",
     ],
 )
 def test_what_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(ValueError, match=r"^(must|cannot|ssl)") as raised:
+    with pytest.raises(ValueError, match=r"^(must|cannot) ") as raised:
         RedisUrl.parse(url)
     assert "sec" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "fix"),
+    [
+        ("redis://a?password=secret", "redis://user:password@host:6379/0"),
+        ("redis+sentinel://a/ledger?password=secret", "before the host"),
+        ("unix:///run/r.sock?password=secret", "before the host"),
+        ("redis://a?db=2", "redis://host:6379/0"),
+        ("redis://a?socket_timeout=60", "no parameters but ssl_ca_certs"),
+        ("rediss://a?ssl_min_version=771", "no parameters but ssl_ca_certs"),
+        ("unix:///run/r.sock?socket_timeout=60", "no parameters but db"),
+        ("redis://a?ssl_ca_certs=/ca.pem", "rediss://, because ssl_ca_certs"),
+        ("redis+sentinel://a/ledger?ssl_ca_certs=/ca.pem", "ssl=true, because ssl_ca_certs"),
+    ],
+)
+def test_what_kombu_would_not_take_is_refused_with_the_fix(url: str, fix: str) -> None:
+    with pytest.raises(ValueError, match="must") as raised:
+        RedisUrl.parse(url)
+    assert fix in str(raised.value)
+
+
+TLS_VALUES = {"ssl_cert_reqs": "required", "ssl_check_hostname": "true"}
+"""Others take any text."""
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://me:p@h:1/2", f"rediss://h:1/2?{urlencode({n: TLS_VALUES.get(n, 'x') for n in TLS})}"]
+)
+def test_kombu_takes_whatever_is_not_refused(url: str) -> None:
+    connection = kombu.Connection(RedisUrl.parse(url).broker().url)
+
+    assert set(connection.ssl or ()) == (TLS if connection.ssl else set())
+    assert connection.virtual_host == "2"
 
 
 @pytest.mark.parametrize(

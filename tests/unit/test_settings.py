@@ -264,7 +264,7 @@ def test_what_is_no_name_of_a_host_is_refused(value: str) -> None:
     ("url", "shown"),
     [
         ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
-        ("rediss://me:secret@[::1]:6379/2?password=secret", "rediss://[::1]:6379/2"),
+        ("rediss://me:secret@[::1]:6379/2?ssl_password=secret", "rediss://[::1]:6379/2"),
         ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock"),
     ],
 )
