@@ -12,8 +12,8 @@ from pathlib import Path
 
 from stack.errors import StackError
 from stack.ports import free_port
+from worker_config.redis_url import OLDEST_VERSION
 
-OLDEST_VERSION = (6, 2)
 MIN_MEMORY_BYTES = 512 * 2**20
 _MEMORY_SHARE = 4
 _MAX_SOCKET_PATH_CHARS = 100  # the kernel's limit is 107; a longer path fails with a misleading error

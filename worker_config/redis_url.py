@@ -22,6 +22,8 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlspli
 RedisAck = Literal["local", "replica"]
 """What `EMBEDQ_REDIS_ACK` may be."""
 
+OLDEST_VERSION = (6, 2)
+"""Of Redis and of Valkey."""
 SENTINEL = "redis+sentinel"
 SCHEMES = frozenset({"redis", "rediss", "unix", SENTINEL})
 SENTINEL_PORT = 26379

@@ -134,6 +134,23 @@ class ServiceHistory(BaseModel):
     series: HistorySeries
 
 
+class RedisCheck(BaseModel):
+    """One fact of the Redis, judged."""
+
+    name: Literal["version", "appendonly", "maxmemory-policy", "appendfsync", "replicas", "clock"]
+    value: str | None = Field(description="As Redis has it; null if it does not tell.")
+    fine: bool = Field(description="False: accepted work may be lost, or Redis cannot serve.")
+    detail: str = Field(description="What the value means.")
+    advice: str = Field(description="What to do; empty when there is nothing to do.")
+
+
+class RedisChecks(BaseModel):
+    """What the Redis says of itself now."""
+
+    object: Literal["redis"]
+    checks: list[RedisCheck]
+
+
 router = Family("service")
 
 _EVENTS_S = 2.0
@@ -154,6 +171,16 @@ async def read_service(request: Request) -> Response:
     services = Services.from_request(request)
     services.owner(request)
     return json_response(service_json(services.registry, request.app.version), NO_STORE)
+
+
+@router.describe("GET", "/v1/service/redis", Answer(200, RedisChecks), scopes=READING)
+async def check_redis(request: Request) -> Response:
+    """Asks Redis whether accepted work is safe in it, and says what to change."""
+    services = Services.from_request(request)
+    services.owner(request)
+    facts = await services.ledger.inspect()
+    checks = [asdict(check) for check in facts.checks(services.settings.redis_ack)]
+    return json_response({"object": "redis", "checks": checks}, NO_STORE)
 
 
 @router.describe(

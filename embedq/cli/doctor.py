@@ -15,7 +15,7 @@ from embedq.cli.exit_codes import OK, SOME_FAILED
 from embedq.cli.options import checked_address, server_options
 from embedq.cli.output import Output
 from embedq.errors import EmbedqClientError, UnreachableError, error_from_response
-from embedq.responses import read_models
+from embedq.responses import read_models, reading
 from embedq.transport import Transport
 
 _SERVER_ERROR = 500
@@ -49,7 +49,7 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        advice: what to do; "" when it is fine.
+        advice: what to do; "" when there is nothing to do.
     """
 
     name: str
@@ -63,6 +63,8 @@ async def examine(transport: Transport) -> AsyncIterator[Finding]:
     try:
         yield _live(await transport.probe("/health/live"))
         yield _ready(await transport.probe("/health/ready"))
+        for finding in _redis(await transport.probe("/v1/service/redis")):
+            yield finding
         for finding in _models(await transport.probe("/v1/models")):
             yield finding
         metrics = await transport.probe("/metrics")
@@ -92,6 +94,20 @@ def _ready(response: httpx.Response) -> Finding:
         error_from_response(response).message,
         "look at the log of the part that is named; what is submitted meanwhile waits",
     )
+
+
+def _redis(response: httpx.Response) -> list[Finding]:
+    if response.is_success:
+        with reading(response, "what a Redis says"):
+            return [
+                Finding(f"redis {check['name']}", check["fine"], check["detail"], check["advice"])
+                for check in response.json()["checks"]
+            ]
+    if response.status_code < _SERVER_ERROR:
+        return []  # without a key that may read, of which the models tell, or of a server without this route
+    return [
+        Finding("redis", False, error_from_response(response).message, "docs/operations.md, “Redis does not answer”")
+    ]
 
 
 def _models(response: httpx.Response) -> list[Finding]:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
@@ -20,6 +21,7 @@ from redis.retry import Retry
 
 from tasks.errors import EmbedqError, Overloaded, RedisUnavailable, StorageFull
 from tasks.ledger.connection import AsyncMaster, Master, Refusals, refusal, watched, watched_async
+from tasks.ledger.durability import RedisFacts
 from tasks.ledger.gather import ROUND_TRIP_S, Gatherer
 from tasks.ledger.keys import ROOT
 from tasks.ledger.operations import Operation
@@ -320,6 +322,34 @@ class AsyncLedger:
             for one in (command, *self._replicas.question()):
                 pipeline.execute_command(*one)
             return _confirmed(self._replicas, *await pipeline.execute(raise_on_error=False))
+
+    async def inspect(self) -> RedisFacts:
+        """What Redis says of itself, and whose clock is ahead.
+
+        Raises:
+            RedisUnavailable: no answer.
+        """
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S), self.client.pipeline(transaction=False) as pipeline:
+                for command in (("TIME",), ("INFO",), ("CONFIG GET", "appendfsync")):
+                    pipeline.execute_command(*command)
+                began_s = time.time()
+                replies = await pipeline.execute(raise_on_error=False)
+                between_s = (began_s + time.time()) / 2
+        except RedisError as error:
+            raise self._told(error) from error
+        except TimeoutError:
+            raise self._told(RedisTimeoutError()) from None
+        clock, info, config = replies
+        for reply in (clock, info):
+            if isinstance(reply, RedisError):
+                raise self._told(reply) from reply
+        seconds, microseconds = clock
+        return RedisFacts(
+            info,
+            appendfsync=None if isinstance(config, RedisError) else config.get("appendfsync"),
+            ahead_s=seconds + microseconds / 1e6 - between_s,
+        )
 
     async def find_master(self) -> None:
         """As of `Ledger`."""

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from tasks.errors import Unavailable
 from tasks.ledger import Ledger, operations
+from tasks.ledger.durability import RedisFacts
 from tasks.process.role import Start
 from tasks.process.stop import Stopping
 
@@ -18,12 +19,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
-
-_DURABLE = {
-    "appendonly": ("yes", "accepted tasks are lost when Redis dies"),
-    "maxmemory-policy": ("noeviction", "a full Redis throws accepted tasks away"),
-}
-"""Setting of Redis -> the value that keeps accepted work, and what happens with another one."""
 
 
 def wait_for(place: str, call: Callable[[], T], *, while_raises: type[Unavailable], stop: Callable[[], bool]) -> T:
@@ -61,14 +56,15 @@ def warn_about_durability(client: redis.Redis) -> list[str]:
 
     Hosted services refuse to tell their settings; there is no warning then.
     """
-    warnings = []
-    for name, (wanted, otherwise) in _DURABLE.items():
-        try:
-            value = client.config_get(name).get(name)
-        except RedisError:
-            return []
-        if value is not None and value != wanted:
-            warnings.append(f"Redis has {name} {value}: {otherwise}. Set it to {wanted} (docs/operations.md).")
+    try:
+        facts = RedisFacts(client.info())
+    except RedisError:
+        return []
+    warnings = [
+        f"Redis has {check.name} {check.detail}; {check.advice} (docs/operations.md)."
+        for check in facts.settings()
+        if not check.fine
+    ]
     for warning in warnings:
         _log.warning("%s", warning)
     return warnings

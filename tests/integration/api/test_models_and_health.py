@@ -261,6 +261,7 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/service",
         "/v1/service/history",
         "/v1/service/events",
+        "/v1/service/redis",
         "/",
         "/embed",
         "/info",

@@ -199,6 +199,12 @@ def test_the_doctor_is_content_with_a_server_that_works(
     assert {line["name"]: line["fine"] for line in ran.json} == {
         "server": True,
         "queue and worker": True,
+        "redis version": True,
+        "redis appendonly": True,
+        "redis maxmemory-policy": True,
+        "redis appendfsync": True,
+        "redis replicas": True,
+        "redis clock": True,
         "model sentence-transformers/all-MiniLM-L6-v2": True,
         "metrics": True,
         "documents worker": True,

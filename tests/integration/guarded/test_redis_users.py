@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 from stack.testing import wait_until
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, operations
+from tasks.process.joining import warn_about_durability
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import Guarded
 from worker_config.bell import send_bell
@@ -19,7 +20,7 @@ from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import DEFAULT_MODEL, load_settings
 
 NOT_NEEDED = {"client|setinfo", "client", "config|get", "config"}
-"""What clients ask for in passing: redis-py names itself, and a worker looks whether Redis keeps what it confirms."""
+"""What clients ask for in passing: redis-py names itself, and the API looks whether Redis keeps what it confirms."""
 
 ENDED = {"completed", "failed", "cancelled"}
 
@@ -72,6 +73,24 @@ def test_every_kind_of_work_is_done_with_the_rights_of_its_roles(guarded: Guarde
         assert client.delete(path).status_code == 200, path
     with guarded.server.client() as connection:
         assert denied(connection) == []
+
+
+def test_what_roles_may_not_ask_is_said_and_nothing_else_is_missing(guarded: Guarded) -> None:
+    with guarded.server.client() as connection:
+        connection.acl_log_reset()
+        checks = {check["name"]: check for check in guarded.client.get("/v1/service/redis").json()["checks"]}
+        connection.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            with guarded.user("worker") as worker:
+                warnings = warn_about_durability(worker)
+        finally:
+            connection.config_set("maxmemory-policy", "noeviction")
+        assert denied(connection) == []
+
+    assert [name for name, check in checks.items() if check["value"] is None] == ["appendfsync"]
+    assert checks["appendfsync"]["advice"] == "see for yourself that it is always"
+    assert all(check["fine"] for check in checks.values()), checks
+    assert [warning.split(":")[0] for warning in warnings] == ["Redis has maxmemory-policy allkeys-lru"]
 
 
 def test_every_role_is_connected_as_its_own_user(guarded: Guarded) -> None:
