@@ -27,6 +27,7 @@ HTTP_TIMEOUT_S = 60.0
 SAME = 0.999
 """Cosine above which two vectors are of the same text."""
 UNAVAILABLE = 503
+UNAUTHENTICATED = 401
 
 Task = dict[str, Any]
 
@@ -46,12 +47,14 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self.key = ""  # sent with each call, if there is one
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """The decoded JSON answer. Raises `urllib.error.HTTPError` for 4xx and 5xx."""
         data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
         request = urllib.request.Request(  # noqa: S310 - the address is ours, given on the command line
-            self._url + path, data, {"Content-Type": "application/json"}, method=method
+            self._url + path, data, headers, method=method
         )
         with urllib.request.urlopen(request, timeout=HTTP_TIMEOUT_S) as answer:  # noqa: S310 - as above
             return json.load(answer)
@@ -156,6 +159,30 @@ def check_disturbed(server: Server, known: list[list[float]], *commands: list[st
     print(f"{len(vectors)} texts completed across: {done} ({time.monotonic() - START:.0f} s)")
 
 
+def check_keys(server: Server, compose: list[str]) -> None:
+    """Makes the first key as docs/operations.md says. From then on the server is closed without it."""
+    command = [*compose, "exec", "-T", "api", "embedq", "keys", "create", "smoke"]
+    key = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    require(key.startswith("embedq_"), f"not a key: {key!r}")
+    deadline = time.monotonic() + HTTP_TIMEOUT_S
+    while not refused(server):
+        require(time.monotonic() < deadline, "still open without a key")
+        time.sleep(0.1)
+    server.key = key
+    require(server.call("GET", "/v1/key")["name"] == "smoke", "the first key is not known")
+    print("keys: the first one closes the server")
+
+
+def refused(server: Server) -> bool:
+    """Whether a call without a key is answered with 401."""
+    try:
+        server.call("GET", "/v1/tasks")
+    except urllib.error.HTTPError as error:
+        require(error.code == UNAUTHENTICATED, f"{error} without a key")
+        return True
+    return False
+
+
 def main(url: str, compose: list[str]) -> None:
     """Runs every check against `url`; `compose` is the command line up to the subcommand."""
     server = Server(url)
@@ -169,6 +196,7 @@ def main(url: str, compose: list[str]) -> None:
     starts = [[*compose, "start", service] for service in ("redis", "worker")]
     check_disturbed(server, known, *kills, *starts)
     server.await_ready()
+    check_keys(server, compose)
 
 
 START = time.monotonic()

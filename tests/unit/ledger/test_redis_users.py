@@ -149,7 +149,7 @@ def test_users_are_written_with_digests_and_keep_their_passwords(tmp_path: Path)
     assert dict(line.split() for line in (folder / "passwords").read_text().splitlines()) == passwords
     assert (folder / "passwords").stat().st_mode & 0o077 == 0
     assert [path.stat().st_mode & 0o044 for path in (folder, folder / "users.acl")] == [0o044] * 2
-    assert written.keys() == passwords.keys() | {"default"}
+    assert written.keys() == passwords.keys() | {"default", "probe"}
     assert all(f"#{sha256(passwords[user].encode()).hexdigest()} " in written[user] for user in passwords)
     assert not [user for user in passwords if passwords[user] in written[user] or "<" in written[user]]
     assert {user for user in written if "+waitaof" in written[user]} == set(ROLES)
