@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.answer.description import Answer, ResponseHeader, header
-from api.answer.errors import ERROR, problem
+from api.answer.errors import note, problem
 from api.async_storage import AsyncStorage
 from api.request.api_keys import grant_of
 from tasks.errors import EmbedqError, NotStored, RangeNotSatisfiable
@@ -81,7 +81,7 @@ async def content(
     try:
         part = byte_range(wanted, size_bytes)
     except RangeNotSatisfiable as error:
-        request.scope[ERROR] = error
+        note(request.scope, error)
         refusal = problem(error, instance=request.url.path)
         refusal.headers["content-range"] = f"bytes */{size_bytes}"
         return refusal

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 from fastapi import FastAPI
@@ -227,8 +227,16 @@ def error_answers(kinds: Sequence[type[EmbedqError]], path: str) -> dict[int, di
     }
 
 
-ERROR = "embedq.error"
-"""Key in the scope of a request: the error that answers it. The metrics count it."""
+_ANSWERED = "embedq.error"
+
+
+class AnsweredError(NamedTuple):
+    """What is kept of the error that answered a request."""
+
+    code: str
+    retry_after_s: float | None
+
+
 CLIENT_CLOSED_REQUEST = 499
 """nginx's number. Nobody receives it; it shows in the metrics."""
 
@@ -260,8 +268,22 @@ def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Respon
     if isinstance(error, NotReplicated):
         told = f"{error.detail} {_REPEATING.get(scope['method'], '')}".rstrip()
         error = NotReplicated(told, retry_after_s=error.retry_after_s)
-    scope[ERROR] = error
+    note(scope, error)
     return failure(error) if path in PATHS else problem(error, instance=path)
+
+
+def note(scope: Scope, error: EmbedqError) -> None:
+    """Notes which error answers the request of `scope`; the metrics count it.
+
+    Never the error itself: its traceback holds the frames that hold the scope. Of such cycles a flood of refused
+    requests made 60,000 objects in five seconds, and the garbage collector stood in everybody's way for 130 ms.
+    """
+    scope[_ANSWERED] = AnsweredError(code_of(error), error.retry_after_s)
+
+
+def answered(scope: Scope) -> AnsweredError | None:
+    """The error that answered the request of `scope`, if one did."""
+    return scope.get(_ANSWERED)
 
 
 async def _ours(request: Request, error: Exception) -> Response:

@@ -13,13 +13,12 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
-from api.answer.errors import ERROR, code_of
+from api.answer.errors import AnsweredError, answered
 from api.queue.history import RequestCounts
 from api.queue.served_models import ServedModels
 from api.request.memory_budget import OWNER, Budget
 from api.server.overload import Door, StallProbe
 from api.waiting.hub import Hub
-from tasks.errors import EmbedqError
 from tasks.ledger import ANONYMOUS, DOCUMENTS, Lane, ModelOverview, State, Submission
 from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
 from tasks.records.batches import BatchStatus
@@ -102,8 +101,8 @@ class Metrics:
 
     def explained(self, scope: Scope, route: str, status: int) -> None:
         """Counts the error that answered the request of `scope`, if one did, and whose request it was."""
-        if ERROR in scope:
-            self._errors.answered(route, scope[ERROR])
+        if error := answered(scope):
+            self._errors.answered(route, error)
         if self._usage is not None and OWNER in scope:
             self._usage.requested(scope[OWNER], status)
 
@@ -170,12 +169,11 @@ class _Errors:
             "embedq_refused_tasks", "Tasks that were not stored.", ["model", "lane", "code"], registry=registry
         )
 
-    def answered(self, route: str, error: EmbedqError) -> None:
+    def answered(self, route: str, error: AnsweredError) -> None:
         """Counts one error answer."""
-        code = code_of(error)
-        self._answers.labels(route, code).inc()
+        self._answers.labels(route, error.code).inc()
         if error.retry_after_s is not None:
-            self._retry_after.labels(code).observe(error.retry_after_s)
+            self._retry_after.labels(error.code).observe(error.retry_after_s)
 
     def refused(self, submission: Submission, code: str) -> None:
         """Counts a task that was not stored."""

@@ -1,0 +1,47 @@
+"""What an error answer leaves behind."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+from starlette.types import Scope
+
+from api.answer import errors
+from tasks.errors import RateLimited
+
+
+class Held:
+    """Something that the scope of a request holds."""
+
+
+@pytest.fixture
+def _no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def _refuse() -> None:
+    raise RateLimited("Too many.", retry_after_s=3)
+
+
+def _refused() -> tuple[weakref.ref[Held], errors.AnsweredError | None]:
+    """One request as a route refuses it."""
+    held = Held()
+    scope: Scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "held": held}
+    try:
+        _refuse()
+    except RateLimited as error:
+        errors.response(error, scope, scope["path"])
+    return weakref.ref(held), errors.answered(scope)
+
+
+@pytest.mark.usefixtures("_no_collector")
+def test_a_refused_request_is_freed_when_it_is_answered() -> None:
+    held, _ = _refused()
+    assert held() is None
+
+
+def test_its_code_and_its_time_are_noted() -> None:
+    assert _refused()[1] == ("rate_limited", 3)
