@@ -136,6 +136,18 @@ class AsyncDatasets:
         finally:
             self._large_turn.release()
 
+    @property
+    def kept_bytes(self) -> int:
+        """What is in memory of all datasets."""
+        return 0 if self._reader is None else self._reader.kept.size_bytes + self._reader.kept_vectors.size_bytes
+
+    def forget(self, owner: str | None) -> None:
+        """Drops what is kept of an owner's datasets; None: of all."""
+        for key in [key for key in self._known if owner in {None, key[0]}]:
+            del self._known[key]
+        if self._reader is not None:
+            self._reader.forget(owner)
+
     def stop(self) -> None:
         """Ends what runs and what waits, at its next read, so that the process need not wait for it."""
         self._stopping = True

@@ -88,7 +88,7 @@ class Services:
         registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
-        storage = AsyncStorage(settings.storage_url, ledger)
+        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger), settings.search_bytes)
         door = Door(lambda: stall.recent_s, shared=lambda: keys.several)
         requests, answers = (
             Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
@@ -109,13 +109,13 @@ class Services:
             door=door,
             places=Places(settings.max_connections, lambda: keys.several),
             keys=keys,
-            ledger_keys=LedgerKeys(ledger, keys),
+            ledger_keys=LedgerKeys(ledger, keys, datasets.forget),
             visitors=Visitors(settings, keys),
             rates=RequestRates(ledger),
             requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
             rate_limits=RateLimits(registry),
             storage=storage,
-            datasets=AsyncDatasets(storage, settings.search_bytes),
+            datasets=datasets,
             bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
             answers=answers,
             traces=open_traces(settings.traces_endpoint, settings.traces_sample, role="api"),

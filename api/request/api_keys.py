@@ -23,6 +23,7 @@ from starlette.types import Scope as RequestScope
 from tasks.errors import EmbedqError, KeyUnknown, RedisUnavailable, ScopeMissing, Unauthenticated, Unavailable
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
+from tasks.ledger.operations import PURGES_TOLD_S
 from tasks.records.keys import (
     ALL_SCOPES,
     NO_LIMITS,
@@ -39,6 +40,8 @@ from worker_config.settings import Settings
 _log = logging.getLogger(__name__)
 
 REFRESH_S = 0.5
+_STILL_READ_S = 10.0
+"""What was being read of the storage while its owner was purged may be kept so much later."""
 _BEARER = "bearer"
 _ATTEMPTS = 20
 _GRANT = "embedq.grant"
@@ -301,11 +304,20 @@ def _presented(headers: Headers) -> list[str]:
 
 
 class LedgerKeys:
-    """Reads and changes the keys of the ledger for the ring of one process."""
+    """Reads and changes the keys of the ledger for the ring of one process.
 
-    def __init__(self, ledger: AsyncLedger, ring: KeyRing) -> None:
+    Args:
+        ledger: holds the keys.
+        ring: is kept up to date.
+        forget: drops what this process keeps of an owner who was purged; None: of everybody.
+    """
+
+    def __init__(self, ledger: AsyncLedger, ring: KeyRing, forget: Callable[[str | None], None]) -> None:
         self._ledger = ledger
         self._ring = ring
+        self._forget = forget
+        self._read_s: float | None = None
+        """By the clock of Redis."""
         self._reading = asyncio.Lock()
         self._trying: asyncio.Task[None] | None = None
 
@@ -328,7 +340,15 @@ class LedgerKeys:
     async def refresh_now(self) -> None:
         """Brings the ring up to date; raises `RedisUnavailable`."""
         async with self._reading:  # one after the other, or an older reading could replace a newer one
-            self._ring.take(await self._ledger.run(read_keys(self._ring.stamp)))
+            before_s = self._read_s
+            since_s = None if before_s is None else before_s - _STILL_READ_S
+            reading = await self._ledger.run(read_keys(self._ring.stamp, since_s))
+            self._ring.take(reading)
+            self._read_s = reading.now_s
+        told_s = PURGES_TOLD_S - _STILL_READ_S
+        lost = before_s is not None and reading.now_s - before_s > told_s  # Redis may have told of some meanwhile
+        for owner in (None,) if lost else reading.purged:
+            self._forget(owner)
 
     async def first_reading(self) -> None:
         """Tries to read the keys. All who come while it is tried wait for the same try."""

@@ -56,7 +56,7 @@ With a TTL from the start:
 
     R:purge:{owner}      hash    where the removal of all that an owner has has come to: `server` and `cursor` of its
                                  SCAN, whether this round has `met` something (1 h; gone at the end)
-    R:purged             zset    owner -> when all of it was removed: workers forget its vectors (10 min)
+    R:purged             zset    owner -> when all of it was removed: all forget its vectors (10 min)
     R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)
     R:history:{step}     hash    ten seconds of the service's last hour, by Unix time over 10: p:{process} -> JSON of

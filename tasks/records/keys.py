@@ -177,25 +177,33 @@ class KeyReading:
         now_s: by the clock of Redis, in Unix seconds.
         stamp: changes with each change of a key; "" if there has never been one.
         records: JSON by name; None: nothing has changed since the stamp that was known.
+        purged: names of those whose things were removed.
     """
 
     now_s: float
     stamp: str
     records: Mapping[str, bytes] | None
+    purged: Sequence[str] = ()
 
 
-def read_keys(known: str | None = None) -> Operation[KeyReading]:
-    """All keys. `known`: the stamp of an earlier reading; None: there was none."""
+def read_keys(known: str | None = None, purged_since_s: float | None = None) -> Operation[KeyReading]:
+    """All keys, and who was purged of late.
+
+    Args:
+        known: the stamp of an earlier reading; None: there was none.
+        purged_since_s: by the clock of Redis; None: it does not matter who was purged.
+    """
 
     def read(reply: Sequence[Any]) -> KeyReading:
-        now_ms, stamp, *flat = reply
+        now_ms, stamp, purged, *flat = reply
         stamp = stamp.decode()
         fields = None if stamp == known and not flat else fields_from_reply(flat)
         if fields is not None:
             fields.pop(_STAMP, None)
-        return KeyReading(int(now_ms) / 1000, stamp, fields)
+        return KeyReading(int(now_ms) / 1000, stamp, fields, tuple(name.decode() for name in purged))
 
-    return Operation("key_read", "", ("@none" if known is None else known,), read)
+    since = "+inf" if purged_since_s is None else int(purged_since_s * 1000)
+    return Operation("key_read", "", ("@none" if known is None else known, since), read)
 
 
 def write_key(name: str, before: bytes, after: bytes, *, first: bool = False, most: int = MAX_KEYS) -> Operation[bool]:

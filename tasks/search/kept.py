@@ -88,6 +88,12 @@ class Kept:
         """Keeps a value whose size nobody knew before it was read, if it fits."""
         self.value(key, size_bytes, lambda: value)
 
+    def forget(self, which: Callable[[Any], bool]) -> None:
+        """Drops the values of the keys that `which` names. Whoever uses one at this moment may finish."""
+        with self._lock:
+            for key in [key for key in self._entries if which(key)]:
+                self._drop(key)
+
     def _take(self, sizes: Mapping[Hashable, int]) -> dict[Hashable, _Entry] | None:
         with self._lock:
             # There may be 100,000 small entries, and most calls are for one. As few are looked at as can be.
@@ -117,7 +123,7 @@ class Kept:
         with self._lock:
             for key, entry in entries.items():
                 entry.users -= 1
-                if entry.value is None and not entry.users:  # it could not be read
+                if entry.value is None and not entry.users and self._entries.get(key) is entry:  # it could not be read
                     self._drop(key)
 
     def _drop(self, key: Hashable) -> None:

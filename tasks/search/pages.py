@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.errors import InvalidValue
-from tasks.records.datasets import Catalog, DatasetPart
+from tasks.records.datasets import Catalog, DatasetPart, dataset_folder
 from tasks.search.nearest_chunks import CHUNK_COLUMNS
 from tasks.search.parts import PartReader, row_groups
 from tasks.search.row_filter import may_hold
@@ -91,7 +91,7 @@ def chunks_of_document(
 ) -> ContentPage[Row]:
     """Chunks of one document behind a place of it; none if it is not in the dataset. Raises the same."""
     start = reader.kept.value(
-        ("document", catalog.token, document_id),
+        ("document", dataset_folder(catalog.owner, catalog.dataset), catalog.token, document_id),
         _PLACE_BYTES + 4 * len(document_id),
         lambda: (_find(reader, catalog, document_id),),
     )[0]

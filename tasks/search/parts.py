@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from embedq.vector_search import NoVectorsError, read_rows, read_vectors, row_lengths
 from tasks.errors import NotReady, NotStored
-from tasks.records.datasets import DatasetPart
+from tasks.records.datasets import PARTS, DatasetPart, folders_of
 from tasks.search.kept import Kept, room_for_vectors
 from tasks.storage.range_file import RangeFile
 from tasks.storage.storage import Storage
@@ -91,6 +91,12 @@ class PartReader:
         """Rows of a part by number, from the row groups alone that have them. These stay, if they are small enough."""
         with self.open(part, gather=True) as file:
             return dict(read_rows(file, wanted, columns, partial(self._group, part, file)))
+
+    def forget(self, owner: str | None) -> None:
+        """Drops what is kept of an owner's datasets; None: of all."""
+        below = f"{PARTS}/" if owner is None else folders_of(owner)[1]
+        for kept in (self.kept_vectors, self.kept):
+            kept.forget(lambda key: key[1].startswith(below))  # all keys have what was read there
 
     def check(self) -> None:
         """Raises `NotReady` when nobody waits any more."""

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import redis
 
+from stack.testing import wait_until
 from tasks.ledger import ANONYMOUS
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
@@ -61,13 +62,16 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
                 with worker.serving():
                     client.post("/v1/embeddings", json={"input": "both ask this"}).raise_for_status()
                 client.post("/v1/tasks", json={"input": ["still", "open"]}).raise_for_status()
+                found = client.post(f"/v1/datasets/{things.parts['{name}'][0]}/search", json={"vector": [1, 2, 3, 4]})
+                assert found.raise_for_status().json()["data"]
                 shown = {path: client.get(path).json() for path in ("/v1/jobs", "/v1/files", "/v1/datasets")}
             return {"key": key, "things": things, "shown": shown}
 
         ann = come("ann")
         worker.work()  # nothing of Ann's is open: Bob's visit changes it in no way
-        before = everything(redis_client, root)
+        before, kept_bytes = everything(redis_client, root), app.services.datasets.kept_bytes
         bob = come("bob")
+        assert app.services.datasets.kept_bytes > kept_bytes
         assert len(everything(redis_client, root)) > len(before) + 15
 
         problem(ops.post("/v1/keys/bob/purge"), 409, "key_in_use")
@@ -80,6 +84,7 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
         assert deleted["bytes"] > 1000
         after = everything(redis_client, root)
         assert after == before
+        wait_until(lambda: app.services.datasets.kept_bytes == kept_bytes)
         assert not any(
             b"bob" in field for name in redis_client.keys("eq:q:*:state") for field in redis_client.hkeys(name)
         )

@@ -8,6 +8,7 @@ import redis
 
 from tasks.errors import KeyExists, QuotaExceeded
 from tasks.records.keys import KeyReading, KeyRecord, Scope, read_keys, write_key
+from tasks.records.purge import close_account
 from tests.integration.ledger.driver import Driver
 
 ONE = KeyRecord(name="one", digests=(), scopes=frozenset({Scope.READ}), created=1).to_json()
@@ -41,6 +42,14 @@ def test_what_is_written_is_read_once(driver: Driver) -> None:
     last = reading(driver, first.stamp)
     assert last.records == {}
     assert len({empty.stamp, first.stamp, last.stamp}) == 3
+
+
+def test_a_reading_tells_who_was_purged_of_late(driver: Driver) -> None:
+    driver.ledger.run(close_account("one"))
+    now_s = reading(driver, "").now_s
+    assert driver.ledger.run(read_keys("", now_s)).purged == ("one",)
+    assert driver.ledger.run(read_keys("", now_s + 0.001)).purged == ()
+    assert reading(driver, "").purged == ()
 
 
 def test_a_change_of_what_somebody_else_has_changed_is_refused(driver: Driver) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from starlette.requests import Request
 from starlette.types import Message
@@ -14,7 +15,10 @@ from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from tasks.errors import NotReady, Overloaded
 from tasks.records.datasets import Catalog
+from tasks.search.nearest_chunks import nearest_chunks
+from tasks.search.pages import chunks_of_document
 from tasks.search.parts import PartReader
+from tasks.search.row_filter import RowFilter
 from tasks.storage.storage import Storage
 from tests.unit.documents.search.small_datasets import NAME, OWNER, document, load
 
@@ -111,3 +115,22 @@ async def test_more_searches_than_may_wait_are_refused_and_no_owner_takes_all_pl
     free.set()
     assert len(waiting) == 64
     assert all(await asyncio.gather(*waiting))
+
+
+async def test_what_is_kept_of_one_owner_is_forgotten(datasets: AsyncDatasets, storage_url: str) -> None:
+    load(Storage.open(storage_url), document("a", [1, 2, 3, 4]), owner="bob")
+    there, size_bytes = request(asyncio.Event()), []
+
+    def look(reader: PartReader, catalog: Catalog) -> None:
+        nearest_chunks(reader, catalog, np.array([1, 0, 0, 0]), 1, RowFilter({"a": 1}))
+        chunks_of_document(reader, catalog, "a", None, 1)
+
+    for owner in (OWNER, "bob"):
+        await datasets.search(there, owner, NAME, look)
+        size_bytes.append(datasets.kept_bytes)
+    assert size_bytes[1] == 2 * size_bytes[0]
+
+    datasets.forget("bob")
+    assert datasets.kept_bytes == size_bytes[0]
+    datasets.forget(None)
+    assert datasets.kept_bytes == 0

@@ -59,3 +59,15 @@ def test_a_failure_is_not_kept() -> None:
         kept.value("a", 50, lambda: 1 // 0)
     assert kept.size_bytes == 0
     assert kept.value("a", 50, lambda: 1) == 1
+
+
+def test_what_is_forgotten_is_gone_also_while_it_is_used() -> None:
+    kept = Kept(100)
+    kept.keep(("rows", "a/1"), 1, 10)
+    kept.keep(("rows", "b/1"), 2, 10)
+    with kept.together({("vectors", "a/1"): 50, ("vectors", "a/2"): 20}) as held:
+        assert held is not None
+        kept.forget(lambda key: key[1].startswith("a/"))
+        assert held.value(("vectors", "a/1"), lambda: 3) == 3
+    assert (kept.find(("rows", "a/1")), kept.find(("vectors", "a/1")), kept.find(("rows", "b/1"))) == (None, None, 2)
+    assert kept.size_bytes == 10
