@@ -102,8 +102,8 @@ async def _check_schema(redis_url: str) -> None:
     ledger = AsyncLedger.connect(redis_url)
     try:
         await ledger.run(operations.check_schema())
-    except RedisUnavailable:
-        _log.warning("Redis does not answer; serving anyway, submissions are refused until it does")
+    except RedisUnavailable as error:
+        _log.warning("serving anyway, submissions are refused meanwhile: %s", error.detail)
     finally:
         await ledger.close()
 

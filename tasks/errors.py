@@ -84,6 +84,11 @@ class EmbedqError(Exception):
         self.retry_after_s = retry_after_s
 
 
+def reason(error: Exception) -> str:
+    """For a log: what is unavailable and why. Of others the type alone, whose text may hold what somebody submitted."""
+    return error.detail if isinstance(error, Unavailable) else type(error).__name__
+
+
 class InternalError(EmbedqError):
     """A defect of ours."""
 

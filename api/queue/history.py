@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from api.queue.served_models import ServedModels
+from tasks.errors import reason
 from tasks.ledger import AsyncLedger
 from tasks.ledger.overview import ServedModel
 from tasks.records.history import (
@@ -166,7 +167,7 @@ class History:
                 await self.write()
             except Exception as error:  # noqa: BLE001 - the history may have gaps; nothing else may suffer
                 if not self._failing:
-                    _log.warning("the history of the service has a gap (%s)", type(error).__name__)
+                    _log.warning("the history of the service has a gap: %s", reason(error))
                 self._failing = True
                 self._before = None
             else:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from api.queue.bell import Bell
 from api.queue.served_models import ServedModels
-from tasks.errors import Overloaded, SchemaMismatch
+from tasks.errors import Overloaded, SchemaMismatch, reason
 from tasks.ledger import DOCUMENTS, AsyncLedger, operations
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Watchdog:
             self._registry.lost()
             self._too_busy = 0
             if not self._failing:
-                _log.warning("the queue cannot be watched (%s); trying again every second", type(error).__name__)
+                _log.warning("the queue cannot be watched, trying again every second: %s", reason(error))
             self._failing = True
         else:
             if self._failing:

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from tasks.drain.commit import Committer
 from tasks.drain.suspects import Suspects
 from tasks.drain.work import Work
-from tasks.errors import RedisUnavailable
+from tasks.errors import RedisUnavailable, reason
 from tasks.ledger import Claim, Ledger, operations
 from tasks.ledger.operations import ClaimRequest
 from tasks.process.wakeup import Wakeup
@@ -154,7 +154,7 @@ class Drain:
             self._send_bell_if(self._ledger.run(left))
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
-            _log.warning("slice ended early: Redis is unavailable (%s)", type(error).__name__)
+            _log.warning("slice ended early, Redis is unavailable: %s", reason(error))
             self._send_bell_if(committer.release_when_back())
         finally:
             part.end()

@@ -49,8 +49,13 @@ _CODES: dict[type[RedisError], str] = {
 _ELSEWHERE = {"LOADING", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED"}
 """Another Redis may serve by now. A user's rights are the same there, and a busy script ends where it runs."""
 
-_OF_A_REPLICA = "WAIT cannot be used with replica instances"
-"""The error has no code of its own."""
+_WITHOUT_CODE = {
+    "WAIT cannot be used with replica instances": "READONLY",
+    # A right that a script lacks: Redis 6.2 and 7.0, then Redis 7.2 and Valkey.
+    "The user executing the script can't": "NOPERM",
+    "ACL failure in script": "NOPERM",
+}
+"""Text of an error that has no code of its own -> the code of the same refusal."""
 
 
 class OutOfService(RedisConnectionError):
@@ -65,7 +70,7 @@ def refusal(error: RedisError) -> str | None:
         return None
     match = _REFUSAL.search(str(error))
     if match is None:
-        return "READONLY" if _OF_A_REPLICA in str(error) else None
+        return next((code for text, code in _WITHOUT_CODE.items() if text in str(error)), None)
     return match[2]
 
 

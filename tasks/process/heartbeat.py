@@ -125,7 +125,7 @@ class Heartbeat(threading.Thread):
         try:
             self.beat()
             self._away = False
-        except RedisUnavailable:
+        except RedisUnavailable as error:
             if not self._away:
-                _log.warning("Redis is unavailable; this worker goes on when it is back")
+                _log.warning("Redis is unavailable, this worker goes on when it is back: %s", error.detail)
             self._away = True

@@ -93,6 +93,25 @@ def test_what_roles_may_not_ask_is_said_and_nothing_else_is_missing(guarded: Gua
     assert [warning.split(":")[0] for warning in warnings] == ["Redis has maxmemory-policy allkeys-lru"]
 
 
+def test_a_right_that_scripts_lack_is_an_outage_until_it_is_granted(guarded: Guarded) -> None:
+    """As after an upgrade: what a new script calls is missing in users that were written before."""
+    client, children = guarded.client, [guarded.worker.child_pid, guarded.documents.child_pid]
+    roles = ("api", "worker", "documents")
+    with guarded.server.client() as connection:
+        for role in roles:
+            connection.execute_command("ACL", "SETUSER", role, "-time")
+        refused = client.post("/v1/embeddings", json={"input": "without a right"})
+        for process in guarded.processes:
+            wait_until(lambda process=process: "(NOPERM)" in process.log(), message=f"{process.name} says why")
+        for role in roles:
+            connection.execute_command("ACL", "SETUSER", role, "+time")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "redis_unavailable"), refused.text
+    assert "NOPERM" in refused.json()["detail"]
+    wait_until(lambda: client.get("/health/ready").status_code == 200)
+    assert client.post("/v1/embeddings", json={"input": "with it"}).status_code == 200
+    assert [guarded.worker.child_pid, guarded.documents.child_pid] == children
+
+
 def test_every_role_is_connected_as_its_own_user(guarded: Guarded) -> None:
     with guarded.server.client() as connection:
         clients = connection.client_list()

@@ -9,6 +9,7 @@ from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     MasterDownError,
+    NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -21,6 +22,7 @@ from tasks.ledger.operations import ClaimRequest, Operation, claim
 
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.lua"))
 IN_SCRIPT = "Error running script (call to f_0): @user_script:226: @user_script: 226: "
+SCRIPT_7 = "script: 104ae65debf45156ded1e8e613705534c8e62c17, on @user_script:1."
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,12 @@ IN_SCRIPT = "Error running script (call to f_0): @user_script:226: @user_script:
         ResponseError("BUSY Redis is busy running a script."),
         ResponseError("MASTERDOWN Link with MASTER is down"),
         ResponseError("NOAUTH Authentication required."),
+        NoPermissionError("this user has no permissions to run the 'time' command"),
+        ResponseError(IN_SCRIPT + "The user executing the script can't run this command or subcommand"),
+        ResponseError(
+            f"The user executing the script can't publish to the channel mentioned in the command {SCRIPT_7}"
+        ),
+        ResponseError(f"ACL failure in script: No permissions to access a key {SCRIPT_7}"),
     ],
 )
 def test_a_redis_that_cannot_serve_is_unavailable(error: RedisError) -> None:
