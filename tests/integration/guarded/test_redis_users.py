@@ -101,8 +101,7 @@ def test_a_right_that_scripts_lack_is_an_outage_until_it_is_granted(guarded: Gua
         for role in roles:
             connection.execute_command("ACL", "SETUSER", role, "-time")
         refused = client.post("/v1/embeddings", json={"input": "without a right"})
-        for process in guarded.processes:
-            wait_until(lambda process=process: "(NOPERM)" in process.log(), message=f"{process.name} says why")
+        wait_until(lambda: all("(NOPERM)" in process.log() for process in guarded.processes), message="all say why")
         for role in roles:
             connection.execute_command("ACL", "SETUSER", role, "+time")
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "redis_unavailable"), refused.text
