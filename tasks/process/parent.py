@@ -209,8 +209,16 @@ class _PatientConsumer(Consumer):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CPendingDeprecationWarning)  # of an option that is set here on purpose
             super().on_connection_error_after_connected(exc)
+        self._pause()  # connecting may work, and the first command fail again
+
+    def on_connection_error_before_connected(self, exc: Exception) -> None:
+        """Called by Celery where a broker answers and lets nobody in. Where it is away, `ensure_connected` waits."""
+        self._say(exc)
+        self._pause()
+
+    def _pause(self) -> None:
         self.controller.turned()
-        time.sleep(RECONNECT_EVERY_S)  # connecting may work, and the first command fail again
+        time.sleep(RECONNECT_EVERY_S)
 
     def ensure_connected(self, conn: Any) -> Any:
         """The connection, once there is one; a stop ends the wait."""

@@ -62,6 +62,8 @@ def test_work_goes_on_whatever_becomes_of_the_broker(
             _embed(http, worker, "connections broke")
             _wait_for_consumer(rabbitmq, bells)
 
+            _outlives_a_refusal(private_roles, url)
+
             os.kill(worker.pid, signal.SIGSTOP)
             os.kill(child, signal.SIGSTOP)
             tasks = [http.post("/v1/tasks", json={"input": f"text {n}"}).json()["id"] for n in range(20)]
@@ -86,6 +88,18 @@ def _embed(http: httpx.Client, worker: WorkerProcess, text: str) -> bool:
     answer = http.post("/v1/embeddings", json={"input": text})
     assert answer.status_code == httpx.codes.OK, (text, answer.text, worker.log())
     return True
+
+
+def _outlives_a_refusal(roles: Roles, url: str) -> None:
+    """A broker that answers and lets nobody in is waited for as well, and its log stays short."""
+    worker = roles.worker(broker_url=url.replace("guest:guest", "guest:wrong"), **NO_HEARTBEAT)
+    alive = worker.run_dir / "alive"
+    wait_until(lambda: " fails (AccessRefused)" in worker.log(), message="the refusal in the log")
+    before = alive.stat().st_mtime_ns
+    wait_until(lambda: alive.stat().st_mtime_ns > before, message="a parent that does not hang")
+    assert "Cannot connect" not in worker.log()
+    assert "CRITICAL" not in worker.log()
+    worker.stop()
 
 
 def _bells_sent(http: httpx.Client) -> float:
