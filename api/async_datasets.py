@@ -217,6 +217,6 @@ class _Caller:
 def dataset_unknown() -> DatasetUnknown:
     """The caller has no dataset of this name."""
     return DatasetUnknown(
-        "You have no dataset of this name. GET /v1/datasets lists those there are; a table in PostgreSQL is none.",
+        "You have no dataset of this name. GET /v1/datasets lists yours. A table in PostgreSQL is not a dataset.",
         param="name",
     )

@@ -7,7 +7,7 @@ EmbedqClientError
 └── RefusedError                  the server answered with an error
     ├── NotAuthenticatedError     401, 403
     ├── NotFoundError             404, 410
-    └── UnavailableError          429, 503, after repetitions
+    └── UnavailableError          429 that may pass, 503, after repetitions
 
 BadInputError                     an input file or folder cannot be used; nothing was sent because of it
 """
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _INPUT = re.compile(r"\binput\[(\d+)\]")
 _GONE = 410
+_TOO_MANY = 429
 
 
 class EmbedqClientError(Exception):
@@ -107,7 +108,7 @@ def error_from_response(response: "httpx.Response") -> EmbedqClientError:
     message = body.get("message") or (
         f"The server answered {response.status_code} without saying why. Is the address that of an embedq server?"
     )
-    kind = WaitTimeoutError if body.get("code") == "wait_timeout" else _kind(response.status_code)
+    kind = WaitTimeoutError if body.get("code") == "wait_timeout" else _kind(response)
     return kind(
         message,
         code=body.get("code") or "unexpected_answer",
@@ -117,12 +118,15 @@ def error_from_response(response: "httpx.Response") -> EmbedqClientError:
     )
 
 
-def _kind(status: int) -> type[RefusedError]:
+def _kind(response: "httpx.Response") -> type[RefusedError]:
+    status = response.status_code
     if status in {401, 403}:
         return NotAuthenticatedError
     if status in {404, _GONE}:
         return NotFoundError
-    return UnavailableError if status in {429, 503} else RefusedError
+    if status == _TOO_MANY and response.headers.get("x-should-retry") == "false":
+        return RefusedError  # alone above a limit of the key: it will never fit
+    return UnavailableError if status in {_TOO_MANY, 503} else RefusedError
 
 
 def _error_member(response: "httpx.Response") -> dict[str, Any]:

@@ -75,7 +75,7 @@ class OutputFolder:
         state = "has none" if dataset_id is None else "has another one"
         raise BadInputError(
             f"{self._folder} holds {counted(len(self._etags))} of the dataset {self.dataset!r}. {self._server} "
-            f"{state} of this name: it was deleted, or this is another server or another --data folder. "
+            f"{state} of this name: it was deleted, or this is another server, API key or --data folder. "
             f"Nothing in {self._folder} was changed. Name the server that has it (--url), or begin anew: "
             "in another folder (--out), or in this one once you have deleted it"
         )

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from typing import TypeVar
 
-from embedq.errors import RefusedError
+from embedq.errors import RefusedError, UnavailableError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -16,7 +16,7 @@ MAX_BYTES = 8 * 2**20
 MAX_WAITED_BYTES = 128 * 2**10
 """JSON bytes of one request that waits for its vectors: some seconds of work on a small machine. So the answer comes
 within the server's longest wait, and other callers get their turn in between."""
-_TOO_MUCH = {"too_many_inputs", "body_too_large"}
+_TOO_MUCH = {"too_many_inputs", "body_too_large", "key_limit"}
 
 
 def json_bytes(text: str) -> int:
@@ -59,7 +59,8 @@ async def halve_refused(
         try:
             result = await work(part)
         except RefusedError as error:
-            if len(part) == 1 or error.code not in _TOO_MUCH:
+            # `UnavailableError`: the limit of the key has room again later, for all of it.
+            if len(part) == 1 or error.code not in _TOO_MUCH or isinstance(error, UnavailableError):
                 raise
             middle = len(part) // 2
             waiting += [part[middle:], part[:middle]]

@@ -160,7 +160,7 @@ async def purge_key(request: Request, name: str) -> Response:
 async def _purgeable(services: Services, name: str) -> KeyRecord | None:
     """The record of the key; None: what it owns was made without a key, or with one of an earlier EMBEDQ_API_KEYS."""
     if name in services.keys.environment:
-        raise KeyInUse(f"Everybody with the key {name} would make more. Take it out of EMBEDQ_API_KEYS first.")
+        raise KeyInUse(f"The key {name} is still valid, so more may come. Take it out of EMBEDQ_API_KEYS first.")
     try:
         record = await services.ledger_keys.read(name)
     except KeyUnknown:
@@ -168,5 +168,5 @@ async def _purgeable(services: Services, name: str) -> KeyRecord | None:
             return None
         raise
     if record.revoked is None:
-        raise KeyInUse(f"Everybody with the key {name} would make more. Revoke it first.")
+        raise KeyInUse(f"The key {name} is still valid, so more may come. Revoke it first.")
     return record

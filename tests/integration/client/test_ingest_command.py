@@ -134,7 +134,7 @@ def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> No
     assert command("dataset", "delete", name).code == 3
     again = command("ingest", "handbook", "--out", "mine")
     assert again.code == 2
-    assert "it was deleted, or this is another server" in again.err
+    assert "it was deleted, or this is another server, API key or --data folder" in again.err
     assert len(command("search", "x", "--in", "mine").lines) == 2
 
 

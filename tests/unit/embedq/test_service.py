@@ -73,10 +73,17 @@ async def test_long_texts_travel_in_smaller_requests() -> None:
         assert [len(request.json()["input"]) for request in server.requests] == [2] * 5
 
 
-@pytest.mark.parametrize("code", ["too_many_inputs", "body_too_large"])
-async def test_a_server_with_lower_limits_gets_smaller_requests(code: str) -> None:
+LESS = [
+    problem(400, "too_many_inputs"),
+    problem(413, "body_too_large"),
+    problem(429, "key_limit", x_should_retry="false"),
+]
+
+
+@pytest.mark.parametrize("refusal", LESS)
+async def test_a_server_with_lower_limits_gets_smaller_requests(refusal: Answer) -> None:
     def only_three(request: Request) -> Answer:
-        return problem(413, code) if len(request.json()["input"]) > 3 else lengths_and_numbers(request)
+        return refusal if len(request.json()["input"]) > 3 else lengths_and_numbers(request)
 
     async with scripted(only_three) as server, EmbeddingService(server.url) as service:
         vectors = await service.get_embeddings([str(number) for number in range(10)])
@@ -92,6 +99,14 @@ async def test_one_text_that_is_too_much_is_refused() -> None:
         with pytest.raises(RefusedError):
             await service.get_embeddings(["a", "b"])
         assert [len(request.json()["input"]) for request in server.requests] == [2, 1]
+
+
+async def test_a_limit_that_time_mends_is_waited_for_and_not_split() -> None:
+    full = problem(429, "key_limit", retry_after="60")
+    async with scripted(full) as server, EmbeddingService(server.url, timeout_s=1) as service:
+        with pytest.raises(UnavailableError):
+            await service.get_embeddings(["a", "b"])
+        assert [len(request.json()["input"]) for request in server.requests] == [2]
 
 
 async def test_a_failing_text_is_counted_in_the_callers_list() -> None:

@@ -61,6 +61,7 @@ async def test_what_tells_a_secret_is_not_repeated_once_it_may_be_done(lost: Ans
         (problem(404, "task_not_found"), NotFoundError),
         (problem(409, "task_already_ended", x_should_retry="false"), RefusedError),
         (problem(410, "task_expired"), NotFoundError),
+        (problem(429, "key_limit", x_should_retry="false"), RefusedError),
         (problem(503, "storage_full", x_should_retry="false"), UnavailableError),
     ],
 )
