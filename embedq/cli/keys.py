@@ -5,6 +5,7 @@ It needs a key with the scope `admin` in `EMBEDQ_API_KEY`, or for the first key 
 
 import argparse
 import asyncio
+import math
 import re
 import sys
 from collections import Counter
@@ -208,6 +209,14 @@ def duration(text: str) -> float:
     return float(form[1]) * _UNITS_S[form[2]]
 
 
+def number(text: str) -> float:
+    """A number that there is: JSON has no word for others."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
 def scopes(text: str) -> list[str]:
     """Names of scopes, comma-separated."""
     names = _names(text)
@@ -230,7 +239,7 @@ def _or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 LIMITS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "requests_per_second": (float, "requests of any kind; none: no limit of its own, as for the others"),
+    "requests_per_second": (number, "requests of any kind; none: no limit of its own, as for the others"),
     "tokens_per_minute": (int, "estimated tokens of accepted texts"),
     "queued_tokens": (int, "estimated tokens that wait at a time"),
     "open_jobs": (int, "tasks, batches and ingestions that have not ended"),

@@ -33,6 +33,8 @@ def test_a_key_from_its_first_day_to_its_last(keys: Keys) -> None:
     assert set(made) == {"name", "key"}
     ops = made["key"]
     assert keys("create", "acme") == (3, "invalid_api_key")
+    with pytest.raises(SystemExit, match="2"):
+        keys("create", "acme", "--requests-per-second", "nan")
 
     [acme] = keys("create", "acme", "--scopes", "read,online", "--expires", "90d", "--open-jobs", "3", key=ops)
     assert keys("list", key=acme["key"]) == (3, "scope_missing")
