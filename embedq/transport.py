@@ -128,6 +128,8 @@ class Transport:
     async def call(self, call: Call, *, timeout_s: float) -> httpx.Response:
         """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx or 304.
 
+        404 too, of a `DELETE` that an earlier attempt may have done: its answer was lost.
+
         Raises:
             UnreachableError: no answer for as long as the policy tries.
             WaitTimeoutError: no final answer in time.
@@ -136,13 +138,14 @@ class Transport:
             EmbedqClientError: it was closed, or a header cannot be sent.
         """
         started = answered_at = time.monotonic()
+        uncertain = False
         for attempt in itertools.count():
             left_s = timeout_s - (time.monotonic() - started)
             try:
                 response = await self._send(call, left_s)
             except httpx.TransportError as error:
                 failure = self._silence(error)
-                uncertain = not isinstance(error, _NOT_SENT)
+                uncertain |= not isinstance(error, _NOT_SENT)
                 silent_s = time.monotonic() - answered_at
                 delay_s = self._policy.after_silence(silent_s, answered_before=self._answered, attempt=attempt)
             else:
@@ -150,8 +153,10 @@ class Transport:
                 self._answered = True
                 if response.is_success or response.status_code == httpx.codes.NOT_MODIFIED:
                     return response
+                if uncertain and call.method == "DELETE" and response.status_code == httpx.codes.NOT_FOUND:
+                    return response
                 failure = error_from_response(response)
-                uncertain = done_perhaps(response.status_code, failure.code)
+                uncertain |= done_perhaps(response.status_code, failure.code)
                 delay_s = self._policy.after_answer(response.status_code, response.headers, attempt)
             if call.once and uncertain:
                 raise UncertainError(failure.message, code=failure.code, status=failure.status)

@@ -53,6 +53,17 @@ async def test_what_tells_a_secret_is_not_repeated_once_it_may_be_done(lost: Ans
         assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize("lost", [HANG_UP, problem(503, "not_replicated", retry_after="0")])
+async def test_what_a_lost_deletion_has_deleted_is_not_missed(lost: Answer) -> None:
+    call, gone = Call("DELETE", "/v1/datasets/a"), problem(404, "dataset_not_found")
+    async with scripted(lost, gone) as server, Transport(server.url, policy=QUICK) as transport:
+        assert (await transport.call(call, timeout_s=20)).status_code == 404
+    busy = problem(429, "rate_limited", retry_after="0")
+    async with scripted(busy, gone) as server, Transport(server.url, policy=QUICK) as transport:
+        with pytest.raises(NotFoundError):
+            await transport.call(call, timeout_s=20)
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
