@@ -46,9 +46,9 @@ async def ready(request: Request) -> Response:
         services.registry.update(await services.ledger.run(operations.overview(services.registry.own_model)))
     except Overloaded:
         pass  # the answer came and was not read in time: what was known a second ago holds
-    except EmbedqError:
+    except EmbedqError as error:
         services.registry.lost()
-        raise NotReady("Redis does not answer.", param="redis", retry_after_s=2) from None
+        raise NotReady(error.detail, param="redis", retry_after_s=2) from None
     workers = services.registry.live_workers()
     if not workers:
         raise NotReady(

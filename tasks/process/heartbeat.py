@@ -124,6 +124,8 @@ class Heartbeat(threading.Thread):
             os._exit(os.EX_SOFTWARE)
         try:
             self.beat()
+            if self._away:
+                _log.warning("Redis is back")
             self._away = False
         except RedisUnavailable as error:
             if not self._away:

@@ -101,11 +101,13 @@ def test_a_right_that_scripts_lack_is_an_outage_until_it_is_granted(guarded: Gua
         for role in roles:
             connection.execute_command("ACL", "SETUSER", role, "-time")
         refused = client.post("/v1/embeddings", json={"input": "without a right"})
+        probe = client.get("/health/ready")
         wait_until(lambda: all("(NOPERM)" in process.log() for process in guarded.processes), message="all say why")
         for role in roles:
             connection.execute_command("ACL", "SETUSER", role, "+time")
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "redis_unavailable"), refused.text
     assert "NOPERM" in refused.json()["detail"]
+    assert "NOPERM" in probe.json()["detail"]  # `embedq doctor` prints it
     wait_until(lambda: client.get("/health/ready").status_code == 200)
     assert client.post("/v1/embeddings", json={"input": "with it"}).status_code == 200
     assert [guarded.worker.child_pid, guarded.documents.child_pid] == children

@@ -168,6 +168,7 @@ def test_waiting_for_redis_is_not_hanging(private_redis: RedisServer, private_ro
     with private_redis.client() as connection:
         client = LedgerClient(Ledger(connection))
         client.completed(client.submit(["after the outage"]))
+    wait_until(lambda: "Redis is back" in worker.log(), message="the worker's notice of the end")
 
 
 def test_a_worker_that_starts_without_redis_names_the_address_once(tmp_path: Path) -> None:
