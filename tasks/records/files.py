@@ -98,7 +98,7 @@ class Quota:
         datasets = " and your datasets" if and_datasets else ""
         return QuotaExceeded(
             f"Your {int(reply[2]):,} files{datasets} hold {int(reply[1]):,} bytes; {self.max_files:,} files and "
-            f"{self.max_bytes:,} bytes in all are allowed. Delete some first."
+            f"{self.max_bytes:,} bytes in all are allowed; this would be more. Delete some first, or send less."
         )
 
 
