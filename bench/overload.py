@@ -62,12 +62,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A load and what came of it. `late`: accepted and not done in time. Rates are per second."""
+    """A load and what came of it. `late`: of those accepted, not done in time. Rates are per second."""
 
     multiple: float
     offered_per_s: float
     goodput_per_s: float
     capacity_per_s: float
+    accepted: int
     refused: int
     late: int
     broken: int
@@ -86,14 +87,16 @@ class Point:
         answered = [one for one in outcomes if start_s <= one.sent_s + one.took_s < end_s]
         sent = [one for one in outcomes if start_s <= one.sent_s < end_s]
         refused = [one for one in sent if one.status in {_LIMITED, _UNAVAILABLE} and one.took_s < _PATIENCE_S]
+        broken = sum(one.status == 0 for one in sent)
         return cls(
             multiple=multiple,
             offered_per_s=len(sent) / (end_s - start_s),
             goodput_per_s=sum(one.in_time for one in answered) / (end_s - start_s),
             capacity_per_s=capacity_per_s,
+            accepted=len(sent) - len(refused) - broken,
             refused=len(refused),
             late=sum(not one.in_time and one.status != 0 for one in sent) - len(refused),
-            broken=sum(one.status == 0 for one in sent),
+            broken=broken,
         )
 
 
@@ -210,9 +213,11 @@ async def measure(port: int, seconds: float) -> dict[str, Any]:
         outcomes = await callers.arrive(multiple * capacity, seconds + 2 * _PATIENCE_S)
         points.append(Point.of(multiple, outcomes, capacity, (_PATIENCE_S, seconds + _PATIENCE_S)))
         print(f"{multiple:5.1f}x  goodput {points[-1].share:.2f}  {points[-1]}", file=sys.stderr)
-    bursts = [await _burst(callers, multiple, capacity) for multiple in (2.0, 10.0)]
-    for burst in bursts:
-        print(burst, file=sys.stderr)
+    bursts = []
+    for multiple in (2.0, 10.0):
+        await asyncio.sleep(2 * _PATIENCE_S)  # those who did not return are forgotten when nothing is queued
+        bursts.append(await _burst(callers, multiple, capacity))
+        print(bursts[-1], file=sys.stderr)
     return {
         "points": [dataclasses.asdict(point) for point in points],
         "bursts": [dataclasses.asdict(burst) for burst in bursts],

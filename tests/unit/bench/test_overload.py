@@ -1,5 +1,6 @@
 """What the trial of overload makes of the answers that it gets."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,13 @@ def test_goodput_is_what_was_done_while_its_caller_waited() -> None:
     )
     assert point.goodput_per_s == pytest.approx(0.2)
     assert point.share == pytest.approx(0.5)
-    assert (point.refused, point.late, point.broken) == (2, 2, 1)
+    assert (point.accepted, point.refused, point.late, point.broken) == (4, 2, 2, 1)
     assert point.offered_per_s == pytest.approx(0.7)
 
 
 def test_the_plot_has_a_point_for_each_load(tmp_path: Path) -> None:
-    points = [Point(multiple, multiple, 0.9, 1.0, 0, 0, 0) for multiple in (0.5, 1.0, 10.0)]
-    fields = ("multiple", "offered_per_s", "goodput_per_s", "capacity_per_s", "refused", "late", "broken")
-    draw({"points": [{name: getattr(point, name) for name in fields} for point in points]}, tmp_path / "a.svg")
+    points = [Point(multiple, multiple, 0.9, 1.0, 0, 0, 0, 0) for multiple in (0.5, 1.0, 10.0)]
+    draw({"points": [dataclasses.asdict(point) for point in points]}, tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text()
     assert drawn.count("<circle") == 3
     assert "10x" in drawn
