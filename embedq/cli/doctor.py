@@ -88,12 +88,11 @@ def _live(response: httpx.Response) -> Finding:
 def _ready(response: httpx.Response) -> Finding:
     if response.is_success:
         return Finding("queue and worker", True, "Redis answers and a worker with a loaded model beats")
-    return Finding(
-        "queue and worker",
-        False,
-        error_from_response(response).message,
-        "look at the log of the part that is named; what is submitted meanwhile waits",
-    )
+    error = error_from_response(response)
+    advice = "look at the log of the part that is named; what is submitted meanwhile waits"
+    if error.param == "redis":
+        advice = "docs/operations.md, “Redis does not answer”; callers get 503 meanwhile"
+    return Finding("queue and worker", False, error.message, advice)
 
 
 def _redis(response: httpx.Response) -> list[Finding]:
@@ -103,11 +102,10 @@ def _redis(response: httpx.Response) -> list[Finding]:
                 Finding(f"redis {check['name']}", check["fine"], check["detail"], check["advice"])
                 for check in response.json()["checks"]
             ]
-    if response.status_code < _SERVER_ERROR:
-        return []  # without a key that may read, of which the models tell, or of a server without this route
-    return [
-        Finding("redis", False, error_from_response(response).message, "docs/operations.md, “Redis does not answer”")
-    ]
+    # Without Redis the check before this one tells, without a key that may read the one behind it.
+    if response.status_code == httpx.codes.SERVICE_UNAVAILABLE or response.status_code < _SERVER_ERROR:
+        return []
+    return [Finding("redis", False, error_from_response(response).message, "look at the API's log")]
 
 
 def _models(response: httpx.Response) -> list[Finding]:

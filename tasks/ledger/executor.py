@@ -341,13 +341,14 @@ class AsyncLedger:
         except TimeoutError:
             raise self._told(RedisTimeoutError()) from None
         clock, info, config = replies
-        for reply in (clock, info):
-            if isinstance(reply, RedisError):
+        for reply in replies:
+            # What this user may not ask, or a hosted service does not have, is left out. No script runs without TIME.
+            if isinstance(reply, RedisError) and (reply is clock or not isinstance(reply, ResponseError)):
                 raise self._told(reply) from reply
         seconds, microseconds = clock
         return RedisFacts(
-            info,
-            appendfsync=None if isinstance(config, RedisError) else config.get("appendfsync"),
+            {} if isinstance(info, ResponseError) else info,
+            appendfsync=None if isinstance(config, ResponseError) else config.get("appendfsync"),
             ahead_s=seconds + microseconds / 1e6 - between_s,
         )
 

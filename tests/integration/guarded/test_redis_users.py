@@ -86,7 +86,12 @@ def test_what_roles_may_not_ask_is_said_and_nothing_else_is_missing(guarded: Gua
         finally:
             connection.config_set("maxmemory-policy", "noeviction")
         assert denied(connection) == []
+        connection.execute_command("ACL", "SETUSER", "api", "-info")
+        untold = guarded.client.get("/v1/service/redis")
+        connection.execute_command("ACL", "SETUSER", "api", "+info")
+    wait_until(lambda: guarded.client.get("/health/ready").status_code == 200)
 
+    assert [check["name"] for check in untold.json()["checks"] if check["value"]] == ["clock"], untold.text
     assert [name for name, check in checks.items() if check["value"] is None] == ["appendfsync"]
     assert checks["appendfsync"]["advice"] == "see for yourself that it is always"
     assert all(check["fine"] for check in checks.values()), checks
