@@ -154,10 +154,13 @@ class Services:
                 "at localhost or 127.0.0.1 and without a proxy between: embedq keys create NAME"
             )
         having = ",".join(scope for scope in Scope if scope in caller.scopes) or "none"
-        raise ScopeMissing(
-            f"This call needs the scope {needed}; the key {caller.name} has {having}. "
-            f"A key with the scope admin adds it: embedq keys limits {caller.name} --scopes ..."
-        )
+        if caller.name in self.keys.environment:
+            remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
+        else:
+            one = Scope.READ if Scope.READ in scopes else next(scope for scope in Scope if scope in scopes)
+            all_then = ",".join(scope for scope in Scope if scope in caller.scopes | {one})
+            remedy = f"A key with the scope admin adds it: embedq keys limits {caller.name} --scopes {all_then}"
+        raise ScopeMissing(f"This call needs the scope {needed}; the key {caller.name} has {having}. {remedy}")
 
     def caller(self, request: Request) -> Caller:
         """Who sent a request that was admitted."""

@@ -126,7 +126,9 @@ def test_keys_of_the_environment_stay_and_some_manage(serve: Callable[..., Serve
     client = serve(api_keys=KEYS, admin_keys="ann").client
     bob = {"authorization": "Bearer key of bob"}
     assert code_of(client.post("/v1/keys", json={"name": "acme"})) == (401, "invalid_api_key")
-    assert code_of(client.post("/v1/keys", json={"name": "acme"}, headers=bob)) == (403, "scope_missing")
+    refused = client.post("/v1/keys", json={"name": "acme"}, headers=bob)
+    assert code_of(refused) == (403, "scope_missing")
+    assert "EMBEDQ_ADMIN_KEYS" in refused.json()["detail"]  # `embedq keys limits` knows no bob
     assert code_of(client.post("/v1/keys", json={"name": "bob"}, headers=ANN)) == (409, "key_exists")
 
     acme = make(client, ANN, "acme")
@@ -167,6 +169,7 @@ def test_other_clients_are_refused_in_their_own_form(client: httpx.Client, admin
 
     assert (theirs.status_code, set(theirs.json())) == (403, {"error", "error_type"})
     assert "scope online" in theirs.json()["error"]
+    assert theirs.json()["error"].endswith("embedq keys limits reader --scopes online,read")  # --scopes names them all
     assert openai.json()["error"] == {
         "message": theirs.json()["error"],
         "type": "permission_error",
