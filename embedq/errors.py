@@ -3,7 +3,7 @@
 EmbedqClientError
 ├── UnreachableError              no answer: refused, reset, silent
 ├── WaitTimeoutError              the caller's time ran out; the work goes on
-├── UncertainError                the answer to a call that makes a secret is lost
+├── UncertainError                a call that tells a secret once may have been done, and its answer is lost
 └── RefusedError                  the server answered with an error
     ├── NotAuthenticatedError     401, 403
     ├── NotFoundError             404, 410

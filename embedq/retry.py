@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 _BUSY = frozenset({429, 503})
 _FROM_PROXIES = frozenset({408, 502, 504})
-_DONE_PERHAPS = frozenset({"redis_unavailable", "not_replicated"})
-"""Codes of a server that has lost sight of what it was doing."""
+_DEFECT = 500
+_DONE_PERHAPS = frozenset({"redis_unavailable", "not_replicated", "overloaded"})
+"""Codes of a server that may have lost sight of what it was doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,12 @@ class RetryPolicy:
 
 def done_perhaps(status: int, code: str) -> bool:
     """Whether a call with this error answer may have been done all the same."""
-    return status in _FROM_PROXIES or code in _DONE_PERHAPS
+    return status in _FROM_PROXIES or status == _DEFECT or code in _DONE_PERHAPS
+
+
+def says_gone(code: str) -> bool:
+    """Whether an error answer says that what a deletion named is not there. The 404 of a proxy does not say so."""
+    return code == "task_expired" or (code.endswith("_not_found") and code != "route_not_found")
 
 
 def _seconds(value: str | None) -> float | None:

@@ -25,7 +25,7 @@ from embedq.errors import (
     WaitTimeoutError,
     error_from_response,
 )
-from embedq.retry import RetryPolicy, done_perhaps
+from embedq.retry import RetryPolicy, done_perhaps, says_gone
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
@@ -128,7 +128,7 @@ class Transport:
     async def call(self, call: Call, *, timeout_s: float) -> httpx.Response:
         """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx or 304.
 
-        404 too, of a `DELETE` that an earlier attempt may have done: its answer was lost.
+        404 and 410 too, of a `DELETE` that an earlier attempt may have done: its answer was lost.
 
         Raises:
             UnreachableError: no answer for as long as the policy tries.
@@ -153,13 +153,15 @@ class Transport:
                 self._answered = True
                 if response.is_success or response.status_code == httpx.codes.NOT_MODIFIED:
                     return response
-                if uncertain and call.method == "DELETE" and response.status_code == httpx.codes.NOT_FOUND:
-                    return response
                 failure = error_from_response(response)
+                if uncertain and call.method == "DELETE" and says_gone(failure.code):
+                    return response
                 uncertain |= done_perhaps(response.status_code, failure.code)
                 delay_s = self._policy.after_answer(response.status_code, response.headers, attempt)
             if call.once and uncertain:
-                raise UncertainError(failure.message, code=failure.code, status=failure.status)
+                raise UncertainError(
+                    failure.message, code=failure.code, status=failure.status, request_id=failure.request_id
+                )
             await self._pause(failure, delay_s, timeout_s - (time.monotonic() - started))
         raise AssertionError  # pragma: no cover - the loop has no end
 

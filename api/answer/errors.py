@@ -242,7 +242,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 _REPEATING = {
     "POST": "Repeat it, with the same Idempotency-Key if it had one.",
-    "DELETE": "Repeat it: a 404 then says that it is deleted.",
+    "DELETE": "Repeat it: a 404 or 410 then says that it is deleted.",
 }
 
 

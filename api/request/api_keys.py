@@ -370,13 +370,13 @@ class LedgerKeys:
 
         Raises:
             KeyExists, QuotaExceeded: as `write_key` does.
-            RedisUnavailable: no answer.
+            Unavailable: no answer, or none that was read in time.
         """
         record = make((await self._ledger.run(read_keys(self._ring.stamp))).now_s)
         text = record.to_json()
         try:
             made = await self._ledger.run(write_key(record.name, b"", text, first=first))
-        except RedisUnavailable:
+        except Unavailable:
             await self._undo(record.name, text, b"")
             raise
         await self.refresh()
@@ -392,7 +392,7 @@ class LedgerKeys:
         Raises:
             KeyUnknown: there is none.
             EmbedqError: what `edit` raises.
-            RedisUnavailable: no answer, or others change it all the time.
+            Unavailable: no answer, none that was read in time, or others change it all the time.
         """
         for _ in range(_ATTEMPTS):
             record, stored, now_s = await self._current(name)
@@ -401,7 +401,7 @@ class LedgerKeys:
             text = stored if edited == record else edited.to_json()
             try:
                 written = await self._ledger.run(write_key(name, stored, text))
-            except RedisUnavailable:
+            except Unavailable:
                 if whole:
                     await self._undo(name, text, stored)
                 raise

@@ -68,7 +68,7 @@ export const TEXTS = {
     "sink_unavailable": "Never an answer; the ingestion waits (waiting_for).",
     "disk_full": "The file storage has no room left; nothing was stored.",
     "redis_unavailable": "Redis does not answer: wait Retry-After, then repeat with the same Idempotency-Key. The request may have been stored.",
-    "not_replicated": "Only with EMBEDQ_REDIS_ACK=replica: no replica confirmed in time what was stored, which may run. Wait Retry-After, then repeat with the same Idempotency-Key; a DELETE whose repetition is answered with 404 is done.",
+    "not_replicated": "Only with EMBEDQ_REDIS_ACK=replica: no replica confirmed in time what was stored, which may run. Wait Retry-After, then repeat with the same Idempotency-Key; a DELETE whose repetition is answered with 404 or 410 is done.",
     "not_ready": "A part is missing; see below.",
     "wait_timeout": "Send the same request again: it joins the work in progress.",
     "schema_mismatch": "Never over HTTP: the process exits with 78."

@@ -1,5 +1,6 @@
 """Keys of the ledger over HTTP: who may make the first, what each may do, and what changes while the service runs."""
 
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,11 +10,16 @@ import httpx
 import pytest
 import redis
 
+from api.request.api_keys import KeyRing, LedgerKeys
 from stack.testing import RedisServer, wait_until
+from tasks.errors import Overloaded
+from tasks.ledger import AsyncLedger
+from tasks.records.keys import ALL_SCOPES, KeyRecord, read_keys
 from tests.integration.api.event_stream import Stream
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import bearer, code_of, make
 from tests.integration.api.served import ANN, KEYS, ServedApp
+from worker_config.settings import load_settings
 
 FORM = "multipart/form-data; boundary=x"
 
@@ -94,6 +100,34 @@ def test_no_text_is_valid_that_nobody_was_told(serve: Callable[..., ServedApp]) 
     assert sure.get("/v1/keys/ops", headers=ops).status_code == 200
 
 
+async def test_no_text_is_valid_that_a_process_was_too_busy_to_tell(private_redis: RedisServer) -> None:
+    def lag_s() -> float:  # asked for when an answer is overdue, before anything is undone
+        private_redis.send(signal.SIGCONT)
+        return 1.0
+
+    def made(now_s: float, name: str = "ops") -> KeyRecord:
+        return KeyRecord(name=name, digests=(), scopes=ALL_SCOPES, created=now_s)
+
+    def unanswered(record: KeyRecord) -> KeyRecord:
+        private_redis.send(signal.SIGSTOP)  # what is in the socket by then Redis reads when it goes on
+        return record
+
+    ledger = AsyncLedger.connect(private_redis.url, lag_s=lag_s)
+    keys = LedgerKeys(ledger, KeyRing(load_settings()), lambda _: None)
+    try:
+        before = await keys.create(made, first=True)  # Redis has the script from now on, and would not refuse it below
+        with pytest.raises(Overloaded):
+            await keys.create(lambda now_s: unanswered(made(now_s, "lost")), first=False)
+        assert ((await ledger.run(read_keys())).records or {}).keys() == {"ops"}
+
+        with pytest.raises(Overloaded):
+            await keys.change("ops", lambda record, now_s: unanswered(record.rotate("0" * 64, now_s, 0)), whole=True)
+        assert await keys.read("ops") == before
+    finally:
+        private_redis.send(signal.SIGCONT)
+        await ledger.close()
+
+
 def test_who_is_told_to_repeat_is_told_how(serve: Callable[..., ServedApp]) -> None:
     unsure = serve(redis_ack="replica").client  # there is no replica
     file = {"file": ("a.txt", b"text")}
@@ -106,7 +140,7 @@ def test_who_is_told_to_repeat_is_told_how(serve: Callable[..., ServedApp]) -> N
     assert (code_of(made), code_of(deleted)) == ((503, "not_replicated"),) * 2
     assert "same Idempotency-Key" in made.json()["detail"]
     assert "Idempotency-Key" not in deleted.json()["detail"]
-    assert "404" in deleted.json()["detail"]
+    assert "404 or 410" in deleted.json()["detail"]
     assert code_of(again) == (404, "file_not_found")
 
 

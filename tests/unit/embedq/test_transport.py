@@ -22,6 +22,7 @@ QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.001, first_contact_s=60, 
 IMPATIENT = RetryPolicy(first_delay_s=0.001, first_contact_s=0.05, unreachable_s=60)
 FINE = Answer(200, {"fine": True})
 GET = Call("GET", "/v1/tasks/task_1")
+UNSURE = ("redis_unavailable", "not_replicated", "overloaded")
 
 
 @pytest.mark.parametrize(
@@ -43,25 +44,44 @@ async def test_what_may_pass_is_repeated_as_it_was(trouble: Answer) -> None:
         assert {request.headers["content-type"] for request in server.requests} == {"application/json"}
 
 
-@pytest.mark.parametrize("lost", [HANG_UP, Answer(502, b"<html>"), problem(503, "not_replicated", retry_after="0")])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        HANG_UP,
+        Answer(502, b"<html>"),
+        problem(503, "not_replicated", retry_after="0"),
+        problem(503, "overloaded", retry_after="0"),
+        problem(500, "internal_error", x_request_id="r-1"),
+    ],
+)
 async def test_what_tells_a_secret_is_not_repeated_once_it_may_be_done(lost: Answer) -> None:
     call = Call("POST", "/v1/keys", body={"name": "ops"}, once=True)
     busy = problem(429, "rate_limited", retry_after="0")
     async with scripted(busy, lost, FINE) as server, Transport(server.url, policy=QUICK) as transport:
-        with pytest.raises(UncertainError):
+        with pytest.raises(UncertainError) as raised:
             await transport.call(call, timeout_s=20)
         assert len(server.requests) == 2
+    assert (raised.value.status or 0, raised.value.request_id) == (lost.status, lost.headers.get("x-request-id"))
 
 
-@pytest.mark.parametrize("lost", [HANG_UP, problem(503, "not_replicated", retry_after="0")])
-async def test_what_a_lost_deletion_has_deleted_is_not_missed(lost: Answer) -> None:
-    call, gone = Call("DELETE", "/v1/datasets/a"), problem(404, "dataset_not_found")
+@pytest.mark.parametrize("gone", [problem(404, "dataset_not_found"), problem(410, "task_expired")])
+@pytest.mark.parametrize("lost", [HANG_UP, *(problem(503, code, retry_after="0") for code in UNSURE)])
+async def test_what_a_lost_deletion_has_deleted_is_not_missed(lost: Answer, gone: Answer) -> None:
+    call = Call("DELETE", "/v1/datasets/a")
     async with scripted(lost, gone) as server, Transport(server.url, policy=QUICK) as transport:
-        assert (await transport.call(call, timeout_s=20)).status_code == 404
+        assert (await transport.call(call, timeout_s=20)).status_code == gone.status
     busy = problem(429, "rate_limited", retry_after="0")
     async with scripted(busy, gone) as server, Transport(server.url, policy=QUICK) as transport:
         with pytest.raises(NotFoundError):
             await transport.call(call, timeout_s=20)
+
+
+@pytest.mark.parametrize("elsewhere", [Answer(404, b"<html>No back end</html>"), problem(404, "route_not_found")])
+async def test_a_proxy_that_finds_no_server_has_deleted_nothing(elsewhere: Answer) -> None:
+    bad_gateway = Answer(502, b"<html>Bad gateway</html>")
+    async with scripted(bad_gateway, elsewhere) as server, Transport(server.url, policy=QUICK) as transport:
+        with pytest.raises(NotFoundError):
+            await transport.call(Call("DELETE", "/v1/datasets/a"), timeout_s=20)
 
 
 @pytest.mark.parametrize(
