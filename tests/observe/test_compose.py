@@ -1,4 +1,4 @@
-"""The profile `observe` of docker-compose.yml."""
+"""docker-compose.yml: its profile `observe`, its variables, and what a role may not know."""
 
 import re
 from typing import Any
@@ -52,6 +52,14 @@ def test_nobody_can_change_anything_in_grafana() -> None:
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
     assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
     assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
+
+
+def test_no_role_is_told_the_redis_url_of_another() -> None:
+    """`env_file` hands it all of .env, where they stand with their passwords."""
+    urls = set(re.findall(r"\$\{(\w+_REDIS_URL)", (CHECKOUT / "docker-compose.yml").read_text())) - {"EMBEDQ_REDIS_URL"}
+    roles = [service["environment"] for service in COMPOSE["services"].values() if "env_file" in service]
+    assert len(roles) == len(urls) == 3
+    assert [{name: role.get(name) for name in urls} for role in roles] == [dict.fromkeys(urls, "")] * 3
 
 
 def test_every_variable_of_compose_is_described() -> None:
