@@ -257,6 +257,7 @@ class AsyncLedger:
         self._lag_s = lag_s
         self._master = master
         self._replicas = replicas
+        self._inspecting: asyncio.Task[RedisFacts] | None = None
         self._gatherer = Gatherer(client, round_trip_s)
         # On lines of their own: what is only read does not wait for replicas.
         self._promising = Gatherer(client, round_trip_s, replicas=replicas) if replicas else self._gatherer
@@ -324,11 +325,17 @@ class AsyncLedger:
             return _confirmed(self._replicas, *await pipeline.execute(raise_on_error=False))
 
     async def inspect(self) -> RedisFacts:
-        """What Redis says of itself, and whose clock is ahead.
+        """What Redis says of itself, and whose clock is ahead. Who asks meanwhile waits for the same answer.
 
         Raises:
             RedisUnavailable: no answer.
         """
+        # However many ask, they take one connection of the pool, which the subscriptions of everybody need too.
+        if self._inspecting is None or self._inspecting.done():
+            self._inspecting = asyncio.create_task(self._inspect(), name="inspect redis")
+        return await asyncio.shield(self._inspecting)
+
+    async def _inspect(self) -> RedisFacts:
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S), self.client.pipeline(transaction=False) as pipeline:
                 for command in (("TIME",), ("INFO",), ("CONFIG GET", "appendfsync")):
