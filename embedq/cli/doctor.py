@@ -102,10 +102,13 @@ def _redis(response: httpx.Response) -> list[Finding]:
                 Finding(f"redis {check['name']}", check["fine"], check["detail"], check["advice"])
                 for check in response.json()["checks"]
             ]
-    # Without Redis the check before this one tells, without a key that may read the one behind it.
+    error = error_from_response(response)
+    if error.code == "scope_missing":
+        return [Finding("redis", True, f"not checked: {error.message}", "use a key with the scope read")]
+    # Without Redis the check before this one tells, without a valid key the one behind it.
     if response.status_code == httpx.codes.SERVICE_UNAVAILABLE or response.status_code < _SERVER_ERROR:
         return []
-    return [Finding("redis", False, error_from_response(response).message, "look at the API's log")]
+    return [Finding("redis", False, error.message, "look at the API's log")]
 
 
 def _models(response: httpx.Response) -> list[Finding]:
