@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -141,12 +142,12 @@ class AsyncDatasets:
         """What is in memory of all datasets."""
         return 0 if self._reader is None else self._reader.kept.size_bytes + self._reader.kept_vectors.size_bytes
 
-    def forget(self, owner: str | None) -> None:
-        """Drops what is kept of an owner's datasets; None: of all."""
-        for key in [key for key in self._known if owner in {None, key[0]}]:
+    def forget(self, owners: AbstractSet[str] | None) -> None:
+        """Drops what is kept of the datasets of these owners; None: of all."""
+        for key in [key for key in self._known if owners is None or key[0] in owners]:
             del self._known[key]
         if self._reader is not None:
-            self._reader.forget(owner)
+            self._reader.forget(owners)
 
     def stop(self) -> None:
         """Ends what runs and what waits, at its next read, so that the process need not wait for it."""

@@ -10,6 +10,7 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -309,10 +310,10 @@ class LedgerKeys:
     Args:
         ledger: holds the keys.
         ring: is kept up to date.
-        forget: drops what this process keeps of an owner who was purged; None: of everybody.
+        forget: drops what this process keeps of owners who were purged; None: of everybody.
     """
 
-    def __init__(self, ledger: AsyncLedger, ring: KeyRing, forget: Callable[[str | None], None]) -> None:
+    def __init__(self, ledger: AsyncLedger, ring: KeyRing, forget: Callable[[AbstractSet[str] | None], None]) -> None:
         self._ledger = ledger
         self._ring = ring
         self._forget = forget
@@ -347,8 +348,8 @@ class LedgerKeys:
             self._read_s = reading.now_s
         told_s = PURGES_TOLD_S - _STILL_READ_S
         lost = before_s is not None and reading.now_s - before_s > told_s  # Redis may have told of some meanwhile
-        for owner in (None,) if lost else reading.purged:
-            self._forget(owner)
+        if lost or reading.purged:  # all at once: each call looks at everything that is kept
+            self._forget(None if lost else set(reading.purged))
 
     async def first_reading(self) -> None:
         """Tries to read the keys. All who come while it is tried wait for the same try."""

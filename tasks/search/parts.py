@@ -1,6 +1,7 @@
 """Parquet parts of datasets in the storage, read by ranges of bytes: what is asked for, and no more."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,9 +93,9 @@ class PartReader:
         with self.open(part, gather=True) as file:
             return dict(read_rows(file, wanted, columns, partial(self._group, part, file)))
 
-    def forget(self, owner: str | None) -> None:
-        """Drops what is kept of an owner's datasets; None: of all."""
-        below = f"{PARTS}/" if owner is None else folders_of(owner)[1]
+    def forget(self, owners: AbstractSet[str] | None) -> None:
+        """Drops what is kept of the datasets of these owners; None: of all."""
+        below = (f"{PARTS}/",) if owners is None else tuple(folders_of(owner)[1] for owner in owners)
         for kept in (self.kept_vectors, self.kept):
             kept.forget(lambda key: key[1].startswith(below))  # all keys have what was read there
 

@@ -117,20 +117,21 @@ async def test_more_searches_than_may_wait_are_refused_and_no_owner_takes_all_pl
     assert all(await asyncio.gather(*waiting))
 
 
-async def test_what_is_kept_of_one_owner_is_forgotten(datasets: AsyncDatasets, storage_url: str) -> None:
-    load(Storage.open(storage_url), document("a", [1, 2, 3, 4]), owner="bob")
+async def test_what_is_kept_of_some_owners_is_forgotten(datasets: AsyncDatasets, storage_url: str) -> None:
+    for owner in ("bob", "cid"):
+        load(Storage.open(storage_url), document("a", [1, 2, 3, 4]), owner=owner)
     there, size_bytes = request(asyncio.Event()), []
 
     def look(reader: PartReader, catalog: Catalog) -> None:
         nearest_chunks(reader, catalog, np.array([1, 0, 0, 0]), 1, RowFilter({"a": 1}))
         chunks_of_document(reader, catalog, "a", None, 1)
 
-    for owner in (OWNER, "bob"):
+    for owner in (OWNER, "bob", "cid"):
         await datasets.search(there, owner, NAME, look)
         size_bytes.append(datasets.kept_bytes)
-    assert size_bytes[1] == 2 * size_bytes[0]
+    assert size_bytes == [size_bytes[0] * number for number in (1, 2, 3)]
 
-    datasets.forget("bob")
+    datasets.forget({"bob", "cid"})
     assert datasets.kept_bytes == size_bytes[0]
     datasets.forget(None)
     assert datasets.kept_bytes == 0
