@@ -114,6 +114,8 @@ class TokenizedText:
         features: per-token rows of equal length (`input_ids`, `attention_mask`, …), not padded.
         length: tokens after cutting, prompt and special tokens included.
         full_length: tokens before cutting.
+        full_length_exact: False: of a beginning of the text that is longer than the maximum; all of it has as many or
+            more.
         prompt_length: leading tokens that pooling leaves out; None when it leaves none out. Only texts with the same
             value may share a forward pass.
     """
@@ -121,6 +123,7 @@ class TokenizedText:
     features: Mapping[str, Sequence[int]]
     length: int
     full_length: int
+    full_length_exact: bool = True
     prompt_length: int | None = None
 
     @property

@@ -24,8 +24,8 @@ _Measured: TypeAlias = TokenizedText | CachedText
 """A text whose length in tokens is known."""
 
 _CHARS_AT_ONCE, _TEXTS_AT_ONCE = 2**18, 1024
-"""Tokenized: about a twentieth of a second. A text is read to its end, however little of it the model takes, and a
-claim of bulk work may hold tens of megabytes: meanwhile urgent texts would wait and its lease might end."""
+"""Tokenized: about a twentieth of a second where texts have to be read to their ends (see `long_text`). A claim of bulk
+work may hold tens of megabytes: meanwhile urgent texts would wait and its lease might end."""
 
 
 def encode(
@@ -148,7 +148,8 @@ def _refusal(options: Options, text: _Measured | ItemError) -> ItemError | None:
     if text.truncated and not options.truncate:
         return ItemError(
             "input_too_long",
-            f"This text has {text.full_length} tokens; the model takes at most {text.length}. "
+            f"This text has {'' if text.full_length_exact else 'at least '}{text.full_length} tokens; "
+            f"the model takes at most {text.length}. "
             "Shorten it, split it, or set truncate to true.",
         )
     return None
@@ -180,7 +181,7 @@ def _forward(
 def _learnt(texts: Mapping[TextKey, TokenizedText], raw: forward.Raw) -> dict[TextKey, CachedText]:
     """What the cache may keep; never a text that failed."""
     return {
-        key: CachedText(raw.vectors[row].tobytes(), text.length, text.full_length, key.owner)
+        key: CachedText(raw.vectors[row].tobytes(), text.length, text.full_length, key.owner, text.full_length_exact)
         for row, (key, text) in enumerate(texts.items())
         if row not in raw.failures
     }

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.model.encoder import TextRules, TokenizedText
+from tasks.model.long_text import Reading, WindowReader
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -46,14 +47,14 @@ class Tokenizer:
         self.max_tokens: int | None = (self._backend.truncation or {}).get("max_length")
         """Where texts are cut, special tokens included; None: nowhere."""
         self._backend.no_padding()
+        self._read = WindowReader(self._backend)
 
     def __call__(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
         """See `Encoder.tokenize`."""
         name = prompt_name if prompt_name is not None else self._default
         prompt = self._prompts[name] if name is not None else ""
         prompt_length = self._prompt_lengths.get(prompt)
-        encodings = self._backend.encode_batch_fast([prompt + text for text in texts] if prompt else list(texts))
-        return [self._tokenized(encoding, prompt_length) for encoding in encodings]
+        return [self._tokenized(reading, prompt_length) for reading in self._read(texts, prompt)]
 
     def rules(self) -> TextRules:
         """See `Encoder.text_rules`."""
@@ -76,14 +77,21 @@ class Tokenizer:
         padded[is_token] = np.fromiter(chain.from_iterable(text.features[name] for text in batch), dtype=np.int64)
         return padded
 
-    def _tokenized(self, encoding: Any, prompt_length: int | None) -> TokenizedText:
+    def _tokenized(self, reading: Reading, prompt_length: int | None) -> TokenizedText:
+        encoding = reading.encoding
         features = {"input_ids": encoding.ids}
         if "token_type_ids" in self.names:
             features["token_type_ids"] = encoding.type_ids
         length = len(features["input_ids"])
         # The overflow comes in pieces, each with its own special tokens.
         rest = sum(len(piece) - self._special_tokens for piece in encoding.overflowing)
-        return TokenizedText(features, length=length, full_length=length + rest, prompt_length=prompt_length)
+        return TokenizedText(
+            features,
+            length=length,
+            full_length=length + rest,
+            full_length_exact=reading.exact,
+            prompt_length=prompt_length,
+        )
 
 
 def _per_token(value: Any) -> bool:

@@ -37,7 +37,7 @@ class CachedText:
     Attributes:
         vector: float32 of this machine [dimension], as the model's own modules left it.
         length: tokens after cutting, prompt and special tokens included.
-        full_length: tokens before cutting.
+        full_length, full_length_exact: see `TokenizedText`.
         owner: as in its key.
     """
 
@@ -45,6 +45,7 @@ class CachedText:
     length: int
     full_length: int
     owner: str = ""
+    full_length_exact: bool = True
 
     @property
     def truncated(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +149,17 @@ def test_a_long_text_that_must_not_be_cut_names_both_numbers(minilm: Encoder) ->
     assert outcome.error is not None
     assert outcome.error.code == "input_too_long"
     assert "has 1002 tokens; the model takes at most 256" in outcome.error.message
+
+
+def test_of_a_text_far_above_the_window_only_the_beginning_counts(minilm: Encoder) -> None:
+    [beginning, far_above] = encoded(minilm, ["some words. " * 300, "some words. " * 50_000])
+    assert (far_above.tokens, far_above.truncated) == (256, True)
+    np.testing.assert_allclose(rows([far_above]), rows([beginning]), atol=1e-6)
+    [refused] = encoded(minilm, ["some words. " * 50_000], truncate=False)
+    assert refused.error is not None
+    least = re.search(r"has at least (\d+) tokens; the model takes at most 256", refused.error.message)
+    assert least is not None
+    assert 256 < int(least[1]) < 3000
 
 
 def test_a_lone_surrogate_fails_alone(minilm: Encoder) -> None:

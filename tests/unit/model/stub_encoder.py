@@ -1,5 +1,6 @@
 """An encoder that counts what it is asked, with faults by parameter."""
 
+import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ class StubEncoder:
         tokenizer_fault: the same with the texts, before they are tokenized.
         row: replaces the vector of every text.
         prompt_lengths: prompt name -> the `prompt_length` of its texts.
+        counted: characters of a text that are counted.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class StubEncoder:
         row: Sequence[float] | None = None,
         prompt_lengths: dict[str | None, int | None] | None = None,
         max_tokens: int = 100,
+        counted: int = sys.maxsize,
     ) -> None:
         self.info = ModelInfo("stub", "0", 4, max_tokens, ("query", "document"), "cpu", "stub", "float32")
         self.reference: Float32Array = np.zeros((0, 4), dtype=np.float32)
@@ -42,6 +45,7 @@ class StubEncoder:
         self._tokenizer_fault = tokenizer_fault
         self._row = row
         self._prompt_lengths = prompt_lengths or {}
+        self._counted = counted
 
     def tokenize(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
         self._tokenizer_fault(texts)
@@ -50,7 +54,8 @@ class StubEncoder:
             TokenizedText(
                 features={"input_ids": [ord(c) for c in text[: self.info.max_tokens]]},
                 length=min(len(text), self.info.max_tokens),
-                full_length=len(text),
+                full_length=min(len(text), self._counted),
+                full_length_exact=len(text) <= self._counted,
                 prompt_length=self._prompt_lengths.get(prompt_name),
             )
             for text in texts

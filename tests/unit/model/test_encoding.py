@@ -124,6 +124,14 @@ def test_a_text_that_is_too_long_and_must_not_be_cut_is_refused_with_both_number
     assert encoder.batches == [[5]]
 
 
+def test_a_refused_text_that_was_not_counted_to_its_end_has_at_least_so_many_tokens() -> None:
+    encoder = StubEncoder(max_tokens=5, counted=8)
+    outcomes, _ = encode(encoder, items("abcdefgh", "abcdefghi", truncate=False), max_padded_tokens=100)
+    exact, bound = [outcome.error.message for outcome in outcomes if outcome.error is not None]
+    assert "has 8 tokens; the model takes at most 5" in exact
+    assert "has at least 8 tokens; the model takes at most 5" in bound
+
+
 def test_hooks_run_between_and_after_the_passes() -> None:
     events: list[str] = []
     encoder = StubEncoder(fault=lambda _batch: events.append("pass"))

@@ -91,8 +91,9 @@ def test_who_does_not_remember_leaves_nothing_behind_and_uses_what_is_there() ->
     assert (cache.state.hits, cache.state.misses) == (1, 2)
 
 
-def test_a_text_that_must_not_be_cut_is_refused_in_the_same_words_when_it_is_known() -> None:
-    encoder, cache = StubEncoder(max_tokens=5), VectorCache(LARGE)
+@pytest.mark.parametrize("counted", [7, 8])
+def test_a_text_that_must_not_be_cut_is_refused_in_the_same_words_when_it_is_known(counted: int) -> None:
+    encoder, cache = StubEncoder(max_tokens=5, counted=counted), VectorCache(LARGE)
     refusals = [
         encode(encoder, [item("abcdefgh", truncate=truncate)], max_padded_tokens=9, cache=cache, remember=True)[0][0]
         for truncate in (False, True, False)

@@ -1,0 +1,258 @@
+"""Texts far above the model's window: only as much of them is tokenized as the window takes.
+
+A text may end early at a *seam*: between two characters that this tokenizer separates, whatever stands behind them. The
+tokens in front of a seam are then those of the whole text. If they are more than the window takes, nobody needs the
+rest. If they are not, the text is read up to a later seam, at last to its end.
+
+Why a seam is safe, in the order in which the library `tokenizers` works:
+
+| step | why the part in front of the seam does not change |
+|---|---|
+| added tokens (`[SEP]`) | none of them contains two characters as they stand on the two sides |
+| normalizer | each that is listed here works character by character, or joins only marks, blanks or quotes |
+| pre-tokenizer | it cuts at each seam: those by characters were asked, the listed patterns were read one by one |
+| model | it sees what lies between two cuts, one piece after the other |
+| special tokens, cutting | by the number of tokens alone |
+
+A tokenizer with a step that is not listed here has no seams, and its texts are read to their end.
+"""
+
+import json
+import re
+import string
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+_CHARS_PER_TOKEN = 8
+"""Read first, for each token of the window: prose has 4 to 6."""
+_LONG = 4
+"""Times that: longer texts are cut. Shorter ones are counted to their end, which takes some milliseconds."""
+_GROWTH = 4
+"""Of what is read, from try to try. All tries together read at most a third more than the last one."""
+
+_HAN = "\u4e00-\u9fd5"
+_LETTERS = (
+    "0-9A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"  # Latin
+    "\u0391-\u03a1\u03a3-\u03ce\u0400-\u0481\u048a-\u0527"  # Greek, Cyrillic
+    "\u05d0-\u05ea\u0621-\u063a\u0641-\u064a\u0904-\u0939\u0e01-\u0e30"  # Hebrew, Arabic, Devanagari, Thai
+    "\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3" + _HAN
+)
+"""In front of a seam. No normalizer makes them blank or nothing, and to every pattern they are letters or digits."""
+_BLANKS = " \t\n\r\u3000"
+_CLOSING = ".,;:!?)\u3001\u3002\uff0c\uff01\uff1f\uff1a\uff1b\uff09\u300d\u300f"
+"""In front of a blank, where blanks alone decide. A pattern may take punctuation and the line's end together."""
+_BEHIND = _BLANKS + "".join(sorted(set(string.punctuation) - {"'", "_"})) + "\u3001\u3002\uff0c\uff01\uff1f\uff1a\uff1b"
+"""Candidates for the side behind a seam. Not the apostrophe (`'s` is one piece), nor `_`, which may belong to words."""
+_SAMPLES = "aZ1\u00e9\u044f\u6f22"
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+
+_NORMALIZERS = {
+    "BertNormalizer",
+    "Lowercase",
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Nmt",
+    "Precompiled",
+    "Prepend",
+    "Strip",
+    "StripAccents",
+}
+_REPLACED = {" {2,}", r"\s+"}
+_SPLITTERS = {"BertPreTokenizer", "ByteLevel", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit"}
+_BEFORE_NUMBERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+_BEHIND_NUMBERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_PATTERNS = {
+    _BEFORE_NUMBERS + r"\p{N}" + _BEHIND_NUMBERS,  # Qwen 2 and 3
+    _BEFORE_NUMBERS + r"\p{N}{1,3}" + _BEHIND_NUMBERS,  # Llama 3
+}
+"""In none of them does a part that takes a letter or a digit take or look at anything of `_BEHIND` afterwards."""
+
+
+class Reading(NamedTuple):
+    """What was read of a text: the library's encoding; `exact`: of the text to its end."""
+
+    encoding: Any
+    exact: bool
+
+
+class WindowReader:
+    """Tokenizes texts as far as the window needs them.
+
+    Args:
+        tokenizer: of the library `tokenizers`. It neither pads nor changes afterwards; it cuts texts at its window.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        truncation = tokenizer.truncation or {}
+        # What is cut off on the left is the beginning: the end has to be read.
+        from_the_right = truncation.get("direction") == "right" and not truncation.get("stride")
+        self._first_chars = _CHARS_PER_TOKEN * int(truncation.get("max_length", 0))
+        self._seam = find_seam(tokenizer) if from_the_right and self._first_chars else None
+        self._shorten = _Shortener(tokenizer) if self._seam is not None and _has_whole_words(tokenizer) else None
+
+    def __call__(self, texts: Sequence[str], prompt: str) -> list[Reading]:
+        """What the model reads of each text behind the prompt, in order."""
+        ends = [self._first_end(text) for text in texts]
+        pairs = zip(texts, ends, strict=True)
+        encodings = self._encode([prompt + self._beginning(text, end) for text, end in pairs])
+        return [
+            self._grown(text, end, prompt, encoding) for text, end, encoding in zip(texts, ends, encodings, strict=True)
+        ]
+
+    def _encode(self, texts: list[str]) -> list[Any]:
+        encodings: list[Any] = self._tokenizer.encode_batch_fast(texts)
+        return encodings
+
+    def _first_end(self, text: str) -> int:
+        # Half of a surrogate pair is an error, as in a short text, and wherever it stands: the tokenizer has to see it.
+        if len(text) <= _LONG * self._first_chars or not _is_unicode(text):
+            return len(text)
+        return self._end(text, self._first_chars)
+
+    def _end(self, text: str, least: int) -> int:
+        """Of a beginning of so many characters or more."""
+        while self._seam is not None and 2 * least < len(text):
+            if seam := self._seam.search(text, least, 2 * least):
+                return seam.end()
+            least *= _GROWTH
+        return len(text)
+
+    def _beginning(self, text: str, end: int) -> str:
+        if self._shorten is None or len(text) <= _LONG * self._first_chars:
+            return text[:end]
+        return self._shorten(text[:end])
+
+    def _grown(self, text: str, end: int, prompt: str, encoding: Any) -> Reading:
+        while end < len(text) and not encoding.overflowing:
+            end = self._end(text, _GROWTH * end)
+            [encoding] = self._encode([prompt + self._beginning(text, end)])
+        return Reading(encoding, exact=end == len(text))
+
+
+class _Shortener:
+    """Makes texts short that have few tokens in many characters, and so have to be read far or to their end.
+
+    Where each word has tokens of its own, two things have no influence on them: all but one of several blanks, and the
+    middle of a word that is one unknown token because of its length.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        # An added token at the edge of a word must find as much of the word as it has.
+        longest = max(map(len, _added(tokenizer)), default=0)
+        kept = max(tokenizer.model.max_input_chars_per_word + 1, longest)
+        word = "[0-9A-Za-z]"
+        self._words = re.compile(f"(?<!{word})({word}{{{kept}}}){word}+({word}{{{kept}}})")
+
+    def __call__(self, text: str) -> str:
+        return self._words.sub(r"\1\2", re.sub(r"[ \t\n\r]{2,}", " ", text))
+
+
+def _has_whole_words(tokenizer: Any) -> bool:
+    """Whether it is BERT's, and no added token may lie within a word or hold a blank."""
+    kinds = [step["type"] for step in (*_steps(tokenizer.normalizer), *_steps(tokenizer.pre_tokenizer))]
+    return (
+        kinds == ["BertNormalizer", "BertPreTokenizer"]
+        and type(tokenizer.model).__name__ == "WordPiece"
+        and all(_PUNCTUATION.search(form) and not re.search(r"\s", form) for form in _added(tokenizer))
+    )
+
+
+def find_seam(tokenizer: Any) -> re.Pattern[str] | None:
+    """A pattern for the character in front of a seam; None: this tokenizer has none.
+
+    Args:
+        tokenizer: of the library `tokenizers`.
+    """
+    try:
+        normalizers, splitters = list(_steps(tokenizer.normalizer)), list(_steps(tokenizer.pre_tokenizer))
+    except Exception:  # noqa: BLE001 - the library raises a plain one for a step that is written in Python
+        return None
+    if not splitters or not all(map(_is_known_normalizer, normalizers)) or not all(map(_is_known_splitter, splitters)):
+        return None
+    joined = {character for form in _added(tokenizer) for before, character in pairwise(form) if not before.isspace()}
+    for step in normalizers:
+        if step["type"] == "Replace" and len(replaced := step["pattern"].get("String", "")) > 1:
+            joined.update(replaced)
+    behind = [character for character in _BEHIND if _is_behind_seams(tokenizer, character, joined)]
+    seams = [f"[{_LETTERS}](?=[{re.escape(''.join(behind))}])"] if behind else []
+    blanks = "".join(character for character in behind if character in _BLANKS)
+    if blanks and not any(_has_pattern(step) for step in splitters):
+        seams.append(f"[{re.escape(_CLOSING)}](?=[{blanks}])")
+    alone = any(step["type"] == "BertNormalizer" and step["handle_chinese_chars"] for step in normalizers)
+    if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(joined)):
+        seams.append(f"[{_HAN}](?=[{_HAN}])")
+    return re.compile("|".join(seams)) if seams else None
+
+
+def _is_known_normalizer(step: dict[str, Any]) -> bool:
+    if step["type"] != "Replace":
+        return step["type"] in _NORMALIZERS
+    pattern = step["pattern"]
+    if "Regex" in pattern:
+        return pattern["Regex"] in _REPLACED
+    return not re.search(f"[{_LETTERS}{re.escape(_CLOSING)}]", pattern["String"])
+
+
+def _is_known_splitter(step: dict[str, Any]) -> bool:
+    if step["type"] != "Split":
+        return step["type"] in _SPLITTERS
+    return step["pattern"].get("Regex") in _PATTERNS and step["behavior"] == "Isolated" and not step["invert"]
+
+
+def _has_pattern(step: dict[str, Any]) -> bool:
+    return step["type"] == "Split" or (step["type"] == "ByteLevel" and step["use_regex"])
+
+
+def _is_behind_seams(tokenizer: Any, character: str, joined: set[str]) -> bool:
+    normalized = set(_normalized(tokenizer, f"a{character}a")) - {"a"}
+    followers = (character + "b", character * 2 + "b", character + " b")
+    return joined.isdisjoint({character, *normalized}) and all(
+        _separates(tokenizer, sample, follower) for sample in _SAMPLES for follower in followers
+    )
+
+
+def _separates(tokenizer: Any, left: str, right: str) -> bool:
+    """Whether the left part has the same pieces as without the right one, which has its own."""
+    alone, both = _split(tokenizer, left), _split(tokenizer, left + right)
+    return both[: len(alone)] == alone and len(both) > len(alone)
+
+
+def _split(tokenizer: Any, text: str) -> list[str]:
+    return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(_normalized(tokenizer, text))]
+
+
+def _normalized(tokenizer: Any, text: str) -> str:
+    normalized: str = text if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(text)
+    return normalized
+
+
+def _added(tokenizer: Any) -> set[str]:
+    """The added tokens, as they are written and as they are normalized: either may be looked for."""
+    contents = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+    return {form for content in contents for form in (content, _normalized(tokenizer, content))}
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _steps(component: Any) -> Iterator[dict[str, Any]]:
+    """A normalizer or pre-tokenizer as the library writes it into its JSON, without its sequences."""
+    if component is not None:
+        yield from _flat(json.loads(component.__getstate__()))
+
+
+def _flat(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if step["type"] != "Sequence":
+        yield step
+        return
+    for part in step.get("normalizers") or step.get("pretokenizers") or ():
+        yield from _flat(part)
