@@ -183,7 +183,8 @@ def find_seam(tokenizer: Any) -> re.Pattern[str] | None:
     if blanks and not any(_has_pattern(step) for step in splitters):
         seams.append(f"[{re.escape(_CLOSING)}](?=[{blanks}])")
     alone = any(step["type"] == "BertNormalizer" and step["handle_chinese_chars"] for step in normalizers)
-    if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(joined)):
+    # An added token that is a whole word (`single_word`) is looked for between characters that belong to no word.
+    if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(_added(tokenizer))):
         seams.append(f"[{_HAN}](?=[{_HAN}])")
     return re.compile("|".join(seams)) if seams else None
 

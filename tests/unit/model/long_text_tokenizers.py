@@ -44,7 +44,10 @@ def _byte_level(normalizer: Any, splitter: Any) -> Tokenizer:
 def _words(normalizer: Any, splitter: Any) -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=20))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    return _trained(tokenizer, trainers.WordPieceTrainer(vocab_size=200, special_tokens=_ENDS, show_progress=False))
+    _trained(tokenizer, trainers.WordPieceTrainer(vocab_size=200, special_tokens=_ENDS, show_progress=False))
+    # Not where an added token begins with a blank: the library panics where both want the same blank.
+    tokenizer.add_special_tokens([AddedToken("<sep>", rstrip=True)])
+    return tokenizer
 
 
 def _unigram(normalizer: Any, splitter: Any) -> Tokenizer:
@@ -59,13 +62,13 @@ def _trained(tokenizer: Tokenizer, trainer: Any) -> Tokenizer:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[(end, tokenizer.token_to_id(end)) for end in ("<s>", "</s>")]
     )
-    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, rstrip=True)])
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
     return tokenizer
 
 
-def _with_odd_added_tokens(tokenizer: Tokenizer) -> Tokenizer:
+def _with_odd_added_tokens(tokenizer: Tokenizer, *more: str | AddedToken) -> Tokenizer:
     tokenizer.add_special_tokens(["[x,y]", "<|end|>"])
-    tokenizer.add_tokens(["  ", "    ", "fox.", AddedToken("over", single_word=True), AddedToken("Dog\n", lstrip=True)])
+    tokenizer.add_tokens(["fox.", AddedToken("over", single_word=True), AddedToken("\u6f22", single_word=True), *more])
     return tokenizer
 
 
@@ -86,7 +89,7 @@ def _as_xlm_roberta() -> Any:
 
 WITH_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "word-piece": _word_piece,
-    "word-piece with odd added tokens": lambda: _with_odd_added_tokens(_word_piece()),
+    "word-piece with odd added tokens": lambda: _with_odd_added_tokens(_word_piece(), "Dog\n"),
     "words, accents kept": lambda: _words(
         normalizers.BertNormalizer(lowercase=False, strip_accents=False), pre_tokenizers.BertPreTokenizer()
     ),
@@ -97,7 +100,10 @@ WITH_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "byte-level": lambda: _byte_level(normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=False)),
     "byte-level with a blank in front": lambda: _byte_level(None, pre_tokenizers.ByteLevel(add_prefix_space=True)),
     "byte-level with odd added tokens": lambda: _with_odd_added_tokens(
-        _byte_level(normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=False))
+        _byte_level(normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=False)),
+        "  ",
+        "    ",
+        AddedToken("Dog\n", lstrip=True),
     ),
     "qwen": lambda: _byte_level(normalizers.NFC(), _split(_QWEN)),
     "llama": lambda: _byte_level(None, _split(_LLAMA)),

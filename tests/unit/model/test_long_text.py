@@ -27,7 +27,7 @@ UNITS = [
     *("\0", "\x01", "\x7f", "\u037a", "\u3164", "\ufdfa", "\u0149", "\u0130", "\u03a3"),
     *("\u2581", "\u2581a", "\u00bd", "\ufb01"),
     *("\U0001f986", "\U0001f468\u200d\U0001f469", "\U0001f1e9\U0001f1ea", "\U00020000", "\uf8ff", "\U000e0001"),
-    *("<mask>", "<s>", "</s>", "[SEP]", "[x,y]", "<|end|>", "fox.", "over", "Dog\n", "[", "<", ">", "]", "x,"),
+    *("<mask>", "<sep>", "<s>", "</s>", "[SEP]", "[x,y]", "<|end|>", "fox.", "over", "Dog\n", "[", "<", ">", "]", "x,"),
 ]  # fmt: skip
 
 PARTS = st.tuples(st.sampled_from(UNITS) | st.text(max_size=3), st.sampled_from([1, 1, 1, 2, 3, 40, 130]))
