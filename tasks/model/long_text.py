@@ -11,7 +11,7 @@ Why a seam is safe, in the order in which the library `tokenizers` works:
 | added tokens (`[SEP]`) | none of them contains two characters as they stand on the two sides |
 | normalizer | each that is listed here works character by character, or joins only marks, blanks or quotes |
 | pre-tokenizer | it cuts at each seam: those by characters were asked, the listed patterns were read one by one |
-| model | it sees what lies between two cuts, one piece after the other |
+| model | it sees one piece between two cuts after the other; or no entry of its vocabulary reaches over a seam |
 | special tokens, cutting | by the number of tokens alone |
 
 A tokenizer with a step that is not listed here has no seams, and its texts are read to their end.
@@ -39,6 +39,7 @@ _LETTERS = (
     "\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3" + _HAN
 )
 """In front of a seam. No normalizer makes them blank or nothing, and to every pattern they are letters or digits."""
+_BLANK = "\u2581"
 _BLANKS = " \t\n\r\u3000"
 _CLOSING = ".,;:!?)\u3001\u3002\uff0c\uff01\uff1f\uff1a\uff1b\uff09\u300d\u300f"
 """In front of a blank, where blanks alone decide. A pattern may take punctuation and the line's end together."""
@@ -171,14 +172,22 @@ def find_seam(tokenizer: Any) -> re.Pattern[str] | None:
         normalizers, splitters = list(_steps(tokenizer.normalizer)), list(_steps(tokenizer.pre_tokenizer))
     except Exception:  # noqa: BLE001 - the library raises a plain one for a step that is written in Python
         return None
-    if not splitters or not all(map(_is_known_normalizer, normalizers)) or not all(map(_is_known_splitter, splitters)):
-        return None
-    joined = {character for form in _added(tokenizer) for before, character in pairwise(form) if not before.isspace()}
-    for step in normalizers:
-        if step["type"] == "Replace" and len(replaced := step["pattern"].get("String", "")) > 1:
-            joined.update(replaced)
-    behind = [character for character in _BEHIND if _is_behind_seams(tokenizer, character, joined)]
-    seams = [f"[{_LETTERS}](?=[{re.escape(''.join(behind))}])"] if behind else []
+    seams: list[str] = []
+    if all(map(_is_known_normalizer, normalizers)):
+        joined = _joined(tokenizer, normalizers)
+        if all(map(_leaves_words_together, splitters)):
+            seams = _seams_of_words(tokenizer, joined)
+        elif all(map(_is_known_splitter, splitters)):
+            seams = _seams_of_pieces(tokenizer, joined, normalizers, splitters)
+    return re.compile("|".join(seams)) if seams else None
+
+
+def _seams_of_pieces(
+    tokenizer: Any, joined: set[str], normalizers: list[dict[str, Any]], splitters: list[dict[str, Any]]
+) -> list[str]:
+    """Where the pre-tokenizer cuts."""
+    behind = "".join(character for character in _BEHIND if _is_behind_seams(tokenizer, character, joined))
+    seams = [f"[{_LETTERS}](?=[{re.escape(behind)}])"] if behind else []
     blanks = "".join(character for character in behind if character in _BLANKS)
     if blanks and not any(_has_pattern(step) for step in splitters):
         seams.append(f"[{re.escape(_CLOSING)}](?=[{blanks}])")
@@ -186,7 +195,43 @@ def find_seam(tokenizer: Any) -> re.Pattern[str] | None:
     # An added token that is a whole word (`single_word`) is looked for between characters that belong to no word.
     if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(_added(tokenizer))):
         seams.append(f"[{_HAN}](?=[{_HAN}])")
-    return re.compile("|".join(seams)) if seams else None
+    return seams
+
+
+def _seams_of_words(tokenizer: Any, joined: set[str]) -> list[str]:
+    """In front of the blanks of a text that is one piece: SentencePiece writes them `_BLANK`.
+
+    If the vocabulary has no entry over such a place, no merge of BPE and no entry of Unigram reaches over it. Both then
+    find the best tokens in front of it as if nothing stood behind.
+    """
+    pieces = _split(tokenizer, "a b")
+    if len(pieces) != 1 or not pieces[0].endswith(f"a{_BLANK}b") or not joined.isdisjoint({" ", _BLANK}):
+        return []
+    over = re.compile(f"[^{_BLANK}]{_BLANK}")
+    if not _is_plain(tokenizer.model) or any(map(over.search, tokenizer.get_vocab(with_added_tokens=False))):
+        return []
+    return [f"[{_LETTERS}{re.escape(_CLOSING)}](?= )"]
+
+
+def _is_plain(model: Any) -> bool:
+    """Whether what stands at the end of a piece is treated as anything else."""
+    if type(model).__name__ != "BPE":
+        return type(model).__name__ == "Unigram"
+    return not (model.dropout or model.ignore_merges or model.continuing_subword_prefix or model.end_of_word_suffix)
+
+
+def _joined(tokenizer: Any, normalizers: list[dict[str, Any]]) -> set[str]:
+    """Characters that an added token or a replacement may join with what stands in front of them."""
+    joined = {
+        character
+        for form in _added(tokenizer)
+        for before, character in pairwise(form)
+        if not before.isspace() and before != _BLANK
+    }
+    for step in normalizers:
+        if step["type"] == "Replace" and len(replaced := step["pattern"].get("String", "")) > 1:
+            joined.update(replaced)
+    return joined
 
 
 def _is_known_normalizer(step: dict[str, Any]) -> bool:
@@ -202,6 +247,13 @@ def _is_known_splitter(step: dict[str, Any]) -> bool:
     if step["type"] != "Split":
         return step["type"] in _SPLITTERS
     return step["pattern"].get("Regex") in _PATTERNS and step["behavior"] == "Isolated" and not step["invert"]
+
+
+def _leaves_words_together(step: dict[str, Any]) -> bool:
+    """Of a text without blanks: the normalizer has replaced them, or this step does."""
+    if step["type"] == "Split":
+        return bool(step["pattern"].get("String") == " ")
+    return step["type"] == "Metaspace" and not step["split"]
 
 
 def _has_pattern(step: dict[str, Any]) -> bool:
@@ -223,7 +275,10 @@ def _separates(tokenizer: Any, left: str, right: str) -> bool:
 
 
 def _split(tokenizer: Any, text: str) -> list[str]:
-    return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(_normalized(tokenizer, text))]
+    normalized = _normalized(tokenizer, text)
+    if tokenizer.pre_tokenizer is None:
+        return [normalized]
+    return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized)]
 
 
 def _normalized(tokenizer: Any, text: str) -> str:

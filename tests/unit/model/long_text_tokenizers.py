@@ -57,6 +57,28 @@ def _unigram(normalizer: Any, splitter: Any) -> Tokenizer:
     return _trained(tokenizer, trainer)
 
 
+def _together(normalizer: Any, splitter: Any) -> Tokenizer:
+    """As in Llama 2 and Gemma: trained on words, and reads a text as one piece; other characters are bytes."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=[*_ENDS, *byte_tokens], show_progress=False)
+    _trained(tokenizer, trainer)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    tokenizer.add_tokens(["\u2581\u2581", "\u2581\u2581\u2581", "\n\n"])
+    return tokenizer
+
+
+def _with_whole_pieces(tokenizer: Tokenizer) -> Tokenizer:
+    tokenizer.model.ignore_merges = True
+    return tokenizer
+
+
+def _apart_in_training(tokenizer: Tokenizer) -> Tokenizer:
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    return tokenizer
+
+
 def _trained(tokenizer: Tokenizer, trainer: Any) -> Tokenizer:
     tokenizer.train_from_iterator(_TRAINING, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -126,6 +148,13 @@ WITH_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "unigram as in t5": lambda: _unigram(
         normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(_BLANKS, "\u2581")]), pre_tokenizers.Metaspace()
     ),
+    "words together, bpe": lambda: _together(
+        normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]), None
+    ),
+    "words together, as in gemma": lambda: _together(
+        normalizers.Replace(" ", "\u2581"), pre_tokenizers.Split(" ", "merged_with_previous")
+    ),
+    "words together, unigram": lambda: _apart_in_training(_unigram(_as_xlm_roberta(), pre_tokenizers.Metaspace())),
     "unigram with odd added tokens": lambda: _with_odd_added_tokens(
         _unigram(_as_xlm_roberta(), pre_tokenizers.Metaspace())
     ),
@@ -138,11 +167,12 @@ class _InPython:
 
 
 WITHOUT_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
-    "words not separated": lambda: _unigram(None, pre_tokenizers.Metaspace(split=False)),
-    "no pre-tokenizer": lambda: _byte_level(normalizers.Replace(" ", "\u2581"), None),
-    "cut before the blank is gone": lambda: _byte_level(
-        normalizers.Replace(" ", "\u2581"), pre_tokenizers.Split(" ", "merged_with_previous")
+    "unigram with entries of several words": lambda: _unigram(None, pre_tokenizers.Metaspace(split=False)),
+    "bpe with merges of several words": lambda: _byte_level(normalizers.Replace(" ", "\u2581"), None),
+    "whole pieces before merges": lambda: _with_whole_pieces(
+        _together(normalizers.Replace(" ", "\u2581"), None),
     ),
+    "no pre-tokenizer": lambda: _byte_level(None, None),
     "an unknown pattern": lambda: _byte_level(None, _split(r"\w+ \w+|.")),
     "an unknown pre-tokenizer": lambda: _byte_level(None, pre_tokenizers.UnicodeScripts()),
     "an unknown normalizer": lambda: _words(normalizers.Replace(Regex("a b"), "c"), pre_tokenizers.BertPreTokenizer()),
