@@ -110,9 +110,7 @@ class WindowReader:
 
     def _first_end(self, text: str) -> int:
         # Half of a surrogate pair is an error, as in a short text, and wherever it stands: the tokenizer has to see it.
-        if len(text) <= _LONG * self._first_chars or not _is_unicode(text):
-            return len(text)
-        return self._end(text, self._first_chars)
+        return self._end(text, self._first_chars) if self._is_long(text) and _is_unicode(text) else len(text)
 
     def _end(self, text: str, least: int) -> int:
         """Of a beginning of so many characters or more."""
@@ -123,9 +121,10 @@ class WindowReader:
         return len(text)
 
     def _beginning(self, text: str, end: int) -> str:
-        if self._shorten is None or len(text) <= _LONG * self._first_chars:
-            return text[:end]
-        return self._shorten(text[:end])
+        return self._shorten(text[:end]) if self._shorten is not None and self._is_long(text) else text[:end]
+
+    def _is_long(self, text: str) -> bool:
+        return self._seam is not None and len(text) > _LONG * self._first_chars
 
     def _grown(self, text: str, end: int, prompt: str, encoding: Any) -> Reading:
         while end < len(text) and not encoding.overflowing:
