@@ -252,7 +252,7 @@ def _leaves_words_together(step: dict[str, Any]) -> bool:
     """Of a text without blanks: the normalizer has replaced them, or this step does."""
     if step["type"] == "Split":
         return bool(step["pattern"].get("String") == " ")
-    return step["type"] == "Metaspace" and not step["split"]
+    return bool(step["type"] == "Metaspace" and not step["split"])
 
 
 def _has_pattern(step: dict[str, Any]) -> bool:

@@ -74,7 +74,7 @@ export const TEXTS = {
     "schema_mismatch": "Never over HTTP: the process exits with 78."
   },
   "text": {
-    "input_too_long": "The text has more tokens than the model reads, and truncate is false: split the text, or let the model cut it. The message has both numbers.",
+    "input_too_long": "The text has more tokens than the model reads, and truncate is false: split the text, or let the model cut it. The message has both numbers. For very long texts the first is a lower bound (\"at least\").",
     "invalid_dimensions": "More dimensions than the model has: ask for fewer. The worker found it, because no worker had loaded the model when the task was submitted.",
     "unknown_prompt": "Not a prompt of the model; found by the worker: GET /v1/models lists the prompts.",
     "out_of_memory": "The text does not fit into memory, even alone: split it.",

@@ -53,7 +53,7 @@ class Counted:
 
 @cache
 def made(kind: str, window: int = WINDOW) -> Tokenizer:
-    tokenizer = (WITH_SEAMS | WITHOUT_SEAMS)[kind]()
+    tokenizer = (WITH_SEAMS[kind] if kind in WITH_SEAMS else WITHOUT_SEAMS[kind])()
     tokenizer.no_padding()
     tokenizer.enable_truncation(window)
     return tokenizer
@@ -61,7 +61,7 @@ def made(kind: str, window: int = WINDOW) -> Tokenizer:
 
 @cache
 def uncut(kind: str) -> Tokenizer:
-    tokenizer = (WITH_SEAMS | WITHOUT_SEAMS)[kind]()
+    tokenizer = (WITH_SEAMS[kind] if kind in WITH_SEAMS else WITHOUT_SEAMS[kind])()
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
