@@ -256,7 +256,7 @@ def _leaves_words_together(step: dict[str, Any]) -> bool:
 
 
 def _has_pattern(step: dict[str, Any]) -> bool:
-    return step["type"] == "Split" or (step["type"] == "ByteLevel" and step["use_regex"])
+    return step["type"] == "Split" or bool(step["type"] == "ByteLevel" and step["use_regex"])
 
 
 def _is_behind_seams(tokenizer: Any, character: str, joined: set[str]) -> bool:
