@@ -20,7 +20,7 @@ PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.t
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo up bench overload faults hostile eval smoke clean
+.PHONY: help install check test architectures demo up bench overload faults hostile eval smoke clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
@@ -46,6 +46,10 @@ check: $(STAMP) ## lint, format, types, architecture
 # Of the whole suite the branch coverage is taken too, and less than `fail_under` in pyproject.toml fails.
 test: $(STAMP) ## every test: real Redis, real worker, real model
 	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 $(if $(ARGS),,--cov --cov-report=) $(ARGS)
+
+# Each of the 70 models takes a second to compile: `make test` compares a part of them.
+architectures: $(STAMP) ## each kind of model in docs/models.md against the library
+	$(BIN)/pytest -q -m model tests/integration/model/test_architectures.py $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
 	@$(BIN)/embedq demo

@@ -74,6 +74,10 @@ class ItemError:
         return self.code in {"input_too_long", "invalid_dimensions"}
 
 
+UNLIMITED_TOKENS = 2**31 - 1
+"""`max_tokens` of a model that cuts no text: an integer as of all others, and more than any request can hold."""
+
+
 def size_bytes(text: str) -> int:
     """Bytes of the text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

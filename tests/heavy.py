@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import langchain_openai
     import openai
     import polars as pl
+    import safetensors.torch as safetensors_torch
     import sentence_transformers
     import sentence_transformers.sentence_transformer.modules as sentence_modules
     import torch
@@ -42,6 +43,7 @@ else:
     openai = _Library("openai")
     pl = _Library("polars")
     sentence_transformers = _Library("sentence_transformers")
+    safetensors_torch = _Library("safetensors.torch")
     sentence_modules = _Library("sentence_transformers.sentence_transformer.modules")
     torch = _Library("torch")
     transformers = _Library("transformers")
@@ -56,6 +58,7 @@ __all__ = [
     "langchain_openai",
     "openai",
     "pl",
+    "safetensors_torch",
     "sentence_modules",
     "sentence_transformers",
     "torch",

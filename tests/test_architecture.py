@@ -85,7 +85,7 @@ ONLY_IN = {
     "lxml": ("tasks/documents/parsing/**",),
     "docx": ("tasks/documents/parsing/**",),
     "charset_normalizer": ("tasks/documents/**",),
-    "tokenizers": ("tasks/documents/chunking/**",),
+    "tokenizers": ("tasks/documents/chunking/**", "tasks/model/**"),
     "opentelemetry": ("worker_config/opentelemetry_traces.py",),
     "fsspec": ("tasks/storage/**", "tasks/documents/sources/**"),
 }

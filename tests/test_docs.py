@@ -14,6 +14,7 @@ from api.document.__main__ import with_table
 from api.document.advice import SCRIPT, read_advice, script
 from embedq.cli import parser
 from tasks import errors
+from tests.integration.model import architectures
 from tests.source_tree import CHECKOUT, source_files
 from worker_config.settings import PREFIX, Settings, load_settings
 
@@ -140,6 +141,11 @@ def test_the_table_of_routes_is_made_from_their_descriptions(document: dict[str,
     page = text("docs/http.md")
     assert with_table(page, document) == page, "python -m api.document writes the table"
     assert with_table(page, {"paths": {}}) != page, "the marks around the table are gone"
+
+
+def test_the_table_of_models_is_made_from_those_that_are_compared() -> None:
+    page = text("docs/models.md")
+    assert architectures.with_table(page) == page, "run python -m tests.integration.model.architectures"
 
 
 def test_the_console_gives_the_advice_of_these_documents() -> None:

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 
-from tasks.item import cost
+from tasks.item import UNLIMITED_TOKENS, cost
 from tasks.model.encoder import Encoder, TextItem
 from tasks.model.encoding import encode
 
@@ -13,6 +13,9 @@ _log = logging.getLogger(__name__)
 
 LEASE_PER_PASS = 4
 """Leases are renewed when a pass has ended, so one must last for several, on a machine that may slow down."""
+
+_LONGEST_TRIED = 8192
+"""Tokens of the text that stands for the longest one where a model has no maximum."""
 
 _LONG_ENOUGH_S = 0.25
 _MAX_TEXTS = 1024
@@ -42,6 +45,8 @@ def lease_for(encoder: Encoder, *, max_padded_tokens: int, least_s: float) -> fl
     With a shorter one long texts on a slow machine would look dead.
     """
     max_tokens = encoder.info.max_tokens
+    if max_tokens == UNLIMITED_TOKENS:
+        max_tokens = _LONGEST_TRIED
     longest = "word " * max_tokens
     full = [TextItem(f"{n} {longest}") for n in range(max(1, max_padded_tokens // max_tokens))]
     began = time.monotonic()

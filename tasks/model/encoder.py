@@ -51,7 +51,7 @@ class ModelInfo:
         model: hub id or folder name it was loaded from.
         revision: 12 hexadecimal digits (of the hub's commit, or of the files' content), or `fake`.
         dimension: length of its vectors.
-        max_tokens: longest input, prompt and special tokens included.
+        max_tokens: longest input, prompt and special tokens included; `UNLIMITED_TOKENS`: nothing is cut.
         prompts: names that `prompt_name` may take.
         device: `cpu`, `cuda:0`, …
         compute: `openvino`, `torch` or `fake`.

@@ -12,6 +12,7 @@ from tasks.model.fake import FakeEncoder
 from tasks.model.location import locate, revision_of
 from tasks.model.self_test import self_test
 from tasks.model.sentence import SentenceEncoder
+from tasks.model.static_model import is_static, static_way
 from tasks.model.torch_model import explain, load_torch_model
 from worker_config.settings import Settings
 
@@ -69,8 +70,11 @@ def _leave_cores_to_openvino() -> None:
 def _load_way(settings: Settings, device: str, way: Way) -> Encoder:
     folder = Path(settings.model)
     try:
+        model = load_torch_model(settings, device)
+        if is_static(model):
+            way = static_way(way, settings)
         return SentenceEncoder(
-            load_torch_model(settings, device),
+            model,
             name=folder.name if folder.is_dir() else settings.model,
             revision=revision_of(locate(settings.model)),
             way=way,

@@ -5,6 +5,7 @@ Two models that give different vectors must not share an answer, so their revisi
 
 import hashlib
 import importlib.util
+from itertools import product
 from pathlib import Path
 
 from tasks.model.encoder import ModelLoadError
@@ -18,6 +19,8 @@ UNKNOWN_REVISION = "unknown"
 
 _DIGITS = 12
 _SNAPSHOTS = "snapshots"
+_DESCRIPTIONS = ("modules.json", "config.json")
+"""A folder of a model has one of them. A static model of sentence-transformers has only the first."""
 _CONFIGURATION = ("*.json", "*.txt", "*.model", "*.py")
 _OTHER_BACK_ENDS = frozenset({"onnx", "openvino"})
 """Folders with copies of the weights that are not loaded."""
@@ -41,12 +44,13 @@ def locate(model: str) -> str:
     return model
 
 
-def revision_of(location: str) -> str:
+def revision_of(location: str, *, cache: Path | None = None) -> str:
     """12 hexadecimal digits: of the hub's commit when the model comes from its cache, else of the files' content.
 
     Hashing reads the weights once, as loading does anyway. `UNKNOWN_REVISION` for a hub id that is not in the cache.
+    `cache` is the hub's folder on this machine, if not the usual one.
     """
-    folder = Path(location) if Path(location).is_dir() else _cached(location)
+    folder = Path(location) if Path(location).is_dir() else _cached(location, cache)
     if folder is None:
         return UNKNOWN_REVISION
     folder = folder.resolve()
@@ -54,7 +58,7 @@ def revision_of(location: str) -> str:
 
 
 def _checked(folder: Path, model: str) -> Path:
-    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+    if not any((folder / name).is_file() for name in _DESCRIPTIONS):
         raise ModelLoadError(
             f"EMBEDQ_MODEL={model}: the folder holds no embedding model (no modules.json and no config.json). "
             "Set it to the folder that SentenceTransformer.save wrote."
@@ -70,12 +74,13 @@ def _packaged() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _cached(hub_id: str) -> Path | None:
+def _cached(hub_id: str, cache: Path | None) -> Path | None:
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - heavy, and only needed for hub ids
 
     # A bare name belongs to the organisation that the library assumes.
-    for candidate in (hub_id, f"sentence-transformers/{hub_id}"):
-        if candidate.count("/") == 1 and isinstance(file := try_to_load_from_cache(candidate, "config.json"), str):
+    candidates = [name for name in (hub_id, f"sentence-transformers/{hub_id}") if name.count("/") == 1]
+    for candidate, name in product(candidates, _DESCRIPTIONS):
+        if isinstance(file := try_to_load_from_cache(candidate, name, cache_dir=cache), str):
             return Path(file).parent
     return None
 

@@ -59,7 +59,12 @@ def self_test(encoder: Encoder) -> None:
 
 
 def worst_cosine(left: Float32Array, right: Float32Array) -> float:
-    """The smallest cosine between rows of equal index, both [n, d]; NaN if any component is."""
+    """The smallest cosine between rows of equal index, both [n, d]; NaN if any component is.
+
+    A row of zeros equals only a row of zeros: a static model gives it for a text of which it knows no token.
+    """
     a, b = left.astype(np.float64), right.astype(np.float64)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return float(np.min(np.sum(a * b, axis=1) / norms))
+    zeros = ~a.any(axis=1) & ~b.any(axis=1)
+    with np.errstate(invalid="ignore"):
+        return float(np.min(np.where(zeros, 1.0, np.sum(a * b, axis=1) / norms)))

@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from tasks.item import UNLIMITED_TOKENS
 from tasks.model.compiled import CompiledTransformer
 from tasks.model.device import Way
 from tasks.model.encoder import EncoderBroken, Float32Array, ModelInfo, TextRules, TokenizedText
 from tasks.model.self_test import TEXTS
+from tasks.model.static_model import StaticTokenizer, is_static
 from tasks.model.tokenizing import Tokenizer
-
-_UNLIMITED_TOKENS = 2**31 - 1
-"""Stands for "no maximum": the library's own stand-in, 1e30, fits no integer."""
 
 
 class SentenceEncoder:
     """An encoder around a loaded model.
 
     Args:
-        model: a SentenceTransformer on its device, in float32, that begins with a transformer over text. Afterwards it
-            is this encoder's: converted to the precision of `way`, or without its transformer's weights.
+        model: a SentenceTransformer on its device, in float32, that begins with a transformer over text or with static
+            token vectors. Afterwards it is this encoder's: converted to the precision of `way`, or without its
+            transformer's weights.
         name: hub id or folder name, for `info`.
         revision: for `info`.
         way: with torch, or compiled by OpenVINO (on the CPU).
@@ -44,7 +44,9 @@ class SentenceEncoder:
         self.streams = streams
         self._device = model.device
         self.reference: Float32Array = np.asarray(model.encode(list(TEXTS), show_progress_bar=False), dtype=np.float32)
-        self._tokenizer = Tokenizer(model, marks_prompt=_pooling_skips_prompt(model))
+        self._tokenizer: Tokenizer | StaticTokenizer = (
+            StaticTokenizer(model) if is_static(model) else Tokenizer(model, marks_prompt=_pooling_skips_prompt(model))
+        )
         self._modules: list[Callable[[dict[str, Any]], dict[str, Any]]] = list(model)
         if way.compute == "openvino":
             self._modules[0] = CompiledTransformer(
@@ -57,7 +59,7 @@ class SentenceEncoder:
             model=name,
             revision=revision,
             dimension=self.reference.shape[1],
-            max_tokens=int(min(self._tokenizer.max_tokens or _UNLIMITED_TOKENS, _UNLIMITED_TOKENS)),
+            max_tokens=int(min(self._tokenizer.max_tokens or UNLIMITED_TOKENS, UNLIMITED_TOKENS)),
             prompts=tuple(model.prompts),
             device=str(self._device),
             compute=way.compute,

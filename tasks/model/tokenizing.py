@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tasks.model.chat_template import NO_PROMPT, chat_frame, expects_messages
 from tasks.model.encoder import TextRules, TokenizedText
 from tasks.model.long_text import Reading, WindowReader
 
@@ -29,8 +30,11 @@ class Tokenizer:
     """
 
     def __init__(self, model: Any, *, marks_prompt: bool) -> None:
-        self._prompts: Mapping[str, str] = model.prompts
+        frame = chat_frame(model) if expects_messages(model[0]) else None
+        self._prompts: Mapping[str, str] = model.prompts if frame is None else frame.prompts
         self._default: str | None = model.default_prompt_name
+        if frame is not None:
+            self._default = self._default or NO_PROMPT
         prompts = dict.fromkeys(model.prompts.values()) if marks_prompt else ()
         self._prompt_lengths: dict[str, int | None] = {
             prompt: model.preprocess(["a"], prompt=prompt).get("prompt_length") for prompt in prompts
@@ -38,7 +42,10 @@ class Tokenizer:
         self.names: tuple[str, ...] = tuple(key for key, value in model.preprocess(["a"]).items() if _per_token(value))
         """The features that the transformer gets."""
         tokenizer = model.tokenizer
-        self._special_tokens: int = tokenizer.num_special_tokens_to_add(pair=False)
+        if frame is not None:
+            tokenizer.backend_tokenizer.post_processor = frame.post_processor()
+        self._adds_special_tokens = frame is not None or _adds_special_tokens(model[0])
+        self._special_tokens: int = tokenizer.num_special_tokens_to_add(pair=False) if self._adds_special_tokens else 0
         self._pads_left = tokenizer.padding_side == "left"
         self._fill = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
         # Where to cut was set by the library's preprocessing above, and stays. The model's own `max_seq_length` may be
@@ -60,6 +67,8 @@ class Tokenizer:
         """See `Encoder.text_rules`."""
         rules = json.loads(self._backend.to_str())
         rules["truncation"] = rules["padding"] = None
+        if not self._adds_special_tokens:
+            rules["post_processor"] = None  # whoever counts with it adds the special tokens that stand there
         return TextRules(json.dumps(rules, ensure_ascii=False).encode(), dict(self._prompts), self._default)
 
     def pad(self, batch: Sequence[TokenizedText]) -> dict[str, Int64Array]:
@@ -92,6 +101,12 @@ class Tokenizer:
             full_length_exact=reading.exact,
             prompt_length=prompt_length,
         )
+
+
+def _adds_special_tokens(transformer: Any) -> bool:
+    # The library gives both to its tokenizer, `common` last.
+    arguments = transformer.processing_kwargs
+    return bool({**arguments.get("text", {}), **arguments.get("common", {})}.get("add_special_tokens", True))
 
 
 def _per_token(value: Any) -> bool:

@@ -3,8 +3,10 @@
 import logging
 from typing import Any
 
+from tasks.model.chat_template import chat_frame, expects_messages
 from tasks.model.encoder import ModelLoadError, is_out_of_memory
 from tasks.model.location import locate
+from tasks.model.static_model import is_bare_model2vec, is_static, load_bare_model2vec
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -14,7 +16,7 @@ def load_torch_model(settings: Settings, device: str) -> Any:
     """The SentenceTransformer that `EMBEDQ_MODEL` names, on the device, in float32.
 
     Raises:
-        ModelLoadError: it is not there, or does not begin with a transformer over plain text.
+        ModelLoadError: it is not there, or begins neither with a transformer over plain text nor with a static model.
         Exception: whatever the library raises; `explain` makes a message of it.
     """
     import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
@@ -26,6 +28,8 @@ def load_torch_model(settings: Settings, device: str) -> Any:
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     place = locate(settings.model)
+    if is_bare_model2vec(place):
+        return load_bare_model2vec(place, device).float()
     model = SentenceTransformer(
         place,
         device=device,
@@ -33,6 +37,8 @@ def load_torch_model(settings: Settings, device: str) -> Any:
         # Whatever the files hold: the reference of the self-test is computed in float32, then it is converted.
         model_kwargs={"dtype": torch.float32},
     )
+    if is_static(model):
+        return model.float()  # its module knows no `dtype`
     _require_text_transformer(model, settings.model)
     if not is_sentence_transformer_model(place):
         _log.warning(
@@ -66,20 +72,26 @@ def explain(error: Exception, model: str) -> ModelLoadError:
 
 
 def _require_text_transformer(model: Any, name: str) -> None:
-    from sentence_transformers.sentence_transformer.modules import Transformer  # noqa: PLC0415 - see load_torch_model
+    from sentence_transformers.sentence_transformer.modules import Router, Transformer  # noqa: PLC0415 - as above
 
     first = model[0]
+    if isinstance(first, Router):
+        raise ModelLoadError(
+            f"EMBEDQ_MODEL={name} is several models behind a Router ({', '.join(first.sub_modules)}). Save each route "
+            "as a model of its own and serve them under names of their own; docs/models.md shows how."
+        )
     if not isinstance(first, Transformer) or first.tokenizer is None or "text" not in first.modality_config:
         raise ModelLoadError(
             f"EMBEDQ_MODEL={name} begins with {type(first).__name__}; only models that begin with a transformer over "
-            "text can be served. Choose another model."
+            "text, or with static token vectors, can be served. Choose another model."
         )
     if not first.tokenizer.is_fast:
         raise ModelLoadError(
             f"EMBEDQ_MODEL={name} has a tokenizer without a fast version and cannot be served. Choose another model."
         )
-    if "message" in first.modality_config:
+    if expects_messages(first) and chat_frame(model) is None:
         raise ModelLoadError(
-            f"EMBEDQ_MODEL={name} expects chat messages, not texts, and cannot be served. Choose another model."
+            f"EMBEDQ_MODEL={name} expects chat messages, and its chat template does more than to put a text between a "
+            "fixed beginning and end. Choose another model."
         )
     first.unpad_inputs = False  # with flash attention the library would pack a batch by itself, and hide its lengths

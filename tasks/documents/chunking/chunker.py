@@ -13,6 +13,7 @@ from tasks.documents.chunking.split import Cut, Splitter, pieces
 from tasks.documents.chunking.tokens import TokenCounter
 from tasks.documents.parsing.parsed_document import Block
 from tasks.errors import InvalidValue
+from tasks.item import UNLIMITED_TOKENS
 
 MAX_AUTO_TOKENS = 8192
 """Tokens of a chunk, for a model without a maximum."""
@@ -101,6 +102,8 @@ class Chunker:
 
     def _tokens_up_to_window(self, text: str) -> int:
         """Tokens of a text; of one above the window, some number above it, without reading all of a long one."""
+        if self._window == UNLIMITED_TOKENS and len(text) > MAX_COUNTED_CHARS:
+            return self._counter.overhead + self._tokens_by_parts(text)
         size, above = _FIRST_CHARS_PER_TOKEN * self._window, 2 * self._window
         while size < min(len(text), MAX_COUNTED_CHARS):
             # The end may be in the middle of a word, so the count has to be well above the window.
@@ -108,6 +111,11 @@ class Chunker:
                 return above
             size *= 4
         return self._counter.count(text) if len(text) <= MAX_COUNTED_CHARS else above
+
+    def _tokens_by_parts(self, text: str) -> int:
+        """Tokens of a text, without the special ones; a word at the end of a part may count as two."""
+        parts = (text[start : start + MAX_COUNTED_CHARS] for start in range(0, len(text), MAX_COUNTED_CHARS))
+        return sum(self._counter.parts([part])[0] for part in parts)
 
 
 def _kept(text: str) -> tuple[int, int]:

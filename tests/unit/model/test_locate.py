@@ -71,5 +71,17 @@ def test_a_snapshot_of_the_hub_has_the_revision_of_its_commit(tmp_path: Path) ->
     assert revision_of(str(snapshot)) == "c9745ed1d9f2"
 
 
+@pytest.mark.parametrize("name", ["config.json", "modules.json"])  # a static model may have only the second
+def test_a_model_in_the_cache_of_the_hub_has_the_revision_of_its_commit(name: str, tmp_path: Path) -> None:
+    commit = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+    repository = tmp_path / "models--sentence-transformers--static"
+    for folder in (repository / "refs", repository / "snapshots" / commit):
+        folder.mkdir(parents=True)
+    (repository / "refs" / "main").write_text(commit)
+    (repository / "snapshots" / commit / name).write_text("{}")
+    for hub_id in ("sentence-transformers/static", "static"):
+        assert revision_of(hub_id, cache=tmp_path) == "c9745ed1d9f2"
+
+
 def test_a_hub_id_that_is_not_cached_has_no_known_revision() -> None:
     assert revision_of("somebody/not-in-any-cache") == "unknown"

@@ -5,8 +5,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from tasks.embedding.speed import measure_rate
-from tasks.model.encoder import Encoder, Float32Array, ModelLoadError, TokenizedText, WayUnusable
+from tasks.embedding.speed import lease_for, measure_rate
+from tasks.item import UNLIMITED_TOKENS
+from tasks.model.encoder import (
+    Encoder,
+    Float32Array,
+    ModelLoadError,
+    TokenizedText,
+    WayUnusable,
+)
 from tasks.model.fake import FakeEncoder
 from tasks.model.load import first_that_passes, load
 from tasks.model.self_test import MIN_COSINE, TEXTS, self_test, worst_cosine
@@ -138,6 +145,21 @@ def test_worst_cosine_is_of_the_worst_row() -> None:
     left = np.array([[1, 0], [1, 0]], dtype=np.float32)
     right = np.array([[5, 0], [3, 4]], dtype=np.float32)
     assert worst_cosine(left, right) == pytest.approx(0.6)
+
+
+def test_a_row_of_zeros_equals_only_a_row_of_zeros() -> None:
+    rows = np.array([[0, 0], [3, 4]], dtype=np.float32)
+    assert worst_cosine(rows, rows) == pytest.approx(1)
+    assert np.isnan(worst_cosine(rows, np.array([[1, 0], [3, 4]], dtype=np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "passes"), [(100, [[100] * 10]), (4000, [[4000]]), (UNLIMITED_TOKENS, [[8192]])]
+)
+def test_a_lease_is_measured_with_full_passes(max_tokens: int, passes: list[list[int]]) -> None:
+    encoder = StubEncoder(max_tokens=max_tokens)
+    assert lease_for(encoder, max_padded_tokens=1000, least_s=60) == 60
+    assert [[min(length, 8192) for length in batch] for batch in encoder.batches] == passes
 
 
 def test_the_rate_is_estimated_tokens_over_the_time_they_took() -> None:

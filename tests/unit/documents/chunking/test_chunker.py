@@ -11,6 +11,7 @@ from tasks.documents.chunking.tokens import TokenCounter
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.parsed_document import Block, BlockKind
 from tasks.errors import InvalidValue
+from tasks.item import UNLIMITED_TOKENS
 from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS
 
 WORDS = TOKENIZERS["fake"]
@@ -175,6 +176,13 @@ def test_a_long_text_is_read_little_by_little() -> None:
 def test_a_text_without_end_is_not_tokenized_to_be_counted(chars: int, *, truncated: bool) -> None:
     [chunk] = Chunker(WORDS, 10, "", ChunkSettings("none")).chunks("x" * chars, (), ())
     assert (chunk.truncated, chunk.token_count) == (truncated, 10 if truncated else 3)
+
+
+def test_a_long_text_of_a_model_without_a_maximum_is_one_chunk_that_is_not_truncated() -> None:
+    text = "word " * (MAX_COUNTED_CHARS // 4)
+    [chunk] = Chunker(WORDS, UNLIMITED_TOKENS, "", ChunkSettings("none")).chunks(text, (), ())
+    assert (chunk.truncated, chunk.text) == (False, text.strip())
+    assert 0 <= chunk.token_count - Chunker(WORDS, 10, "", ChunkSettings()).count(text) <= 1
 
 
 @pytest.mark.parametrize("unit", ["x", "ก", "我", "\u0301", "😀", "\0", ".", "'", "\n.", "x ", "\x0c"])
