@@ -5,7 +5,7 @@ and an end that do not depend on it. Of these the beginning is a prompt like any
 behind a text; nothing else in this project has to know of chats.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,16 +40,6 @@ class ChatFrame:
     prompts: Mapping[str, str]
     end_ids: tuple[int, ...]
 
-    def post_processor(self) -> Any:
-        """Of a tokenizer that puts the end behind each text, and cuts long texts so that it has room.
-
-        The library cuts first and then writes the end over the last tokens, which gives the same.
-        """
-        from tokenizers.processors import TemplateProcessing  # noqa: PLC0415 - a companion of torch
-
-        end = {"id": "end", "ids": list(self.end_ids), "tokens": ["end"] * len(self.end_ids)}
-        return TemplateProcessing(single=["$A", "end"] if self.end_ids else ["$A"], special_tokens=[end])
-
 
 def expects_messages(transformer: Any) -> bool:
     """Whether the library makes messages of texts before this module sees them."""
@@ -74,6 +64,18 @@ def chat_frame(model: Any) -> ChatFrame | None:
     if end and not _stands_alone(transformer.tokenizer.backend_tokenizer, encoding.ids[0]):
         return None
     return ChatFrame({name: frame[0] for name, frame in frames.items() if frame}, tuple(encoding.ids))
+
+
+def ending(ids: Sequence[int]) -> Any:
+    """The post-processor of a tokenizer that puts these tokens behind each text and no others around it.
+
+    It cuts long texts so that the tokens have room. The library cuts first and then writes them over the last ones,
+    which gives the same.
+    """
+    from tokenizers.processors import TemplateProcessing  # noqa: PLC0415 - a companion of torch
+
+    end = {"id": "end", "ids": list(ids), "tokens": ["end"] * len(ids)}
+    return TemplateProcessing(single=["$A", "end"] if ids else ["$A"], special_tokens=[end])
 
 
 def _around(transformer: Any, prompt: str, arguments: Mapping[str, Any]) -> tuple[str, str] | None:

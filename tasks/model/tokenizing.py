@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.model.chat_template import NO_PROMPT, chat_frame, expects_messages
+from tasks.model.chat_template import NO_PROMPT, chat_frame, ending, expects_messages
 from tasks.model.encoder import TextRules, TokenizedText
 from tasks.model.long_text import Reading, WindowReader
 
@@ -43,9 +43,10 @@ class Tokenizer:
         """The features that the transformer gets."""
         tokenizer = model.tokenizer
         if frame is not None:
-            tokenizer.backend_tokenizer.post_processor = frame.post_processor()
-        self._adds_special_tokens = frame is not None or _adds_special_tokens(model[0])
-        self._special_tokens: int = tokenizer.num_special_tokens_to_add(pair=False) if self._adds_special_tokens else 0
+            tokenizer.backend_tokenizer.post_processor = ending(frame.end_ids)
+        elif not _adds_special_tokens(model[0]):
+            tokenizer.backend_tokenizer.post_processor = ending(())
+        self._special_tokens: int = tokenizer.num_special_tokens_to_add(pair=False)
         self._pads_left = tokenizer.padding_side == "left"
         self._fill = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
         # Where to cut was set by the library's preprocessing above, and stays. The model's own `max_seq_length` may be
@@ -67,8 +68,6 @@ class Tokenizer:
         """See `Encoder.text_rules`."""
         rules = json.loads(self._backend.to_str())
         rules["truncation"] = rules["padding"] = None
-        if not self._adds_special_tokens:
-            rules["post_processor"] = None  # whoever counts with it adds the special tokens that stand there
         return TextRules(json.dumps(rules, ensure_ascii=False).encode(), dict(self._prompts), self._default)
 
     def pad(self, batch: Sequence[TokenizedText]) -> dict[str, Int64Array]:

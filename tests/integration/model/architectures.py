@@ -26,6 +26,10 @@ Edit = Callable[[Path], None]
 Modules = Callable[[], Sequence[Any]]
 
 
+def _nothing(_folder: Path) -> None:
+    """The edit that leaves a folder as it is."""
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A kind of model.
@@ -36,6 +40,7 @@ class Architecture:
         way: which serves it.
         remark: what is particular about it; why it is refused.
         refusal: part of the message.
+        complete: adds to the folder, after it was loaded, what the library needs to load it too.
         routine: it is compared in each run of all tests.
     """
 
@@ -44,6 +49,7 @@ class Architecture:
     way: Literal["OpenVINO", "torch", "refused"] = "OpenVINO"
     remark: str = ""
     refusal: str = ""
+    complete: Edit = _nothing
     routine: bool = False
 
 
@@ -126,6 +132,9 @@ def _network(config: str, sizes: Mapping[str, Any], vocabulary: int) -> Any:
         for weights in network.parameters():
             if weights.dim() > 1:
                 weights.normal_(0, _LARGE)
+        for table in network.modules():
+            if getattr(table, "padding_idx", None) is not None:
+                table.weight[table.padding_idx] = 0
     return network.eval()
 
 
@@ -142,10 +151,6 @@ def _then(*makes: Callable[[], Any]) -> Modules:
 
 def _normalize() -> Any:
     return sentence_modules.Normalize()  # asked for when it is called: tests collect without torch
-
-
-def _nothing(_folder: Path) -> None:
-    """The edit that leaves a folder as it is."""
 
 
 @dataclass(frozen=True)
@@ -264,12 +269,16 @@ def save_model2vec(folder: Path, *, modules: bool = True, quantized: bool = Fals
     config = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "seq_length": 1000000}
     (model / "config.json").write_text(json.dumps(config))
     if modules:
-        names = {".": "StaticEmbedding", "1_Normalize": "Normalize"}
-        listed = [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for index, (path, name) in enumerate(names.items())
-        ]
-        (model / "modules.json").write_text(json.dumps(listed))
+        _list_modules(model)
+
+
+def _list_modules(folder: Path) -> None:
+    names = {".": "StaticEmbedding", "1_Normalize": "Normalize"}
+    listed = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for index, (path, name) in enumerate(names.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
 
 
 def save_router(folder: Path) -> None:
@@ -293,9 +302,15 @@ _LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.
 _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
 _decoder = partial(_Saved, tokenizer="decoder", modules=_pooled("lasttoken"))
 
+
+def _phi3(switch: int) -> _Saved:
+    scaled = {"num_key_value_heads": 2, "original_max_position_embeddings": switch, "rope_parameters": _LONGROPE}
+    return _decoder("Phi3Config", _SIZES | scaled)
+
+
 BERT = (
-    Architecture("BERT, first token", _Saved(modules=_pooled("cls")), routine=True),
-    Architecture("BERT, mean", _Saved(), routine=True),
+    Architecture("BERT, first token", _Saved(modules=_pooled("cls"))),
+    Architecture("BERT, mean", _Saved()),
     Architecture("BERT, largest and mean", _Saved(modules=_pooled(("max", "mean")))),
     Architecture("BERT, mean weighted by position", _Saved(modules=_pooled("weightedmean"))),
     Architecture("BERT, sum by the root of the length", _Saved(modules=_pooled("mean_sqrt_len_tokens"))),
@@ -315,12 +330,11 @@ BERT = (
         ),
         remark="before pooling",
     ),
-    Architecture("BERT, prompts", _Saved(model=_E5), remark="one of them the default", routine=True),
+    Architecture("BERT, prompts", _Saved(model=_E5), remark="one of them the default"),
     Architecture(
         "BERT, prompts left out of the mean",
         _Saved(modules=_pooled(include_prompt=False), model=_E5),
         remark="as in Instructor",
-        routine=True,
     ),
     Architecture("BERT, no maximum in its folder", _Saved(max_tokens=None), remark="the network's own counts"),
     Architecture("BERT, cut on the left", _Saved(options={"truncation_side": "left"})),
@@ -389,7 +403,7 @@ ENCODERS = (
     Architecture(
         "ModernBERT, full attention", _Saved("ModernBertConfig", _SIZES | {"local_attention": 128}, tokenizer="bytes")
     ),
-    Architecture("GTE", _Saved("GteConfig", tokenizer="unigram"), "torch"),
+    Architecture("GTE", _Saved("GteConfig", tokenizer="unigram")),
     Architecture(
         "Longformer", _Saved("LongformerConfig", _SIZES | {"attention_window": 8}, tokenizer="bytes"), "torch"
     ),
@@ -408,7 +422,9 @@ ENCODERS = (
 )
 
 DECODERS = (
-    Architecture("GPT-2", _decoder("GPT2Config", _GPT2)),
+    Architecture(
+        "GPT-2", _decoder("GPT2Config", _GPT2, options={"padding_side": "right"}), remark="padded on the right"
+    ),
     Architecture("Llama", _decoder("LlamaConfig", _SIZES | _DECODER)),
     Architecture(
         "Llama, dynamic RoPE",
@@ -419,19 +435,12 @@ DECODERS = (
         "Mistral", _decoder("MistralConfig", _SIZES | _DECODER | {"sliding_window": 8}), remark="sliding window"
     ),
     Architecture("Qwen2", _decoder("Qwen2Config", _SIZES | {"num_key_value_heads": 2})),
-    Architecture("Qwen3", _decoder("Qwen3Config", _SIZES | _DECODER), routine=True),
+    Architecture("Qwen3", _decoder("Qwen3Config", _SIZES | _DECODER)),
     Architecture(
         "Qwen3, mean without the prompt",
         _decoder("Qwen3Config", _SIZES | _DECODER, modules=_pooled(include_prompt=False), model=_E5),
     ),
-    Architecture(
-        "Phi-3, longrope",
-        _decoder(
-            "Phi3Config",
-            _SIZES | {"num_key_value_heads": 2, "original_max_position_embeddings": 16, "rope_parameters": _LONGROPE},
-        ),
-        remark="texts past its switch",
-    ),
+    Architecture("Phi-3, longrope, up to its switch", _phi3(96)),
     Architecture(
         "Qwen3, chat template",
         _decoder("Qwen3Config", _SIZES | _DECODER, options={"chat_template": _TEMPLATE}, model=_E5),
@@ -439,7 +448,7 @@ DECODERS = (
         routine=True,
     ),
     Architecture("OPT", _decoder("OPTConfig", _SIZES | {"ffn_dim": 64, "word_embed_proj_dim": WIDTH})),
-    Architecture("BLOOM", _decoder("BloomConfig", {"hidden_size": WIDTH, "n_layer": 2, "n_head": 4})),
+    Architecture("BLOOM", _decoder("BloomConfig", {"hidden_size": WIDTH, "n_layer": 2, "n_head": 4}), "torch"),
     Architecture("GPT-NeoX", _decoder("GPTNeoXConfig", _SIZES)),
     Architecture("Phi", _decoder("PhiConfig", _SIZES)),
     Architecture("Granite", _decoder("GraniteConfig", _SIZES)),
@@ -467,7 +476,13 @@ STATIC = (
         routine=True,
     ),
     Architecture("model2vec", save_model2vec, "torch", routine=True),
-    Architecture("model2vec without `modules.json`", partial(save_model2vec, modules=False), "torch", routine=True),
+    Architecture(
+        "model2vec without `modules.json`",
+        partial(save_model2vec, modules=False),
+        "torch",
+        complete=_list_modules,
+        routine=True,
+    ),
     Architecture(
         "model2vec, quantized vocabulary",
         partial(save_model2vec, quantized=True),
@@ -509,6 +524,20 @@ REFUSED = (
         ),
         "refused",
         remark="the library itself gives other vectors for the same text in another batch",
+        refusal="failed its self-test",
+    ),
+    Architecture(
+        "Phi-3, longrope, past its switch",
+        _phi3(16),
+        "refused",
+        remark="the library gives other vectors for the same text in another batch",
+        refusal="failed its self-test",
+    ),
+    Architecture(
+        "GPT-2, padded on the left",
+        _decoder("GPT2Config", _GPT2),
+        "refused",
+        remark="its positions count padding: the library gives other vectors for the same text in another batch",
         refusal="failed its self-test",
     ),
     Architecture(

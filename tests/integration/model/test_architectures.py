@@ -19,7 +19,7 @@ from tasks.model.encoder import Encoder, Float32Array, ItemVector, ModelLoadErro
 from tasks.model.encoding import encode
 from tasks.model.load import load
 from tasks.model.self_test import worst_cosine
-from tests.heavy import sentence_transformers
+from tests.heavy import sentence_transformers, torch
 from tests.integration.model.architectures import ARCHITECTURES, MAX_TOKENS, Architecture, save_router
 from tests.source_tree import CHECKOUT
 from worker_config.settings import load_settings
@@ -54,7 +54,10 @@ def test_a_kind_of_model_is_served_as_the_table_says(kind: Architecture, tmp_pat
         return
     encoder = loaded(folder)
     assert encoder.info.compute == kind.way.lower()
-    library = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    kind.complete(folder)
+    library = sentence_transformers.SentenceTransformer(
+        str(folder), device="cpu", model_kwargs={"dtype": torch.float32}
+    )
     for prompt_name in (None, *encoder.info.prompts):
         compare(encoder, library, prompt_name)
 
@@ -97,7 +100,9 @@ def compare(encoder: Encoder, library: Any, prompt_name: str | None) -> None:
     assert [outcome.truncated for outcome in outcomes] == [n < m for n, m in zip(read, whole, strict=True)]
     assert max(read) <= encoder.info.max_tokens
     assert (encoder.info.max_tokens == UNLIMITED_TOKENS) == (read == whole)
-    counter = TokenCounter(encoder.text_rules().tokenizer, prompt)
+    rules = encoder.text_rules()
+    chosen = rules.default_prompt if prompt_name is None else prompt_name
+    counter = TokenCounter(rules.tokenizer, "" if chosen is None else rules.prompts[chosen])
     assert [counter.count(text) for text in TEXTS] == whole
 
 
@@ -110,5 +115,5 @@ def lengths(library: Any, prompt: str, *, cut: bool = True) -> list[int]:
     """Tokens that the library reads of each text."""
     if "offsets" in library.preprocess(["a"]):
         return [library.preprocess([text], prompt=prompt)["input_ids"].shape[0] for text in TEXTS]
-    options = {} if cut else {"processing_kwargs": {"text": {"truncation": False}}}
+    options = {} if cut else {"processing_kwargs": {"text": {"truncation": False, "max_length": None}}}
     return [library.preprocess([text], prompt=prompt, **options)["input_ids"].shape[1] for text in TEXTS]
