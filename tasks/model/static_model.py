@@ -57,7 +57,7 @@ def load_bare_model2vec(place: str, device: str) -> Any:
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - see is_static
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding  # noqa: PLC0415 - as above
 
-    modules = [StaticEmbedding.load(place)]
+    modules: list[Any] = [StaticEmbedding.load(place)]
     if _configuration(place).get("normalize"):
         modules.append(Normalize())
     return SentenceTransformer(modules=modules, device=device)

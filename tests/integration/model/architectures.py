@@ -133,7 +133,7 @@ def _network(config: str, sizes: Mapping[str, Any], vocabulary: int) -> Any:
             if weights.dim() > 1:
                 weights.normal_(0, _LARGE)
         for table in network.modules():
-            if getattr(table, "padding_idx", None) is not None:
+            if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
                 table.weight[table.padding_idx] = 0
     return network.eval()
 
