@@ -28,7 +28,18 @@ pytestmark = pytest.mark.timeout(120)  # the first one waits for torch
 
 _LETTERS = "the quick, brown fox jumps over a lazy dog. what is a queue? hello there!"
 _LONGEST = (_LETTERS * 2)[: int(1.3 * MAX_TOKENS)].replace(" ", "x")
-TEXTS = ["b", "hello there", "what is a queue?", "zz, yy!", _LETTERS[:40], _LONGEST, "Hello There", _LONGEST * 4]
+TEXTS = [
+    "b",
+    "hello there",
+    "what is a queue?",
+    "zz, yy!",
+    _LETTERS[:40],
+    _LONGEST,
+    "Hello There",
+    _LONGEST * 4,
+    "hello there, " * 300,
+]
+"""From 1 token to so many that only a beginning is tokenized."""
 
 LEAST_COSINE = 0.999999
 LARGEST_DIFFERENCE = 1e-4
