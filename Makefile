@@ -47,7 +47,7 @@ check: $(STAMP) ## lint, format, types, architecture
 test: $(STAMP) ## every test: real Redis, real worker, real model
 	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 $(if $(ARGS),,--cov --cov-report=) $(ARGS)
 
-# Each of the 70 models takes a second to compile: `make test` compares a part of them.
+# Most of them take more than a second to compile: `make test` compares a part of the table.
 architectures: $(STAMP) ## each kind of model in docs/models.md against the library
 	$(BIN)/pytest -q -m model tests/integration/model/test_architectures.py $(ARGS)
 

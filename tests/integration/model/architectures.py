@@ -247,6 +247,13 @@ def _static(*more: Callable[[], Any], **options: Any) -> Edit:
     return save
 
 
+def _static_that_cuts(folder: Path) -> None:
+    _static()(folder)
+    [file] = folder.rglob("tokenizer.json")
+    cut = {"direction": "Right", "max_length": 20, "strategy": "LongestFirst", "stride": 0}
+    _changed(file.name, truncation=cut)(file.parent)
+
+
 def _static_module() -> Any:
     torch.manual_seed(7)
     tokenizer = _lowercasing()
@@ -475,6 +482,7 @@ STATIC = (
         "torch",
         routine=True,
     ),
+    Architecture("StaticEmbedding, tokenizer that cuts", _static_that_cuts, "torch", routine=True),
     Architecture("model2vec", save_model2vec, "torch", routine=True),
     Architecture(
         "model2vec without `modules.json`",

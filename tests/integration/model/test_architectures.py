@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from tasks.documents.chunking.tokens import TokenCounter
 from tasks.item import UNLIMITED_TOKENS, Options
@@ -125,6 +126,9 @@ def rows(outcomes: Sequence[ItemVector]) -> Float32Array:
 def lengths(library: Any, prompt: str, *, cut: bool = True) -> list[int]:
     """Tokens that the library reads of each text."""
     if "offsets" in library.preprocess(["a"]):
-        return [library.preprocess([text], prompt=prompt)["input_ids"].shape[0] for text in TEXTS]
+        tokenizer = library.tokenizer if cut else Tokenizer.from_str(library.tokenizer.to_str())
+        if not cut:
+            tokenizer.no_truncation()
+        return [len(tokenizer.encode(prompt + text, add_special_tokens=False)) for text in TEXTS]
     options = {} if cut else {"processing_kwargs": {"text": {"truncation": False, "max_length": None}}}
     return [library.preprocess([text], prompt=prompt, **options)["input_ids"].shape[1] for text in TEXTS]
