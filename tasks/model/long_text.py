@@ -20,6 +20,7 @@ A tokenizer with a step that is not listed here has no seams, and its texts are 
 import json
 import re
 import string
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -32,12 +33,13 @@ _GROWTH = 4
 """Of what is read, from try to try. All tries together read at most a third more than the last one."""
 
 _HAN = "\u4e00-\u9fd5"
-_LETTERS = (
+_LETTERS_OF_WORDS = (
     "0-9A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"  # Latin
     "\u0391-\u03a1\u03a3-\u03ce\u0400-\u0481\u048a-\u0527"  # Greek, Cyrillic
     "\u05d0-\u05ea\u0621-\u063a\u0641-\u064a\u0904-\u0939\u0e01-\u0e30"  # Hebrew, Arabic, Devanagari, Thai
-    "\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3" + _HAN
+    "\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3"  # Kana, Hangul
 )
+_LETTERS = _LETTERS_OF_WORDS + _HAN
 """In front of a seam. No normalizer makes them blank or nothing, and to every pattern they are letters or digits."""
 _BLANK = "\u2581"
 _BLANKS = " \t\n\r\u3000"
@@ -93,10 +95,14 @@ class WindowReader:
         from_the_right = truncation.get("direction") == "right" and not truncation.get("stride")
         self._first_chars = _CHARS_PER_TOKEN * int(truncation.get("max_length", 0))
         self._seam = find_seam(tokenizer) if from_the_right and self._first_chars else None
+        self._counted_chars = sys.maxsize if self._seam is None else _LONG * self._first_chars
         self._shorten = _Shortener(tokenizer) if self._seam is not None and _has_whole_words(tokenizer) else None
 
     def __call__(self, texts: Sequence[str], prompt: str) -> list[Reading]:
         """What the model reads of each text behind the prompt, in order."""
+        if max(map(len, texts), default=0) <= self._counted_chars:
+            encodings = self._encode([prompt + text for text in texts])
+            return [Reading(encoding, exact=True) for encoding in encodings]
         ends = [self._first_end(text) for text in texts]
         pairs = zip(texts, ends, strict=True)
         encodings = self._encode([prompt + self._beginning(text, end) for text, end in pairs])
@@ -110,21 +116,21 @@ class WindowReader:
 
     def _first_end(self, text: str) -> int:
         # Half of a surrogate pair is an error, as in a short text, and wherever it stands: the tokenizer has to see it.
-        return self._end(text, self._first_chars) if self._is_long(text) and _is_unicode(text) else len(text)
+        is_cut = len(text) > self._counted_chars and _is_unicode(text)
+        return self._end(text, self._first_chars) if is_cut else len(text)
 
     def _end(self, text: str, least: int) -> int:
         """Of a beginning of so many characters or more."""
         while self._seam is not None and 2 * least < len(text):
-            if seam := self._seam.search(text, least, 2 * least):
-                return seam.end()
+            # The search is slow where it finds only blanks.
+            if not text[least : 2 * least].isspace() and (seam := self._seam.search(text, least, 2 * least)):
+                return seam.start()
             least *= _GROWTH
         return len(text)
 
     def _beginning(self, text: str, end: int) -> str:
-        return self._shorten(text[:end]) if self._shorten is not None and self._is_long(text) else text[:end]
-
-    def _is_long(self, text: str) -> bool:
-        return self._seam is not None and len(text) > _LONG * self._first_chars
+        is_long = len(text) > self._counted_chars
+        return self._shorten(text[:end]) if is_long and self._shorten is not None else text[:end]
 
     def _grown(self, text: str, end: int, prompt: str, encoding: Any) -> Reading:
         while end < len(text) and not encoding.overflowing:
@@ -143,12 +149,14 @@ class _Shortener:
     def __init__(self, tokenizer: Any) -> None:
         # An added token at the edge of a word must find as much of the word as it has.
         longest = max(map(len, _added(tokenizer)), default=0)
-        kept = max(tokenizer.model.max_input_chars_per_word + 1, longest)
-        word = "[0-9A-Za-z]"
-        self._words = re.compile(f"(?<!{word})({word}{{{kept}}}){word}+({word}{{{kept}}})")
+        kept = max(tokenizer.model.max_input_chars_per_word // 2 + 1, longest)
+        letter = f"[{_LETTERS_OF_WORDS}]"
+        self._words = re.compile(f"({letter}(?<!{letter}{letter}){letter}{{{kept}}}){letter}+({letter}{{{kept}}})")
 
     def __call__(self, text: str) -> str:
-        return self._words.sub(r"\1\2", re.sub(r"[ \t\n\r]{2,}", " ", text))
+        for blank in "\t\n\r":
+            text = text.replace(blank, " ")
+        return self._words.sub(r"\1\2", re.sub("  +", " ", text))
 
 
 def _has_whole_words(tokenizer: Any) -> bool:
@@ -162,7 +170,7 @@ def _has_whole_words(tokenizer: Any) -> bool:
 
 
 def find_seam(tokenizer: Any) -> re.Pattern[str] | None:
-    """A pattern for the character in front of a seam; None: this tokenizer has none.
+    """A pattern for the character behind a seam; None: this tokenizer has none.
 
     Args:
         tokenizer: of the library `tokenizers`.
@@ -171,34 +179,40 @@ def find_seam(tokenizer: Any) -> re.Pattern[str] | None:
         normalizers, splitters = list(_steps(tokenizer.normalizer)), list(_steps(tokenizer.pre_tokenizer))
     except Exception:  # noqa: BLE001 - the library raises a plain one for a step that is written in Python
         return None
-    seams: list[str] = []
+    seams: list[tuple[str, str]] = []
     if all(map(_is_known_normalizer, normalizers)):
         joined = _joined(tokenizer, normalizers)
         if all(map(_leaves_words_together, splitters)):
             seams = _seams_of_words(tokenizer, joined)
         elif all(map(_is_known_splitter, splitters)):
             seams = _seams_of_pieces(tokenizer, joined, normalizers, splitters)
-    return re.compile("|".join(seams)) if seams else None
+    return _compiled(seams) if seams else None
+
+
+def _compiled(seams: list[tuple[str, str]]) -> re.Pattern[str]:
+    # One set of characters at its beginning: that makes a search four times as fast.
+    behind = "".join(dict.fromkeys(right for _, right in seams))
+    return re.compile(f"[{behind}](?:" + "|".join(f"(?<=[{left}][{right}])" for left, right in seams) + ")")
 
 
 def _seams_of_pieces(
     tokenizer: Any, joined: set[str], normalizers: list[dict[str, Any]], splitters: list[dict[str, Any]]
-) -> list[str]:
-    """Where the pre-tokenizer cuts."""
+) -> list[tuple[str, str]]:
+    """The characters on the two sides of places where the pre-tokenizer cuts, each written as within a set."""
     behind = "".join(character for character in _BEHIND if _is_behind_seams(tokenizer, character, joined))
-    seams = [f"[{_LETTERS}](?=[{re.escape(behind)}])"] if behind else []
+    seams = [(_LETTERS, re.escape(behind))] if behind else []
     blanks = "".join(character for character in behind if character in _BLANKS)
     if blanks and not any(_has_pattern(step) for step in splitters):
-        seams.append(f"[{re.escape(_CLOSING)}](?=[{blanks}])")
+        seams.append((re.escape(_CLOSING), re.escape(blanks)))
     alone = any(step["type"] == "BertNormalizer" and step["handle_chinese_chars"] for step in normalizers)
     # An added token that is a whole word (`single_word`) is looked for between characters that belong to no word.
     if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(_added(tokenizer))):
-        seams.append(f"[{_HAN}](?=[{_HAN}])")
+        seams.append((_HAN, _HAN))
     return seams
 
 
-def _seams_of_words(tokenizer: Any, joined: set[str]) -> list[str]:
-    """In front of the blanks of a text that is one piece: SentencePiece writes them `_BLANK`.
+def _seams_of_words(tokenizer: Any, joined: set[str]) -> list[tuple[str, str]]:
+    """The same in front of the blanks of a text that is one piece: SentencePiece writes them `_BLANK`.
 
     If the vocabulary has no entry over such a place, no merge of BPE and no entry of Unigram reaches over it. Both then
     find the best tokens in front of it as if nothing stood behind.
@@ -209,7 +223,7 @@ def _seams_of_words(tokenizer: Any, joined: set[str]) -> list[str]:
     over = re.compile(f"[^{_BLANK}]{_BLANK}")
     if not _is_plain(tokenizer.model) or any(map(over.search, tokenizer.get_vocab(with_added_tokens=False))):
         return []
-    return [f"[{_LETTERS}{re.escape(_CLOSING)}](?= )"]
+    return [(_LETTERS + re.escape(_CLOSING), " ")]
 
 
 def _is_plain(model: Any) -> bool:

@@ -85,7 +85,7 @@ def test_the_tokens_in_front_of_every_seam_are_those_of_the_whole_text(kind: str
     tokenizer, seam = uncut(kind), find_seam(uncut(kind))
     assert seam is not None
     [whole] = tokenizer.encode_batch_fast([text], add_special_tokens=False)
-    ends = [match.end() for match in seam.finditer(text)]
+    ends = [match.start() for match in seam.finditer(text)]
     beginnings = [text[:end] for end in ends[:: 1 + len(ends) // 20]]
     for beginning, encoding in zip(
         beginnings, tokenizer.encode_batch_fast(beginnings, add_special_tokens=False), strict=True
@@ -130,6 +130,7 @@ def test_the_default_model_cuts_texts_without_blanks_too(unit: str) -> None:
     ("unit", "count"),
     [
         ("a", 3),
+        ("\u0436", 3),
         (" ", 2),
         (" \n\t\r", 2),
         pytest.param("a" * 5000 + " " * 5000, 2 + LARGE // 5000, id="long words and many blanks"),
