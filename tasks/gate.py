@@ -31,14 +31,18 @@ class Gate:
         self._alone = False
 
     @contextmanager
-    def beside_others(self, waiting: Callable[[], None] = nothing) -> Iterator[None]:
-        """Waits until nobody is alone or wants to be; meanwhile `waiting` is called ten times a second."""
+    def beside_others(self, waiting: Callable[[], None] = nothing) -> Iterator[bool]:
+        """Waits until nobody is alone or wants to be; meanwhile `waiting` is called ten times a second.
+
+        Gives whether nobody else was there. Of all who are inside at the same time, one at most is told so.
+        """
         with self._changed:
             while not self._changed.wait_for(lambda: not self._alone and not self._wants_alone, WAITING_EVERY_S):
                 waiting()
+            first = not self._inside
             self._inside += 1
         try:
-            yield
+            yield first
         finally:
             with self._changed:
                 self._inside -= 1
@@ -63,3 +67,11 @@ class Gate:
 
 ALONE = Gate(single=True)
 """For a caller without company."""
+
+
+@contextmanager
+def accompanied() -> Iterator[Gate]:
+    """A gate for a caller who is to be treated as one of several: somebody is inside all the time."""
+    gate = Gate(single=True)
+    with gate.beside_others():
+        yield gate

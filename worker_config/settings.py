@@ -76,6 +76,8 @@ class Settings(BaseSettings):
     threads: int | None = Field(default=None, ge=1, le=1024)
     streams: int | None = Field(default=None, ge=1, le=64)
     """Claims that a worker works on at the same time; None: what suits the device (tasks/model/device.py)."""
+    lone_threads: Literal["all", "stream"] = "all"
+    """Threads of a forward pass that is the only one: all, by a second compiled copy, or those of its stream."""
     trust_remote_code: bool = False
     max_padded_tokens: int | None = Field(default=None, ge=16, le=1_048_576)
     """Padded tokens of one forward pass; None: what suits the device (tasks/model/batching.py)."""

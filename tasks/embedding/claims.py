@@ -97,6 +97,8 @@ class _ClaimRun:
         portions: how many are committed.
         cost: estimated tokens that went through the model.
         seconds: that they took.
+        passes: through the model.
+        lone_passes: of these, the ones that began while the other streams did nothing.
     """
 
     claim: Claim
@@ -105,6 +107,8 @@ class _ClaimRun:
     portions: int = 0
     cost: int = 0
     seconds: float = 0.0
+    passes: int = 0
+    lone_passes: int = 0
 
 
 class EmbeddingWork:
@@ -181,7 +185,7 @@ class EmbeddingWork:
                     break
         finally:
             # Once for the claim: with once for each portion, a claim of long texts would weigh more than others.
-            self.rate.measured(run.cost, run.seconds)
+            self.rate.measured(run.cost, run.seconds, alone=2 * run.lone_passes > run.passes)
         if done == len(claim.units):
             return True
         self._committer.give_back(claim)
@@ -249,6 +253,8 @@ class EmbeddingWork:
             )
             run.seconds += time.monotonic() - began - (check_online.spent_s - online_s if check_online else 0.0)
             run.cost += self._encoded_cost(some, vectors)
+            run.passes += stats.forward_passes
+            run.lone_passes += stats.lone_passes
             return vectors, stats
 
         items, began_ns = [item for unit in units for item in unit.items], time.time_ns()

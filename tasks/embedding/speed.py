@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable
 
+from tasks.gate import accompanied
 from tasks.item import UNLIMITED_TOKENS, cost
 from tasks.model.encoder import Encoder, TextItem
 from tasks.model.encoding import encode
@@ -26,21 +27,22 @@ def measure_rate(encoder: Encoder, *, max_padded_tokens: int, clock: Callable[[]
 
     By the formula of `tasks.item.cost`, in which admission and claims are counted, so that cost divided by rate is
     seconds. Rounds double from one text until one of them takes a quarter of a second; the earlier ones warm the model
-    up. A slow model is therefore not asked for a long round.
+    up. A slow model is therefore not asked for a long round. It is the rate of a stream beside others.
     """
     texts = 1
-    while True:
-        round_texts = [_passage(number) for number in range(texts)]
-        began = clock()
-        encode(encoder, [TextItem(text) for text in round_texts], max_padded_tokens=max_padded_tokens)
-        elapsed_s = clock() - began
-        if elapsed_s >= _LONG_ENOUGH_S or texts >= _MAX_TEXTS:
-            return sum(cost(text, encoder.info.max_tokens) for text in round_texts) / elapsed_s
-        texts *= 2
+    with accompanied() as gate:
+        while True:
+            items = [TextItem(_passage(number)) for number in range(texts)]
+            began = clock()
+            encode(encoder, items, max_padded_tokens=max_padded_tokens, gate=gate)
+            elapsed_s = clock() - began
+            if elapsed_s >= _LONG_ENOUGH_S or texts >= _MAX_TEXTS:
+                return sum(cost(item.text, encoder.info.max_tokens) for item in items) / elapsed_s
+            texts *= 2
 
 
 def lease_for(encoder: Encoder, *, max_padded_tokens: int, least_s: float) -> float:
-    """Seconds of a lease that outlasts a full pass several times, at least `least_s`.
+    """Seconds of a lease that outlasts a full pass of one stream several times, at least `least_s`.
 
     With a shorter one long texts on a slow machine would look dead.
     """
@@ -49,9 +51,10 @@ def lease_for(encoder: Encoder, *, max_padded_tokens: int, least_s: float) -> fl
         max_tokens = _LONGEST_TRIED
     longest = "word " * max_tokens
     full = [TextItem(f"{n} {longest}") for n in range(max(1, max_padded_tokens // max_tokens))]
-    began = time.monotonic()
-    encode(encoder, full, max_padded_tokens=max_padded_tokens)
-    needed_s = LEASE_PER_PASS * (time.monotonic() - began)
+    with accompanied() as gate:
+        began = time.monotonic()
+        encode(encoder, full, max_padded_tokens=max_padded_tokens, gate=gate)
+        needed_s = LEASE_PER_PASS * (time.monotonic() - began)
     if needed_s > least_s:
         _log.warning("one full pass takes %.1f s: the lease is %.0f s", needed_s / LEASE_PER_PASS, needed_s)
     return max(least_s, needed_s)

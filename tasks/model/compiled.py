@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from tasks.model.encoder import WayUnusable
 
@@ -35,17 +35,28 @@ class CompiledTransformer:
         precision: `float32` or `bfloat16`, of the arithmetic inside; what goes in and comes out does not change.
         streams: threads that may call it at the same time.
         threads: at most so many, shared by the streams; None: one for each core.
+        lone_threads: `all`: a second copy, with one stream, gives all threads to a pass that is alone. It costs the
+            weights once more. `stream`: there is none, and such a pass gets the threads of its stream.
 
     Raises:
         WayUnusable: OpenVINO cannot convert or compile it.
     """
 
     def __init__(
-        self, transformer: Any, names: Sequence[str], *, precision: str, streams: int = 1, threads: int | None = None
+        self,
+        transformer: Any,
+        names: Sequence[str],
+        *,
+        precision: str,
+        streams: int = 1,
+        threads: int | None = None,
+        lone_threads: Literal["all", "stream"] = "all",
     ) -> None:
         try:
             model = _convert(transformer, names)
-            self._compiled = _compile(model, precision, streams, threads)
+            self._shared = self._whole = _Copy(_compile(model, precision, streams, threads))
+            if lone_threads == "all" and streams > 1 and threads != 1:
+                self._whole = _Copy(_compile(model, precision, 1, threads))
         except Exception as error:
             # OpenVINO raises anything here: unknown operations, shapes that do not fit, no memory.
             raise WayUnusable(
@@ -54,18 +65,37 @@ class CompiledTransformer:
         # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
         self._inputs: tuple[str, ...] = tuple(port.any_name for port in model.inputs)
         self._output: str = transformer.module_output_name
-        self._own = threading.local()
+
+    @property
+    def copies(self) -> int:
+        """How many times it has the weights."""
+        return 1 if self._whole is self._shared else 2
 
     def __call__(self, features: dict[str, Any]) -> dict[str, Any]:
         """`features` with the transformer's output, valid until this thread's next call: it is OpenVINO's memory."""
+        return self._infer(self._shared, features)
+
+    def alone(self, features: dict[str, Any]) -> dict[str, Any]:
+        """The same for a pass that is the only one: with all threads. A second one at that time would wait for it."""
+        return self._infer(self._whole, features)
+
+    def _infer(self, copy: "_Copy", features: dict[str, Any]) -> dict[str, Any]:
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
         arrays = {name: features[name].numpy() for name in self._inputs}
-        outputs = self._request().infer(arrays, share_inputs=True, share_outputs=True)
+        outputs = copy.request().infer(arrays, share_inputs=True, share_outputs=True)
         return {**features, self._output: torch.from_numpy(outputs[0])}
 
-    def _request(self) -> Any:
-        # A request holds the memory of one pass at a time.
+
+class _Copy:
+    """A compiled model with the requests of those who use it."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+        self._own = threading.local()
+
+    def request(self) -> Any:
+        """Of this thread. It holds the memory of one pass at a time."""
         if not hasattr(self._own, "request"):
             self._own.request = self._compiled.create_infer_request()
         return self._own.request

@@ -91,11 +91,13 @@ class EncodeStats:
         forward_passes: micro-batches sent through the model.
         padded_tokens: longest length times number of texts, summed over them.
         tokens: the part of `padded_tokens` that was not padding.
+        lone_passes: forward passes that began alone, in an encoder of several streams.
     """
 
     forward_passes: int
     padded_tokens: int
     tokens: int
+    lone_passes: int = 0
 
     def __add__(self, other: Self) -> Self:
         """Of both calls together."""
@@ -103,6 +105,7 @@ class EncodeStats:
             self.forward_passes + other.forward_passes,
             self.padded_tokens + other.padded_tokens,
             self.tokens + other.tokens,
+            self.lone_passes + other.lone_passes,
         )
 
 
@@ -161,8 +164,10 @@ class Encoder(Protocol):
         """How texts become tokens, for those who count them elsewhere. Takes a second where the vocabulary is large."""
         ...
 
-    def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
+    def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:
         """One forward pass: float32 [n, dimension], rows in input order, as the model's own modules leave them.
+
+        `alone`: no other pass is open, so this one may use the whole machine. Of the open passes one at most is alone.
 
         Raises:
             EncoderBroken: no further pass can succeed in this process.

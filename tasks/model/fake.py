@@ -144,8 +144,8 @@ class FakeEncoder:
         }
         return TextRules(json.dumps(tokenizer).encode(), PROMPTS)
 
-    def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
-        """Unit vectors float32 [n, dimension]; triggers act."""
+    def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:  # noqa: ARG002 - see below
+        """Unit vectors float32 [n, dimension]; triggers act. A pass that is alone takes as long as any other."""
         rows = [text.features["input_ids"] for text in batch]
         for trigger, injure in _INJURIES.items():
             if any(_TRIGGER_IDS[trigger] in ids for ids in rows):

@@ -54,7 +54,7 @@ def run(
     """
     raw = Raw(np.zeros((len(texts), encoder.info.dimension), dtype=np.float32), {})
     pending = list(reversed(batches))
-    passes = padded = tokens = 0
+    passes = padded = tokens = lone = 0
     while pending:
         if passes:
             between()
@@ -66,7 +66,8 @@ def run(
         passes += 1
         padded += _padded(texts, batch)
         tokens += sum(texts[i].length for i in batch)
-        result = _attempt(encoder, [texts[i] for i in batch], gate, finished)
+        result, alone = _attempt(encoder, [texts[i] for i in batch], gate, finished)
+        lone += alone and encoder.streams > 1
         if not isinstance(result, ItemError):
             raw.vectors[batch] = result
         elif len(batch) == 1:
@@ -75,7 +76,7 @@ def run(
             middle = len(batch) // 2
             pending += [batch[middle:], batch[:middle]]
         finished()
-    return raw, EncodeStats(passes, padded, tokens)
+    return raw, EncodeStats(passes, padded, tokens, lone)
 
 
 def _padded(texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
@@ -84,18 +85,19 @@ def _padded(texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
 
 def _attempt(
     encoder: Encoder, batch: Sequence[TokenizedText], gate: Gate, waiting: Callable[[], None]
-) -> Float32Array | ItemError:
-    with gate.beside_others(waiting):
-        result = _pass(encoder, batch)
+) -> tuple[Float32Array | ItemError, bool]:
+    """The outcome, and whether the pass was alone."""
+    with gate.beside_others(waiting) as alone:
+        result = _pass(encoder, batch, alone=alone)
     if isinstance(result, ItemError) and result.code == OUT_OF_MEMORY and len(batch) == 1 and not gate.single:
         with gate.alone(waiting):
-            return _pass(encoder, batch)
-    return result
+            return _pass(encoder, batch, alone=True), True
+    return result, alone
 
 
-def _pass(encoder: Encoder, batch: Sequence[TokenizedText]) -> Float32Array | ItemError:
+def _pass(encoder: Encoder, batch: Sequence[TokenizedText], *, alone: bool) -> Float32Array | ItemError:
     try:
-        return encoder.forward(batch)
+        return encoder.forward(batch, alone=alone)
     except EncoderBroken:
         raise
     except Exception as error:  # noqa: BLE001 - a library may raise anything for one text; its neighbours must not pay

@@ -80,6 +80,7 @@ def _load_way(settings: Settings, device: str, way: Way) -> Encoder:
             way=way,
             streams=settings.streams or default_streams(device, way, settings.threads),
             threads=settings.threads,
+            lone_threads=settings.lone_threads,
         )
     except ModelLoadError:
         raise

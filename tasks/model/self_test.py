@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tasks.gate import ALONE, Gate, accompanied
 from tasks.model.encoder import Encoder, Float32Array, TextItem, WayUnusable
 from tasks.model.encoding import encode
 
@@ -36,10 +37,20 @@ _MAX_PADDED_TOKENS = 256
 def self_test(encoder: Encoder) -> None:
     """Compares `encode` with the encoder's reference, which for a real model is the plain float32 library.
 
+    With several streams it does so twice: a pass that is alone may go another way than one beside others.
+
     Raises:
         WayUnusable: a vector is missing, has the wrong length, or is less alike than `MIN_COSINE`.
     """
-    outcomes, _ = encode(encoder, [TextItem(text) for text in TEXTS], max_padded_tokens=_MAX_PADDED_TOKENS)
+    _compare(encoder, ALONE)
+    if encoder.streams > 1:
+        with accompanied() as gate:
+            _compare(encoder, gate)
+
+
+def _compare(encoder: Encoder, gate: Gate) -> None:
+    items = [TextItem(text) for text in TEXTS]
+    outcomes, _ = encode(encoder, items, max_padded_tokens=_MAX_PADDED_TOKENS, gate=gate)
     info = encoder.info
     setting = f"EMBEDQ_MODEL={info.model} with {info.compute} in {info.precision} on {info.device}"
     for outcome in outcomes:

@@ -5,7 +5,7 @@ and normalise. Ours is when: texts are tokenized once, and padded per micro-batc
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,13 +30,22 @@ class SentenceEncoder:
         way: with torch, or compiled by OpenVINO (on the CPU).
         streams: threads that may encode at the same time.
         threads: of OpenVINO, shared by all streams; None: one for each core.
+        lone_threads: of OpenVINO; `all`: a pass that is alone gets all threads, `stream`: those of its stream.
 
     Raises:
         WayUnusable: OpenVINO cannot compile it.
     """
 
     def __init__(
-        self, model: Any, *, name: str, revision: str, way: Way, streams: int = 1, threads: int | None = None
+        self,
+        model: Any,
+        *,
+        name: str,
+        revision: str,
+        way: Way,
+        streams: int = 1,
+        threads: int | None = None,
+        lone_threads: Literal["all", "stream"] = "all",
     ) -> None:
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
@@ -48,10 +57,17 @@ class SentenceEncoder:
             StaticTokenizer(model) if is_static(model) else Tokenizer(model, marks_prompt=_pooling_skips_prompt(model))
         )
         self._modules: list[Callable[[dict[str, Any]], dict[str, Any]]] = list(model)
+        self._alone = self._modules[0]
         if way.compute == "openvino":
-            self._modules[0] = CompiledTransformer(
-                model[0], self._tokenizer.names, precision=way.precision, streams=streams, threads=threads
+            compiled = CompiledTransformer(
+                model[0],
+                self._tokenizer.names,
+                precision=way.precision,
+                streams=streams,
+                threads=threads,
+                lone_threads=lone_threads,
             )
+            self._modules[0], self._alone = compiled, compiled.alone
             model[0].to("meta")  # nobody needs its weights any more
         else:
             model.to(dtype=getattr(torch, way.precision))
@@ -74,7 +90,7 @@ class SentenceEncoder:
         """See `Encoder.text_rules`."""
         return self._tokenizer.rules()
 
-    def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
+    def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:
         """See `Encoder.forward`."""
         import torch  # noqa: PLC0415 - see __init__
 
@@ -85,7 +101,9 @@ class SentenceEncoder:
             features["prompt_length"] = batch[0].prompt_length
         try:
             with torch.inference_mode():
-                for module in self._modules:
+                transformer, *others = self._modules
+                features = (self._alone if alone else transformer)(features)
+                for module in others:
                     features = module(features)
                 # A model saved with `truncate_dim` has fewer components than its modules give; the library cuts last.
                 vectors = features["sentence_embedding"][:, : self.info.dimension]

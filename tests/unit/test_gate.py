@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
-from tasks.gate import Gate
+from tasks.gate import Gate, accompanied
 
 LONG_S = 30.0
 
@@ -82,6 +83,45 @@ def test_an_error_inside_leaves_the_gate_open() -> None:
         raise KeyError
     with gate.alone():
         pass
+
+
+def test_who_finds_nobody_inside_is_told() -> None:
+    gate = Gate(single=False)
+    with gate.beside_others() as first:
+        with gate.beside_others() as second:
+            assert (first, second) == (True, False)
+        with gate.beside_others() as third:
+            assert not third
+    with gate.beside_others() as fourth:
+        assert fourth
+
+
+def test_who_stays_after_the_first_is_company_for_the_next() -> None:
+    gate = Gate(single=False)
+    with ExitStack() as stays:
+        with gate.beside_others() as first:
+            assert first
+            assert not stays.enter_context(gate.beside_others())
+        with gate.beside_others() as late:
+            assert not late
+
+
+def test_who_is_accompanied_is_never_told_so() -> None:
+    for _ in range(2):
+        with accompanied() as gate, gate.beside_others() as first:
+            assert not first
+
+
+def test_of_all_who_enter_at_once_one_is_told() -> None:
+    gate, inside = Gate(single=False), threading.Barrier(8)
+
+    def visit(_: int) -> bool:
+        with gate.beside_others() as first:
+            inside.wait(LONG_S)
+            return first
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(visit, range(8))) == 1
 
 
 def test_who_waits_says_so() -> None:

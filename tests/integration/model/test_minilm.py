@@ -12,6 +12,7 @@ import pytest
 
 from bench.texts import passages, queries
 from tasks.embedding.speed import measure_rate
+from tasks.gate import ALONE, Gate, accompanied
 from tasks.item import Options
 from tasks.model.batching import default_budget
 from tasks.model.encoder import Encoder, Float32Array, ItemVector, TextItem
@@ -70,9 +71,10 @@ def mixed_texts(count: int) -> list[str]:
     return [f"{n} {' '.join(source.choices(WORDS, k=length))}" for n, length in enumerate(lengths)]
 
 
-def encoded(encoder: Encoder, texts: list[str], **options: object) -> list[ItemVector]:
+def encoded(encoder: Encoder, texts: list[str], gate: Gate = ALONE, **options: object) -> list[ItemVector]:
     wanted = Options(**options)  # type: ignore[arg-type]
-    return encode(encoder, [TextItem(text, wanted) for text in texts], max_padded_tokens=MAX_PADDED_TOKENS)[0]
+    items = [TextItem(text, wanted) for text in texts]
+    return encode(encoder, items, max_padded_tokens=MAX_PADDED_TOKENS, gate=gate)[0]
 
 
 def rows(outcomes: list[ItemVector]) -> Float32Array:
@@ -111,6 +113,17 @@ def test_vectors_equal_the_library_in_input_order(
     assert vectors.shape == (count, 384)
     expected = np.stack([library_vectors[text] for text in texts[compared(count)]])
     assert worst_cosine(vectors[compared(count)], expected) >= 0.9999
+
+
+def test_vectors_beside_other_passes_equal_the_library(
+    minilm: Encoder, library_vectors: dict[str, Float32Array]
+) -> None:
+    texts = mixed_texts(500)
+    with accompanied() as gate:
+        vectors = rows(encoded(minilm, texts, gate))
+    expected = np.stack([library_vectors[text] for text in texts[compared(500)]])
+    assert worst_cosine(vectors[compared(500)], expected) >= 0.9999
+    assert worst_cosine(vectors, rows(encoded(minilm, texts))) >= 0.9999
 
 
 def test_a_mixed_corpus_is_mostly_not_padding(minilm: Encoder) -> None:

@@ -8,14 +8,15 @@ import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from tasks.documents.chunking.tokens import TokenCounter
+from tasks.gate import ALONE, Gate, accompanied
 from tasks.item import Options
-from tasks.model.compiled import CompiledTransformer, cpu_precisions
+from tasks.model.compiled import INPUTS, CompiledTransformer, cpu_precisions
 from tasks.model.device import Way
 from tasks.model.encoder import Encoder, Float32Array, ItemVector, ModelLoadError, TextItem, WayUnusable
 from tasks.model.encoding import encode
@@ -52,9 +53,9 @@ def loaded(folder: Path, compute: str = "torch") -> Encoder:
     return load(load_settings(model=str(folder), compute=compute, precision="float32", device="cpu"))
 
 
-def ours(encoder: Encoder, **options: object) -> list[ItemVector]:
+def ours(encoder: Encoder, gate: Gate = ALONE, **options: object) -> list[ItemVector]:
     wanted = Options(**options)  # type: ignore[arg-type]
-    return encode(encoder, [TextItem(text, wanted) for text in TEXTS], max_padded_tokens=64)[0]
+    return encode(encoder, [TextItem(text, wanted) for text in TEXTS], max_padded_tokens=64, gate=gate)[0]
 
 
 def rows(outcomes: list[ItemVector]) -> Float32Array:
@@ -76,6 +77,33 @@ def test_vectors_equal_the_library(kind: TinyModel, compute: str, tiny_folders: 
     expected = library(tiny_folders[kind])
     assert worst_cosine(expected[:1], expected[1:2]) < 0.99  # a comparison that could not fail would prove nothing
     np.testing.assert_allclose(rows(ours(encoder, normalize=False)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("kind", TinyModel)
+def test_vectors_beside_other_passes_equal_the_library(kind: TinyModel, tiny_folders: Folders) -> None:
+    settings = load_settings(
+        model=str(tiny_folders[kind]), compute="openvino", precision="float32", device="cpu", streams=2, threads=2
+    )
+    encoder, expected = load(settings), library(tiny_folders[kind])
+    with accompanied() as gate:
+        np.testing.assert_allclose(rows(ours(encoder, gate, normalize=False)), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(rows(ours(encoder, normalize=False)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("streams", "threads", "lone_threads", "copies"),
+    [(1, 2, "all", 1), (2, 1, "all", 1), (2, 2, "stream", 1), (2, 2, "all", 2), (2, None, "all", 2)],
+)
+def test_a_second_copy_is_made_where_a_lone_pass_has_more_threads_with_it(
+    streams: int, threads: int | None, lone_threads: Literal["all", "stream"], copies: int, tiny_folders: Folders
+) -> None:
+    model = sentence_transformers.SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+    compiled = CompiledTransformer(
+        model[0], INPUTS[:2], precision="float32", streams=streams, threads=threads, lone_threads=lone_threads
+    )
+    assert compiled.copies == copies
 
 
 @pytest.mark.model

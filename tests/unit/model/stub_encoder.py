@@ -34,12 +34,15 @@ class StubEncoder:
         prompt_lengths: dict[str | None, int | None] | None = None,
         max_tokens: int = 100,
         counted: int = sys.maxsize,
+        streams: int = 1,
     ) -> None:
         self.info = ModelInfo("stub", "0", 4, max_tokens, ("query", "document"), "cpu", "stub", "float32")
         self.reference: Float32Array = np.zeros((0, 4), dtype=np.float32)
-        self.streams = 1
+        self.streams = streams
         self.batches: list[list[int]] = []
         """Lengths of every batch, failed ones included."""
+        self.alone: list[bool] = []
+        """Whether each of them was told that it is alone."""
         self.tokenized: list[str] = []
         self._fault = fault
         self._tokenizer_fault = tokenizer_fault
@@ -64,7 +67,8 @@ class StubEncoder:
     def text_rules(self) -> TextRules:
         return TextRules(b"{}", {"query": "", "document": ""})
 
-    def forward(self, batch: Batch) -> Float32Array:
+    def forward(self, batch: Batch, *, alone: bool = False) -> Float32Array:
+        self.alone.append(alone)
         self.batches.append([text.length for text in batch])
         self._fault(batch)
         rows = [self._row or (text.length, text.features["input_ids"][0], 0, 1) for text in batch]

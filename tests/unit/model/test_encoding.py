@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.gate import accompanied
 from tasks.item import Options
 from tasks.model.encoder import EncodeStats, ItemVector, TextItem
 from tasks.model.encoding import encode
@@ -50,6 +51,22 @@ def test_equal_texts_go_through_the_model_once() -> None:
     assert sorted(encoder.tokenized) == ["else", "same"]
     assert stats == EncodeStats(forward_passes=1, padded_tokens=8, tokens=8)
     assert [outcome.tokens for outcome in outcomes] == [4] * 51
+
+
+@pytest.mark.parametrize(("streams", "lone_passes"), [(1, 0), (2, 3)])
+def test_a_pass_without_company_is_alone_and_counts_where_there_could_be_some(streams: int, lone_passes: int) -> None:
+    encoder = StubEncoder(streams=streams)
+    _, stats = encode(encoder, [TextItem(4 * letter) for letter in "abc"], max_padded_tokens=4)
+    assert encoder.alone == [True] * 3
+    assert (stats.forward_passes, stats.lone_passes) == (3, lone_passes)
+
+
+def test_a_pass_beside_another_one_is_not_alone() -> None:
+    encoder = StubEncoder(streams=2)
+    with accompanied() as gate:
+        _, stats = encode(encoder, [TextItem("abcd")], max_padded_tokens=4, gate=gate)
+    assert encoder.alone == [False]
+    assert stats.lone_passes == 0
 
 
 def test_equal_texts_of_two_owners_are_two_texts() -> None:

@@ -56,7 +56,7 @@ def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone(
         outcomes, _ = encode(encoder, [TextItem("a text")], max_padded_tokens=100, gate=gate)
         done.result(30)
     assert outcomes[0].error is None
-    assert len(encoder.batches) == 2
+    assert encoder.alone == [False, True]
 
 
 def test_finding_one_culprit_takes_a_logarithm_of_passes() -> None:

@@ -36,8 +36,8 @@ class DriftingEncoder(FakeEncoder):
 
     drift = 0.0
 
-    def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
-        rows = super().forward(batch)
+    def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:
+        rows = super().forward(batch, alone=alone)
         rows[:, 0] += self.drift
         return rows
 
@@ -53,13 +53,39 @@ def test_the_self_test_refuses_other_vectors(drift: float, passes: bool) -> None
         self_test(encoder)
 
 
+class TwoWays(FakeEncoder):
+    """A fake that goes another way when it is alone: `drifts` says which of the two is off."""
+
+    drifts: bool | None = None
+
+    def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:
+        rows = super().forward(batch, alone=alone)
+        rows[:, 0] += 0.1 * (alone is self.drifts)
+        return rows
+
+
+@pytest.mark.parametrize("drifts", [True, False])
+def test_the_self_test_tries_passes_alone_and_beside_others(drifts: bool) -> None:
+    encoder = TwoWays(streams=2)
+    self_test(encoder)
+    encoder.drifts = drifts
+    with pytest.raises(WayUnusable, match="failed its self-test"):
+        self_test(encoder)
+
+
+def test_with_one_stream_a_pass_is_always_alone() -> None:
+    encoder = TwoWays(streams=1)
+    encoder.drifts = False
+    self_test(encoder)
+
+
 class TurnedEncoder(FakeEncoder):
     """A fake whose vectors are all turned, away from the reference, by the angle of this cosine."""
 
     cosine = 1.0
 
-    def forward(self, batch: Sequence[TokenizedText]) -> Float32Array:
-        rows = super().forward(batch).astype(np.float64)
+    def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:
+        rows = super().forward(batch, alone=alone).astype(np.float64)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         aside = np.roll(rows, 1, axis=1)
         aside -= np.sum(aside * rows, axis=1, keepdims=True) * rows
@@ -172,7 +198,13 @@ def test_the_rate_is_estimated_tokens_over_the_time_they_took() -> None:
     encoder = StubEncoder(fault=pass_time, max_tokens=100_000)
     rate = measure_rate(encoder, max_padded_tokens=10_000, clock=lambda: now[0])
     assert rate == pytest.approx(100, rel=0.02)
-    assert len(encoder.batches) == 1
+    assert encoder.alone == [False]
+
+
+def test_a_lease_lasts_for_passes_beside_others() -> None:
+    encoder = StubEncoder(streams=2)
+    assert lease_for(encoder, max_padded_tokens=1000, least_s=15) == 15
+    assert set(encoder.alone) == {False}
 
 
 def test_measuring_stops_with_a_model_that_takes_no_time() -> None:
