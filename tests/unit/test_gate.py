@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tasks.gate import Gate, accompanied
+from tasks.gate import CROWDED_S, Gate, accompanied
 
 LONG_S = 30.0
 
@@ -87,23 +87,25 @@ def test_an_error_inside_leaves_the_gate_open() -> None:
 
 def test_who_finds_nobody_inside_is_told() -> None:
     gate = Gate(single=False)
-    with gate.beside_others() as first:
-        with gate.beside_others() as second:
-            assert (first, second) == (True, False)
-        with gate.beside_others() as third:
-            assert not third
-    with gate.beside_others() as fourth:
-        assert fourth
+    for _ in range(3):
+        with gate.beside_others() as nobody:
+            assert nobody
 
 
-def test_who_stays_after_the_first_is_company_for_the_next() -> None:
-    gate = Gate(single=False)
+def test_who_comes_beside_another_one_or_just_after_two_is_not() -> None:
+    now_s = [0.0]
+    gate = Gate(single=False, clock=lambda: now_s[0])
     with ExitStack() as stays:
         with gate.beside_others() as first:
             assert first
             assert not stays.enter_context(gate.beside_others())
-        with gate.beside_others() as late:
-            assert not late
+            now_s[0] = 1.0
+        with gate.beside_others() as beside_the_second:
+            assert not beside_the_second
+    for at_s, expected in ((1.0, False), (1.0 + CROWDED_S, False), (1.01 + CROWDED_S, True), (1.02 + CROWDED_S, True)):
+        now_s[0] = at_s
+        with gate.beside_others() as nobody:
+            assert nobody is expected
 
 
 def test_who_is_accompanied_is_never_told_so() -> None:
