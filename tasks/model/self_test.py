@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tasks.gate import ALONE, Gate, accompanied
+from tasks.gate import Gate, accompanied
 from tasks.model.encoder import Encoder, Float32Array, TextItem, WayUnusable
 from tasks.model.encoding import encode
 
@@ -42,7 +42,7 @@ def self_test(encoder: Encoder) -> None:
     Raises:
         WayUnusable: a vector is missing, has the wrong length, or is less alike than `MIN_COSINE`.
     """
-    _compare(encoder, ALONE)
+    _compare(encoder, Gate(single=True))
     if encoder.streams > 1:
         with accompanied() as gate:
             _compare(encoder, gate)
