@@ -102,7 +102,7 @@ def test_who_comes_beside_another_one_or_just_after_two_is_not() -> None:
             now_s[0] = 1.0
         with gate.beside_others() as beside_the_second:
             assert not beside_the_second
-    for at_s, expected in ((1.0, False), (1.0 + CROWDED_S, False), (1.01 + CROWDED_S, True), (1.02 + CROWDED_S, True)):
+    for at_s, expected in ((1.0, False), (0.99 + CROWDED_S, False), (1.01 + CROWDED_S, True), (1.02 + CROWDED_S, True)):
         now_s[0] = at_s
         with gate.beside_others() as nobody:
             assert nobody is expected
