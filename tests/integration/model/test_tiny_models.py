@@ -16,7 +16,7 @@ import pytest
 from tasks.documents.chunking.tokens import TokenCounter
 from tasks.gate import ALONE, Gate, accompanied
 from tasks.item import Options
-from tasks.model.compiled import INPUTS, CompiledTransformer, cpu_precisions
+from tasks.model.compiled import AWAKE_S, INPUTS, CompiledTransformer, cpu_precisions
 from tasks.model.device import Way
 from tasks.model.encoder import Encoder, Float32Array, ItemVector, ModelLoadError, TextItem, WayUnusable
 from tasks.model.encoding import encode
@@ -24,7 +24,7 @@ from tasks.model.load import load
 from tasks.model.self_test import worst_cosine
 from tasks.model.sentence import SentenceEncoder
 from tasks.model.tokenizing import Tokenizer
-from tests.heavy import sentence_transformers
+from tests.heavy import sentence_transformers, torch
 from tests.integration.model.tiny_model import MAX_TOKENS, TinyModel
 from worker_config.settings import load_settings
 
@@ -104,6 +104,21 @@ def test_a_second_copy_is_made_where_a_lone_pass_has_more_threads_with_it(
         model[0], INPUTS[:2], precision="float32", streams=streams, threads=threads, lone_threads=lone_threads
     )
     assert compiled.copies == copies
+
+
+@pytest.mark.model
+def test_a_lone_pass_gets_all_threads_unless_it_is_the_first_after_a_pause(tiny_folders: Folders) -> None:
+    model = sentence_transformers.SentenceTransformer(str(tiny_folders[TinyModel.CLS]), device="cpu")
+    now_s = [0.0]
+    features = {name: torch.ones((1, 4), dtype=torch.int64) for name in INPUTS[:2]}
+    compiled = CompiledTransformer(
+        model[0], INPUTS[:2], precision="float32", streams=2, threads=2, clock=lambda: now_s[0]
+    )
+    for now_s[0], expected in ((0.0, 0), (0.0, 1), (AWAKE_S / 2, 2), (2 * AWAKE_S, 2), (2.1 * AWAKE_S, 3)):
+        compiled.alone(features)
+        assert compiled.whole_passes == expected
+    compiled(features)
+    assert compiled.whole_passes == 3
 
 
 @pytest.mark.model
