@@ -20,9 +20,9 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _HINTS = {"float32": "f32", "bfloat16": "bf16"}
 _EXAMPLE_TEXTS, _EXAMPLE_TOKENS = 2, 9
 
-AWAKE_S = 0.05
+AWAKE_S = 0.03
 """So long after a pass the other cores are awake and their caches warm. Later, a query gains nothing from more threads
-(whole stack, 0.1 s after the one before: 14.4 ms with all threads, 14.3 with one; 1 s after: 15.2 and 14.7)."""
+(whole stack, pauses of 0.1 s: 14.4 ms with all threads, 14.3 with one; of 1 s: 15.2 and 14.7)."""
 
 
 def cpu_precisions() -> tuple[str, ...]:
