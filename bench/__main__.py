@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ from bench.load.run import CHECKOUT, generator_name
 from bench.report import document, machine, plot, table, timeline
 from bench.report.results import Results
 from bench.scenarios import million
+from bench.servers import peers
+from bench.servers.environments import NotAvailableError
 from bench.servers.model_settings import chosen
 from bench.servers.others import peer
-from bench.sizes import NORMAL, QUICK
-from bench.suite import LONG, QUICK_SERVERS, SCENARIOS, SERVERS, Options, Suite
+from bench.sizes import NORMAL, QUICK, for_seconds
+from bench.suite import LONG, PEERS, QUICK_SERVERS, SCENARIOS, SERVERS, Options, Suite
+from tasks.errors import EmbedqError
 from worker_config.settings import CONFIGURATION_EXIT_CODE, DEFAULT_MODEL, SettingsError, load_settings
 
 _RESULTS = CHECKOUT / "bench" / "results"
@@ -43,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Options, path: Path) -> int:
+    missing = _missing_peers(options)
+    options = dataclasses.replace(options, servers=[name for name in options.servers if name not in missing])
     results = Results(_header(options))
+    if told := _peers(options.servers, missing):
+        results.header["peers"] = told
     status = 0
     try:
         Suite(options, results).run()
@@ -54,6 +61,24 @@ def _run(options: Options, path: Path) -> int:
     print(table.render(results))
     print(f"written to {path}", file=sys.stderr)
     return status
+
+
+def _missing_peers(options: Options) -> Mapping[str, str]:
+    """Makes the environments before anything is measured: peers that this machine cannot have, and why."""
+    missing = {}
+    for name in options.servers:
+        try:
+            if name in PEERS:
+                peers.make(name, options.settings)
+        except (NotAvailableError, EmbedqError) as error:
+            missing[name] = str(error)
+    return missing
+
+
+def _peers(servers: Sequence[str], missing: Mapping[str, str]) -> str:
+    there = [f"{name} ({peers.version(name)})" for name in servers if name in PEERS]
+    away = [f"{name} ({peers.version(name)}) is not available: {reason}" for name, reason in missing.items()]
+    return "; ".join([*there, *away])
 
 
 def _write_docs(results: Results) -> int:
@@ -76,7 +101,8 @@ def _header(options: Options) -> dict[str, Any]:
     limit = measure_limit(options.sizes.warm_s)
     generator = f"{generator_name()}, {limit.rate_per_s:,.0f} requests/s against a server that does nothing"
     changed = ", ".join(f"{name}={value}" for name, value in options.settings.items())
-    how = "quick, too short for figures that mean something" if options.sizes.load_s < NORMAL.load_s else "normal"
+    seconds = options.sizes.load_s
+    how = "too short for figures that mean something" if seconds <= QUICK.load_s else f"loads of {seconds:g} s"
     return {
         **machine.describe(),
         "load generator": generator,
@@ -87,7 +113,10 @@ def _header(options: Options) -> dict[str, Any]:
 
 def _options(parsed: argparse.Namespace) -> Options:
     settings = chosen(load_settings())
+    servers = _servers(parsed)
     sizes = QUICK if parsed.quick else NORMAL
+    if parsed.seconds:
+        sizes = for_seconds(sizes, parsed.seconds)
     if parsed.rows:
         sizes = dataclasses.replace(sizes, ledger_rows=tuple(parsed.rows))
     if parsed.documents:
@@ -95,18 +124,23 @@ def _options(parsed: argparse.Namespace) -> Options:
     return Options(
         sizes=sizes,
         rounds=parsed.repeat or (1 if parsed.quick else 3),
-        servers=parsed.servers or _default_servers(parsed),
-        scenarios=parsed.only or [name for name in SCENARIOS if name not in LONG],
+        servers=servers,
+        scenarios=_scenarios(parsed.only, servers),
         settings=settings,
         memory_settings=settings if parsed.memory_model == "real" else {**settings, "compute": "fake"},
         peer=peer(parsed.url, parsed.model) if parsed.url else None,
     )
 
 
-def _default_servers(parsed: argparse.Namespace) -> Sequence[str]:
-    if parsed.url:
-        return ()
-    return QUICK_SERVERS if parsed.quick else SERVERS
+def _servers(parsed: argparse.Namespace) -> Sequence[str]:
+    default = () if parsed.url else QUICK_SERVERS if parsed.quick else SERVERS
+    return list(dict.fromkeys([*(parsed.servers or default), *(PEERS if parsed.peers else ())]))
+
+
+def _scenarios(only: Sequence[str] | None, servers: Sequence[str]) -> Sequence[str]:
+    """With `fidelity` wherever there is a peer: without it nobody knows whether the peer does the same work."""
+    chosen_ones = only or [name for name in SCENARIOS if name not in LONG]
+    return chosen_ones if set(PEERS).isdisjoint(servers) else list(dict.fromkeys([*chosen_ones, "fidelity"]))
 
 
 def _http_url(text: str) -> str:
@@ -123,7 +157,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="one short round, to see that everything runs")
     parser.add_argument("--repeat", type=int, metavar="N", help="rounds (default: 3; quick: 1)")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="SCENARIO", help=", ".join(SCENARIOS))
-    parser.add_argument("--servers", nargs="+", choices=SERVERS, metavar="SERVER", help=", ".join(SERVERS))
+    parser.add_argument(
+        "--servers",
+        nargs="+",
+        choices=(*SERVERS, *PEERS),
+        metavar="SERVER",
+        help=f"{', '.join(SERVERS)}; peers: {', '.join(PEERS)}",
+    )
+    parser.add_argument("--peers", action="store_true", help="all peers too, each in an environment that is made once")
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help=f"of one load (default: {NORMAL.load_s:g}); the others in proportion"
+    )
     parser.add_argument(
         "--url", type=_http_url, help="a running OpenAI-compatible server to measure, alone or beside --servers"
     )

@@ -1,6 +1,6 @@
 """How long and how much: the normal run and the quick one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +57,19 @@ QUICK = Sizes(
     ingest_documents=20_000,
     ingest_sample_s=0.5,
 )
+
+
+def for_seconds(sizes: Sizes, load_s: float) -> Sizes:
+    """The same with loads of so many seconds, and everything else that lasts in proportion.
+
+    Silences keep their length, which is what they are about, and so does the time before each measurement.
+    """
+    factor = load_s / sizes.load_s
+    lasting = ("load_s", "passages_s", "bulk_s", "under_bulk_s", "under_batch_s")
+    scaled = {name: factor * getattr(sizes, name) for name in lasting}
+    return replace(
+        sizes,
+        **scaled,
+        batch_lines=round(factor * sizes.batch_lines),
+        ingest_passages=round(factor * sizes.ingest_passages),
+    )

@@ -18,15 +18,18 @@ import httpx
 import psutil
 import redis
 
+from bench.baselines import DESIGNS
 from bench.load.run import LoadError
 from bench.load.wrk import WrkError
 from bench.report.results import Results
 from bench.report.table import REFERENCE
-from bench.scenarios import batch, bulk, ingestion, ledger, memory, million, passages, queries, submissions
+from bench.scenarios import batch, bulk, fidelity, ingestion, ledger, memory, million, passages, queries, submissions
 from bench.scenarios.observed import Observed
 from bench.scenarios.workload import Workload
+from bench.servers import peers
 from bench.servers.bare import measure_bare
-from bench.servers.others import DESIGNS, baseline
+from bench.servers.environments import NotAvailableError
+from bench.servers.others import baseline
 from bench.servers.product import product
 from bench.servers.server import BARE, PRODUCT, Server
 from bench.sizes import Sizes
@@ -40,6 +43,7 @@ FOR_ALL: Mapping[str, Scenario] = {
     "queries-32": queries.thirty_two,
     "queries-64": queries.sixty_four,
     "beside-bulk": bulk.queries_beside,
+    "fidelity": fidelity.cosines,
 }
 FOR_PRODUCT: Mapping[str, Scenario] = {
     "bulk": bulk.whole_task,
@@ -52,8 +56,19 @@ LONG = ("ingest-million",)
 """Half an hour each: only when somebody asks for them."""
 SCENARIOS = (*FOR_ALL, *FOR_PRODUCT, *ALONE, *LONG)
 SERVERS = (BARE, PRODUCT, *DESIGNS)
+PEERS = tuple(peers.PEERS)
+"""In the rounds only if somebody asks for them: each needs an environment of its own."""
 QUICK_SERVERS = (BARE, PRODUCT, REFERENCE)
-FAILURES = (AssertionError, LoadError, WrkError, EmbedqError, httpx.HTTPError, psutil.Error, redis.RedisError)
+FAILURES = (
+    AssertionError,
+    LoadError,
+    WrkError,
+    EmbedqError,
+    httpx.HTTPError,
+    psutil.Error,
+    redis.RedisError,
+    NotAvailableError,
+)
 """What one measurement may die of without taking the others with it: a server that ended, an answer that never came."""
 
 
@@ -64,7 +79,7 @@ class Options:
     Attributes:
         sizes: how long and how much.
         rounds: repetitions.
-        servers: names out of `SERVERS`.
+        servers: names out of `SERVERS` and `PEERS`; the environments of these peers have been made.
         peer: a server that runs already.
         scenarios: names out of `SCENARIOS`.
         settings: of the model, for embedq and the bare encoder.
@@ -116,7 +131,8 @@ class Suite:
         self._results.add(BARE, Observed(bare["figures"]))
 
     def _server(self, name: str) -> None:
-        open_server = product if name == PRODUCT else partial(baseline, name)
+        open_peer = partial(peers.serving if name in PEERS else baseline, name)
+        open_server = product if name == PRODUCT else open_peer
         with _folder() as folder, open_server(folder, self._options.settings) as server:
             self._scenarios(server)
             if server.is_product:

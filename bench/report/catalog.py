@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table. `more_is_better` is None where a comparison says nothing."""
+    """One line of the table. `more_is_better` is None where a comparison says nothing; `digits`: always so many."""
 
     key: str
     title: str
     unit: str
     more_is_better: bool | None = False
+    digits: int | None = None
 
 
 _LEDGER = {
@@ -52,6 +53,7 @@ FIGURES = (
     Figure("under_batch_max_ms", "query at 10/s beside a batch, worst", "ms"),
     Figure("under_batch_health_p99_ms", "health check beside a batch, p99", "ms"),
     Figure("under_batch_rows_per_s", "rows of a batch beside queries at 10/s", "/s", more_is_better=True),
+    Figure("fidelity_least", "least cosine to the library's float32 vectors", "", more_is_better=None, digits=6),
     Figure("submits_per_s", "tasks accepted, 64 connections, one API process", "/s", more_is_better=True),
     Figure("submits_p99_ms", "tasks accepted, p99", "ms"),
     Figure("api_rss_mb", "memory of the API process after all this", "MB", more_is_better=None),

@@ -1,11 +1,12 @@
-"""The plot of the README: embedq beside the usual designs, as SVG."""
+"""The plot of the README: embedq beside the usual designs and peers, as SVG."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.baselines import DESIGNS
 from bench.report.catalog import FIGURES, Figure
 from bench.report.results import Results
-from bench.report.table import cell
+from bench.report.table import cell, peers_of
 from bench.servers.server import PRODUCT
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ def draw(results: Results, path: Path) -> None:
 
 
 def _bars(axes: "Axes", figure: Figure, results: Results) -> None:
-    servers = [
-        name for name in ("blocking", "to_thread", "locked", "peer", PRODUCT) if results.spread(name, figure.key)
-    ]
+    servers = [name for name in (*DESIGNS, *peers_of(results), PRODUCT) if results.spread(name, figure.key)]
     spreads = [spread for name in servers if (spread := results.spread(name, figure.key))]
     bars = axes.barh(
         servers, [spread.median for spread in spreads], color=[_OURS if s == PRODUCT else _OTHERS for s in servers]

@@ -37,7 +37,7 @@ class Results:
     def add(self, server: str, observed: Observed) -> None:
         """Adds one repetition of some figures."""
         for key, value in observed.values.items():
-            self.values.setdefault(server, {}).setdefault(key, []).append(round(value, 4))
+            self.values.setdefault(server, {}).setdefault(key, []).append(round(value, 6))
         self.notes += [f"{server}: {note}" for note in observed.notes]
         for name, samples in observed.series.items():
             self.series[name] = [{key: round(value, 2) for key, value in sample.items()} for sample in samples]

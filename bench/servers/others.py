@@ -1,8 +1,8 @@
-"""The usual designs, started here, and a peer that runs already."""
+"""Servers of others: the usual designs, started here, and one that runs already."""
 
 import http.client
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from bench.servers.product import START_TIMEOUT_S
 from bench.servers.server import PEER, Server
 from stack.ports import answers_ok, free_port
 from stack.testing import Process, wait_until
+from tasks.model.location import locate
+from worker_config.settings import DEFAULT_MODEL
 
-DESIGNS = ("blocking", "to_thread", "locked")
-"""Of `bench.baselines`; named here because importing that loads torch."""
 _HEALTH_PATHS = ("/health/live", "/health")
 
 
@@ -22,19 +22,38 @@ _HEALTH_PATHS = ("/health/live", "/health")
 def baseline(design: str, folder: Path, settings: Mapping[str, Any]) -> Iterator[Server]:
     """One design of `bench.baselines`; stopped at the end."""
     port = free_port()
-    command = [sys.executable, "-m", "bench.baselines", design, "--port", str(port)]
-    for name in settings.keys() & {"model", "device"}:
-        command += [f"--{name}", str(settings[name])]
-    process = Process(design, command, folder)
+    model = locate(str(settings.get("model", DEFAULT_MODEL)))
+    command = [sys.executable, "-m", "bench.baselines", design, "--port", str(port), "--model", model]
+    if "device" in settings:
+        command += ["--device", str(settings["device"])]
+    with started(design, command, port, folder, health_path="/health/live") as server:
+        yield server
+
+
+@contextmanager
+def started(
+    name: str, command: Sequence[str], port: int, folder: Path, *, health_path: str, model: str | None = None
+) -> Iterator[Server]:
+    """A server of one process that answers on the port; stopped at the end.
+
+    Args:
+        name: in the table.
+        command: starts it.
+        port: where it will answer.
+        folder: for its log, and what it writes into its working folder.
+        health_path: answers 200 when it is ready.
+        model: the name to send; None: the server's own.
+    """
+    process = Process(name, list(command), folder)
     try:
         process.launch()
         up = wait_until(
-            lambda: answers_ok("127.0.0.1", port, "/health/live") or not process.running, timeout_s=START_TIMEOUT_S
+            lambda: answers_ok("127.0.0.1", port, health_path) or not process.running, timeout_s=START_TIMEOUT_S
         )
-        assert up, design
-        assert process.running, f"{design} ended:\n{process.log()[-2000:]}"
+        assert up, name
+        assert process.running, f"{name} ended:\n{process.log()[-400:]}"
         root = f"http://127.0.0.1:{port}"
-        yield Server(design, f"{root}/v1", design, health_url=f"{root}/health/live", pids={"api": process.pid})
+        yield Server(name, f"{root}/v1", model or name, health_url=f"{root}{health_path}", pids={"api": process.pid})
     finally:
         process.stop()
 

@@ -40,6 +40,32 @@ def test_the_table_shows_medians_extremes_and_ratios() -> None:
     ]
 
 
+def _beside_peers(**fidelity: float) -> Results:
+    results = _results()
+    for name, passages, p99_ms in (("quick", 290.0, 40.0), ("slow", 29.0, 30.0)):
+        results.add(name, Observed({"passages_per_s": passages, "queries_32_p99_ms": p99_ms}))
+    for name, least in fidelity.items():
+        results.add(name, Observed({"fidelity_least": least}))
+    return results
+
+
+def test_each_figure_is_compared_with_the_peer_that_is_best_in_it() -> None:
+    header, _, *rows = _cells(_beside_peers(quick=0.99995, slow=1.0))
+    assert header == ["figure", "unit", "embedq", "bare", "locked", "quick", "slow", "of bare", "gain", "best peer"]
+    assert [row[-1] for row in rows] == ["0.50x (quick)", "0.60x (slow)", "", ""]
+
+
+def test_a_peer_that_computes_something_else_is_shown_and_not_compared_with() -> None:
+    header, _, *rows = _cells(_beside_peers(quick=0.9998, slow=0.9999))
+    assert [row[-1] for row in rows] == ["5.00x (slow)", "0.60x (slow)", "", ""]
+    fidelity = next(row for row in rows if row[0].startswith("least cosine"))
+    assert fidelity[header.index("quick") : header.index("slow") + 1] == ["0.999800", "0.999900"]
+
+
+def test_a_peer_of_unknown_fidelity_is_not_compared_with() -> None:
+    assert [row[-1] for row in _cells(_beside_peers())[2:]] == ["", "", ""]
+
+
 def test_header_and_notes_are_around_it() -> None:
     text = table.render(_results())
     assert text.startswith("* date: today\n* processor: a fast one\n\n| figure")
