@@ -63,13 +63,13 @@ def _infinity(environment: Path, model: Path, port: int) -> Sequence[str]:
         "--log-level": "warning",
     }
     told = [str(word) for option in options.items() for word in option]
-    optimised = f"HF_HOME={model}-optimised"  # it is kept there for the next start
+    cached = f"HF_HOME={model}-cache"
     return [
         "env",
         "-C",
         str(model),
         "DO_NOT_TRACK=1",
-        optimised,
+        cached,
         str(environment / "bin" / "infinity_emb"),
         "v2",
         *told,
