@@ -1,6 +1,6 @@
 """Static models: one vector for each token of the vocabulary, and a text is the mean of its tokens' vectors.
 
-There is no transformer, so there is no padding and no longest text, and a text costs what its tokenizing costs.
+There is no transformer, so there is no padding and no longest text.
 sentence-transformers calls the module `StaticEmbedding`; the package model2vec writes folders that it can read.
 """
 
