@@ -35,8 +35,10 @@ class Writer:
             DiskFull: there is no room.
             StorageUnavailable: anything else that the place refuses.
         """
-        with translated(self._place):
+        try:  # not `translated`: lines come one by one, and making its context takes longer than most writes
             self._file.write(data)
+        except OSError as error:
+            raise _refused(error, self._place) from error
         self.size_bytes += len(data)
 
 
@@ -77,9 +79,11 @@ def translated(place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            raise DiskFull(f"{place} is full. Nothing was stored.", retry_after_s=_FULL_RETRY_S) from error
-        reason = os.strerror(error.errno) if error.errno else "unknown reason"
-        raise StorageUnavailable(
-            f"{place} cannot be used: {reason}. Nothing was stored.", retry_after_s=_RETRY_S[place]
-        ) from error
+        raise _refused(error, place) from error
+
+
+def _refused(error: OSError, place: str) -> DiskFull | StorageUnavailable:
+    if error.errno in _FULL:
+        return DiskFull(f"{place} is full. Nothing was stored.", retry_after_s=_FULL_RETRY_S)
+    reason = os.strerror(error.errno) if error.errno else "unknown reason"
+    return StorageUnavailable(f"{place} cannot be used: {reason}. Nothing was stored.", retry_after_s=_RETRY_S[place])
