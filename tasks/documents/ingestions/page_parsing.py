@@ -222,22 +222,28 @@ class Documents:
             return ParsedDocument.failed(ref, failed.error, fetched.content_hash)
         if not chunks:
             return self._empty(fetched, _EMPTY)
-        return dataclasses.replace(self._chunked(fetched), first=first, chunks=chunks, tokens=tokens)
+        return self._chunked(fetched, first=first, chunks=chunks, tokens=tokens)
 
     def _empty(self, fetched: Fetched, error: DocumentError) -> ParsedDocument:
         """A document without text fails; where the sink has an earlier version, it takes that one's place."""
         ref = fetched.ref
         if ref.id not in self.receipts:
             return ParsedDocument.failed(ref, error, fetched.content_hash)
-        return dataclasses.replace(self._chunked(fetched), note="emptied")
+        return self._chunked(fetched, note="emptied")
 
-    def _chunked(self, fetched: Fetched) -> ParsedDocument:
+    def _chunked(
+        self, fetched: Fetched, *, first: int = 0, chunks: int = 0, tokens: int = 0, note: str | None = None
+    ) -> ParsedDocument:
         return ParsedDocument(
             fetched.ref.id,
             fetched.ref.uri,
             "chunked",
             ref=fetched.ref.to_json(),
             content_hash=fetched.content_hash,
+            first=first,
+            chunks=chunks,
+            tokens=tokens,
+            note=note,
             replaces=self.replaces(fetched),
         )
 
