@@ -20,8 +20,10 @@ import hashlib
 import json
 import os
 import signal
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,6 +37,8 @@ _BLANKS = r"[\x1c-\x1f]"
 """White space for Python alone. Everybody agrees on the other characters that it takes for white space."""
 _NAN_TRIGGER = "!!nan!!"
 _HOUR_S = 3600
+_KEPT_WORDS = 2**16
+"""Hashes of words that are remembered: the service is on trial, and not the fake."""
 
 
 def _kill() -> None:
@@ -110,7 +114,7 @@ class FakeEncoder:
         self.streams = streams
         self._tokens_per_s = tokens_per_s
         self._sleep = sleep
-        self.reference = np.stack([self._vector(text.features["input_ids"]) for text in self.tokenize(TEXTS, None)])
+        self.reference = self._vectors([text.features["input_ids"] for text in self.tokenize(TEXTS, None)])
 
     def tokenize(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
         """One token per word, and two special ones."""
@@ -147,12 +151,13 @@ class FakeEncoder:
     def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:  # noqa: ARG002 - see below
         """Unit vectors float32 [n, dimension]; triggers act. A pass that is alone takes as long as any other."""
         rows = [text.features["input_ids"] for text in batch]
-        for trigger, injure in _INJURIES.items():
-            if any(_TRIGGER_IDS[trigger] in ids for ids in rows):
-                injure()
+        if min(map(min, rows)) < 0:  # there is one
+            for trigger, injure in _INJURIES.items():
+                if any(_TRIGGER_IDS[trigger] in ids for ids in rows):
+                    injure()
         if self._tokens_per_s:
             self._sleep(max(text.length for text in batch) * len(batch) / self._tokens_per_s)
-        return np.stack([self._vector(ids) for ids in rows])
+        return self._vectors(rows)
 
     def _tokenize(self, text: str) -> TokenizedText:
         words = text.split()
@@ -160,17 +165,18 @@ class FakeEncoder:
         ids = [_SPECIAL[0], *map(_word_id, kept), _SPECIAL[1]]
         return TokenizedText({"input_ids": ids}, length=len(ids), full_length=len(words) + len(_SPECIAL))
 
-    def _vector(self, ids: Sequence[int]) -> Float32Array:
+    def _vectors(self, rows: Sequence[Sequence[int]]) -> Float32Array:
         dimension = self.info.dimension
-        if _TRIGGER_IDS[_NAN_TRIGGER] in ids:
-            return np.full(dimension, np.nan, dtype=np.float32)
-        digest = hashlib.shake_128(np.array(ids, dtype="<i8").tobytes()).digest(2 * dimension)
+        digests = [hashlib.shake_128(struct.pack(f"<{len(ids)}q", *ids)).digest(2 * dimension) for ids in rows]
         # Whole numbers up to the square root, so that every machine gets the same bits. Odd ones, so none is zero.
-        components = np.frombuffer(digest, dtype="<i2").astype(np.int64) | 1
-        vector: Float32Array = (components / np.sqrt(float(components @ components))).astype(np.float32)
-        return vector
+        components = np.frombuffer(b"".join(digests), "<i2").reshape(len(rows), dimension).astype(np.int64) | 1
+        lengths = np.sqrt(np.einsum("ij,ij->i", components, components).astype(np.float64))
+        vectors: Float32Array = (components / lengths[:, None]).astype(np.float32)
+        vectors[[_TRIGGER_IDS[_NAN_TRIGGER] in ids for ids in rows]] = np.nan
+        return vectors
 
 
+@lru_cache(maxsize=_KEPT_WORDS)
 def _word_id(word: str) -> int:
     for trigger, trigger_id in _TRIGGER_IDS.items():
         if trigger in word:
