@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.documents.sinks.parquet.part import Parts
-from tasks.documents.sinks.parquet.receipt_index import ReceiptIndex, index_of
+from tasks.documents.sinks.parquet.receipt_index import ReceiptIndex, StoredReceipt, index_of
 from tasks.documents.sinks.parquet.receipts import ids
 from tasks.documents.sinks.sink import Arrivals, LoadDocument, LoadOutcome, Receipt, Stamp, Verdict, judge
 from tasks.documents.sorted_runs import BUCKET, Runs, keys_of
@@ -71,19 +71,21 @@ class ParquetSink:
         present = self._dataset.present()
         self._require_like(present.catalog, stamp)
         arrivals = Arrivals(stamp)
+        earlier: dict[str, StoredReceipt] = {}
         new = self._parts.write(
-            self._taken(documents, arrivals, present.catalog, stamp, progress),
+            self._taken(documents, arrivals, earlier, present.catalog, progress),
             arrivals.taken.values,
             stamp,
             present.catalog.next_part,
         )
         copies = _Copies(self._parts, progress)
-        while new is not None and not self._moved(present, new, arrivals, copies):
+        while new is not None and not self._moved(present, new, arrivals, earlier, copies):
             progress()
             present = self._dataset.present()
             self._require_like(present.catalog, stamp)
             if any(part.receipts == new.receipts for part in present.catalog.parts):
                 break  # it had succeeded, and only the answer was lost
+            earlier = dict(self._index.find(present.catalog, list(arrivals.taken), progress))
         self._merge(progress)
         return arrivals.outcomes
 
@@ -116,26 +118,39 @@ class ParquetSink:
         self,
         documents: Iterable[LoadDocument],
         arrivals: Arrivals,
+        earlier: dict[str, StoredReceipt],
         catalog: Catalog,
-        stamp: Stamp,
         progress: Callable[[], None],
     ) -> Iterator[LoadDocument]:
+        """The documents that are loaded. `earlier` is filled with receipts of those that the dataset has already."""
         for some in pieces(documents, _AT_ONCE):
             receipts = self._index.find(catalog, [document.id for document in some], progress)
             for document in some:
-                _require_shape(document, stamp)
-                receipt = receipts[document.id].receipt if document.id in receipts else None
+                _require_shape(document, arrivals.stamp)
+                stored = receipts.get(document.id)
+                receipt = stored.receipt if stored else None
                 size, content_hash = len(document.chunks), document.content_hash
                 if arrivals.add(document.id, document.page, content_hash, size, receipt, origin=document.origin):
+                    if stored:
+                        earlier[document.id] = stored
                     yield document
             progress()
 
-    def _moved(self, present: Version, new: DatasetPart, arrivals: Arrivals, copies: "_Copies") -> bool:
-        """Whether a version of the dataset has these documents; if not, another load has moved it."""
-        receipts = self._index.find(present.catalog, list(arrivals.taken), copies.progress)
+    def _moved(
+        self,
+        present: Version,
+        new: DatasetPart,
+        arrivals: Arrivals,
+        earlier: Mapping[str, StoredReceipt],
+        copies: "_Copies",
+    ) -> bool:
+        """Whether a version of the dataset has these documents; if not, another load has moved it.
+
+        `earlier`: receipts, in the present version, of documents that are loaded.
+        """
         late: dict[str, Verdict] = {}
         replaced: dict[str, list[str]] = {}
-        for document_id, stored in receipts.items():
+        for document_id, stored in earlier.items():
             mine = arrivals.taken[document_id]
             verdict = judge(stored.receipt, mine.page, mine.content_hash, arrivals.stamp, mine.origin)
             if verdict is Verdict.TAKE:
