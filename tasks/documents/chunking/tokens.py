@@ -95,10 +95,17 @@ class TokenCounter:
     def _sum(self, text: str) -> int:
         if _ODD_SPACE.search(text):
             return self._alone([text])[0]
-        words, counts = text.split(), self._words
-        fresh: dict[str, int] = {}
-        if missing := list(dict.fromkeys(word for word in words if word not in counts)):
-            fresh = dict(zip(missing, self._alone(missing), strict=True))
+        words = text.split()
+        try:
+            return sum(map(self._words.__getitem__, words))
+        except KeyError:
+            return self._sum_of_new(words)
+
+    def _sum_of_new(self, words: Sequence[str]) -> int:
+        """Tokens of words of which some are not known yet."""
+        counts = self._words
+        missing = list(dict.fromkeys(word for word in words if word not in counts))
+        fresh = dict(zip(missing, self._alone(missing), strict=True))
         tokens = sum([fresh[word] if word in fresh else counts[word] for word in words])
         if len(counts) > _KEPT_WORDS:
             counts = self._words = {}  # a new one: another thread may be reading
