@@ -112,7 +112,7 @@ def _outcome(vectors: Sequence[ItemVector]) -> RowOutcome:
         if vector.error is not None:
             return RowOutcome.failed(_as_if_called(vector.error, index))
     return RowOutcome(
-        vectors=np.stack([vector.vector for vector in vectors if vector.vector is not None]),
+        vectors=np.array([vector.vector for vector in vectors if vector.vector is not None], np.float32),
         tokens=sum(vector.tokens for vector in vectors),
         truncated=tuple(index for index, vector in enumerate(vectors) if vector.truncated),
     )

@@ -106,9 +106,9 @@ class PartWriter:
         """Writes the rows of one unit; where they are."""
         at = self._size
         for row in rows:
-            for piece in _pieces(row):
-                self._write(piece)
-                self._size += len(piece)
+            data = _row_bytes(row)
+            self._write(data)
+            self._size += len(data)
         return PartReference(self._name, at, self._size - at, self._revision)
 
 
@@ -132,12 +132,12 @@ def read_part(storage: Storage, reference: PartReference) -> list[RowOutcome]:
     return rows
 
 
-def _pieces(row: RowOutcome) -> tuple[bytes, bytes, bytes]:
+def _row_bytes(row: RowOutcome) -> bytes:
     n, d = row.vectors.shape
     header = orjson.dumps(
         {"n": n, "d": d, "tokens": row.tokens, "truncated": list(row.truncated), "error": row.error},
     )
-    return _LENGTH.pack(len(header)), header, row.vectors.astype("<f4", copy=False).tobytes()
+    return b"".join((_LENGTH.pack(len(header)), header, row.vectors.astype("<f4", copy=False).tobytes()))
 
 
 def _row(data: bytes, at: int) -> tuple[RowOutcome, int]:
