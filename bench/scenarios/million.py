@@ -29,9 +29,11 @@ Sample = dict[str, float]
 def ingest(folder: Path, sizes: Sizes) -> Observed:
     """Samples over time of one file's way into a Parquet dataset, with the fake encoder, and what they say."""
     server = RedisServer(folder / "redis", unix_socket=True, maxmemory_bytes=default_maxmemory_bytes())
-    source = ingesting.records_file(folder / "million.jsonl", _texts(sizes.ingest_documents))
+    roots = folder / "roots"  # the stack refuses one that holds its data
+    roots.mkdir()
+    source = ingesting.records_file(roots / "million.jsonl", _texts(sizes.ingest_documents))
     refusals: list[str] = []
-    settings = {"compute": "fake", "ingest_roots": folder, "redis_url": server.url}
+    settings = {"compute": "fake", "ingest_roots": roots, "redis_url": server.url}
     try:
         server.start()
         with (
