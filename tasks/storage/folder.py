@@ -23,7 +23,7 @@ makes it: where it is missing, this is not the storage that was opened."""
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 """What a file system without hard links says."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_RENAME_TRIES = 3
+_RENAME_TRIES = 4
 
 
 class LocalFolder:
@@ -89,14 +89,15 @@ class LocalFolder:
         return os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
     def _place(self, name: str, place: Callable[[Path], T]) -> T:
-        """What `place` says, which gives the object its name; its folder is made before."""
+        """What `place` says, which gives the object its name; its folder is made where it is missing."""
         target = self._root / name
-        for _ in range(_RENAME_TRIES):
+        for failed in range(_RENAME_TRIES):
             try:
-                self._make_folders(target)
+                if failed:
+                    self._make_folders(target)
                 placed = place(target)
             except FileNotFoundError:
-                continue  # somebody deleted the empty folder in between
+                continue  # its folder was never made, or somebody has deleted the empty one in between
             _sync_folder(target.parent)
             return placed
         raise FileNotFoundError(errno.ENOENT, "a folder of the storage is deleted again and again")
