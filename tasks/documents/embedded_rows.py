@@ -7,7 +7,7 @@ from typing import TypeAlias
 from tasks.errors import NotStored
 from tasks.item import ItemError
 from tasks.ledger.task import Committed, CommittedUnit
-from tasks.storage.row_file import UnitReference, read_rows
+from tasks.storage.row_file import Places
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, RowError, RowOutcome, read_part
 
@@ -48,16 +48,16 @@ class EmbeddedRows:
             NotStored: rows are gone, or parts, and nothing is said of rows whose part is lost.
             StorageUnavailable: the storage does not answer.
         """
-        at = 0
+        at, places = 0, Places(self.storage, self.index, 0, self.rows)
         for unit in self.embedded.units:
-            yield from self._without_part(at, unit.first)
-            yield from self._with_part(unit)
+            yield from self._without_part(places, at, unit.first)
+            yield from self._with_part(places, unit)
             at = unit.first + unit.items
-        yield from self._without_part(at, self.rows)
+        yield from self._without_part(places, at, self.rows)
 
-    def _with_part(self, unit: CommittedUnit) -> Iterator[EmbeddedRow]:
+    def _with_part(self, places: Places, unit: CommittedUnit) -> Iterator[EmbeddedRow]:
         outcomes = self._outcomes(unit)
-        lines = self._lines(unit.first, unit.items)
+        lines = self._lines(places, unit.first, unit.items)
         for offset, (line, outcome) in enumerate(zip(lines, outcomes, strict=True)):
             yield unit.first + offset, line, outcome
 
@@ -70,13 +70,13 @@ class EmbeddedRows:
             rows = []
         return [self.lost] * unit.items if self.lost and len(rows) != unit.items else rows
 
-    def _without_part(self, first: int, end: int) -> Iterator[EmbeddedRow]:
+    def _without_part(self, places: Places, first: int, end: int) -> Iterator[EmbeddedRow]:
         for start in range(first, end, _ROWS_AT_ONCE):
-            for offset, line in enumerate(self._lines(start, min(_ROWS_AT_ONCE, end - start))):
+            for offset, line in enumerate(self._lines(places, start, min(_ROWS_AT_ONCE, end - start))):
                 error = self.embedded.errors.get(start + offset)
                 failed = RowError(error.code, error.message, status=_UNPROCESSABLE) if error else self.unanswered
                 yield start + offset, line, failed
 
-    def _lines(self, first: int, count: int) -> list[bytes]:
+    def _lines(self, places: Places, first: int, count: int) -> list[bytes]:
         self.progress()
-        return read_rows(self.storage, UnitReference(self.source, self.index, first), first, count)
+        return places.rows(self.source, first, count)

@@ -62,32 +62,43 @@ class RowIndexWriter:
         self.rows += 1
 
 
-def read_places(storage: Storage, index: str, first: int, count: int) -> list[tuple[int, int]]:
-    """Offset and length of `count` rows from row `first` on. One ranged read.
+class Places:
+    """Where rows of a source are, as their index says. Its entries stay packed: a large document has many rows.
 
     Raises:
         NotStored: there is no such index, or it has not so many rows.
         StorageUnavailable: the storage does not answer.
     """
-    data = storage.read(index, first * _ENTRY.size, count * _ENTRY.size)
-    if len(data) != count * _ENTRY.size:
-        raise NotStored(f"{index} ends before row {first + count}.")
-    return list(_ENTRY.iter_unpack(data))
+
+    def __init__(self, storage: Storage, index: str, first: int, count: int) -> None:
+        self._storage = storage
+        self._first = first
+        self._entries = storage.read(index, first * _ENTRY.size, count * _ENTRY.size)
+        if len(self._entries) != count * _ENTRY.size:
+            raise NotStored(f"{index} ends before row {first + count}.")
+
+    def rows(self, source: str, first: int, count: int) -> list[bytes]:
+        """`count` lines of the source, from row `first` of the file on. One ranged read.
+
+        Raises:
+            NotStored: the source is not there, or is shorter than the index says.
+            StorageUnavailable: the storage does not answer.
+        """
+        if count == 0:
+            return []
+        at = (first - self._first) * _ENTRY.size
+        places = list(_ENTRY.iter_unpack(self._entries[at : at + count * _ENTRY.size]))
+        start = places[0][0]
+        end = sum(places[-1])
+        data = self._storage.read(source, start, end - start)
+        if len(data) != end - start:
+            raise NotStored(f"{source} ends before row {first + count}.")
+        return [data[offset - start : offset - start + length] for offset, length in places]
 
 
 def read_rows(storage: Storage, reference: UnitReference, first: int, count: int) -> list[bytes]:
     """`count` lines of the source, from row `first` of the file on. One ranged read of the index, one of the source.
 
-    Raises:
-        NotStored: the source or its index is not there, or is shorter than the index says.
-        StorageUnavailable: the storage does not answer.
+    Raises like `Places` and its `rows`.
     """
-    if count == 0:
-        return []
-    places = read_places(storage, reference.index, first, count)
-    start = places[0][0]
-    end = sum(places[-1])
-    data = storage.read(reference.source, start, end - start)
-    if len(data) != end - start:
-        raise NotStored(f"{reference.source} ends before row {first + count}.")
-    return [data[offset - start : offset - start + length] for offset, length in places]
+    return Places(storage, reference.index, first, count).rows(reference.source, first, count) if count else []
