@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tasks.documents.chunking.chunk import Chunk
 from tasks.documents.context import JobContext, JobEnd, StepContext
@@ -188,7 +189,7 @@ def _with_vectors(
     page: PageInFlight, document: ParsedDocument, rows: Iterator[EmbeddedRow], dimension: int
 ) -> LoadDocument | DocumentError:
     chunks: list[Chunk] = []
-    vectors = [np.empty((0, dimension), np.float32)]
+    vectors: list[npt.NDArray[np.float32]] = []
     error: DocumentError | None = None
     for number, line, outcome in () if document.emptied else rows:
         if number < document.first:
@@ -210,7 +211,7 @@ def _with_vectors(
         page=page.number,
         metadata=ref.get("metadata") or {},
         chunks=chunks,
-        vectors=np.concatenate(vectors),
+        vectors=np.concatenate(vectors) if vectors else np.empty((0, dimension), np.float32),
         origin=ref.get("origin", ""),
     )
 
