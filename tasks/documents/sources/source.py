@@ -9,7 +9,7 @@ from tasks.documents.document_error import DocumentError
 PAGE_FILES = 64
 PAGE_FILE_BYTES = 4 * 2**20
 """A page of files ends with the file that reaches one of the two. A larger file is a page of its own."""
-PAGE_RECORDS = 1024
+PAGE_RECORDS = 2048
 PAGE_RECORD_BYTES = 2 * 2**20
 """A page of records ends in the same way."""
 MAX_ID_BYTES = 1024
