@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from tasks.model.packing import fill
+from tasks.pieces import pieces
+
 PASSES_PER_BUDGET = 16
 """Starting a forward pass is taken to cost a sixteenth of a full one: of 1,024 tokens 64, and 61 were measured with
 OpenVINO where every pass has a shape of its own (4.2 ms and 0.068 ms for each padded token). With a thirty-second a
@@ -28,20 +31,32 @@ _LEAST_TOKENS = 512
 """With fewer, the texts of a pass differ more in length, and it costs more than it takes off a wait."""
 
 
-def plan(lengths: Sequence[int], max_padded_tokens: int) -> list[list[int]]:
-    """Micro-batches as lists of indexes into `lengths`; every index occurs once.
+def plan(lengths: Sequence[int], max_padded_tokens: int, row_tokens: int = 0) -> list[list[int]]:
+    """Micro-batches as lists of indexes into `lengths`; every index occurs once. Equal input gives an equal plan.
 
-    Texts are taken longest first, so that neighbours in a batch have nearly the same length. The longest length of a
-    batch times its number of texts stays within `max_padded_tokens`, except that a single text above the budget is a
-    batch of its own. A batch ends early where the padding saved is worth another pass: one long passage must not make
-    passages of all the queries beside it. Equal input gives an equal plan.
+    Texts of up to `row_tokens` share rows of this width; the others have a row each. No batch computes more than
+    `max_padded_tokens`, except that a single text above the budget is a batch of its own.
+    """
+    widest = row_tokens if row_tokens <= max_padded_tokens else 0
+    own = [index for index, length in enumerate(lengths) if length > widest]
+    shared = [index for index, length in enumerate(lengths) if length <= widest]
+    return _in_own_rows(own, lengths, max_padded_tokens) + _in_shared_rows(
+        shared, lengths, max_padded_tokens, row_tokens
+    )
+
+
+def _in_own_rows(indexes: Sequence[int], lengths: Sequence[int], max_padded_tokens: int) -> list[list[int]]:
+    """Texts are taken longest first, so that neighbours in a batch have nearly the same length.
+
+    The longest length of a batch times its number of texts stays within `max_padded_tokens`. A batch ends early where
+    the padding saved is worth another pass: one long passage must not make passages of all the queries beside it.
     """
     pass_cost = max_padded_tokens / PASSES_PER_BUDGET
     batches: list[list[int]] = []
     longest = capacity = 0
-    for position, index in enumerate(sorted(range(len(lengths)), key=lambda i: -lengths[i])):
+    for position, index in enumerate(sorted(indexes, key=lambda i: -lengths[i])):
         free = capacity - len(batches[-1]) if batches else 0
-        would_join = min(free, len(lengths) - position)
+        would_join = min(free, len(indexes) - position)
         if free > 0 and (longest - lengths[index]) * would_join <= pass_cost:
             batches[-1].append(index)
         else:
@@ -49,6 +64,17 @@ def plan(lengths: Sequence[int], max_padded_tokens: int) -> list[list[int]]:
             longest = lengths[index]
             capacity = max_padded_tokens // max(longest, 1)
     return batches
+
+
+def _in_shared_rows(
+    indexes: Sequence[int], lengths: Sequence[int], max_padded_tokens: int, row_tokens: int
+) -> list[list[int]]:
+    if len(indexes) <= 1:
+        return [[index] for index in indexes]
+    rows = fill([lengths[index] for index in indexes], row_tokens)
+    most = max_padded_tokens // row_tokens
+    batches = -(-len(rows) // most)
+    return [[indexes[i] for row in batch for i in row] for batch in pieces(rows, -(-len(rows) // batches))]
 
 
 @dataclass(frozen=True, slots=True)

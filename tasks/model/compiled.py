@@ -4,15 +4,17 @@ Only the transformer: pooling and what follows see its token embeddings in float
 """
 
 import logging
+import math
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from tasks.model.encoder import WayUnusable
+from tasks.model.packing import PACKED_INPUTS, ROW_TOKENS, Packed, first_position, packed_features
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """What a transformer over text may take, in the order of `_traceable`'s arguments."""
@@ -62,8 +64,11 @@ class CompiledTransformer:
         lone_threads: Literal["all", "stream"] = "all",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._first_position = first_position(transformer, names)
+        self.row_tokens = 0 if self._first_position is None else ROW_TOKENS
+        """As `Encoder.row_tokens`."""
         try:
-            model = _convert(transformer, names)
+            model = _convert(transformer, names, packs=self._first_position is not None)
             self._shared = self._whole = _Copy(_compile(model, precision, streams, threads))
             if lone_threads == "all" and streams > 1 and threads != 1:
                 self._whole = _Copy(_compile(model, precision, 1, threads))
@@ -73,7 +78,7 @@ class CompiledTransformer:
                 f"OpenVINO cannot compile this model. Set EMBEDQ_COMPUTE=torch. ({_reason(error)})"
             ) from error
         # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
-        self._inputs: tuple[str, ...] = tuple(port.any_name for port in model.inputs)
+        self._inputs = tuple(map(_name, model.inputs))
         self._output: str = transformer.module_output_name
         self._clock = clock
         self._last_pass = float("-inf")
@@ -101,10 +106,24 @@ class CompiledTransformer:
     def _infer(self, copy: "_Copy", features: dict[str, Any]) -> dict[str, Any]:
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
-        arrays = {name: features[name].numpy() for name in self._inputs}
-        outputs = copy.request().infer(arrays, share_inputs=True, share_outputs=True)
+        def infer(arrays: Mapping[str, Any]) -> Any:
+            wanted = {name: arrays[name] for name in self._inputs}
+            return copy.request().infer(wanted, share_inputs=True, share_outputs=True)[0]
+
+        arrays = {name: features[name].numpy() for name in INPUTS if name in features}
+        found = infer(arrays) if self._first_position is None else self._packed(arrays, self._first_position, infer)
         self._last_pass = self._clock()
-        return {**features, self._output: torch.from_numpy(outputs[0])}
+        return {**features, self._output: torch.from_numpy(found)}
+
+    def _packed(self, padded: dict[str, Any], first: int, infer: Callable[[Mapping[str, Any]], Any]) -> Any:
+        is_token = padded.pop("attention_mask")
+        packed = Packed(padded, is_token, self.row_tokens, first)
+        found = infer(packed.inputs)
+        if packed.shares_rows and not math.isfinite(float(found.sum())):
+            # A mask does not keep NaN of one text from another one in its row: 0 times NaN is NaN.
+            packed = Packed(padded, is_token, 0, first)
+            found = infer(packed.inputs)
+        return packed.unpack(found)
 
 
 class _Copy:
@@ -119,6 +138,11 @@ class _Copy:
         if not hasattr(self._own, "request"):
             self._own.request = self._compiled.create_infer_request()
         return self._own.request
+
+
+def _name(port: Any) -> str:
+    # An input that the trace looks at twice has numbers among its names, too.
+    return next(name for name in (*INPUTS, *PACKED_INPUTS) if name in port.get_names())
 
 
 def _reason(error: BaseException) -> str:
@@ -142,7 +166,7 @@ def _openvino() -> Any:
     return openvino
 
 
-def _convert(transformer: Any, names: Sequence[str]) -> Any:
+def _convert(transformer: Any, names: Sequence[str], *, packs: bool) -> Any:
     import torch  # noqa: PLC0415 - see CompiledTransformer.__call__
 
     unknown = set(names) - set(INPUTS)
@@ -158,6 +182,10 @@ def _convert(transformer: Any, names: Sequence[str]) -> Any:
     with warnings.catch_warnings(), _quiet_transformers(), _root_logger_as_it_was(), torch.inference_mode():
         # Tracing warns about every Python value it freezes; whether that matters is what the self-test finds out.
         warnings.simplefilter("ignore")
+        if packs:
+            mask = example.pop("attention_mask")
+            example |= {"text_numbers": mask, "position_ids": torch.ones_like(mask)}
+            return _openvino().convert_model(_packable(transformer), example_input=example)
         return _openvino().convert_model(_traceable(transformer), example_input=example)
 
 
@@ -203,6 +231,23 @@ def _traceable(transformer: Any) -> Any:
             return self.transformer(features)[transformer.module_output_name]
 
     return Traceable().eval()
+
+
+def _packable(transformer: Any) -> Any:
+    import torch  # noqa: PLC0415 - see CompiledTransformer.__call__
+
+    class Packable(torch.nn.Module):
+        """The same of texts that share rows. All inputs are tensors."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.transformer = transformer
+
+        def forward(self, input_ids: Any, text_numbers: Any, position_ids: Any, token_type_ids: Any = None) -> Any:
+            features = packed_features(input_ids, text_numbers, position_ids, token_type_ids)
+            return self.transformer(features)[transformer.module_output_name]
+
+    return Packable().eval()
 
 
 def _compile(model: Any, precision: str, streams: int, threads: int | None) -> Any:

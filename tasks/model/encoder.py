@@ -89,7 +89,7 @@ class EncodeStats:
 
     Attributes:
         forward_passes: micro-batches sent through the model.
-        padded_tokens: longest length times number of texts, summed over them.
+        padded_tokens: tokens that they computed, padding included.
         tokens: the part of `padded_tokens` that was not padding.
         lone_passes: forward passes that began alone, in an encoder of several streams.
     """
@@ -146,6 +146,11 @@ class Encoder(Protocol):
     @property
     def streams(self) -> int:
         """How many threads may use it at the same time, and should, to make the most of the device."""
+        ...
+
+    @property
+    def row_tokens(self) -> int:
+        """Texts of up to so many tokens share rows of this width in a pass; 0: each text has a row of its own."""
         ...
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from tasks.gate import ALONE, Gate, nothing
 from tasks.item import ItemError
 from tasks.model.encoder import Encoder, EncoderBroken, EncodeStats, Float32Array, TokenizedText, is_out_of_memory
+from tasks.model.packing import layout
 
 _log = logging.getLogger(__name__)
 
@@ -59,12 +60,12 @@ def run(
         if passes:
             between()
         batch = pending.pop()
-        while len(batch) > 1 and _padded(texts, batch) > limit():
+        while (computed := _padded(encoder, texts, batch)) > limit() and len(batch) > 1:
             middle = len(batch) // 2
             pending.append(batch[middle:])
             batch = batch[:middle]
         passes += 1
-        padded += _padded(texts, batch)
+        padded += computed
         tokens += sum(texts[i].length for i in batch)
         result, alone = _attempt(encoder, [texts[i] for i in batch], gate, finished)
         lone += alone and encoder.streams > 1
@@ -79,8 +80,8 @@ def run(
     return raw, EncodeStats(passes, padded, tokens, lone)
 
 
-def _padded(texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
-    return max(texts[i].length for i in batch) * len(batch)
+def _padded(encoder: Encoder, texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
+    return layout([texts[i].length for i in batch], encoder.row_tokens).padded_tokens
 
 
 def _attempt(

@@ -58,6 +58,7 @@ class SentenceEncoder:
         )
         self._modules: list[Callable[[dict[str, Any]], dict[str, Any]]] = list(model)
         self._alone = self._modules[0]
+        self.row_tokens = 0
         if way.compute == "openvino":
             compiled = CompiledTransformer(
                 model[0],
@@ -68,6 +69,7 @@ class SentenceEncoder:
                 lone_threads=lone_threads,
             )
             self._modules[0], self._alone = compiled, compiled.alone
+            self.row_tokens = compiled.row_tokens
             model[0].to("meta")  # nobody needs its weights any more
         else:
             model.to(dtype=getattr(torch, way.precision))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.model.batching import PASSES_PER_BUDGET, plan
+from tasks.model.packing import layout
 
 lengths = st.lists(st.integers(1, 512), max_size=300)
 budgets = st.integers(1, 4096)
@@ -82,3 +83,27 @@ def test_a_mixed_corpus_wastes_less_than_a_tenth_on_padding() -> None:
 
     unsorted = [list(range(i, min(i + 32, len(corpus)))) for i in range(0, len(corpus), 32)]
     assert 1 - sum(corpus) / sum(padded(batch, corpus) for batch in unsorted) > 0.4  # what sorting saves
+
+
+@given(lengths, budgets, st.sampled_from([0, 16, 64]))
+def test_with_shared_rows_every_text_is_in_one_batch_within_the_budget(of: list[int], budget: int, row: int) -> None:
+    batches = plan(of, budget, row)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(of)))
+    computed = [layout([of[i] for i in batch], row if row <= budget else 0).padded_tokens for batch in batches]
+    assert all(tokens <= budget or len(batch) == 1 for tokens, batch in zip(computed, batches, strict=True))
+
+
+@pytest.mark.parametrize("count", [16, 24, 32, 48])
+def test_a_claim_of_queries_is_one_pass_that_is_mostly_not_padding(count: int) -> None:
+    source = random.Random(count)  # noqa: S311 - a fixed corpus, not a secret
+    claim = [min(28, max(10, round(source.gauss(18, 3)))) for _ in range(count)]
+    assert len(plan(claim, 1024, 64)) == 1
+    assert sum(claim) / layout(claim, 64).padded_tokens > 0.8
+
+
+def test_long_texts_share_no_rows_and_no_batch_with_short_ones() -> None:
+    assert plan([70, 20, 65, 20, 20], 1024, 64) == [[0, 2], [1, 3, 4]]
+
+
+def test_equal_shared_batches_rather_than_full_ones_and_a_rest() -> None:
+    assert list(map(len, plan([64] * 17, 1024, 64))) == [9, 8]

@@ -1,0 +1,184 @@
+"""Several short texts in one row of a forward pass, where a token sees the tokens of its own text alone.
+
+A pass of one row for each text computes as much for every text as for its longest one. Claims of queries are small, so
+sorting helps little: of 32 queries it would be two or three passes, padded by an eighth. In rows of one width only the
+ends of rows are padded, all of them fit into one pass, and passes have few different shapes.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_log = logging.getLogger(__name__)
+
+Int64Array = npt.NDArray[np.int64]
+
+ROW_TOKENS = 64
+"""Of a row. Wider ones are filled no better by queries, and attention computes more of what the mask throws away."""
+_FIRST_POSITIONS = {"bert": 0, "roberta": 1, "xlm-roberta": 1, "camembert": 1}
+"""By type of model, the position of a text's first token, counted from the padding token's number where it is not 0.
+Only types without a window, a bias or a state that reaches from one text into the next."""
+PACKED_INPUTS = ("text_numbers", "position_ids")
+"""What `Packed.inputs` has instead of a mask."""
+_CHECKED_LENGTHS = (7, 3, 12, 5, 9, 2, 11, 4)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Where the texts of a pass are in its rows.
+
+    Attributes:
+        rows: of the pass.
+        width: of each, in tokens.
+        starts: int64 [texts], the place of each text's first token, counted through all rows.
+    """
+
+    rows: int
+    width: int
+    starts: Int64Array
+
+    @property
+    def padded_tokens(self) -> int:
+        """That the pass computes."""
+        return self.rows * self.width
+
+
+def layout(lengths: Sequence[int], row_tokens: int) -> Layout:
+    """The one of two that computes fewer tokens: shared rows of `row_tokens`, or a row for each text. 0: the latter."""
+    longest = max(lengths)
+    own = len(lengths) * longest
+    if longest <= row_tokens < own:
+        rows = fill(lengths, row_tokens)
+        if len(rows) * row_tokens < own:
+            return Layout(len(rows), row_tokens, _starts(rows, lengths, row_tokens))
+    return Layout(len(lengths), longest, np.arange(0, own, longest))
+
+
+def fill(lengths: Sequence[int], row_tokens: int) -> list[list[int]]:
+    """Rows of indexes into `lengths`, each of `row_tokens` tokens at most; every index occurs once.
+
+    The longest text comes first, into the row that it fills best. Rows that are left out leave the others as they are.
+    """
+    rows: list[list[int]] = []
+    by_free: list[list[int]] = [[] for _ in range(row_tokens + 1)]
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        length = lengths[index]
+        free = next((free for free in range(length, row_tokens + 1) if by_free[free]), None)
+        if free is None:
+            free = row_tokens
+            by_free[free].append(len(rows))
+            rows.append([])
+        row = by_free[free].pop()
+        rows[row].append(index)
+        by_free[free - length].append(row)
+    return rows
+
+
+def _starts(rows: Sequence[Sequence[int]], lengths: Sequence[int], row_tokens: int) -> Int64Array:
+    starts = np.zeros(len(lengths), dtype=np.int64)
+    for number, row in enumerate(rows):
+        at = number * row_tokens
+        for index in row:
+            starts[index] = at
+            at += lengths[index]
+    return starts
+
+
+class Packed:
+    """The inputs of a pass whose texts are laid out in rows, and the way back.
+
+    Args:
+        padded: int64 [texts, longest], the features of a row for each text, padded on the right.
+        is_token: int64 of the same shape, 1 where there is a token.
+        row_tokens: as for `layout`.
+        first: position of a text's first token.
+    """
+
+    def __init__(self, padded: dict[str, Int64Array], is_token: Int64Array, row_tokens: int, first: int) -> None:
+        texts, longest = is_token.shape
+        self._place = place = layout(is_token.sum(axis=1).tolist(), row_tokens)
+        self.shares_rows = place.rows < texts
+        self._columns = np.arange(longest)
+        positions = np.broadcast_to(first + self._columns, is_token.shape)
+        named = {**padded, "position_ids": positions}
+        if not self.shares_rows:
+            self.inputs = {**named, "position_ids": positions.copy(), "text_numbers": is_token}
+            """int64 [rows, width]. `text_numbers` is 0 where there is no token."""
+            return
+        mask = is_token.astype(bool)
+        to = (place.starts[:, None] + self._columns)[mask]
+        named["text_numbers"] = np.broadcast_to(np.arange(1, texts + 1)[:, None], is_token.shape)
+        self.inputs = {name: self._laid_out(values[mask], to) for name, values in named.items()}
+
+    def _laid_out(self, values: Int64Array, to: Int64Array) -> Int64Array:
+        flat = np.zeros(self._place.padded_tokens, dtype=np.int64)
+        flat[to] = values
+        return flat.reshape(self._place.rows, self._place.width)
+
+    def unpack(self, embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Of [rows, width, d], the tokens of each text: [texts, longest, d]. Behind its last one anything may stand."""
+        if not self.shares_rows:
+            return embeddings
+        flat = embeddings.reshape(self._place.padded_tokens, embeddings.shape[2])
+        # Less than `longest` may follow the last text.
+        tokens: npt.NDArray[np.float32] = flat[np.minimum(self._place.starts[:, None] + self._columns, len(flat) - 1)]
+        return tokens
+
+
+def first_position(transformer: Any, names: Sequence[str]) -> int | None:
+    """Of a text, where the texts of this transformer may share rows; None: they may not.
+
+    Args:
+        transformer: the library's module, float32 on the CPU.
+        names: the inputs that it gets.
+    """
+    config = transformer.model.config
+    offset = _FIRST_POSITIONS.get(getattr(config, "model_type", ""))
+    if (
+        offset is None
+        or not {"input_ids", "attention_mask"} <= set(names) <= {"input_ids", "attention_mask", "token_type_ids"}
+        or transformer.tokenizer.padding_side != "right"
+        or getattr(config, "_attn_implementation", "") != "sdpa"  # which takes a mask of tokens by tokens as it is
+    ):
+        return None
+    first: int = offset and offset + config.pad_token_id
+    try:
+        return first if _vectors_agree(transformer, names, first) else None
+    except Exception as error:  # noqa: BLE001 - code of a model may raise anything; without shared rows it is served
+        _log.info("texts share no rows: the model failed with %s", type(error).__name__)
+        return None
+
+
+def packed_features(input_ids: Any, text_numbers: Any, position_ids: Any, token_type_ids: Any = None) -> dict[str, Any]:
+    """What the library's transformer takes of `Packed.inputs`, as tensors."""
+    features = {
+        "input_ids": input_ids,
+        "attention_mask": text_numbers[:, None, :, None] == text_numbers[:, None, None, :],
+        "position_ids": position_ids,
+    }
+    return features if token_type_ids is None else features | {"token_type_ids": token_type_ids}
+
+
+def _vectors_agree(transformer: Any, names: Sequence[str], first: int) -> bool:
+    import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
+
+    config, lengths = transformer.model.config, np.array(_CHECKED_LENGTHS)
+    is_token = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
+    words = np.random.default_rng(0).integers(0, config.vocab_size - 1, is_token.shape)
+    words[words == config.pad_token_id] += 1  # RoBERTa counts positions without it
+    padded = {"input_ids": words * is_token}
+    if "token_type_ids" in names:
+        padded["token_type_ids"] = np.zeros_like(words)
+    packed = Packed(padded, is_token, ROW_TOKENS, first)
+    output = transformer.module_output_name
+    with torch.inference_mode():
+        alone = {**padded, "attention_mask": is_token}
+        expected = transformer({name: torch.from_numpy(value) for name, value in alone.items()})[output].numpy()
+        tensors = {name: torch.from_numpy(value) for name, value in packed.inputs.items()}
+        found = packed.unpack(transformer(packed_features(**tensors))[output].numpy())
+    mask = is_token.astype(bool)
+    return packed.shares_rows and np.allclose(found[mask], expected[mask], rtol=1e-3, atol=1e-4)

@@ -1,0 +1,102 @@
+"""Models whose short texts share rows of a pass give the vectors that the library gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.item import Options
+from tasks.model.compiled import CompiledTransformer
+from tasks.model.device import Way
+from tasks.model.encoder import TextItem
+from tasks.model.encoding import NON_FINITE, encode
+from tasks.model.packing import ROW_TOKENS, first_position
+from tasks.model.sentence import SentenceEncoder
+from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
+from tests.integration.model.tiny_model import TinyModel
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(120)]
+
+Folders = Mapping[TinyModel, Path]
+
+NAMES = ("input_ids", "token_type_ids", "attention_mask")
+TEXTS = ["".join(chr(97 + (7 * i + j) % 26) for j in range(2 + i % 19)) for i in range(40)]
+RAW = Options(normalize=False)
+
+
+def library(folder: Path) -> Any:
+    return sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+
+
+def compiled(model: Any) -> SentenceEncoder:
+    return SentenceEncoder(model, name="tiny", revision="0", way=Way("openvino", "float32"))
+
+
+@pytest.mark.parametrize("kind", [TinyModel.CLS, TinyModel.DENSE, TinyModel.PROMPTED, TinyModel.INSTRUCTED])
+def test_vectors_of_texts_in_shared_rows_equal_the_library(kind: TinyModel, tiny_folders: Folders) -> None:
+    model = library(tiny_folders[kind])
+    expected = np.asarray(model.encode(TEXTS, show_progress_bar=False), dtype=np.float32)
+    encoder = compiled(model)
+    assert encoder.row_tokens == ROW_TOKENS
+    outcomes, stats = encode(encoder, [TextItem(text, RAW) for text in TEXTS], max_padded_tokens=1024)
+    found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert stats.forward_passes == 1
+    assert stats.padded_tokens % ROW_TOKENS == 0
+    assert stats.tokens / stats.padded_tokens > 0.85
+
+
+def test_a_causal_model_has_a_row_for_each_text(tiny_folders: Folders) -> None:
+    assert first_position(library(tiny_folders[TinyModel.CAUSAL])[0], NAMES) is None
+
+
+def test_a_decoder_of_a_known_type_has_a_row_for_each_text(tiny_folders: Folders) -> None:
+    transformer = library(tiny_folders[TinyModel.CLS])[0]
+    assert first_position(transformer, NAMES) == 0
+    transformer.model.config.is_decoder = True
+    assert first_position(transformer, NAMES) is None
+
+
+def test_positions_begin_where_the_type_of_model_lets_them_begin(tiny_folders: Folders, tmp_path: Path) -> None:
+    model = library(tiny_folders[TinyModel.CLS])
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(model.tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.RobertaConfig(
+        intermediate_size=64, max_position_embeddings=64, initializer_range=0.5, pad_token_id=0, **sizes
+    )
+    model.tokenizer.save_pretrained(str(tmp_path))
+    transformers.RobertaModel(config).save_pretrained(str(tmp_path))
+    roberta = sentence_transformers.SentenceTransformer(
+        modules=[sentence_modules.Transformer(str(tmp_path)), sentence_modules.Pooling(32, "mean")], device="cpu"
+    )
+    assert first_position(roberta[0], ("input_ids", "attention_mask")) == 1
+    expected = np.asarray(roberta.encode(TEXTS, show_progress_bar=False), dtype=np.float32)
+    outcomes, stats = encode(compiled(roberta), [TextItem(text, RAW) for text in TEXTS], max_padded_tokens=1024)
+    found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert stats.forward_passes == 1
+
+
+def test_a_text_without_finite_vector_spoils_none_in_its_row(tiny_folders: Folders) -> None:
+    model = library(tiny_folders[TinyModel.DENSE])
+    expected = np.asarray(model.encode(TEXTS, show_progress_bar=False), dtype=np.float32)
+    # Of so many tokens, those with which the rows are tried out at load are others.
+    model[0].model.resize_token_embeddings(5000)
+    with torch.no_grad():
+        model[0].model.embeddings.word_embeddings.weight[model.tokenizer.convert_tokens_to_ids("?")] = torch.nan
+    encoder = compiled(model)
+    assert encoder.row_tokens == ROW_TOKENS
+    items = [TextItem(text, RAW) for text in ("a?", *TEXTS)]
+    [broken, *outcomes], _ = encode(encoder, items, max_padded_tokens=1024)
+    assert broken.error == NON_FINITE
+    found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_without_a_mask_there_are_no_shared_rows(tiny_folders: Folders) -> None:
+    transformer = library(tiny_folders[TinyModel.CLS])[0]
+    assert CompiledTransformer(transformer, ["input_ids"], precision="float32", threads=1).row_tokens == 0
