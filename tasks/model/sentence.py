@@ -58,7 +58,6 @@ class SentenceEncoder:
         )
         self._modules: list[Callable[[dict[str, Any]], dict[str, Any]]] = list(model)
         self._alone = self._modules[0]
-        self.row_tokens = 0
         if way.compute == "openvino":
             compiled = CompiledTransformer(
                 model[0],
@@ -69,7 +68,6 @@ class SentenceEncoder:
                 lone_threads=lone_threads,
             )
             self._modules[0], self._alone = compiled, compiled.alone
-            self.row_tokens = compiled.row_tokens
             model[0].to("meta")  # nobody needs its weights any more
         else:
             model.to(dtype=getattr(torch, way.precision))
@@ -83,6 +81,12 @@ class SentenceEncoder:
             compute=way.compute,
             precision=way.precision,
         )
+
+    @property
+    def row_tokens(self) -> int:
+        """See `Encoder.row_tokens`."""
+        first = self._modules[0]
+        return first.row_tokens if isinstance(first, CompiledTransformer) else 0
 
     def tokenize(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
         """See `Encoder.tokenize`."""
