@@ -38,8 +38,8 @@ def plan(lengths: Sequence[int], max_padded_tokens: int, row_tokens: int = 0) ->
     `max_padded_tokens`, except that a single text above the budget is a batch of its own.
     """
     widest = row_tokens if row_tokens <= max_padded_tokens else 0
-    own = [index for index, length in enumerate(lengths) if length > widest]
-    shared = [index for index, length in enumerate(lengths) if length <= widest]
+    own = [index for index, length in enumerate(lengths) if not 0 < length <= widest]
+    shared = [index for index, length in enumerate(lengths) if 0 < length <= widest]
     return _in_own_rows(own, lengths, max_padded_tokens) + _in_shared_rows(
         shared, lengths, max_padded_tokens, row_tokens
     )

@@ -55,7 +55,7 @@ def layout(lengths: Sequence[int], row_tokens: int) -> Layout:
         rows = fill(lengths, row_tokens)
         if len(rows) * row_tokens < own:
             return Layout(len(rows), row_tokens, _starts(rows, lengths, row_tokens))
-    return Layout(len(lengths), longest, np.arange(0, own, longest))
+    return Layout(len(lengths), longest, longest * np.arange(len(lengths)))  # of a static model 0 may be the longest
 
 
 def fill(lengths: Sequence[int], row_tokens: int) -> list[list[int]]:

@@ -85,7 +85,7 @@ def test_a_mixed_corpus_wastes_less_than_a_tenth_on_padding() -> None:
     assert 1 - sum(corpus) / sum(padded(batch, corpus) for batch in unsorted) > 0.4  # what sorting saves
 
 
-@given(lengths, budgets, st.sampled_from([0, 16, 64]))
+@given(st.lists(st.integers(0, 512), max_size=300), budgets, st.sampled_from([0, 16, 64]))
 def test_with_shared_rows_every_text_is_in_one_batch_within_the_budget(of: list[int], budget: int, row: int) -> None:
     batches = plan(of, budget, row)
     assert sorted(i for batch in batches for i in batch) == list(range(len(of)))
