@@ -88,6 +88,7 @@ def test_a_text_costs_what_it_costs_whatever_others_have_asked_for(worker: Worke
     assert passes(client) == before + 1
 
     # A key that is purged is forgotten, and no other.
+    wait_until(lambda: client.overview().workers[0].items == 9, message="a beat after the work")
     full = client.overview().workers[0].cache_bytes
     client.ledger.run(close_account("ann"))
     wait_until(lambda: 0 < client.overview().workers[0].cache_bytes <= full / 2, message="ann to be forgotten")
