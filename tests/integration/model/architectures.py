@@ -455,7 +455,6 @@ DECODERS = (
         routine=True,
     ),
     Architecture("OPT", _decoder("OPTConfig", _SIZES | {"ffn_dim": 64, "word_embed_proj_dim": WIDTH})),
-    Architecture("BLOOM", _decoder("BloomConfig", {"hidden_size": WIDTH, "n_layer": 2, "n_head": 4}), "torch"),
     Architecture("GPT-NeoX", _decoder("GPTNeoXConfig", _SIZES)),
     Architecture("Phi", _decoder("PhiConfig", _SIZES)),
     Architecture("Granite", _decoder("GraniteConfig", _SIZES)),
