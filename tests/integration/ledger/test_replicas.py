@@ -105,9 +105,12 @@ async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedg
             await repeating.run(operations.submit(new_task(alias=alias)))
 
     async def joined() -> bool:
-        with suppress(NotReplicated):
-            return (await repeating.run(operations.submit(new_task(alias=alias)))).joined
-        return False
+        try:
+            reply = await repeating.run(operations.submit(new_task(alias=alias)))
+        except NotReplicated:
+            return False
+        assert reply.joined
+        return True
 
     await eventually(joined, message="a replica that has the first task")
     await repeating.close()
