@@ -111,3 +111,17 @@ async def test_other_errors_keep_the_connection() -> None:
         (reply,) = await line.exchange([PING])
         assert isinstance(reply, redis.OutOfMemoryError)
         assert line._connection.is_connected
+
+
+async def test_replies_that_came_together_stay_in_order() -> None:
+    async with _line([b":1\r\n$-1\r\n*2\r\n+a\r\n:2\r\n-ERR no\r\n*0\r\n+last"], reset=False) as line:
+        one, nothing, many, error, none, last = await line.exchange([PING] * 6)
+        assert [one, nothing, many, none, last] == [1, None, [b"a", 2], [], b"last"]
+        assert isinstance(error, redis.ResponseError)
+
+
+def test_a_command_is_packed_alike_without_hiredis(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("sha", 0, b"\x00\xff", "Größe", 1e-7, 2**40, -3, "")
+    expected = packed("EVALSHA", arguments)
+    monkeypatch.setattr("tasks.ledger.gather.pack_command", None)
+    assert packed("EVALSHA", arguments) == expected
