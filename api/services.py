@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self, cast
 
-from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from api.answer.rate_limit_headers import RateLimits
@@ -126,8 +125,8 @@ class Services:
         """The parts behind the app that serves `request`."""
         return cast("Self", request.app.state.services)
 
-    def admit(self, request: Request, scopes: Collection[Scope]) -> None:
-        """Lets a request in to a route that needs one of these scopes.
+    def admit(self, request: Request, scopes: Collection[Scope]) -> Caller:
+        """Lets a request in to a route that needs one of these scopes, and says who sent it.
 
         Raises:
             Unauthenticated: no key came, or only wrong ones.
@@ -136,11 +135,12 @@ class Services:
             Overloaded: the caller's requests fill the connections.
         """
         founding = scopes == {Scope.ADMIN} and self.keys.is_empty and self.visitors.is_local(request.scope)
-        grant = self.keys.founder() if founding else self.keys.grant(Headers(scope=request.scope))
+        grant = self.keys.founder() if founding else self.keys.grant(request.headers)
         let_in(request.scope, grant)
         request.scope[OWNER] = grant.caller.name
         self.places.enter(request.scope)
         self.require(request, scopes)
+        return grant.caller
 
     def require(self, request: Request, scopes: Collection[Scope]) -> None:
         """Raises `ScopeMissing` if the caller has none of these scopes."""

@@ -21,6 +21,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
+from starlette.types import Scope as RequestScope
 
 from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
@@ -220,19 +221,20 @@ class DescribedRoute(DirectRoute):
     def function(self) -> Function:
         """What answers: called with the request and the parts of the path."""
         function, scopes = super().function, self.described.scopes
-        headers = _READ_BY_ALL | {p.name.lower() for p in self.described.reads if p.place == "header"}
+        read = {p.name.lower() for p in self.described.reads if p.place == "header"}
+        headers = {name: name.encode("latin-1") for name in _READ_BY_ALL | read}
         parameters = frozenset(p.name for p in self.described.reads if p.place == "query")
 
         def answer(request: Request, *parts: str) -> Awaitable[Response]:
             described = _DescribedRequest(request, headers, parameters)
             if not scopes:
                 return function(described, *parts)
-            services = Services.from_request(request)
+            services = Services.from_request(described)
             if services.keys.stamp is None:
-                return _with_keys_read(services, request, scopes, partial(function, described, *parts))
-            services.admit(request, scopes)
-            if services.caller(request).limits.requests_per_second is not None:
-                return _within_rate(services, request, partial(function, described, *parts))
+                return _with_keys_read(services, described, scopes, partial(function, described, *parts))
+            caller = services.admit(described, scopes)
+            if caller.limits.requests_per_second is not None:
+                return _within_rate(services, described, partial(function, described, *parts))
             return function(described, *parts)
 
         return answer
@@ -288,7 +290,7 @@ class NotDescribed(Exception):
 class _DescribedRequest(Request):
     """A request of which only what is described can be read."""
 
-    def __init__(self, request: Request, headers: frozenset[str], parameters: frozenset[str]) -> None:
+    def __init__(self, request: Request, headers: Mapping[str, bytes], parameters: frozenset[str]) -> None:
         super().__init__(request.scope, request.receive)
         self._described = headers
         self._parameters = parameters
@@ -296,9 +298,7 @@ class _DescribedRequest(Request):
     @property
     def headers(self) -> Headers:
         if not hasattr(self, "_headers"):
-            headers = _DescribedHeaders(scope=self.scope)
-            headers.names = self._described
-            self._headers = headers
+            self._headers = _DescribedHeaders(self.scope, self._described)
         return self._headers
 
     @property
@@ -310,8 +310,44 @@ class _DescribedRequest(Request):
         return self._query_params
 
 
-class _OnlyDescribed(Mapping[str, str]):
-    """A mixin of Starlette's multidicts. It goes before them, and its `names` are set before anything is read."""
+class _DescribedHeaders(Headers):
+    """By name, in a table: what is absent, as most of them are, costs a look and no search and no exception.
+
+    `names`: those that are described, in small letters, and as they stand in a request.
+    """
+
+    def __init__(self, scope: RequestScope, names: Mapping[str, bytes]) -> None:
+        super().__init__(scope=scope)
+        self._names = names
+        self._first = dict(reversed(self._list))  # of several, the first
+
+    def _find(self, key: str) -> bytes | None:
+        name = self._names.get(key) or self._names.get(key.lower())
+        if name is None:
+            raise NotDescribed(f"{key} is read and not described")
+        return self._first.get(name)
+
+    def __getitem__(self, key: str) -> str:
+        value = self._find(key)
+        if value is None:
+            raise KeyError(key)
+        return value.decode("latin-1")
+
+    def __contains__(self, key: object) -> bool:
+        return self._find(str(key)) is not None
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The first value."""
+        value = self._find(key)
+        return default if value is None else value.decode("latin-1")
+
+    def getlist(self, key: str) -> list[str]:
+        """All values."""
+        return [] if self._find(key) is None else super().getlist(key)
+
+
+class _DescribedQuery(QueryParams):
+    """`names`: those that are described; set before anything is read."""
 
     names: frozenset[str]
 
@@ -327,15 +363,7 @@ class _OnlyDescribed(Mapping[str, str]):
         self._require(key)
         return super().__contains__(key)
 
-    def getlist(self, key: str) -> list[str]:
+    def getlist(self, key: Any) -> list[str]:
+        """All values."""
         self._require(key)
-        values: list[str] = super().getlist(key)  # type: ignore[misc]  # of what it is mixed with
-        return values
-
-
-class _DescribedHeaders(_OnlyDescribed, Headers):
-    pass
-
-
-class _DescribedQuery(_OnlyDescribed, QueryParams):
-    pass
+        return super().getlist(key)

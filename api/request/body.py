@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from api.answer.errors import CallerGone
 from api.request.api_keys import still_let_in
@@ -79,17 +79,19 @@ async def read_body(request: Request, max_bytes: int, take: Callable[[int], None
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
     size = taken = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > max_bytes:
-                raise _too_large(max_bytes)
-            if size > SMALL_BYTES:
-                take(size - taken)
-                taken = size
-            chunks.append(chunk)
-    except ClientDisconnect:
-        raise CallerGone from None
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise CallerGone
+        chunk, more = message.get("body", b""), message.get("more_body", False)
+        size += len(chunk)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        if size > SMALL_BYTES:
+            take(size - taken)
+            taken = size
+        chunks.append(chunk)
     return b"".join(chunks)
 
 
