@@ -16,6 +16,7 @@ from tasks.ledger.ids import created_ms
 
 FIRST_VERSION = 1
 """What SUBMIT gives a new task."""
+_NO_STORE, _VARY = (b"cache-control", NO_STORE["cache-control"].encode()), (b"vary", b"Prefer")
 ETAG = ResponseHeader("ETag", "Version of the task.", required=True)
 RETRY_AFTER = ResponseHeader("Retry-After", "Seconds, while open.", SECONDS)
 LOCATION = ResponseHeader("Location", "Path of what was begun.", required=True)
@@ -59,12 +60,15 @@ def task_response(
     location: bool = False,
 ) -> Response:
     """The task with its `ETag`, and `Retry-After` while it is open."""
-    headers = {"etag": etag(task), **NO_STORE, "vary": "Prefer"}
+    body = task_json(task, waiting)
+    headers = [(b"etag", etag(task).encode()), _NO_STORE, _VARY]
     if not task.state.terminal:
-        headers["retry-after"] = str(retry_after_s)
+        headers.append((b"retry-after", b"%d" % retry_after_s))
     if location:
-        headers["location"] = _links(task.id)["self"]
-    return json_response(task_json(task, waiting), headers, status=status)
+        headers.append((b"location", body["links"]["self"].encode()))
+    response = json_response(body, status=status)
+    response.raw_headers[:0] = headers
+    return response
 
 
 def etag(task: ledger.Task) -> str:

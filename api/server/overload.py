@@ -11,8 +11,7 @@ those before questions about what there is, which no door stops.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from starlette.types import Scope
 
@@ -120,16 +119,19 @@ class Door:
             await self.pace(owner)
             raise overloaded()
 
-    @contextmanager
-    def submitting(self, owner: str, *, bulk: bool = False) -> Iterator[None]:
+    def submitting(self, owner: str, *, bulk: bool = False) -> "Submitting":
         """Around one submission. Raises `Overloaded` as `check` does, at once."""
+        return Submitting(self, owner, bulk)
+
+    def enter(self, owner: str, *, bulk: bool) -> None:
+        """Counts a submission of this owner until `leave`. Raises `Overloaded` where there is no room for it."""
         if self._is_full(owner, bulk=bulk):
             raise overloaded()
         self._count(owner, 1)
-        try:
-            yield
-        finally:
-            self._count(owner, -1)
+
+    def leave(self, owner: str) -> None:
+        """A submission of this owner is stored or refused."""
+        self._count(owner, -1)
 
     def _count(self, owner: str, n: int) -> None:
         self.under_way += n
@@ -159,6 +161,25 @@ class Door:
         most = min(self.most, BUSY_UNDER_WAY) if self._lag_s() > MAX_LAG_S else self.most
         free = (int(most * _BULK_PART) if bulk else most) - self.under_way
         return free <= 0 or (self._of_owners[owner] >= free and self._shared())
+
+
+class Submitting:
+    """One submission on its way through a door. A class, as a generator would cost each request twice as much."""
+
+    __slots__ = ("_bulk", "_door", "_owner")
+
+    def __init__(self, door: Door, owner: str, bulk: bool) -> None:
+        self._door = door
+        self._owner = owner
+        self._bulk = bulk
+
+    def __enter__(self) -> None:
+        """Raises `Overloaded`."""
+        self._door.enter(self._owner, bulk=self._bulk)
+
+    def __exit__(self, *_: object) -> None:
+        """However it ended."""
+        self._door.leave(self._owner)
 
 
 class Places:
