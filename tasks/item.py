@@ -1,9 +1,8 @@
 """One text of a task and what is asked of it: options, estimated cost, and why it may have no vector."""
 
-import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import orjson
 
@@ -14,8 +13,7 @@ DEFAULT_RATE = 4000.0
 """Estimated tokens per second to assume of a model for which no worker has ever reported a speed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """What changes the vector of a text. Equal options and equal texts give equal vectors.
 
     Attributes:
@@ -34,9 +32,8 @@ class Options:
         """Compact form for the task hash: only what differs from the default; '' for the defaults."""
         if self == _DEFAULTS:
             return ""
-        changed = {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default
-        }
+        defaults = self._field_defaults
+        changed = {name: value for name, value in self._asdict().items() if value != defaults[name]}
         return orjson.dumps(changed).decode()
 
     def unfit(self, dimension: int, prompts: Collection[str]) -> Literal["dimensions", "prompt_name"] | None:
@@ -50,8 +47,7 @@ class Options:
         """Inverse of `to_text`; options of a newer version are ignored."""
         if not text:
             return cls()
-        names = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in orjson.loads(text).items() if name in names})
+        return cls(**{name: value for name, value in orjson.loads(text).items() if name in cls._fields})
 
 
 _DEFAULTS = Options()

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from tasks.errors import EncodingFailed, NotStored, RequestError
-from tasks.item import ItemError
+from tasks.item import ItemError, Options
 from tasks.ledger import ClaimedUnit, Finished, OutcomeKind
 from tasks.model.encoder import ItemVector, TextItem
 from tasks.storage.row_file import UnitReference
@@ -74,7 +74,8 @@ class RowUnit:
         cls, unit: ClaimedUnit, reference: UnitReference, lines: Sequence[bytes], prompts: Collection[str]
     ) -> "RowUnit":
         """`prompts` are the model's, for rows that say by `input_type` what their texts are."""
-        return cls(unit, reference, [_texts(line, prompts, unit.owner) for line in lines])
+        read = RowReader(prompts, unit.owner)
+        return cls(unit, reference, [read.texts(line) for line in lines])
 
     @classmethod
     def gone(cls, unit: ClaimedUnit, reference: UnitReference) -> "RowUnit":
@@ -98,16 +99,40 @@ class RowUnit:
         return outcomes
 
 
-def _texts(row: bytes, prompts: Collection[str], owner: str) -> Sequence[TextItem] | RowError:
-    try:
-        body = EmbeddingsBody.from_fields(orjson.loads(row)["body"])
-    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
-        return _UNUSABLE
-    options = body.options(prompts)
-    return [TextItem(text, options, owner) for text in body.input]
+class RowReader:
+    """Reads the rows of a unit, most of which ask for the same: what they ask beside their text is checked once."""
+
+    def __init__(self, prompts: Collection[str], owner: str) -> None:
+        self._prompts = prompts
+        self._owner = owner
+        self._checked = b""
+        self._options = Options()
+
+    def texts(self, row: bytes) -> Sequence[TextItem] | RowError:
+        """The texts of a row, or the error of one that is no request."""
+        try:
+            fields = orjson.loads(row)["body"]
+            text = fields.get("input")
+            if not text or not isinstance(text, str):
+                return self._items(EmbeddingsBody.from_fields(fields))
+            # As JSON, and not as an object: in Python 1 equals True.
+            others = orjson.dumps({**fields, "input": None})
+            if others != self._checked:
+                self._options = EmbeddingsBody.from_fields(fields).options(self._prompts)
+                self._checked = others
+        except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
+            return _UNUSABLE
+        return [TextItem(text, self._options, self._owner)]
+
+    def _items(self, body: EmbeddingsBody) -> Sequence[TextItem]:
+        options = body.options(self._prompts)
+        return [TextItem(text, options, self._owner) for text in body.input]
 
 
 def _outcome(vectors: Sequence[ItemVector]) -> RowOutcome:
+    if len(vectors) == 1 and vectors[0].vector is not None:  # as most rows have it
+        vector, tokens, truncated, *_ = vectors[0]
+        return RowOutcome(vector[np.newaxis], tokens, (0,) if truncated else ())
     for index, vector in enumerate(vectors):
         if vector.error is not None:
             return RowOutcome.failed(_as_if_called(vector.error, index))

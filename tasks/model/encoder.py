@@ -4,8 +4,8 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, Self, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,15 @@ from tasks.item import ItemError, Options
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class TextItem:
+class TextItem(NamedTuple):
     """One text to encode. `owner`: whose it is; equal texts of two owners may be two texts (`VectorCache.key`)."""
 
     text: str
-    options: Options = field(default_factory=Options)
+    options: Options = Options()
     owner: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ItemVector:
+class ItemVector(NamedTuple):
     """What became of one text: a vector or an error, never both.
 
     Attributes:
@@ -109,8 +107,7 @@ class EncodeStats:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TokenizedText:
+class TokenizedText(NamedTuple):
     """One text as the model will see it, already cut at the model's maximum.
 
     Attributes:

@@ -1,25 +1,25 @@
 """Parts: stored objects with the vectors of the rows that were encoded together for one task.
 
-A part is a sequence of rows, each a header of JSON behind its length (u32), then the vectors (float32), all
-little-endian. What a unit commits is a `PartReference` to its own rows, in their order.
+A part is a sequence of units, each a head of JSON behind its length (u32), which says of its rows what is not a vector,
+then the vectors of all of them (float32), all little-endian. What a unit commits is a `PartReference` to its own.
 """
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
 from tasks.errors import NotStored
-from tasks.item import FLOAT32_BYTES
 from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
 
 _LENGTH = struct.Struct("<I")
+_FLOAT32 = np.dtype("<f4")
 _FENCE_DIGITS = 16
 
 
@@ -36,8 +36,7 @@ class RowError:
     param: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowOutcome:
+class RowOutcome(NamedTuple):
     """What became of one row: one vector for each of its inputs, or an error.
 
     Attributes:
@@ -102,14 +101,14 @@ class PartWriter:
         self._write = write
         self._size = 0
 
-    def add(self, rows: Iterable[RowOutcome]) -> PartReference:
+    def add(self, rows: Sequence[RowOutcome]) -> PartReference:
         """Writes the rows of one unit; where they are."""
         at = self._size
-        for row in rows:
-            data = _row_bytes(row)
-            self._write(data)
-            self._size += len(data)
-        return PartReference(self._name, at, self._size - at, self._revision)
+        vectors = [np.ascontiguousarray(row.vectors, _FLOAT32) for row in rows]
+        data = b"".join((*_head(rows), *vectors))
+        self._write(data)
+        self._size += len(data)
+        return PartReference(self._name, at, len(data), self._revision)
 
 
 def read_part(storage: Storage, reference: PartReference) -> list[RowOutcome]:
@@ -122,32 +121,35 @@ def read_part(storage: Storage, reference: PartReference) -> list[RowOutcome]:
     data = storage.read(reference.part, reference.at, reference.size)
     if len(data) != reference.size:
         raise NotStored(f"{reference.part} is shorter than what was committed.")
-    rows, at = [], 0
     try:
-        while at < len(data):
-            row, at = _row(data, at)
-            rows.append(row)
+        return _rows(data)
     except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:  # whatever the bytes are now
         raise NotStored(f"{reference.part} is damaged.") from error
+
+
+def _head(rows: Sequence[RowOutcome]) -> tuple[bytes, bytes]:
+    head = orjson.dumps(
+        {
+            "rows": [(*row.vectors.shape, row.tokens) for row in rows],
+            "truncated": {str(at): row.truncated for at, row in enumerate(rows) if row.truncated},
+            "errors": {str(at): row.error for at, row in enumerate(rows) if row.error is not None},
+        }
+    )
+    return _LENGTH.pack(len(head)), head
+
+
+def _rows(data: bytes) -> list[RowOutcome]:
+    end = _LENGTH.size + int(_LENGTH.unpack_from(data)[0])
+    head = orjson.loads(data[_LENGTH.size : end])
+    numbers = np.frombuffer(data, _FLOAT32, offset=end).copy()  # aligned
+    errors = {int(at): RowError(**error) for at, error in head["errors"].items()}
+    truncated = {int(at): tuple(inputs) for at, inputs in head["truncated"].items()}
+    rows, first = [], 0
+    for at, (inputs, dimension, tokens) in enumerate(head["rows"]):
+        after = first + inputs * dimension
+        vectors = numbers[first:after].reshape(inputs, dimension)
+        rows.append(RowOutcome(vectors, tokens, truncated.get(at, ()), errors.get(at)))
+        first = after
+    if first != len(numbers):
+        raise ValueError("other vectors than its head says")
     return rows
-
-
-def _row_bytes(row: RowOutcome) -> bytes:
-    n, d = row.vectors.shape
-    header = orjson.dumps(
-        {"n": n, "d": d, "tokens": row.tokens, "truncated": list(row.truncated), "error": row.error},
-    )
-    return b"".join((_LENGTH.pack(len(header)), header, row.vectors.astype("<f4", copy=False).tobytes()))
-
-
-def _row(data: bytes, at: int) -> tuple[RowOutcome, int]:
-    start = at + _LENGTH.size
-    end = start + int(_LENGTH.unpack_from(data, at)[0])
-    header = orjson.loads(data[start:end])
-    n, d = header["n"], header["d"]
-    vectors = np.frombuffer(data, dtype="<f4", count=n * d, offset=end).reshape(n, d).copy()  # aligned
-    error = header["error"]
-    row = RowOutcome(
-        vectors, header["tokens"], tuple(header["truncated"]), None if error is None else RowError(**error)
-    )
-    return row, end + n * d * FLOAT32_BYTES
