@@ -135,7 +135,7 @@ ended first and separated from the others by a "|". `Q:wake:{stream}`: to one th
 `steps` too, to the steppers of all documents workers. `R:promise`: to nobody, see tasks/ledger/replicas.py.
 """
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """Owner of tasks that came in without an API key."""

@@ -1,9 +1,8 @@
 """What became of the documents of a page: one stored JSON line each."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -24,8 +23,7 @@ class DocumentStatus(StrEnum):
     """By a dry run, which loads nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentOutcome:
+class DocumentOutcome(NamedTuple):
     """What became of one document.
 
     Attributes:
@@ -43,23 +41,11 @@ class DocumentOutcome:
     content_hash: str = ""
     chunks: int = 0
     tokens: int = 0
-    ref: Mapping[str, Any] | None = field(default=None, repr=False)
+    ref: Mapping[str, Any] | None = None
 
     def to_line(self) -> bytes:
         """With its line break; absent means the default."""
-        fields = {
-            "id": self.id,
-            "uri": self.uri,
-            "status": self.status,
-            "stage": self.stage,
-            "code": self.code,
-            "message": self.message,
-            "content_hash": self.content_hash,
-            "chunks": self.chunks,
-            "tokens": self.tokens,
-            "ref": self.ref,
-        }
-        return orjson.dumps({name: value for name, value in fields.items() if value}) + b"\n"
+        return orjson.dumps({name: value for name, value in zip(self._fields, self, strict=True) if value}) + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
@@ -91,6 +77,5 @@ def read_outcomes(storage: Storage, name: str) -> Iterator[DocumentOutcome]:
 def read_listed(storage: Storage, manifest: str) -> Iterator[tuple[str, str]]:
     """Id and uri of each entry of a page's manifest, for those who say what is in flight; raises like `read_lines`."""
     for line in read_lines(storage, manifest):
-        entry = orjson.loads(line)
-        place = entry.get("ref") or entry["fault"]
-        yield place["id"], place["uri"]
+        document_id, uri, *_ = orjson.loads(line)
+        yield document_id, uri

@@ -6,8 +6,9 @@ its line break, little-endian. Rows count from 0; blank lines are no rows.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Self
 
 import orjson
@@ -60,6 +61,13 @@ class RowIndexWriter:
         """The next row lies at `offset` bytes of the source and has `length` bytes, without its line break."""
         self._write(_ENTRY.pack(offset, length))
         self.rows += 1
+
+    def add_lines(self, offset: int, lines: Sequence[bytes]) -> None:
+        """The next rows follow each other from `offset` on, each with one byte for its line break."""
+        lengths = list(map(len, lines))
+        offsets = accumulate((length + 1 for length in lengths[:-1]), initial=offset)
+        self._write(b"".join(map(_ENTRY.pack, offsets, lengths)))
+        self.rows += len(lengths)
 
 
 class Places:

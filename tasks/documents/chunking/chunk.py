@@ -39,9 +39,9 @@ class ChunkSettings:
         return cls(chunking["type"], static.get("max_chunk_size_tokens"), static.get("chunk_overlap_tokens") or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: it would take three times as long to make, and it is made for each chunk, twice
 class Chunk:
-    """A slice of a document's text, `text == parsed.text[start:end]`.
+    """A slice of a document's text, `text == parsed.text[start:end]`. It does not change.
 
     Attributes:
         index: from 0, within the document.

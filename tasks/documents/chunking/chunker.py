@@ -6,7 +6,7 @@ in one call for many, and numbers are added up; where they do not add up, each c
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tasks.documents.chunking.chunk import Chunk, ChunkSettings
 from tasks.documents.chunking.split import Cut, Splitter, pieces
@@ -58,10 +58,10 @@ class Chunker:
         """
         return self._counter.count(text)
 
-    def chunks(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> Iterator[Chunk]:
+    def chunks(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> Iterable[Chunk]:
         """The chunks of a document in order, which hold all of its text but white space; none if it is blank.
 
-        A generator, so that memory is bounded.
+        They are made one by one, so that memory is bounded.
 
         Args:
             text: the document's.
@@ -71,6 +71,19 @@ class Chunker:
         Raises:
             DocumentFailed: the text is not valid Unicode.
         """
+        if blocks or pages or len(text) > _SMALL_CHARS_PER_TOKEN * self._limit:
+            return self._divided(text, blocks, pages)
+        # Most records: one chunk, and no structure.
+        kept = text.strip()
+        if not kept:
+            return ()
+        tokens = self._counter.count(kept)
+        if tokens > self._limit:
+            return self._divided(text, blocks, pages)
+        start = len(text) - len(text.lstrip())
+        return (Chunk(0, kept, start, start + len(kept), None, (), tokens),)
+
+    def _divided(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> Iterator[Chunk]:
         outline = Outline(text, blocks, pages)
         for index, cut in enumerate(self._cuts(text, blocks)):
             yield Chunk(

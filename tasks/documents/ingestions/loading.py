@@ -29,12 +29,18 @@ from tasks.documents.ingestions.job_tasks import (
     task_of,
     waits,
 )
-from tasks.documents.ingestions.manifest import ParsedDocument, chunk_of, read_manifest, read_parsed
+from tasks.documents.ingestions.manifest import (
+    ParsedDocument,
+    chunk_of,
+    in_order_of_parsing,
+    read_manifest,
+    read_parsed,
+)
 from tasks.documents.ingestions.page_parsing import affordable
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome
 from tasks.documents.sources.page import duplicate
-from tasks.documents.sources.source import ListedFault
+from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.errors import ModelChanged, NotStored
 from tasks.item import ItemError
 from tasks.ledger import Then, operations
@@ -203,17 +209,22 @@ def _with_vectors(
             break
     if error is not None:
         return error
-    ref = document.ref or {}
     return LoadDocument(
-        id=document.id,
-        uri=document.uri,
-        content_hash=document.content_hash,
-        page=page.number,
-        metadata=ref.get("metadata") or {},
-        chunks=chunks,
-        vectors=np.concatenate(vectors) if vectors else np.empty((0, dimension), np.float32),
-        origin=ref.get("origin", ""),
+        document.id,
+        document.uri,
+        document.content_hash,
+        page.number,
+        document.metadata or {},
+        chunks,
+        _joined(vectors, dimension),
+        document.origin,
     )
+
+
+def _joined(vectors: Sequence[npt.NDArray[np.float32]], dimension: int) -> npt.NDArray[np.float32]:
+    if len(vectors) == 1:  # as of most records
+        return vectors[0]
+    return np.concatenate(vectors) if vectors else np.empty((0, dimension), np.float32)
 
 
 def _error(outcome: RowOutcome | RowError | ItemError) -> DocumentError:
@@ -317,18 +328,22 @@ class OutcomeWriter:
     def write(self, page: PageInFlight) -> LoadedPage:
         """Writes those of one page, and counts them."""
         name = self._ingestion.outcomes_name(page.number, self._context.fence)
-        counts = dict.fromkeys(DocumentStatus, 0)
-        chunks = replaced = 0
-        with self._context.storage.writing(name) as file:
-            for at, (outcome, replaced_one) in enumerate(self._of(page)):
-                if at % 64 == 0:
-                    self._context.progress()
-                file.write(outcome.to_line())
-                counts[outcome.status] += 1
-                if outcome.status is DocumentStatus.LOADED:
-                    chunks, replaced = chunks + outcome.chunks, replaced + replaced_one
-        loaded = counts[DocumentStatus.LOADED] + counts[DocumentStatus.COUNTED]
-        unchanged, failed = counts[DocumentStatus.UNCHANGED], counts[DocumentStatus.FAILED]
+        loaded = unchanged = failed = chunks = replaced = 0
+        lines: list[bytes] = []
+        for at, (outcome, replaced_one) in enumerate(self._of(page)):
+            if at % 64 == 0:
+                self._context.progress()
+            lines.append(outcome.to_line())
+            match outcome.status:
+                case DocumentStatus.LOADED:
+                    loaded, chunks, replaced = loaded + 1, chunks + outcome.chunks, replaced + replaced_one
+                case DocumentStatus.COUNTED:
+                    loaded += 1
+                case DocumentStatus.UNCHANGED:
+                    unchanged += 1
+                case _:
+                    failed += 1
+        self._context.storage.write(name, b"".join(lines))
         return LoadedPage(ClosedPage(page.number, name, loaded, unchanged, failed), chunks, replaced)
 
     def _of(self, page: PageInFlight) -> Iterator[tuple[DocumentOutcome, bool]]:
@@ -337,14 +352,29 @@ class OutcomeWriter:
             error = DocumentError(*page.fault, "parsing")
             for entry in read_manifest(self._context.storage, page.manifest):
                 own = entry.error if isinstance(entry, ListedFault) else error
-                yield ParsedDocument.failed(entry, own).outcome(DocumentStatus.FAILED, own), False
+                ref = entry if isinstance(entry, DocumentRef) else None
+                yield ParsedDocument.failed(entry, own).outcome(DocumentStatus.FAILED, own, ref), False
             return
+        refs: Sequence[DocumentRef | None] = ()
         for at, document in enumerate(read_parsed(self._context.storage, page.parsed)):
-            yield self._outcome(document, self._failures.get((page.number, at)))
+            outcome, replaced = self._outcome(document, self._failures.get((page.number, at)))
+            if isinstance(outcome, DocumentError):
+                refs = refs or self._refs(page)
+                yield document.outcome(DocumentStatus.FAILED, outcome, refs[at]), False
+            else:
+                yield outcome, replaced
 
-    def _outcome(self, document: ParsedDocument, failure: DocumentError | None) -> tuple[DocumentOutcome, bool]:
-        if document.status == "failed" or failure is not None:
-            return document.outcome(DocumentStatus.FAILED, failure or document.error), False
+    def _refs(self, page: PageInFlight) -> Sequence[DocumentRef | None]:
+        """Where the documents of a page are, in the order in which they were parsed."""
+        entries = in_order_of_parsing(read_manifest(self._context.storage, page.manifest))
+        return [entry if isinstance(entry, DocumentRef) else None for entry in entries]
+
+    def _outcome(
+        self, document: ParsedDocument, failure: DocumentError | None
+    ) -> tuple[DocumentOutcome | DocumentError, bool]:
+        error = failure or document.error
+        if error is not None:
+            return error, False
         if document.status == "unchanged":
             return document.outcome(DocumentStatus.UNCHANGED), False
         if self._ingestion.dry_run:
@@ -353,18 +383,14 @@ class OutcomeWriter:
         self._taken[document.id] += 1
         refused = _refused(document, outcome)
         if refused is not None:
-            return document.outcome(DocumentStatus.FAILED, refused), False
+            return refused, False
         if outcome is LoadOutcome.SUPERSEDED:  # the newer version stays as it is
-            return dataclasses.replace(document, note="superseded").outcome(DocumentStatus.UNCHANGED), False
+            return document._replace(note="superseded").outcome(DocumentStatus.UNCHANGED), False
         # An earlier run of this job may have loaded it, and the sink says no more what was there before.
         return document.outcome(DocumentStatus.LOADED), outcome is LoadOutcome.REPLACED or document.replaces
 
 
 def _refused(document: ParsedDocument, outcome: LoadOutcome) -> DocumentError | None:
-    match outcome:
-        case LoadOutcome.DUPLICATE:
-            return duplicate(None, "loading")
-        case LoadOutcome.CONFLICT:
-            return conflict("", (document.ref or {}).get("origin", ""), "loading")
-        case _:
-            return None
+    if outcome is LoadOutcome.DUPLICATE:
+        return duplicate(None, "loading")
+    return conflict("", document.origin, "loading") if outcome is LoadOutcome.CONFLICT else None

@@ -1,8 +1,7 @@
 """Stored lists of a page's documents: as listed (the manifest), and as parsed."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Self
 
 import orjson
 
@@ -17,39 +16,50 @@ from tasks.storage.storage import Storage, Writer
 
 def write_manifest(storage: Storage, name: str, entries: Iterator[DocumentRef | ListedFault]) -> int:
     """Stores the entries of a page; how many they are. Raises like `Storage.writing`."""
-    count = 0
-    with storage.writing(name) as file:
-        for entry in entries:
-            fields = {"ref": entry.to_json()} if isinstance(entry, DocumentRef) else {"fault": _fault_json(entry)}
-            file.write(orjson.dumps(fields) + b"\n")
-            count += 1
-    return count
+    lines: list[bytes] = []
+    place: Mapping[str, Any] | None = None
+    for entry in entries:
+        if isinstance(entry, DocumentRef):
+            fields = list(entry)
+            if entry.place is place:  # as of all records of a file
+                fields[_PLACE] = None
+            place, fields[_METADATA] = entry.place, dict(entry.metadata)
+        else:
+            fields = [entry.id, entry.uri, entry.error]
+        lines.append(orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE))
+    storage.write(name, b"".join(lines))
+    return len(lines)
+
+
+_PLACE, _METADATA = DocumentRef._fields.index("place"), DocumentRef._fields.index("metadata")
 
 
 def read_manifest(storage: Storage, name: str) -> Iterator[DocumentRef | ListedFault]:
     """The entries of a page, in order; raises `NotStored` and `StorageUnavailable`."""
+    place: Mapping[str, Any] = {}
     for line in read_lines(storage, name):
         fields = orjson.loads(line)
-        if "ref" in fields:
-            yield DocumentRef.from_json(fields["ref"])
+        if len(fields) == len(DocumentRef._fields):
+            place = fields[_PLACE] = place if fields[_PLACE] is None else fields[_PLACE]
+            yield DocumentRef(*fields)
         else:
-            fault = fields["fault"]
-            yield ListedFault(fault["id"], fault["uri"], DocumentError(**fault["error"]))
+            document_id, uri, error = fields
+            yield ListedFault(document_id, uri, DocumentError(**error))
 
 
-def _fault_json(fault: ListedFault) -> dict[str, Any]:
-    return {"id": fault.id, "uri": fault.uri, "error": asdict(fault.error)}
+def in_order_of_parsing(entries: Iterable[DocumentRef | ListedFault]) -> list[DocumentRef | ListedFault]:
+    """Documents first: what is parsed is stored in this order."""
+    return sorted(entries, key=lambda entry: isinstance(entry, ListedFault))
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedDocument:
+class ParsedDocument(NamedTuple):
     """What PARSE says of a document.
 
     Attributes:
-        ref: None for what was no document to begin with.
         status: `chunked`: its chunks are rows `first` to `first + chunks` of the page; else it goes no further.
-        error: of a failed one.
         content_hash: "" where it could not be read.
+        metadata, origin: as in `DocumentRef`; of a `chunked` one.
+        error: of a failed one.
         note: a code beside `unchanged` or `chunked`.
         replaces: an earlier ingestion has brought another content under its id.
     """
@@ -57,20 +67,20 @@ class ParsedDocument:
     id: str
     uri: str
     status: Literal["chunked", "unchanged", "failed"]
-    ref: Mapping[str, Any] | None = None
-    error: DocumentError | None = None
     content_hash: str = ""
     first: int = 0
     chunks: int = 0
     tokens: int = 0
+    metadata: Mapping[str, Any] | None = None
+    origin: str = ""
+    error: DocumentError | None = None
     note: str | None = None
     replaces: bool = False
 
     @classmethod
     def failed(cls, entry: DocumentRef | ListedFault, error: DocumentError, content_hash: str = "") -> Self:
         """An entry that goes no further."""
-        ref = entry.to_json() if isinstance(entry, DocumentRef) else None
-        return cls(entry.id, entry.uri, "failed", ref=ref, error=error, content_hash=content_hash)
+        return cls(entry.id, entry.uri, "failed", content_hash, error=error)
 
     @property
     def emptied(self) -> bool:
@@ -79,28 +89,33 @@ class ParsedDocument:
 
     def to_line(self) -> bytes:
         """With its line break."""
-        return orjson.dumps(self) + b"\n"
+        return orjson.dumps(tuple(self), option=orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
     def of_line(cls, line: bytes) -> Self:
         """Inverse of `to_line`."""
-        fields = orjson.loads(line)
-        error = fields.pop("error")
-        return cls(**fields, error=DocumentError(**error) if error else None)
+        parsed = cls(*orjson.loads(line))
+        return parsed._replace(error=DocumentError(**parsed.error)) if isinstance(parsed.error, dict) else parsed
 
-    def outcome(self, status: DocumentStatus, error: DocumentError | None = None) -> DocumentOutcome:
-        """As its owner sees it. What failed keeps where it is, so that it can be tried again."""
+    def outcome(
+        self, status: DocumentStatus, error: DocumentError | None = None, ref: DocumentRef | None = None
+    ) -> DocumentOutcome:
+        """As its owner sees it. `ref`: of what failed: where it is, so that it can be tried again."""
+        if error is None:
+            return DocumentOutcome(
+                self.id, self.uri, status, None, self.note, None, self.content_hash, self.chunks, self.tokens
+            )
         return DocumentOutcome(
             self.id,
             self.uri,
             status,
-            stage=error.stage if error else None,
-            code=error.code if error else self.note,
-            message=error.message if error else None,
-            content_hash=self.content_hash,
-            chunks=self.chunks,
-            tokens=self.tokens,
-            ref=self.ref if status is DocumentStatus.FAILED else None,
+            error.stage,
+            error.code,
+            error.message,
+            self.content_hash,
+            self.chunks,
+            self.tokens,
+            ref.to_json() if ref else None,
         )
 
 
@@ -110,6 +125,9 @@ def read_parsed(storage: Storage, name: str) -> Iterator[ParsedDocument]:
 
 
 # Chunks as rows, in the form of the lines of a batch, so that model workers need not know what an ingestion is.
+
+
+_HELD_BYTES = 256 * 1024
 
 
 class ChunkRows:
@@ -128,12 +146,14 @@ class ChunkRows:
         self._index = RowIndexWriter(index.write)
         self._options = options
         self._cutter = UnitCutter(max_items=max_items, max_cost=max_cost)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self.tokens = 0
 
     @property
     def rows(self) -> int:
-        """Written so far."""
-        return self._index.rows
+        """Added so far."""
+        return self._index.rows + len(self._held)
 
     @property
     def units(self) -> list[tuple[int, int, int]]:
@@ -141,12 +161,21 @@ class ChunkRows:
         return self._cutter.units
 
     def add(self, chunk: Chunk) -> None:
-        """Writes a chunk; raises like `Writer.write`."""
+        """Adds a chunk; raises like `Writer.write`."""
         line = row_line(chunk, self._options)
-        self._index.add(self._source.size_bytes, len(line))
-        self._source.write(line + b"\n")
+        self._held.append(line)
+        self._held_bytes += len(line)
         self.tokens += chunk.token_count
         self._cutter.add(max(1, chunk.token_count))
+        if self._held_bytes >= _HELD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is held; to be called at the end. Raises like `Writer.write`."""
+        if self._held:
+            self._index.add_lines(self._source.size_bytes, self._held)
+            self._source.write(b"\n".join(self._held) + b"\n")
+            self._held, self._held_bytes = [], 0
 
 
 def row_line(chunk: Chunk, options: Mapping[str, Any]) -> bytes:

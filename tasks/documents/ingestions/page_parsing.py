@@ -29,7 +29,13 @@ from tasks.documents.ingestions.job_tasks import (
     task_of,
     waits,
 )
-from tasks.documents.ingestions.manifest import ChunkRows, ParsedDocument, read_manifest, write_manifest
+from tasks.documents.ingestions.manifest import (
+    ChunkRows,
+    ParsedDocument,
+    in_order_of_parsing,
+    read_manifest,
+    write_manifest,
+)
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.parsed_document import Parsed, check_chars
 from tasks.documents.sinks.sink import Receipt, Stamp, Verdict, judge, replaces
@@ -195,7 +201,7 @@ class Documents:
             return ParsedDocument.failed(ref, duplicate(None, "loading"), fetched.content_hash)
         same = (receipt.content_hash, receipt.fingerprint) == (fetched.content_hash, self.ingestion.fingerprint)
         if same and receipt.ingestion != self.ingestion.id and self.ingestion.spec.get("mode") != "upsert":
-            return ParsedDocument(ref.id, ref.uri, "unchanged", content_hash=fetched.content_hash)
+            return ParsedDocument(ref.id, ref.uri, "unchanged", fetched.content_hash)
         if verdict is Verdict.CONFLICT:
             return ParsedDocument.failed(ref, conflict(receipt.origin, ref.origin, "reading"), fetched.content_hash)
         return None
@@ -234,17 +240,10 @@ class Documents:
     def _chunked(
         self, fetched: Fetched, *, first: int = 0, chunks: int = 0, tokens: int = 0, note: str | None = None
     ) -> ParsedDocument:
+        ref, content_hash, replaced = fetched.ref, fetched.content_hash, self.replaces(fetched)
+        metadata = dict(ref.metadata) if ref.metadata else None
         return ParsedDocument(
-            fetched.ref.id,
-            fetched.ref.uri,
-            "chunked",
-            ref=fetched.ref.to_json(),
-            content_hash=fetched.content_hash,
-            first=first,
-            chunks=chunks,
-            tokens=tokens,
-            note=note,
-            replaces=self.replaces(fetched),
+            ref.id, ref.uri, "chunked", content_hash, first, chunks, tokens, metadata, ref.origin, None, note, replaced
         )
 
     def _parsed(self, fetched: Fetched) -> Parsed:
@@ -259,8 +258,7 @@ def _parse(context: JobContext, ingestion: Ingestion, page: PageInFlight, tools:
     if overview is None or overview.entry is None:
         raise NotReady("No worker has loaded this model yet.")
     require_revision(ingestion, overview.entry.revision)
-    # Documents first: that is the order in which they are done.
-    entries = sorted(read_manifest(context.storage, page.manifest), key=lambda entry: isinstance(entry, ListedFault))
+    entries = in_order_of_parsing(read_manifest(context.storage, page.manifest))
     cuts = tools.chunker(context, ingestion, overview.entry)
     receipts = _receipts(context, ingestion, entries, tools)
     with tools.parser(context) as parser:
@@ -359,20 +357,22 @@ def _write(
             max_items=settings.unit_max_items,
             max_cost=served.unit_cost(settings.unit_max_tokens, settings.unit_s),
         )
-        chunks = tokens = emptied = number = 0
+        said: list[bytes] = []
+        chunks = tokens = emptied = 0
         began = time.monotonic()
         for document in _each(documents, entries, tools, None if ingestion.dry_run else rows):
-            lines_of_documents.write(document.to_line())
+            said.append(document.to_line())
             chunks, tokens = chunks + document.chunks, tokens + document.tokens
             emptied += document.emptied
-            number += 1
             if time.monotonic() - began > context.pace.parsing_s:
                 break
+        rows.flush()
+        lines_of_documents.write(b"".join(said))
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)
     written = Rows(source, index, rows.rows, rows.units) if rows.rows else None
-    return ParsedPage(parsed, written, chunks, tokens, emptied, number)
+    return ParsedPage(parsed, written, chunks, tokens, emptied, len(said))
 
 
 def _each(

@@ -1,6 +1,6 @@
 """What the jobs of an ingestion work with: its source, a parser, a chunker and its sink. Made in this place alone."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,7 +33,7 @@ class Parses(Protocol):
 class Cuts(Protocol):
     """Cuts text into chunks."""
 
-    def chunks(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> Iterator[Chunk]:
+    def chunks(self, text: str, blocks: Sequence[Block], pages: Sequence[int]) -> Iterable[Chunk]:
         """See `tasks.documents.chunking.chunker.Chunker.chunks`."""
 
 

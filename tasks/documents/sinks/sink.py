@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,7 @@ class Stamp:
     replaces_others: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """A document in the sink: its content, its pipeline, and the page and ingestion from which it came.
 
     `order`: that of the ingestion, as in `Stamp`. `origin`: see `DocumentRef`.
@@ -52,8 +51,7 @@ class Receipt:
     origin: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadDocument:
+class LoadDocument(NamedTuple):
     """A document to be loaded, with all of its chunks; `vectors` is float32 [number of chunks, dimension]."""
 
     id: str

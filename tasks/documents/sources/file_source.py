@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Protocol
 
 import orjson
@@ -106,7 +107,7 @@ class FileSource:
         except DocumentFailed as failed:
             page.add_failed(entry.id, entry.uri, failed.error, entry.size_bytes or 0)
             return
-        ref = DocumentRef(entry.id, entry.uri, entry.name, entry.size_bytes, {"at": entry.place}, metadata)
+        ref = DocumentRef(entry.id, entry.uri, entry.name, entry.size_bytes, {"at": entry.place}, metadata=metadata)
         page.add_file(ref)
 
     def _list_records(self, page: PageBuilder, entry: Entry, cursor: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -118,16 +119,17 @@ class FileSource:
             if version not in (None, content.version):
                 raise changed()
             version = content.version
+            place = {"at": entry.place, "in": entry.name, "version": version}
             for record in self._format_of(entry.name).records(content, position, self._progress):
                 if page.full:
                     return {"version": version, "position": position}
                 position = record.then
-                self._list_record(page, entry, version, record)
+                self._list_record(page, entry, place, record)
         except DocumentFailed as failed:
             page.add_fault(entry.id, entry.uri, failed.error)
         return None
 
-    def _list_record(self, page: PageBuilder, entry: Entry, version: str, record: Record) -> None:
+    def _list_record(self, page: PageBuilder, entry: Entry, place: Mapping[str, Any], record: Record) -> None:
         document_id, uri = f"{entry.id}#{record.number}", f"{entry.uri}#{record.number}"
         document = record.document
         if document is None or not document.named:
@@ -144,9 +146,8 @@ class FileSource:
         except DocumentFailed as failed:
             page.add_failed(document_id, uri, failed.error, record.source_bytes)
             return
-        place = {"at": entry.place, "in": entry.name, "version": version, "record": record.place}
         origin = entry.id if document.id else ""
-        ref = DocumentRef(document_id, uri, "", record.size_bytes, place, metadata, origin)
+        ref = DocumentRef(document_id, uri, "", record.size_bytes, place, record.place, metadata, origin)
         page.add_record(ref, record.source_bytes)
 
     def _format_of(self, name: str) -> RecordFormat:
@@ -159,7 +160,7 @@ class FileSource:
 
     def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
         """See `Source`."""
-        for place, group in groupby(refs, _file_of):
+        for place, group in groupby(refs, attrgetter("place")):
             self._progress()
             if "in" in place:
                 yield from self._read_records(place, list(group))
@@ -183,7 +184,7 @@ class FileSource:
             content = self._entries.open(place["at"])
             if content.version != place["version"]:
                 raise changed()
-            places = [ref.place["record"] for ref in refs]
+            places = [ref.record for ref in refs]
             rows = self._format_of(place["in"]).again(content, places, self._progress)
             for text in rows:
                 ref = next(waiting)
@@ -209,10 +210,6 @@ def record_hash(text: str, metadata: Mapping[str, Any]) -> str:
     """The hash of the canonical JSON of both."""
     canonical = orjson.dumps({"text": text, "metadata": metadata}, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).hexdigest()
-
-
-def _file_of(ref: DocumentRef) -> dict[str, Any]:
-    return {name: value for name, value in ref.place.items() if name != "record"}
 
 
 def _too_large(limit: int) -> DocumentError:

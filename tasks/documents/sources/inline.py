@@ -42,7 +42,7 @@ class Inline:
             yield from (Fetched(ref, "", error=gone().error) for ref in refs)
             return
         for ref in refs:
-            text = _FIELDS.text_of(documents[ref.place["number"]])
+            text = _FIELDS.text_of(documents[ref.record])
             yield Fetched(ref, record_hash(text, ref.metadata), text=text)
 
     def _list(self, page: PageBuilder, number: int, document: Any) -> None:
@@ -63,7 +63,7 @@ class Inline:
         except DocumentFailed as failed:
             page.add_failed(document_id, uri, failed.error)
             return
-        page.add_record(DocumentRef(document_id, uri, "", size_bytes, {"number": number}, metadata), size_bytes)
+        page.add_record(DocumentRef(document_id, uri, "", size_bytes, {}, number, metadata), size_bytes)
 
     def _load(self) -> Sequence[Any]:
         if self._documents is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -17,8 +17,7 @@ _MAX_METADATA_BYTES = 64 * 1024
 """Metadata of one document as JSON. It is stored with each of its chunks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(NamedTuple):
     """The id and the metadata of a record.
 
     Attributes:

@@ -1,8 +1,7 @@
 """The protocol of formats whose files hold many documents: JSON lines, CSV, Parquet."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.content import Content
@@ -11,8 +10,7 @@ from tasks.documents.sources.record_fields import Described
 LIMIT_SETTING = "EMBEDQ_INGEST_MAX_RECORD_BYTES"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One record of a file.
 
     Attributes:

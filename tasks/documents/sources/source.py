@@ -1,8 +1,9 @@
 """The protocol of sources, and what they list: documents, faults and pages."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, Self
 
 from tasks.documents.document_error import DocumentError
 
@@ -28,8 +29,10 @@ class PageLimits:
 FULL_PAGE = PageLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentRef:
+_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
+
+
+class DocumentRef(NamedTuple):
     """A document as it was listed, with all that another process needs to read it later.
 
     Attributes:
@@ -37,7 +40,8 @@ class DocumentRef:
         uri: where it came from, as shown to its owner.
         name: of the file, whose ending helps to tell its type; "" for a record, which is text already.
         size_bytes: None if it is not known before reading.
-        place: the source's own notes on where it is; JSON.
+        place: the source's own notes on where its file is; JSON, one object for all records of a file.
+        record: the same on where it is in this file; JSON.
         metadata: of its owner, stored with each of its chunks; JSON.
         origin: the file within which the id of a record is unique; "" for an id that is unique by itself, as a path is.
     """
@@ -47,17 +51,19 @@ class DocumentRef:
     name: str
     size_bytes: int | None
     place: Mapping[str, Any]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    record: Any = None
+    metadata: Mapping[str, Any] = _NO_METADATA
     origin: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """For a manifest."""
+        """To be read later, by itself."""
         return {
             "id": self.id,
             "uri": self.uri,
             "name": self.name,
             "size": self.size_bytes,
             "place": dict(self.place),
+            "record": self.record,
             "metadata": dict(self.metadata),
             **({"origin": self.origin} if self.origin else {}),
         }
@@ -65,10 +71,8 @@ class DocumentRef:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`."""
-        origin = values.get("origin", "")
-        return cls(
-            values["id"], values["uri"], values["name"], values["size"], values["place"], values["metadata"], origin
-        )
+        names = ("id", "uri", "name", "size", "place", "record", "metadata")
+        return cls(*(values[name] for name in names), values.get("origin", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,7 @@ class ListedPage:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """A document's content. Exactly one of `data` (a file's bytes), `text` (a record's) and `error` is set.
 
     Attributes:

@@ -10,6 +10,7 @@ from tasks.documents.sinks.parquet.parquet_files import writing_parquet
 from tasks.documents.sinks.sink import Receipt
 from tasks.storage.storage import Storage
 
+# In the order of `Receipt`.
 _SCHEMA = pa.schema(
     [
         pa.field("doc_id", pa.string(), nullable=False),
@@ -26,10 +27,7 @@ _SCHEMA = pa.schema(
 
 def receipts_table(receipts: Iterable[Receipt]) -> pa.Table:
     """The table of receipts as it is stored."""
-    rows = [
-        (r.document_id, r.content_hash, r.fingerprint, r.ingestion, r.page, r.chunks, r.order, r.origin)
-        for r in receipts
-    ]
+    rows = list(receipts)
     columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
     arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
