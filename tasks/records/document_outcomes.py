@@ -45,6 +45,16 @@ class DocumentOutcome(NamedTuple):
 
     def to_line(self) -> bytes:
         """With its line break; absent means the default."""
+        if self.stage is self.code is self.message is self.ref is None and self.chunks and self.tokens:  # as most
+            fields = {
+                "id": self.id,
+                "uri": self.uri,
+                "status": self.status,
+                "content_hash": self.content_hash,
+                "chunks": self.chunks,
+                "tokens": self.tokens,
+            }
+            return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
         return orjson.dumps({name: value for name, value in zip(self._fields, self, strict=True) if value}) + b"\n"
 
     @classmethod

@@ -144,12 +144,19 @@ def _rows(data: bytes) -> list[RowOutcome]:
     numbers = np.frombuffer(data, _FLOAT32, offset=end).copy()  # aligned
     errors = {int(at): RowError(**error) for at, error in head["errors"].items()}
     truncated = {int(at): tuple(inputs) for at, inputs in head["truncated"].items()}
-    rows, first = [], 0
-    for at, (inputs, dimension, tokens) in enumerate(head["rows"]):
-        after = first + inputs * dimension
-        vectors = numbers[first:after].reshape(inputs, dimension)
-        rows.append(RowOutcome(vectors, tokens, truncated.get(at, ()), errors.get(at)))
-        first = after
-    if first != len(numbers):
-        raise ValueError("other vectors than its head says")
-    return rows
+    vectors = _vectors(numbers, [(inputs, dimension) for inputs, dimension, _ in head["rows"]])
+    return [
+        RowOutcome(own, row[2], truncated.get(at, ()), errors.get(at))
+        for at, (own, row) in enumerate(zip(vectors, head["rows"], strict=True))
+    ]
+
+
+def _vectors(numbers: npt.NDArray[np.float32], shapes: Sequence[tuple[int, int]]) -> Sequence[npt.NDArray[np.float32]]:
+    """Those of each row; raises `ValueError` where there are more numbers or fewer."""
+    if len(set(shapes)) == 1:
+        return list(numbers.reshape(len(shapes), *shapes[0]))
+    ends = np.cumsum([inputs * dimension for inputs, dimension in shapes], dtype=np.int64)
+    *parts, rest = np.split(numbers, ends)
+    if len(rest):
+        raise ValueError("more vectors than its head says")
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]

@@ -379,8 +379,11 @@ class OutcomeWriter:
             return document.outcome(DocumentStatus.UNCHANGED), False
         if self._ingestion.dry_run:
             return document.outcome(DocumentStatus.COUNTED), False
-        outcome = self._outcomes[document.id][self._taken[document.id]]
-        self._taken[document.id] += 1
+        outcomes = self._outcomes[document.id]
+        outcome = outcomes[0]
+        if len(outcomes) > 1:  # several documents have this id
+            outcome = outcomes[self._taken[document.id]]
+            self._taken[document.id] += 1
         refused = _refused(document, outcome)
         if refused is not None:
             return refused, False

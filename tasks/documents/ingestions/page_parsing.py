@@ -37,7 +37,7 @@ from tasks.documents.ingestions.manifest import (
     write_manifest,
 )
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
-from tasks.documents.parsing.parsed_document import Parsed, check_chars
+from tasks.documents.parsing.parsed_document import Block, check_chars
 from tasks.documents.sinks.sink import Receipt, Stamp, Verdict, judge, replaces
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
@@ -215,13 +215,12 @@ class Documents:
         ref, first = fetched.ref, rows.rows if rows else 0
         chunks = tokens = 0
         try:
-            parsed = self._parsed(fetched)
-            for chunk in self.cuts.chunks(parsed.text, parsed.blocks, parsed.pages):
-                if chunks % 64 == 0:
-                    self.context.progress()
+            for chunk in self.cuts.chunks(*self._parsed(fetched)):
                 if rows:
                     rows.add(chunk)
                 chunks, tokens = chunks + 1, tokens + chunk.token_count
+                if chunks % 64 == 0:
+                    self.context.progress()
         except DocumentFailed as failed:  # rows that it has already are nobody's
             if failed.error.code == _EMPTY.code:
                 return self._empty(fetched, failed.error)
@@ -246,11 +245,13 @@ class Documents:
             ref.id, ref.uri, "chunked", content_hash, first, chunks, tokens, metadata, ref.origin, None, note, replaced
         )
 
-    def _parsed(self, fetched: Fetched) -> Parsed:
+    def _parsed(self, fetched: Fetched) -> tuple[str, Sequence[Block], Sequence[int]]:
+        """The text, its blocks and its pages."""
         if fetched.text is not None:
             check_chars(len(fetched.text))  # cutting takes time and memory by the character, of whatever it is
-            return Parsed(fetched.text)
-        return self.parser.parse(fetched.data or b"", fetched.ref.name)
+            return fetched.text, (), ()
+        parsed = self.parser.parse(fetched.data or b"", fetched.ref.name)
+        return parsed.text, parsed.blocks, parsed.pages
 
 
 def _parse(context: JobContext, ingestion: Ingestion, page: PageInFlight, tools: Tools) -> JobEnd:

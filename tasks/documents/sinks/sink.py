@@ -110,7 +110,7 @@ class Sink(Protocol):
         """Closes connections."""
 
 
-_VARIANTS = "89ab"
+_VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 """Of a UUID: its two upper bits are 1 and 0."""
 
 
@@ -118,8 +118,7 @@ def chunk_id(document_id: str, fingerprint: str, index: int) -> str:
     """The id of a chunk, the same at any time and place: a UUID in the form of version 5 (RFC 9562)."""
     digits = hashlib.sha256(f"{fingerprint}\0{index}\0{document_id}".encode()).hexdigest()
     # By hand: by `uuid.UUID` it took 3.5 us a chunk and takes 1.5.
-    variant = _VARIANTS[int(digits[16], 16) % len(_VARIANTS)]
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:32]}"
 
 
 # ---- whether a document is loaded, given the receipt of its earlier version: the same for every sink -----------------
@@ -196,6 +195,13 @@ class Arrivals:
     ) -> bool:
         """Adds one document; returns whether it is loaded. `earlier`: its receipt in the sink."""
         stamp = self.stamp
+        if earlier is None and document_id not in self._outcomes:  # as nearly always: nothing is to be judged
+            self._takes[document_id] = 0
+            self._outcomes[document_id] = [LoadOutcome.LOADED]
+            self.taken[document_id] = Receipt(
+                document_id, content_hash, stamp.fingerprint, stamp.ingestion, page, chunks, stamp.order, origin
+            )
+            return True
         verdict = judge(self.taken.get(document_id, earlier), page, content_hash, stamp, origin)
         if document_id in self.taken and verdict is Verdict.TAKE:
             verdict = Verdict.DUPLICATE  # twice in one page, with different content: the first stays

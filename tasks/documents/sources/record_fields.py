@@ -109,6 +109,14 @@ class FieldMap:
         Raises:
             DocumentFailed: the field is missing, or is not a string.
         """
+        if len(self.text) <= 1:  # one field, and it is a string: as nearly always
+            for name in self.text or _TEXTS:
+                text = record.get(name)
+                if text is not None:
+                    if isinstance(text, str):
+                        require_storable(text)
+                        return text
+                    break
         names = self.text or next(((name,) for name in _TEXTS if record.get(name) is not None), ())
         values = [(name, record[name]) for name in names if record.get(name) is not None]
         if not values and not any(name in record for name in self.text or _TEXTS):
@@ -126,13 +134,19 @@ class FieldMap:
         Raises:
             DocumentFailed: the id is missing, or cannot be an id.
         """
-        name = self.id or next((name for name in _IDS if record.get(name) is not None), None)
-        if name is None:
-            return None
-        value = record.get(name)
+        value = None
+        for name in (self.id,) if self.id else _IDS:
+            value = record.get(name)
+            if value is not None:
+                break
         if value is None:
-            raise _missing(name, ())
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            if self.id:
+                raise _missing(self.id, ())
+            return None
+        if isinstance(value, str):
+            require_id(value)
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise _failed("invalid_id", f"The id in the field {name!r:.80} is neither a string nor a number.")
         require_id(str(value))
         return str(value)
@@ -178,6 +192,8 @@ def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def require_id(value: str) -> None:
     """Raises `DocumentFailed` for a value that cannot be the id of a document."""
+    if value.isascii() and 0 < len(value) <= MAX_ID_BYTES and "\0" not in value:
+        return
     try:
         size_bytes = len(value.encode())
     except UnicodeEncodeError:
@@ -191,7 +207,8 @@ def require_id(value: str) -> None:
 def require_storable(text: str) -> None:
     """Raises `DocumentFailed` for text that is not valid Unicode, or that databases refuse."""
     try:
-        text.encode()
+        if not text.isascii():
+            text.encode()
     except UnicodeEncodeError:
         message = "The text is not valid in its file's encoding. Save the file as UTF-8."
         raise _failed("invalid_encoding", message) from None

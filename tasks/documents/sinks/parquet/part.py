@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,9 @@ def row_schema(dimension: int) -> pa.Schema:
     )
 
 
+_of_chunk = attrgetter("index", "text", "start", "end", "page", "headings", "token_count", "truncated")
+
+
 class RowWriter:
     """Turns documents into row groups."""
 
@@ -175,14 +179,13 @@ class RowWriter:
 
     def add(self, document: LoadDocument) -> None:
         """Appends the chunks of a document; raises like `TableWriter.write`."""
-        metadata = orjson.dumps(dict(document.metadata)).decode()
+        metadata = orjson.dumps(dict(document.metadata)).decode() if document.metadata else "{}"
         row_bytes = 4 * self._stamp.dimension + len(metadata)
         of_document = document.uri, document.content_hash, metadata
         first = 0
         for at, c in enumerate(document.chunks):
             row_id = chunk_id(document.id, self._stamp.fingerprint, c.index)
-            of_chunk = c.index, c.text, c.start, c.end, c.page, c.headings, c.token_count, c.truncated
-            self._rows.append((document.id, row_id, *of_chunk, *of_document))
+            self._rows.append((document.id, row_id, *_of_chunk(c), *of_document))
             self._size_bytes += row_bytes + len(c.text)
             if len(self._rows) >= GROUP_ROWS or self._size_bytes >= GROUP_BYTES:
                 self._vectors.append(document.vectors[first : at + 1])
