@@ -130,9 +130,9 @@ class RowReader:
 
 
 def _outcome(vectors: Sequence[ItemVector]) -> RowOutcome:
-    if len(vectors) == 1 and vectors[0].vector is not None:  # as most rows have it
-        vector, tokens, truncated, *_ = vectors[0]
-        return RowOutcome(vector[np.newaxis], tokens, (0,) if truncated else ())
+    only = vectors[0]
+    if len(vectors) == 1 and only.vector is not None:  # as in most rows
+        return RowOutcome(only.vector[np.newaxis], only.tokens, (0,) if only.truncated else ())
     for index, vector in enumerate(vectors):
         if vector.error is not None:
             return RowOutcome.failed(_as_if_called(vector.error, index))

@@ -45,7 +45,7 @@ class DocumentOutcome(NamedTuple):
 
     def to_line(self) -> bytes:
         """With its line break; absent means the default."""
-        if self.stage is self.code is self.message is self.ref is None and self.chunks and self.tokens:  # as most
+        if self.chunks and self.tokens and not (self.stage or self.code or self.message or self.ref):  # as most
             fields = {
                 "id": self.id,
                 "uri": self.uri,

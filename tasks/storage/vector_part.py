@@ -104,7 +104,7 @@ class PartWriter:
     def add(self, rows: Sequence[RowOutcome]) -> PartReference:
         """Writes the rows of one unit; where they are."""
         at = self._size
-        vectors = [np.ascontiguousarray(row.vectors, _FLOAT32) for row in rows]
+        vectors = [np.ascontiguousarray(row.vectors, _FLOAT32).data for row in rows]
         data = b"".join((*_head(rows), *vectors))
         self._write(data)
         self._size += len(data)

@@ -94,8 +94,10 @@ class ParsedDocument(NamedTuple):
     @classmethod
     def of_line(cls, line: bytes) -> Self:
         """Inverse of `to_line`."""
-        parsed = cls(*orjson.loads(line))
-        return parsed._replace(error=DocumentError(**parsed.error)) if isinstance(parsed.error, dict) else parsed
+        fields = orjson.loads(line)
+        if error := fields[_ERROR]:
+            fields[_ERROR] = DocumentError(**error)
+        return cls(*fields)
 
     def outcome(
         self, status: DocumentStatus, error: DocumentError | None = None, ref: DocumentRef | None = None
@@ -117,6 +119,9 @@ class ParsedDocument(NamedTuple):
             self.tokens,
             ref.to_json() if ref else None,
         )
+
+
+_ERROR = ParsedDocument._fields.index("error")
 
 
 def read_parsed(storage: Storage, name: str) -> Iterator[ParsedDocument]:

@@ -71,8 +71,16 @@ class DocumentRef(NamedTuple):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`."""
-        names = ("id", "uri", "name", "size", "place", "record", "metadata")
-        return cls(*(values[name] for name in names), values.get("origin", ""))
+        return cls(
+            values["id"],
+            values["uri"],
+            values["name"],
+            values["size"],
+            values["place"],
+            values["record"],
+            values["metadata"],
+            values.get("origin", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,8 @@ def test_a_part_gives_back_what_each_unit_wrote(storage: Storage) -> None:
     units = [
         [RowOutcome(rng.random((2, 3), dtype=np.float32), 9, (1,)), RowOutcome.failed(error)],
         [RowOutcome(rng.random((1, 5), dtype=np.float32), 4)],
+        [RowOutcome(rng.random((1, 4), dtype=np.float32), n, (0,) if n == 2 else ()) for n in range(3)],
+        [RowOutcome.failed(error), RowOutcome.failed(error)],
     ]
     with storage.writing("batches/batch_1/parts/a") as file:
         part = PartWriter("batches/batch_1/parts/a", file.write, "r1")
@@ -67,3 +69,18 @@ def test_a_part_gives_back_what_each_unit_wrote(storage: Storage) -> None:
             assert (found.tokens, found.truncated, found.error) == (row.tokens, row.truncated, row.error)
     with pytest.raises(NotStored):
         read_part(storage, PartReference("batches/batch_1/parts/a", references[1].at, references[1].size + 1))
+
+
+@pytest.mark.parametrize("shapes", [[(1, 4), (1, 4)], [(1, 4), (2, 4)]])
+@pytest.mark.parametrize("change", [b"\0\0\0\0", None])
+def test_a_part_with_more_vectors_or_fewer_is_damaged(
+    storage: Storage, shapes: list[tuple[int, int]], change: bytes | None
+) -> None:
+    name = "batches/batch_1/parts/a"
+    with storage.writing(name) as file:
+        reference = PartWriter(name, file.write, "r1").add([RowOutcome(np.ones(shape, "<f4"), 1) for shape in shapes])
+    data = storage.read(name)
+    damaged = data[:-4] if change is None else data + change
+    storage.write(name, damaged)
+    with pytest.raises(NotStored):
+        read_part(storage, PartReference(name, 0, len(damaged), reference.revision))

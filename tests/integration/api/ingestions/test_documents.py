@@ -1,7 +1,5 @@
 """The routes of an ingestion's documents and of its output."""
 
-from dataclasses import replace
-
 import httpx
 import pytest
 
@@ -26,7 +24,7 @@ def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list
         of = [sum(outcome.status == status for outcome in outcomes) for status in ("loaded", "unchanged", "failed")]
         closed.append(ClosedPage(number, name, *of))
     manifest = found.manifest_name(len(pages), "f")
-    storage.write(manifest, b'{"ref":{"id":"late","uri":"inline:late"}}\n')
+    storage.write(manifest, b'["late","inline:late","",null,{},0,{},""]\n')
     flying = PageInFlight(len(pages), PageStage.EMBED, manifest, 1, 10)
     move(ledger, ingestion_id, close=closed, put=[flying], set={"next_page": len(pages) + 1})
 
@@ -35,7 +33,7 @@ def outcome(name: str, status: str = "loaded") -> DocumentOutcome:
     found = DocumentOutcome(name, f"inline:{name}", DocumentStatus(status))
     if status != "failed":
         return found
-    return replace(found, stage="parsing", code="corrupt_document", message="It is broken.")
+    return found._replace(stage="parsing", code="corrupt_document", message="It is broken.")
 
 
 def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:

@@ -1,0 +1,53 @@
+"""Rows of a unit: what they ask is checked once where they ask for the same."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from tasks.embedding.units import RowReader
+from tasks.item import Options
+from tasks.model.encoder import TextItem
+from tasks.storage.vector_part import RowError
+
+
+def row(**body: Any) -> bytes:
+    return orjson.dumps({"body": body})
+
+
+def test_each_row_has_its_own_options() -> None:
+    reader = RowReader(["query"], "ada")
+    asked = [{}, {}, {"dimensions": 2}, {"normalize": False}, {"prompt_name": "query"}, {}]
+    read = [reader.texts(row(input=f"text {n}", **body)) for n, body in enumerate(asked)]
+    assert read == [[TextItem(f"text {n}", Options(**body), "ada")] for n, body in enumerate(asked)]
+
+
+def test_several_texts_and_one_are_read_alike() -> None:
+    reader = RowReader([], "ada")
+    one, two = TextItem("one", Options(dimensions=2), "ada"), TextItem("two", Options(dimensions=2), "ada")
+    assert reader.texts(row(input=["one", "two"], output_dimension=2)) == [one, two]
+    assert reader.texts(row(input="one", output_dimension=2)) == [one]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"input": "text", "normalize": 1},  # in Python it equals True
+        {"input": "text", "normalize": True, "dimensions": 0},
+        {"input": "", "normalize": True},
+        {"input": [], "normalize": True},
+        {"input": 5, "normalize": True},
+        {"normalize": True},
+    ],
+)
+def test_a_row_is_refused_behind_one_that_is_not(body: dict[str, Any]) -> None:
+    reader = RowReader([], "ada")
+    before = [TextItem("text", Options(), "ada")]
+    assert reader.texts(row(input="text", normalize=True)) == before
+    assert isinstance(reader.texts(row(**body)), RowError)
+    assert reader.texts(row(input="text", normalize=True)) == before
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"{}", b'{"body": []}', b'{"body": "input"}', b'{"body": null}'])
+def test_what_is_no_request_is_an_error(line: bytes) -> None:
+    assert isinstance(RowReader([], "ada").texts(line), RowError)
