@@ -34,8 +34,9 @@ _LEAST_TOKENS = 512
 def plan(lengths: Sequence[int], max_padded_tokens: int, row_tokens: int = 0) -> list[list[int]]:
     """Micro-batches as lists of indexes into `lengths`; every index occurs once. Equal input gives an equal plan.
 
-    Texts of up to `row_tokens` share rows of this width; the others have a row each. No batch computes more than
-    `max_padded_tokens`, except that a single text above the budget is a batch of its own.
+    Texts of up to `row_tokens` share rows; the others have a row each. No batch computes more than `max_padded_tokens`,
+    as `layout` never computes more than rows of `row_tokens` would; except that a single text above the budget is a
+    batch of its own.
     """
     widest = row_tokens if row_tokens <= max_padded_tokens else 0
     own = [index for index, length in enumerate(lengths) if not 0 < length <= widest]

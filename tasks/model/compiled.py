@@ -11,10 +11,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from statistics import median
 from typing import Any, Literal
 
+import numpy as np
+
 from tasks.model.encoder import WayUnusable
-from tasks.model.packing import PACKED_INPUTS, ROW_TOKENS, Packed, first_position, packed_features
+from tasks.model.packing import LONE_TOKENS, PACKED_INPUTS, ROW_TOKENS, Packed, first_position, packed_features
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """What a transformer over text may take, in the order of `_traceable`'s arguments."""
@@ -25,6 +28,13 @@ _EXAMPLE_TEXTS, _EXAMPLE_TOKENS = 2, 9
 AWAKE_S = 0.03
 """So long after a pass the other cores are awake and their caches warm. Later, a query gains nothing from more threads
 (whole stack, pauses of 0.1 s: 14.4 ms with all threads, 14.3 with one; of 1 s: 15.2 and 14.7)."""
+
+_TRIED_LENGTHS = (11, 19, 14, 26, 17)
+"""In tokens, as queries have them."""
+_TRIED_ROUNDS = 4
+_TRIED_S = 0.3
+"""A start may take so much longer, and one pass. Where that is too little for two rounds, passes are so long that a
+change of shape does not matter."""
 
 
 def cpu_precisions() -> tuple[str, ...]:
@@ -72,13 +82,15 @@ class CompiledTransformer:
             self._shared = self._whole = _Copy(_compile(model, precision, streams, threads))
             if lone_threads == "all" and streams > 1 and threads != 1:
                 self._whole = _Copy(_compile(model, precision, 1, threads))
+            # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
+            self._inputs = tuple(map(_name, model.inputs))
+            self.lone_tokens = LONE_TOKENS if self.row_tokens and one_shape_is_faster(self._try, clock) else 0
+            """As `Encoder.lone_tokens`."""
         except Exception as error:
             # OpenVINO raises anything here: unknown operations, shapes that do not fit, no memory.
             raise WayUnusable(
                 f"OpenVINO cannot compile this model. Set EMBEDQ_COMPUTE=torch. ({_reason(error)})"
             ) from error
-        # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
-        self._inputs = tuple(map(_name, model.inputs))
         self._output: str = transformer.module_output_name
         self._clock = clock
         self._last_pass = float("-inf")
@@ -103,26 +115,31 @@ class CompiledTransformer:
         self.whole_passes += 1
         return self._infer(self._whole, features)
 
+    def _try(self, tokens: int) -> None:
+        """A pass as a lone text of so many tokens has it."""
+        self._run(self._whole, dict.fromkeys(self._inputs, np.ones((1, tokens), dtype=np.int64)))
+
+    def _run(self, copy: "_Copy", arrays: Mapping[str, Any]) -> Any:
+        wanted = {name: arrays[name] for name in self._inputs}
+        return copy.request().infer(wanted, share_inputs=True, share_outputs=True)[0]
+
     def _infer(self, copy: "_Copy", features: dict[str, Any]) -> dict[str, Any]:
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
-        def infer(arrays: Mapping[str, Any]) -> Any:
-            wanted = {name: arrays[name] for name in self._inputs}
-            return copy.request().infer(wanted, share_inputs=True, share_outputs=True)[0]
-
         arrays = {name: features[name].numpy() for name in INPUTS if name in features}
-        found = infer(arrays) if self._first_position is None else self._packed(arrays, self._first_position, infer)
+        first = self._first_position
+        found = self._run(copy, arrays) if first is None else self._packed(copy, arrays, first)
         self._last_pass = self._clock()
         return {**features, self._output: torch.from_numpy(found)}
 
-    def _packed(self, padded: dict[str, Any], first: int, infer: Callable[[Mapping[str, Any]], Any]) -> Any:
+    def _packed(self, copy: "_Copy", padded: dict[str, Any], first: int) -> Any:
         is_token = padded.pop("attention_mask")
-        packed = Packed(padded, is_token, self.row_tokens, first)
-        found = infer(packed.inputs)
-        if packed.shares_rows and not math.isfinite(float(found.sum())):
+        packed = Packed(padded, is_token, row_tokens=self.row_tokens, lone_tokens=self.lone_tokens, first=first)
+        found = self._run(copy, packed.inputs)
+        if packed.rearranged and not math.isfinite(float(found.sum())):
             # A mask does not keep NaN of one text from another one in its row: 0 times NaN is NaN.
-            packed = Packed(padded, is_token, 0, first)
-            found = infer(packed.inputs)
+            packed = Packed(padded, is_token, row_tokens=0, lone_tokens=0, first=first)
+            found = self._run(copy, packed.inputs)
         return packed.unpack(found)
 
 
@@ -138,6 +155,38 @@ class _Copy:
         if not hasattr(self._own, "request"):
             self._own.request = self._compiled.create_infer_request()
         return self._own.request
+
+
+def one_shape_is_faster(run: Callable[[int], object], clock: Callable[[], float]) -> bool:
+    """Whether lone texts take less time in rows of `LONE_TOKENS` than in rows of their own lengths.
+
+    OpenVINO prepares anew for each change of shape, so padding may pay: that depends on the model and on the CPU.
+
+    Args:
+        run: a pass over a row of so many tokens.
+        clock: in seconds.
+    """
+    ends = clock() + _TRIED_S
+    own: list[float] = []
+    padded: list[float] = []
+    for _ in range(1 + _TRIED_ROUNDS):
+        own += _seconds(run, _TRIED_LENGTHS, ends, clock)
+        padded += _seconds(run, [LONE_TOKENS] * len(_TRIED_LENGTHS), ends, clock)
+    # The first round prepares for all these shapes, which happens once.
+    own, padded = own[len(_TRIED_LENGTHS) :], padded[len(_TRIED_LENGTHS) :]
+    return bool(padded) and median(padded) < median(own)
+
+
+def _seconds(
+    run: Callable[[int], object], lengths: Sequence[int], ends: float, clock: Callable[[], float]
+) -> Iterator[float]:
+    """Of each pass that begins before `ends`."""
+    for length in lengths:
+        begins = clock()
+        if begins > ends:
+            return
+        run(length)
+        yield clock() - begins
 
 
 def _name(port: Any) -> str:

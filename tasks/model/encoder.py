@@ -147,7 +147,12 @@ class Encoder(Protocol):
 
     @property
     def row_tokens(self) -> int:
-        """Texts of up to so many tokens share rows of this width in a pass; 0: each text has a row of its own."""
+        """Texts of up to so many tokens share rows of a pass (`packing.layout`); 0: each text has a row of its own."""
+        ...
+
+    @property
+    def lone_tokens(self) -> int:
+        """A text that is alone in a pass is padded to so many tokens, unless it has more; 0: it is not padded."""
         ...
 
     @property

@@ -81,7 +81,8 @@ def run(
 
 
 def _padded(encoder: Encoder, texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
-    return layout([texts[i].length for i in batch], encoder.row_tokens).padded_tokens
+    lengths = [texts[i].length for i in batch]
+    return layout(lengths, encoder.row_tokens, encoder.lone_tokens).padded_tokens
 
 
 def _attempt(

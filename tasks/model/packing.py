@@ -8,6 +8,7 @@ ends of rows are padded, all of them fit into one pass, and passes have few diff
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,13 @@ Int64Array = npt.NDArray[np.int64]
 
 ROW_TOKENS = 64
 """Of a row. Wider ones are filled no better by queries, and attention computes more of what the mask throws away."""
+_WIDER = (80, 96, 112, 128)
+"""Widths that a few rows may have instead, in tokens: 5 queries of 18 fill one row of 96, and two of 64 not nearly."""
+_FEW_ROWS = 4
+"""Of `ROW_TOKENS`. More are filled well enough, and with one width passes have fewer different shapes."""
+LONE_TOKENS = 32
+"""Width of the row of a text that is alone in a pass, for any that fits: nearly all queries do. Passes of such texts
+have one shape then, and a change of shape costs more than what is computed of padding."""
 _FIRST_POSITIONS = {"bert": 0, "roberta": 1, "xlm-roberta": 1, "camembert": 1}
 """By type of model, the position of a text's first token, counted from the padding token's number where it is not 0.
 Only types without a window, a bias or a state that reaches from one text into the next."""
@@ -34,12 +42,15 @@ class Layout:
     Attributes:
         rows: of the pass.
         width: of each, in tokens.
-        starts: int64 [texts], the place of each text's first token, counted through all rows.
+        starts: int64 [texts], the place of each text's first token, counted through all rows; read-only.
     """
 
     rows: int
     width: int
     starts: Int64Array
+
+    def __post_init__(self) -> None:
+        self.starts.flags.writeable = False  # others are given the same one
 
     @property
     def padded_tokens(self) -> int:
@@ -47,15 +58,39 @@ class Layout:
         return self.rows * self.width
 
 
-def layout(lengths: Sequence[int], row_tokens: int) -> Layout:
-    """The one of two that computes fewer tokens: shared rows of `row_tokens`, or a row for each text. 0: the latter."""
+def layout(lengths: Sequence[int], row_tokens: int, lone_tokens: int = 0) -> Layout:
+    """Where texts of such lengths are in a pass: whichever computes the fewest tokens, and of equal ones the first.
+
+    These are a row for each text, shared rows of `row_tokens`, and where these are few, shared rows that are wider.
+    A text that is alone has a row of `lone_tokens` if it is not longer.
+
+    Args:
+        lengths: in tokens, of one text at least.
+        row_tokens: the longest text that shares a row; 0: none does.
+        lone_tokens: 0: a lone text has a row of its own length.
+    """
+    return _layout(tuple(lengths), row_tokens, lone_tokens)
+
+
+@lru_cache(maxsize=64)  # each pass asks twice: what it computes, and where its texts are
+def _layout(lengths: tuple[int, ...], row_tokens: int, lone_tokens: int) -> Layout:
     longest = max(lengths)
+    if len(lengths) == 1:
+        return Layout(1, max(longest, lone_tokens), np.zeros(1, dtype=np.int64))
     own = len(lengths) * longest
     if longest <= row_tokens < own:
-        rows = fill(lengths, row_tokens)
-        if len(rows) * row_tokens < own:
-            return Layout(len(rows), row_tokens, _starts(rows, lengths, row_tokens))
+        width, rows = _cheapest(lengths, row_tokens)
+        if len(rows) * width < own:
+            return Layout(len(rows), width, _starts(rows, lengths, width))
     return Layout(len(lengths), longest, longest * np.arange(len(lengths)))  # of a static model 0 may be the longest
+
+
+def _cheapest(lengths: Sequence[int], row_tokens: int) -> tuple[int, list[list[int]]]:
+    """The width of shared rows that computes the fewest tokens, the narrowest of several, and these rows."""
+    rows = fill(lengths, row_tokens)
+    widths = [width for width in _WIDER if width > row_tokens] if len(rows) <= _FEW_ROWS else []
+    choices = [(row_tokens, rows), *((width, fill(lengths, width)) for width in widths)]
+    return min(choices, key=lambda choice: choice[0] * len(choice[1]))
 
 
 def fill(lengths: Sequence[int], row_tokens: int) -> list[list[int]]:
@@ -94,18 +129,21 @@ class Packed:
     Args:
         padded: int64 [texts, longest], the features of a row for each text, padded on the right.
         is_token: int64 of the same shape, 1 where there is a token.
-        row_tokens: as for `layout`.
+        row_tokens, lone_tokens: as for `layout`.
         first: position of a text's first token.
     """
 
-    def __init__(self, padded: dict[str, Int64Array], is_token: Int64Array, row_tokens: int, first: int) -> None:
+    def __init__(
+        self, padded: dict[str, Int64Array], is_token: Int64Array, *, row_tokens: int, lone_tokens: int, first: int
+    ) -> None:
         texts, longest = is_token.shape
-        self._place = place = layout(is_token.sum(axis=1).tolist(), row_tokens)
-        self.shares_rows = place.rows < texts
+        self._place = place = layout(is_token.sum(axis=1).tolist(), row_tokens, lone_tokens)
+        self.rearranged = (place.rows, place.width) != (texts, longest)
+        """Whether its rows are others than those that came."""
         self._columns = np.arange(longest)
         positions = np.broadcast_to(first + self._columns, is_token.shape)
         named = {**padded, "position_ids": positions}
-        if not self.shares_rows:
+        if not self.rearranged:
             self.inputs = {**named, "position_ids": positions.copy(), "text_numbers": is_token}
             """int64 [rows, width]. `text_numbers` is 0 where there is no token."""
             return
@@ -121,7 +159,7 @@ class Packed:
 
     def unpack(self, embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Of [rows, width, d], the tokens of each text: [texts, longest, d]. Behind its last one anything may stand."""
-        if not self.shares_rows:
+        if not self.rearranged:
             return embeddings
         flat = embeddings.reshape(self._place.padded_tokens, embeddings.shape[2])
         # Less than `longest` may follow the last text.
@@ -173,7 +211,7 @@ def _vectors_agree(transformer: Any, names: Sequence[str], first: int) -> bool:
     padded = {"input_ids": words * is_token}
     if "token_type_ids" in names:
         padded["token_type_ids"] = np.zeros_like(words)
-    packed = Packed(padded, is_token, ROW_TOKENS, first)
+    packed = Packed(padded, is_token, row_tokens=ROW_TOKENS, lone_tokens=LONE_TOKENS, first=first)
     output = transformer.module_output_name
     with torch.inference_mode():
         alone = {**padded, "attention_mask": is_token}
@@ -181,4 +219,4 @@ def _vectors_agree(transformer: Any, names: Sequence[str], first: int) -> bool:
         tensors = {name: torch.from_numpy(value) for name, value in packed.inputs.items()}
         found = packed.unpack(transformer(packed_features(**tensors))[output].numpy())
     mask = is_token.astype(bool)
-    return packed.shares_rows and np.allclose(found[mask], expected[mask], rtol=1e-3, atol=1e-4)
+    return packed.rearranged and np.allclose(found[mask], expected[mask], rtol=1e-3, atol=1e-4)

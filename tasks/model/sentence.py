@@ -88,6 +88,12 @@ class SentenceEncoder:
         first = self._modules[0]
         return first.row_tokens if isinstance(first, CompiledTransformer) else 0
 
+    @property
+    def lone_tokens(self) -> int:
+        """See `Encoder.lone_tokens`."""
+        first = self._modules[0]
+        return first.lone_tokens if isinstance(first, CompiledTransformer) else 0
+
     def tokenize(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
         """See `Encoder.tokenize`."""
         return self._tokenizer(texts, prompt_name)

@@ -14,7 +14,7 @@ from tasks.model.compiled import CompiledTransformer
 from tasks.model.device import Way
 from tasks.model.encoder import TextItem
 from tasks.model.encoding import NON_FINITE, encode
-from tasks.model.packing import ROW_TOKENS, first_position
+from tasks.model.packing import LONE_TOKENS, ROW_TOKENS, first_position
 from tasks.model.sentence import SentenceEncoder
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
 from tests.integration.model.tiny_model import TinyModel
@@ -48,6 +48,23 @@ def test_vectors_of_texts_in_shared_rows_equal_the_library(kind: TinyModel, tiny
     assert stats.forward_passes == 1
     assert stats.padded_tokens % ROW_TOKENS == 0
     assert stats.tokens / stats.padded_tokens > 0.85
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_a_lone_text_is_padded_by_changes_nothing(alone: bool, tiny_folders: Folders) -> None:
+    transformer = library(tiny_folders[TinyModel.CLS])[0]
+    module = CompiledTransformer(transformer, NAMES, precision="float32", streams=2, threads=2, clock=lambda: 0.0)
+    assert module.lone_tokens == 0  # no pass takes any time on this clock, so padding is not the faster way
+    module.lone_tokens = LONE_TOKENS
+    for length in (2, 18, LONE_TOKENS, LONE_TOKENS + 8):
+        features = {name: torch.ones((1, length), dtype=torch.int64) for name in NAMES}
+        features["input_ids"] = torch.arange(5, 5 + length)[None]
+        with torch.inference_mode():
+            expected = transformer(dict(features))["token_embeddings"].numpy()
+        found = (module.alone if alone else module)(features)
+        assert found["attention_mask"].shape == (1, length)
+        np.testing.assert_allclose(found["token_embeddings"].numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert module.whole_passes == (3 if alone else 0)
 
 
 def test_a_causal_model_has_a_row_for_each_text(tiny_folders: Folders) -> None:
@@ -97,6 +114,7 @@ def test_a_text_without_finite_vector_spoils_none_in_its_row(tiny_folders: Folde
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_without_a_mask_there_are_no_shared_rows(tiny_folders: Folders) -> None:
+def test_without_a_mask_there_are_no_shared_rows_and_no_padding(tiny_folders: Folders) -> None:
     transformer = library(tiny_folders[TinyModel.CLS])[0]
-    assert CompiledTransformer(transformer, ["input_ids"], precision="float32", threads=1).row_tokens == 0
+    module = CompiledTransformer(transformer, ["input_ids"], precision="float32", threads=1)
+    assert (module.row_tokens, module.lone_tokens) == (0, 0)

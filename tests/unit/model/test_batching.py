@@ -89,7 +89,7 @@ def test_a_mixed_corpus_wastes_less_than_a_tenth_on_padding() -> None:
 def test_with_shared_rows_every_text_is_in_one_batch_within_the_budget(of: list[int], budget: int, row: int) -> None:
     batches = plan(of, budget, row)
     assert sorted(i for batch in batches for i in batch) == list(range(len(of)))
-    computed = [layout([of[i] for i in batch], row if row <= budget else 0).padded_tokens for batch in batches]
+    computed = [layout([of[i] for i in batch], row).padded_tokens for batch in batches]
     assert all(tokens <= budget or len(batch) == 1 for tokens, batch in zip(computed, batches, strict=True))
 
 

@@ -53,6 +53,13 @@ def test_equal_texts_go_through_the_model_once() -> None:
     assert [outcome.tokens for outcome in outcomes] == [4] * 51
 
 
+@pytest.mark.parametrize(("length", "padded_tokens"), [(3, 8), (8, 8), (9, 9)])
+def test_what_a_lone_text_is_padded_by_was_computed_and_is_none_of_its_tokens(length: int, padded_tokens: int) -> None:
+    outcomes, stats = encode(StubEncoder(lone_tokens=8), items("x" * length), max_padded_tokens=100)
+    assert stats == EncodeStats(forward_passes=1, padded_tokens=padded_tokens, tokens=length)
+    assert outcomes[0].tokens == length
+
+
 @pytest.mark.parametrize(("streams", "lone_passes"), [(1, 0), (2, 3)])
 def test_a_pass_without_company_is_alone_and_counts_where_there_could_be_some(streams: int, lone_passes: int) -> None:
     encoder = StubEncoder(streams=streams)

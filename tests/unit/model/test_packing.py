@@ -5,10 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.model.packing import ROW_TOKENS, Int64Array, Packed, fill, layout
+from tasks.model.packing import LONE_TOKENS, ROW_TOKENS, Int64Array, Packed, fill, layout
 
 short = st.lists(st.integers(1, ROW_TOKENS), min_size=1, max_size=80)
 mixed = st.lists(st.integers(1, 3 * ROW_TOKENS), min_size=1, max_size=40)
+
+
+def packed(features: dict[str, Int64Array], is_token: Int64Array, *, first: int = 0) -> Packed:
+    return Packed(features, is_token, row_tokens=ROW_TOKENS, lone_tokens=LONE_TOKENS, first=first)
 
 
 def texts_of(lengths: list[int]) -> tuple[Int64Array, Int64Array]:
@@ -53,6 +57,52 @@ def test_a_few_texts_that_do_not_fill_rows_have_their_own() -> None:
     assert layout([18, 20], ROW_TOKENS).padded_tokens == 40
 
 
+@pytest.mark.parametrize(("length", "width"), [(1, 32), (18, 32), (32, 32), (33, 33), (300, 300)])
+def test_a_lone_text_has_a_row_of_one_width_unless_it_is_longer(length: int, width: int) -> None:
+    alone = layout([length], ROW_TOKENS, LONE_TOKENS)
+    assert (alone.rows, alone.width, alone.starts.tolist()) == (1, width, [0])
+
+
+def test_two_texts_are_not_alone() -> None:
+    assert layout([18, 20], ROW_TOKENS, LONE_TOKENS).padded_tokens == 40
+
+
+def test_a_lone_text_that_fills_its_row_comes_as_it_goes() -> None:
+    numbers, is_token = texts_of([LONE_TOKENS])
+    assert not packed({"input_ids": numbers}, is_token).rearranged
+
+
+@pytest.mark.parametrize(
+    ("lengths", "rows", "width"),
+    [
+        ([28, 20, 18, 18], 1, 96),  # of 64 it were two
+        ([30, 30, 30, 20], 1, 112),
+        ([40, 39, 38, 37, 5], 2, 80),  # of 64 it were four, of 128 two
+        ([44, 20, 20, 20, 10, 5], 2, 64),  # one of 128 is as much
+        ([40] * 3 + [1], 1, 128),
+        ([20, 20, 20, 20, 19], 5, 20),  # one of 112 is more
+    ],
+)
+def test_a_few_rows_have_the_width_that_computes_fewest_tokens(lengths: list[int], rows: int, width: int) -> None:
+    place = layout(lengths, ROW_TOKENS)
+    assert (place.rows, place.width) == (rows, width)
+
+
+def test_many_rows_have_one_width() -> None:
+    assert layout([30, 20, 20] * 5, ROW_TOKENS).width == ROW_TOKENS
+
+
+@given(short)
+def test_a_few_wider_rows_never_compute_more_than_those_the_passes_are_cut_by(lengths: list[int]) -> None:
+    assert layout(lengths, ROW_TOKENS).padded_tokens <= len(fill(lengths, ROW_TOKENS)) * ROW_TOKENS
+
+
+@pytest.mark.parametrize("row_tokens", [ROW_TOKENS, 0])
+def test_nobody_changes_the_places_that_others_are_given(row_tokens: int) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        layout([30, 14, 14], row_tokens).starts[0] = 1
+
+
 def test_texts_too_long_for_a_row_have_their_own() -> None:
     assert layout([ROW_TOKENS + 1, 3, 3], ROW_TOKENS).padded_tokens == 3 * (ROW_TOKENS + 1)
 
@@ -60,10 +110,10 @@ def test_texts_too_long_for_a_row_have_their_own() -> None:
 @given(mixed)
 def test_what_is_laid_out_comes_back(lengths: list[int]) -> None:
     numbers, is_token = texts_of(lengths)
-    packed = Packed({"input_ids": numbers}, is_token, ROW_TOKENS, 0)
-    inputs = packed.inputs
+    texts = packed({"input_ids": numbers}, is_token)
+    inputs = texts.inputs
     assert len({values.shape for values in inputs.values()}) == 1
-    found = packed.unpack(inputs["input_ids"][:, :, None].astype(np.float32))[:, :, 0]
+    found = texts.unpack(inputs["input_ids"][:, :, None].astype(np.float32))[:, :, 0]
     assert found.shape == numbers.shape
     np.testing.assert_array_equal(found[is_token == 1], numbers[is_token == 1])
 
@@ -71,7 +121,7 @@ def test_what_is_laid_out_comes_back(lengths: list[int]) -> None:
 @given(mixed)
 def test_a_text_is_told_from_its_neighbours_and_its_positions_begin_anew(lengths: list[int]) -> None:
     numbers, is_token = texts_of(lengths)
-    inputs = Packed({"input_ids": numbers}, is_token, ROW_TOKENS, 2).inputs
+    inputs = packed({"input_ids": numbers}, is_token, first=2).inputs
     there = inputs["input_ids"] > 0
     assert there.sum() == sum(lengths)
     np.testing.assert_array_equal(inputs["text_numbers"] > 0, there)
@@ -85,9 +135,9 @@ def test_a_text_is_told_from_its_neighbours_and_its_positions_begin_anew(lengths
     assert sorted(runs) == sorted(lengths)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_all_inputs_are_contiguous(shared: bool) -> None:
-    numbers, is_token = texts_of([30, 14, 14] if shared else [18])
-    packed = Packed({"input_ids": numbers}, is_token, ROW_TOKENS, 0)
-    assert packed.shares_rows is shared
-    assert all(values.flags.c_contiguous and values.dtype == np.int64 for values in packed.inputs.values())
+@pytest.mark.parametrize("lengths", [[30, 14, 14], [20, 20], [18]])
+def test_all_inputs_are_contiguous(lengths: list[int]) -> None:
+    numbers, is_token = texts_of(lengths)
+    texts = packed({"input_ids": numbers}, is_token)
+    assert texts.rearranged is (lengths != [20, 20])
+    assert all(values.flags.c_contiguous and values.dtype == np.int64 for values in texts.inputs.values())
