@@ -94,19 +94,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut(
         "an ended task keeps its deadline",
         "shared/ending.lua",
-        "  if t.deadline then call('ZREM', DEADLINES, id) end\n",
+        "  if t.deadline then due_no_more[#due_no_more + 1] = id end\n",
     ),
     _cut(
         "an ended task keeps its units",
         "shared/ending.lua",
-        "  call('UNLINK', units_key(id), back_key(id), suspects_key(id))\n",
+        "  if #garbage > 0 then call('UNLINK', unpack(garbage)) end",
     ),
-    Mutation(
-        "results live for ever",
-        "shared/ending.lua",
-        "{task_key(id), result_key(id), meta_key(id)}) do",
-        "{task_key(id), meta_key(id)}) do",
-    ),
+    _cut("results live for ever", "shared/ending.lua", "  call('PEXPIRE', result_key(id), t.ttl)\n"),
+    _cut("metadata lives for ever", "shared/ending.lua", "  if t.meta then call('PEXPIRE', meta_key(id), t.ttl) end\n"),
     Mutation("a claim ignores deadlines", "claim.lua", "if f[2] and tonumber(f[2]) <= NOW then", "if false then"),
     Mutation("watch ignores deadlines", "watch.lua", "if end_task(id, 'expired') then", "if false then"),
     Mutation(
@@ -122,7 +118,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "  add(S, 'cost_' .. lane .. ':' .. owner, cost)\n",
         "",
     ),
-    Mutation("owners count for ever", "shared/accounts.lua", "== math.max(n, 0) then", "== 1 then", quick=True),
+    Mutation("owners count for ever", "shared/accounts.lua", "(was > 0) ~= (is > 0)", "was == 0", quick=True),
+    Mutation("an owner keeps a 0", "shared/accounts.lua", "if sum == 0 and passing[name] then", "if false then"),
     _cut("an owner's account keeps what was open", "shared/ending.lua", "  add(HELD, t.owner, 0 - t.held)\n"),
     _cut("results are in no account", "shared/ending.lua", "  keep_results(t.owner, kept, t.ttl)\n", quick=True),
     Mutation(
@@ -152,6 +149,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         "shared/base.lua",
         "if entry and string.match(entry, '^%S+') == id then",
         "if entry then",
+    ),
+    Mutation("the alias of a key may vanish", "shared/enqueue.lua", "if ends and not t.listed then", "if ends then"),
+    Mutation("a caller's alias stays", "shared/enqueue.lua", "if ends and not t.listed then", "if false then"),
+    Mutation(
+        "joining does not prolong the alias", "submit.lua", "if call('PTTL', alias_key(owner, alias)) >= 0", "if false"
     ),
     Mutation("joining does not prolong", "submit.lua", "NOW + deadline_in > tonumber(f[2]) then", "false then"),
     Mutation("joining shortens", "submit.lua", "NOW + deadline_in > tonumber(f[2]) then", "true then"),
@@ -354,8 +356,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "nobody remembers the model",
         "shared/ending.lua",
-        "if serves then call('HSET', task_key(id), 'made_by'",
-        "if false then call('HSET', task_key(id), 'made_by'",
+        "if serves then change('made_by'",
+        "if false then change('made_by'",
     ),
     Mutation("a replaced worker counts", "beat.lua", "then return 0 end", "then end"),
     Mutation(
@@ -430,7 +432,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut(
         "texts of another model are lost", "shared/ending.lua", "    count_items(f[2], 0, failed - tonumber(f[13]))\n"
     ),
-    Mutation("the last task alone is counted", "shared/base.lua", "(tallies[name] or 0) + n", "n"),
+    Mutation("the last task alone is counted", "shared/accounts.lua", "(changes[name] or 0) + n", "n"),
     Mutation("the oldest is looked for everywhere", "overview.lua", "0, OWNERS - 1", "0, -1"),
     Mutation("the oldest is looked for in every task", "overview.lua", "0, TASKS - 1", "0, -1"),
     Mutation("what is taken back counts", "shared/ingestions.lua", " and tonumber(pair[2]) > 0 then", " then"),
@@ -562,7 +564,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut(
         "a task forgets its trace",
         "shared/enqueue.lua",
-        "  if t.trace ~= '' then call('HSET', task_key(id), 'trace', t.trace) end\n",
+        "  set(t.trace ~= '', 'trace', t.trace)\n",
     ),
     Mutation("a claim hands out no trace", "claim.lua", "f[6], f[10], owner)", "f[6], nil, owner)"),
     Mutation("a claim does not say whose a text is", "claim.lua", "f[6], f[10], owner)", "f[6], f[10], '')"),

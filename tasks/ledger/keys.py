@@ -67,8 +67,8 @@ Of one task; until it ends, then with its TTL, or gone:
     R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back; what
                                  was `charged` to its owner beyond its cost; `made_by`: the stamp of the model of its
                                  vectors, once there are some; `ended_by`: another model; `wakes`: its end wakes the
-                                 steppers; `trace`: W3C `traceparent`, of a traced one. Its 55 bytes fit: a value above
-                                 64 would double the memory of the hash
+                                 steppers; `meta`: there is R:meta:{id}; `trace`: W3C `traceparent`, of a traced one.
+                                 Its 55 bytes fit: a value above 64 would double the memory of the hash
     R:units:{id}         hash    u{unit} -> "first items cost attempts root offset token", p{root} -> payload, of units
                                  that are not done; deleted one by one at COMMIT, whole at the end
     R:back:{id}          list    units that were given back; taken before fresh ones; deleted at the end
@@ -76,7 +76,8 @@ Of one task; until it ends, then with its TTL, or gone:
     R:result:{id}        hash    v{first}+{items} -> float32 bytes, x{first} -> JSON errors and truncations
     R:meta:{id}          string  the client's metadata, JSON. Not in the task hash: a value above 64 bytes there would
                                  double its memory
-    R:alias:{owner}:{name}  string  "task digest": a repetition of a request finds its task
+    R:alias:{owner}:{name}  string  "task digest": a repetition of a request finds its task. Where a task
+                                 with a deadline is not listed, it has a TTL from the start, that of both
 
 Of files; the first as long as the file, those of an owner as long as the last of theirs (without end, if it has none):
 

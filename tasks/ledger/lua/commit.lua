@@ -22,11 +22,12 @@ for i = UNITS, SUCCESSORS - 1, 8 do
   local raw = call('HGET', units_key(id), 'u' .. uid)
   local u = raw and unit_record(raw)
   if u and u.token == token then
-    call('HDEL', units_key(id), 'u' .. uid)
-    if u.root == uid then call('HDEL', units_key(id), 'p' .. uid) end
-    if outcome ~= '' then call('HSET', result_key(id), field, outcome) end
-    if extra ~= '' then call('HSET', result_key(id), 'x' .. first, extra) end
-    settle(id, items - failed, failed, u.cost, tokens)
+    local t = settle(id, items - failed, failed, u.cost, tokens)
+    local function gather(list, value) list[#list + 1] = value end
+    gather(t.units, 'u' .. uid)
+    if u.root == uid then gather(t.units, 'p' .. uid) end
+    if outcome ~= '' then gather(t.outcomes, field); gather(t.outcomes, outcome) end
+    if extra ~= '' then gather(t.outcomes, 'x' .. first); gather(t.outcomes, extra) end
     items_ok, items_failed, tokens_sum = items_ok + items - failed, items_failed + failed, tokens_sum + tokens
     out[#out + 1] = 1
   elseif not raw and outcome ~= '' and call('HGET', result_key(id), field) == outcome then
@@ -53,15 +54,15 @@ if out[1] == 1 then
   end
   if goes_on then bells = enqueue(SUCCESSORS) end
 end
-settled()
-count('committed_items', items_ok)
-count('failed_items', items_failed)
-count('stale_units', stale)
-count('tokens', tokens_sum)
+tally('n_committed_items', items_ok)
+tally('n_failed_items', items_failed)
+tally('n_stale_units', stale)
+tally('n_tokens', tokens_sum)
 if repeated == 0 or repeated < #out then  -- a call that was repeated as a whole has been counted
-  count('forward_passes', tonumber(arg(2)))
-  count('padded_tokens', tonumber(arg(3)))
+  tally('n_forward_passes', tonumber(arg(2)))
+  tally('n_padded_tokens', tonumber(arg(3)))
 end
+settled()
 announce()
 for _, queue in ipairs(bells) do out[#out + 1] = queue end
 return out

@@ -71,8 +71,8 @@ for queue, ids in pairs(queues) do
   for _, id in ipairs(ids) do
     if forget_task(id) then tasks = tasks + 1 end
   end
-  announce()                            -- what it tells and counts is of one queue
-  ended_ids, tallies = {}, {}
+  announce()                            -- what it tells is of one queue
+  ended_ids = {}
 end
 
 -- What was claimed goes on until its worker notices, or its lease ends, and may write objects until then.

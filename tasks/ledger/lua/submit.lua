@@ -40,6 +40,9 @@ if alias ~= '' then
         allowed_when_full()
         call('HSET', task_key(other), 'deadline', int(NOW + deadline_in))
         call('ZADD', DEADLINES, int(NOW + deadline_in), other)
+        if call('PTTL', alias_key(owner, alias)) >= 0 then
+          call('PEXPIRE', alias_key(owner, alias), int(deadline_in + f[3]))
+        end
       end
       return found('joined', other)
     end

@@ -108,6 +108,29 @@ def test_an_alias_lives_as_long_as_its_task(driver: Driver, redis_client: redis.
     assert 0 < redis_client.pttl(alias_key) <= TTL_MS
 
 
+def test_the_alias_of_a_task_with_a_caller_outlives_it_from_the_start(
+    driver: Driver, redis_client: redis.Redis
+) -> None:
+    """It saves work and promises nothing, so the end of the task need not look at it."""
+    alias_key = f"eq:alias:anonymous:{NAME}"
+    driver.submit(alias=SAME, deadline_in_ms=1000)
+    assert TTL_MS < redis_client.pttl(alias_key) <= TTL_MS + 1000
+    driver.submit(alias=SAME, deadline_in_ms=50_000)
+    assert TTL_MS + 1000 < redis_client.pttl(alias_key) <= TTL_MS + 50_000
+    driver.work_off()
+    assert redis_client.pttl(alias_key) > TTL_MS
+
+
+def test_an_idempotency_key_lives_as_long_as_its_task_also_with_a_deadline(
+    driver: Driver, redis_client: redis.Redis
+) -> None:
+    alias_key = f"eq:alias:anonymous:{NAME}"
+    driver.submit(alias=KEY, deadline_in_ms=1000, listed=True)
+    assert redis_client.pttl(alias_key) == -1
+    driver.work_off()
+    assert 0 < redis_client.pttl(alias_key) <= TTL_MS
+
+
 @pytest.mark.parametrize("how", ["forget", "end"])
 def test_a_replaced_task_does_not_take_the_alias_with_it(driver: Driver, redis_client: redis.Redis, how: str) -> None:
     old = driver.submit(alias=SAME, deadline_in_ms=1000).task_id
@@ -118,7 +141,7 @@ def test_a_replaced_task_does_not_take_the_alias_with_it(driver: Driver, redis_c
     else:  # another request under the same name
         new = driver.submit(alias=Alias(NAME, OTHER_DIGEST, join=True), deadline_in_ms=5000).task_id
         driver.cancel(old)
-    assert redis_client.pttl(f"eq:alias:anonymous:{NAME}") == -1, "the new task's alias is gone or will go"
+    assert redis_client.pttl(f"eq:alias:anonymous:{NAME}") > TTL_MS, "the new task's alias is gone or will go"
     digest = DIGEST if how == "forget" else OTHER_DIGEST
     assert driver.submit(alias=Alias(NAME, digest, join=True), deadline_in_ms=5000).task_id == new
 

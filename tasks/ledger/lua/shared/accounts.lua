@@ -11,22 +11,54 @@ local function memory_room(percent)     -- bytes up to so much of the limit, wit
   return used and limit * percent / 100 - used - tonumber(call('GET', RESERVED) or 0)
 end
 
+-- What a script adds to sums is gathered, of however many tasks, and written by write_sums: what is read of them before is
+-- as it was. A command costs as much as dozens of fields, and one HINCRBY for each sum of each task was most of a COMMIT.
+local sums, reserved = {}, 0            -- hash -> field -> n; bytes
+local passing, counted = {}, {}         -- fields that go when they come to 0; those whose coming and going is counted, and where
+local function tally(name, n, hash)
+  hash = hash or S
+  local changes = sums[hash] or {}
+  sums[hash], changes[name] = changes, (changes[name] or 0) + n
+end
 local function add(hash, name, n)       -- of an owner: nothing stays of what has come to 0
-  if n == 0 then return end
-  local sum = call('HINCRBY', hash, name, int(n))
-  if sum == 0 then call('HDEL', hash, name) end
-  return sum
+  passing[name] = true
+  tally(name, n, hash)
+end
+local function write_sums()
+  for hash, changes in pairs(sums) do
+    local names, set, gone = {}, {}, {}
+    for name in pairs(changes) do names[#names + 1] = name end
+    local before = call('HMGET', hash, unpack(names))
+    for i, name in ipairs(names) do
+      local was = tonumber(before[i] or 0)
+      local is, owners = was + changes[name], counted[name]
+      if owners and (was > 0) ~= (is > 0) then changes[owners] = changes[owners] + (is > 0 and 1 or -1) end
+    end
+    for i, name in ipairs(names) do
+      local sum = tonumber(before[i] or 0) + changes[name]
+      if sum == 0 and passing[name] then gone[#gone + 1] = name
+      elseif changes[name] ~= 0 then
+        set[#set + 1] = name
+        set[#set + 1] = int(sum)
+      end
+    end
+    if #gone > 0 then call('HDEL', hash, unpack(gone)) end
+    if #set > 0 then call('HSET', hash, unpack(set)) end
+  end
+  if reserved ~= 0 then call('INCRBY', RESERVED, int(reserved)) end
+  sums, reserved = {}, 0
 end
 local function owe(lane, owner, cost)
-  if cost == 0 then return end
-  call('HINCRBY', S, 'cost_' .. lane, int(cost))
+  tally('cost_' .. lane, cost)
   add(S, 'cost_' .. lane .. ':' .. owner, cost)
 end
 local function count_open(lane, owner, n, bytes)  -- one task more or less, with its payload
-  call('HINCRBY', S, 'tasks_' .. lane, n)
-  if add(S, 'tasks_' .. lane .. ':' .. owner, n) == math.max(n, 0) then call('HINCRBY', S, 'owners_' .. lane, n) end
-  if bytes == 0 then return end
-  call('HINCRBY', S, 'bytes', int(bytes))
+  local tasks, owners = 'tasks_' .. lane .. ':' .. owner, 'owners_' .. lane
+  tally('tasks_' .. lane, n)
+  add(S, tasks, n)
+  counted[tasks] = owners
+  tally(owners, 0)
+  tally('bytes', bytes)
   add(S, 'bytes:' .. owner, bytes)
 end
 
@@ -42,8 +74,8 @@ local function keep_results(owner, bytes, ttl)
   if bytes <= 0 then return end
   local entry, ends = results_entry(owner, NOW, ttl)
   add(HELD, owner, bytes)
+  if not (sums[HELD] and sums[HELD][entry]) then call('ZADD', HELD_UNTIL, ends, entry) end
   add(HELD, entry, bytes)
-  call('ZADD', HELD_UNTIL, ends, entry)
 end
 local function drop_results(entry, bytes)  -- so many bytes of an entry; all that it has when nil
   local kept = tonumber(call('HGET', HELD, entry) or 0)
@@ -51,4 +83,5 @@ local function drop_results(entry, bytes)  -- so many bytes of an entry; all tha
   add(HELD, string.match(entry, '^%d+ (.*)$'), 0 - bytes)
   add(HELD, entry, 0 - bytes)
   if bytes == kept then call('ZREM', HELD_UNTIL, entry) end
+  write_sums()
 end

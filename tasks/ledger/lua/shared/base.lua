@@ -66,14 +66,9 @@ local function count(name, n)
   if n ~= 0 then call('HINCRBY', S, 'n_' .. name, int(n)) end
 end
 
--- What a script counts of many tasks is written at its end, each counter once.
-local tallies = {}
-local function tally(name, n) tallies[name] = (tallies[name] or 0) + n end
-
--- What clients are told: one message per script. What metrics are told goes with it.
+-- What clients are told: one message per script.
 local ended_ids, changed_ids = {}, {}
 local function announce()
-  for name, n in pairs(tallies) do call('HINCRBY', S, name, int(n)) end
   if #ended_ids + #changed_ids > 0 then
     call('PUBLISH', R .. ':changed', table.concat(ended_ids, ' ') .. '|' .. table.concat(changed_ids, ' '))
   end

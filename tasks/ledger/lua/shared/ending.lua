@@ -15,15 +15,27 @@ local function count_items(lane, ok, failed)
   if failed > 0 then tally('items_' .. lane .. '_failed', failed) end
 end
 
--- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, wakes,
--- created. Constant work, whatever the task's size.
-local function finish(id, state, t)
+-- Keys and deadlines of tasks that have ended go together, however many there are.
+local garbage, due_no_more = {}, {}
+local function write_ends()
+  if #garbage > 0 then call('UNLINK', unpack(garbage)) end  -- three for each task of a claim, which has at most 1,000
+  if #due_no_more > 0 then call('ZREM', DEADLINES, unpack(due_no_more)) end
+  garbage, due_no_more = {}, {}
+  write_sums()
+end
+
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, meta, wakes,
+-- created. changes: what else is to be written of the task, a flat list. Constant work, whatever the task's size.
+local function finish(id, state, t, changes)
   local kept = t.held - t.bytes - t.reserve
-  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1), 'held', int(kept))
-  if t.deadline then call('ZREM', DEADLINES, id) end
-  call('UNLINK', units_key(id), back_key(id), suspects_key(id))
-  for _, key in ipairs({task_key(id), result_key(id), meta_key(id)}) do call('PEXPIRE', key, t.ttl) end
-  local alias = t.alias and alias_of(id, t.owner, t.alias)
+  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1), 'held', int(kept),
+    unpack(changes))
+  if t.deadline then due_no_more[#due_no_more + 1] = id end
+  for _, key in ipairs({units_key(id), back_key(id), suspects_key(id)}) do garbage[#garbage + 1] = key end
+  call('PEXPIRE', task_key(id), t.ttl)
+  call('PEXPIRE', result_key(id), t.ttl)
+  if t.meta then call('PEXPIRE', meta_key(id), t.ttl) end
+  local alias = t.alias and (t.listed or not t.deadline) and alias_of(id, t.owner, t.alias)  -- others have a TTL already
   if alias then call('PEXPIRE', alias, t.ttl) end
   if t.listed and call('DECR', open_key(t.owner)) <= 0 then
     call('DEL', open_key(t.owner))
@@ -31,7 +43,7 @@ local function finish(id, state, t)
   end
   owe(t.lane, t.owner, 0 - t.cost)
   count_open(t.lane, t.owner, -1, 0 - t.bytes)
-  if t.reserve > 0 then call('DECRBY', RESERVED, int(t.reserve)) end
+  reserved = reserved - t.reserve
   add(HELD, t.owner, 0 - t.held)
   keep_results(t.owner, kept, t.ttl)
   ended_ids[#ended_ids + 1] = id
@@ -40,11 +52,12 @@ local function finish(id, state, t)
 end
 local function end_task(id, state)      -- cancel, deadline, another model; false when it is not open
   local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve',
-    'listed', 'held', 'completed', 'failed', 'total', 'wakes', 'created')
+    'listed', 'held', 'completed', 'failed', 'total', 'wakes', 'created', 'deadline', 'meta')
   if not f[1] or not OPEN[f[1]] then return false end
+  local changes = {}
   if state == 'model_changed' then      -- the vectors it has are good; its other items have failed
     local failed = tonumber(f[14]) - tonumber(f[12])
-    call('HSET', task_key(id), 'failed', int(failed), 'ended_by', state)
+    changes = {'failed', int(failed), 'ended_by', state}
     count('failed_items', failed - tonumber(f[13]))
     count_items(f[2], 0, failed - tonumber(f[13]))
     state = tonumber(f[12]) > 0 and 'completed' or 'failed'
@@ -52,48 +65,58 @@ local function end_task(id, state)      -- cancel, deadline, another model; fals
   leave_lane(id, f[2], f[3])
   if call('EXISTS', suspects_key(id)) == 1 then leave_lane(id, 'suspects', f[3]) end
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
-    deadline = true, version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10], held = tonumber(f[11]),
-    wakes = f[15], created = tonumber(f[16])})
+    deadline = f[17], version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10], held = tonumber(f[11]),
+    wakes = f[15], created = tonumber(f[16]), meta = f[18]}, changes)
+  write_ends()
   return true
 end
 
 -- Units that ended are gathered per task, so that a task is read and written once however many of its units ended.
 local settling = {}
-local function settle(id, ok, failed, cost, tokens)
+local function settle(id, ok, failed, cost, tokens)  -- returns what is gathered: its `units` go, its `outcomes` are stored
   local t = settling[id]
   if not t then
     local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
-      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes', 'created')
+      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes', 'created', 'meta')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
       ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
       bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), listed = f[14],
-      held = tonumber(f[15]), wakes = f[16], created = tonumber(f[17]), spent = 0, ended = 0}
+      held = tonumber(f[15]), wakes = f[16], created = tonumber(f[17]), meta = f[18], spent = 0, ended = 0,
+      units = {}, outcomes = {}}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
   t.spent, t.ended, t.made = t.spent + cost, t.ended + ok + failed, t.made or ok > 0
   count_items(t.lane, ok, failed)
+  return t
 end
 local function settled()
   local serves
   for id, t in pairs(settling) do
     t.version = t.version + 1
+    local over = t.ok + t.failed >= t.total
+    local changes = {'completed', int(t.ok), 'failed', int(t.failed), 'cost', int(t.cost), 'tokens', int(t.tokens)}
+    local function change(name, value) changes[#changes + 1] = name; changes[#changes + 1] = value end
     if t.reserve > 0 then               -- what has its vector needs no more room than it has
       local left = t.total - t.ok - t.failed
       local reserve = math.floor(t.reserve * left / (left + t.ended))
-      call('DECRBY', RESERVED, int(t.reserve - reserve))
-      call('HSET', task_key(id), 'reserve', int(reserve))
+      change('reserve', int(reserve))
+      reserved = reserved - t.reserve + reserve
       t.reserve = reserve
     end
-    call('HSET', task_key(id), 'completed', int(t.ok), 'failed', int(t.failed), 'cost', int(t.cost),
-      'tokens', int(t.tokens), 'version', int(t.version))
     owe(t.lane, t.owner, 0 - t.spent)
-    if t.made and t.ok + t.failed < t.total then  -- what comes later must be of the same model
-      if serves == nil then serves = served() end
-      if serves then call('HSET', task_key(id), 'made_by', serves) end
+    if #t.outcomes > 0 then call('HSET', result_key(id), unpack(t.outcomes)) end
+    if over then finish(id, t.ok > 0 and 'completed' or 'failed', t, changes)
+    else
+      if #t.units > 0 then call('HDEL', units_key(id), unpack(t.units)) end
+      if t.made then                    -- what comes later must be of the same model
+        if serves == nil then serves = served() end
+        if serves then change('made_by', serves) end
+      end
+      call('HSET', task_key(id), 'version', int(t.version), unpack(changes))
+      changed_ids[#changed_ids + 1] = id
     end
-    if t.ok + t.failed >= t.total then finish(id, t.ok > 0 and 'completed' or 'failed', t)
-    else changed_ids[#changed_ids + 1] = id end
   end
   settling = {}
+  write_ends()
 end

@@ -17,16 +17,24 @@ end
 -- one, before anything has changed; what it said is returned.
 local function store_task(t, write)
   local id, lane, owner = t.id, t.lane, t.owner
-  local stored = write('HSET', task_key(id), 'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued',
-    'total', int(t.total), 'completed', 0, 'failed', 0, 'units', int(t.units), 'next', 0, 'back', 0,
-    'cost', int(t.cost), 'bytes', int(t.bytes), 'reserve', int(t.reserve), 'held', int(t.bytes + t.reserve),
-    'created', int(NOW), 'ttl', int(t.ttl), 'tokens', 0, 'version', 1)
+  local f = {'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued', 'total', int(t.total), 'completed', 0,
+    'failed', 0, 'units', int(t.units), 'next', 0, 'back', 0, 'cost', int(t.cost), 'bytes', int(t.bytes),
+    'reserve', int(t.reserve), 'held', int(t.bytes + t.reserve), 'created', int(NOW), 'ttl', int(t.ttl), 'tokens', 0,
+    'version', 1}
+  local function set(given, name, value)
+    if given then f[#f + 1] = name; f[#f + 1] = value end
+  end
+  local ends = t.deadline_in > 0
+  set(t.options ~= '', 'options', t.options)
+  set(t.wakes, 'wakes', 1)
+  set(t.trace ~= '', 'trace', t.trace)
+  set(t.listed, 'listed', 1)
+  set(t.meta ~= '', 'meta', 1)
+  set(ends, 'deadline', int(NOW + t.deadline_in))
+  set(t.alias ~= '', 'alias', t.alias)
+  local stored = write('HSET', task_key(id), unpack(f))
   if type(stored) == 'table' and stored.err then return stored.err end
-  if t.options ~= '' then call('HSET', task_key(id), 'options', t.options) end
-  if t.wakes then call('HSET', task_key(id), 'wakes', 1) end
-  if t.trace ~= '' then call('HSET', task_key(id), 'trace', t.trace) end
   if t.listed then
-    call('HSET', task_key(id), 'listed', 1)
     call('ZADD', tasks_key(owner), 0, id)
     if call('INCR', open_key(owner)) == 1 then call('PERSIST', tasks_key(owner)) end
     -- Tasks expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
@@ -35,26 +43,33 @@ local function store_task(t, write)
     end
   end
   if t.meta ~= '' then call('SET', meta_key(id), t.meta) end
-  if t.deadline_in > 0 then
-    call('HSET', task_key(id), 'deadline', int(NOW + t.deadline_in))
-    call('ZADD', DEADLINES, int(NOW + t.deadline_in), id)
-  end
+  if ends then call('ZADD', DEADLINES, int(NOW + t.deadline_in), id) end
   if t.alias ~= '' then
-    call('HSET', task_key(id), 'alias', t.alias)
-    call('SET', alias_key(owner, t.alias), id .. ' ' .. t.digest)
+    local key, entry = alias_key(owner, t.alias), id .. ' ' .. t.digest
+    -- Of a task that somebody waits for the alias saves work and promises nothing: it gets its TTL now, and not at the end.
+    if ends and not t.listed then call('SET', key, entry, 'PX', int(t.deadline_in + t.ttl))
+    else call('SET', key, entry) end
   end
-  local first = 0
+  local units, first = {}, 0
   for i = 0, t.units - 1 do
     local at = t.at + 3 * i
     local items = tonumber(ARGV[at])
-    call('HSET', units_key(id), 'u' .. int(i), unit_text({first = first, items = items, cost = tonumber(ARGV[at + 1]),
-      attempts = 0, root = int(i), offset = 0, token = '-'}), 'p' .. int(i), ARGV[at + 2])
+    units[#units + 1] = 'u' .. int(i)
+    units[#units + 1] = unit_text({first = first, items = items, cost = tonumber(ARGV[at + 1]), attempts = 0,
+      root = int(i), offset = 0, token = '-'})
+    units[#units + 1] = 'p' .. int(i)
+    units[#units + 1] = ARGV[at + 2]
+    if #units >= 1000 or i == t.units - 1 then  -- unpack fails above about 8,000
+      call('HSET', units_key(id), unpack(units))
+      units = {}
+    end
     first = first + items
   end
   owe(lane, owner, t.cost)
   count_open(lane, owner, 1, t.bytes)
   add(HELD, owner, t.bytes + t.reserve)
-  call('INCRBY', RESERVED, int(t.reserve))
+  reserved = reserved + t.reserve
+  write_sums()
   enter_lane(id, lane, owner, tonumber(ARGV[t.at + 1]))
 end
 -- Successors: tasks of work that was let in long ago, so they are not judged again. They are named from ARGV[at] on,
