@@ -111,7 +111,7 @@ class Services:
             ledger_keys=LedgerKeys(ledger, keys, datasets.forget),
             visitors=Visitors(settings, keys),
             rates=RequestRates(ledger),
-            requests=EmbeddingRequests(settings, registry, _vocabulary(settings)),
+            requests=EmbeddingRequests(settings, registry, _vocabulary(settings), hub.name),
             rate_limits=RateLimits(registry),
             storage=storage,
             datasets=datasets,

@@ -165,6 +165,18 @@ MUTATIONS: tuple[Mutation, ...] = (
         "shorten and math.min(deadline, at) or math.max(deadline, at)",
         "math.max(deadline, at)",
     ),
+    # Results that travel with the news
+    Mutation("what has waiters in two processes is told to one", "submit.lua", "f[4] ~= answer_to then", "false then"),
+    Mutation("an answer that nobody got is not announced", "shared/answers.lua", ")) > 0 then", ")) >= 0 then"),
+    Mutation("a part is told as a result", "shared/answers.lua", "if t.ended < t.total or", "if"),
+    Mutation("large results are sent", "shared/answers.lua", "bytes > MAX_ANSWER or", ""),
+    Mutation("a message has no limit", "shared/answers.lua", " or box.bytes + bytes > MAX_ANSWERS", ""),
+    Mutation(
+        "who waits for a result follows the steps",
+        "claim.lua",
+        "if not f[13] then changed_ids",
+        "if true then changed_ids",
+    ),
     # Successors
     Mutation("a stale commit enqueues", "commit.lua", "if out[1] == 1 then\n", "if true then\n", quick=True),
     Mutation("a repeated commit enqueues again", "commit.lua", "if out[1] == 1 then\n", "if out[1] >= 1 then\n"),

@@ -31,11 +31,13 @@ class EmbeddingRequests:
 
     Attributes:
         vocabulary: decodes token numbers in OpenAI's calls; None: they are refused.
+        answer_to: as in `Submission`, for tasks whose callers wait.
     """
 
     settings: Settings
     registry: ServedModels
     vocabulary: Vocabulary | None = None
+    answer_to: str = ""
 
     def task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> Submission:
         """The task of a `POST /v1/tasks`.
@@ -137,6 +139,7 @@ class EmbeddingRequests:
             ttl_s=self.settings.sync_result_ttl_s,
             deadline_s=wait_s + LINGERING_INTEREST_S,
             wait_s=wait_s,
+            answer_to=self.answer_to,
             alias=work.alias(),  # so that a client's retries join the task and cost one round of work
         )
 
@@ -152,6 +155,7 @@ class EmbeddingRequests:
         metadata: bytes = b"",
         alias: Alias | None = None,
         listed: bool = False,
+        answer_to: str = "",
     ) -> Submission:
         served, options, settings = work.served, work.options, self.settings
         return Submission(
@@ -172,6 +176,7 @@ class EmbeddingRequests:
             metadata=metadata,
             alias=alias,
             listed=listed,
+            answer_to=answer_to,
         )
 
 

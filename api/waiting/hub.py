@@ -6,6 +6,7 @@ Register, then submit or read, then wait: in that order no answer can slip throu
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,7 +19,9 @@ from api.request.api_keys import Leaves, grant_of
 from api.waiting.shared_reads import Readings
 from tasks.errors import EmbedqError
 from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Task, operations
+from tasks.ledger.answers import Answer, answers_in
 from tasks.ledger.connection import Refusals
+from tasks.ledger.keys import answers_channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,10 @@ class Waiter:
         ended: the task has ended, or is not held any more.
         gone: the client has left.
         dismissed: the server stops.
+        answer: its result, if it came with the news.
     """
 
-    __slots__ = ("_future", "_woken", "dismissed", "ended", "gone", "task_id", "version")
+    __slots__ = ("_future", "_woken", "answer", "dismissed", "ended", "gone", "task_id", "version")
 
     def __init__(self, task_id: str, version: int | None = None) -> None:
         self.task_id = task_id
@@ -60,6 +64,7 @@ class Waiter:
         self.ended = False
         self.gone = False
         self.dismissed = False
+        self.answer: Answer | None = None
         self._woken = False
         self._future: asyncio.Future[None] | None = None
 
@@ -131,10 +136,15 @@ _BACKOFF_S, _BACKOFF_DOUBLINGS = 0.05, 4
 
 
 class Hub:
-    """The waiting requests of this process, by task."""
+    """The waiting requests of this process, by task.
+
+    Attributes:
+        name: of this process; what is submitted with it (`Submission.answer_to`) is answered on a channel of its own.
+    """
 
     def __init__(self, ledger: AsyncLedger, times: WaitingTimes = WaitingTimes()) -> None:
         self.times = times
+        self.name = secrets.token_hex(6)
         self._ledger = ledger
         self._waiters: dict[str, set[Waiter]] = {}
         self._closing = False
@@ -187,7 +197,7 @@ class Hub:
 
     async def _listen(self) -> None:
         async with self._ledger.client.pubsub() as subscription:
-            await subscription.subscribe(CHANGED_CHANNEL)
+            await subscription.subscribe(CHANGED_CHANNEL, answers_channel(self.name))
             await _Session(subscription, self, self._ledger.refusals).run()
 
     async def catch_up(self) -> None:
@@ -219,10 +229,18 @@ class Hub:
                 if waiter.version is not None:
                     waiter.wake()
 
-    def _tell_ended(self, task_id: str) -> None:
+    def answered(self, message: bytes) -> None:
+        """Wakes the waiters of tasks whose results have come."""
+        if not self._waiters:
+            return
+        for answer in answers_in(message):
+            self._tell_ended(answer.task_id, answer)
+
+    def _tell_ended(self, task_id: str, answer: Answer | None = None) -> None:
         self.readings.hurry(task_id)
         for waiter in self._waiters.get(task_id, ()):
             waiter.ended = True
+            waiter.answer = answer or waiter.answer
             waiter.wake()
 
 
@@ -232,6 +250,7 @@ class _Session:
     def __init__(self, subscription: PubSub, hub: Hub, refusals: Refusals) -> None:
         self._subscription = subscription
         self._hub = hub
+        self._answers = answers_channel(hub.name).encode()
         self._refusals, self._seen = refusals, refusals.count
         self._catch_up_s = hub.times.catch_up_s
         self._until = time.monotonic() + self._catch_up_s
@@ -243,9 +262,15 @@ class _Session:
         while self._seen == self._refusals.count or time.monotonic() < self._until:
             message = await self._subscription.get_message(timeout=max(0.0, self._due - time.monotonic()))
             match message:
-                case {"type": "message", "data": bytes(data)}:
-                    self._hub.heard(data)
-                case {"type": "subscribe"}:  # at first, and after redis-py has replaced a dead connection
+                case {"type": "message", "channel": bytes(channel), "data": bytes(data)}:
+                    if channel == self._answers:
+                        self._hub.answered(data)
+                    else:
+                        self._hub.heard(data)
+                case {
+                    "type": "subscribe",
+                    "data": 2,
+                }:  # both, at first and when redis-py has replaced a dead connection
                     self._hub.subscribed.set()
                     self._unanswered_ping = False
                     self._due = time.monotonic()  # what was published before is caught up with now

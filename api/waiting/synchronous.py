@@ -16,7 +16,7 @@ from api.waiting.hub import Waiter, watched
 from api.waiting.long_poll import next_state
 from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import Result, State, Submission, Task, operations
-from worker_config.subject import link_task
+from worker_config.subject import link_task, span
 
 _SOON_S = 0.25
 """Most answers come before this. Only then the connection is watched, because that costs an asyncio task."""
@@ -46,14 +46,14 @@ async def encode_now(services: Services, request: Request, submission: Submissio
         note_room(request.scope, reply.room)
         if not reply.joined:
             await _wait(services, request, submission, waiter, end)
-            return await _result(services, reply.task_id, submission)
+            return await _result(services, waiter, submission)
     with services.hub.waiting(reply.task_id) as waiter:
         task = await services.ledger.run(operations.read_task(reply.task_id))
         if task is not None:
             link_task(task.trace)
-        waiter.ended = task is None or task.state.terminal
+        waiter.ended |= task is None or task.state.terminal  # it may have been told meanwhile
         await _wait(services, request, submission, waiter, end)
-        return await _result(services, reply.task_id, submission)
+        return await _result(services, waiter, submission)
 
 
 async def task_or_result(
@@ -117,8 +117,13 @@ async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *,
         await services.ledger.run(operations.want(model, waiter.task_id, round(for_s * 1000), shorten=shorten))
 
 
-async def _result(services: Services, task_id: str, submission: Submission) -> Result:
-    result = await read_result(services, task_id, sum(unit.items for unit in submission.units))
+async def _result(services: Services, waiter: Waiter, submission: Submission) -> Result:
+    result: Result | None
+    if waiter.answer is not None:
+        with span("read"):
+            result = waiter.answer.result()
+    else:
+        result = await read_result(services, waiter.task_id, sum(unit.items for unit in submission.units))
     if result is None or result.task.state not in _WITH_OUTCOME:
         raise _timeout(services, submission)
     return _whole(result)

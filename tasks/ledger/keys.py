@@ -67,8 +67,9 @@ Of one task; until it ends, then with its TTL, or gone:
     R:task:{id}          hash    state, counts, options, next fresh unit, number of units that were given back; what
                                  was `charged` to its owner beyond its cost; `made_by`: the stamp of the model of its
                                  vectors, once there are some; `ended_by`: another model; `wakes`: its end wakes the
-                                 steppers; `meta`: there is R:meta:{id}; `trace`: W3C `traceparent`, of a traced one.
-                                 Its 55 bytes fit: a value above 64 would double the memory of the hash
+                                 steppers; `meta`: there is R:meta:{id}; `answer`: the process that waits for its
+                                 result; `trace`: W3C `traceparent`, of a traced one. Its 55 bytes fit: a value above 64
+                                 would double the memory of the hash
     R:units:{id}         hash    u{unit} -> "first items cost attempts root offset token", p{root} -> payload, of units
                                  that are not done; deleted one by one at COMMIT, whole at the end
     R:back:{id}          list    units that were given back; taken before fresh ones; deleted at the end
@@ -132,8 +133,10 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
     R:open-ingestions    set     ingestions that have not ended, or whose traces are still to be removed. No TTL
 
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
-ended first and separated from the others by a "|". `Q:wake:{stream}`: to one that lingers; of the documents queue
-`steps` too, to the steppers of all documents workers. `R:promise`: to nobody, see tasks/ledger/replicas.py.
+ended first and separated from the others by a "|". `R:answers:{process}`: of tasks for whose results that process
+waits, those that ended, with their results where they are small (tasks.ledger.answers); nobody else is told of these.
+`Q:wake:{stream}`: to one that lingers; of the documents queue `steps` too, to the steppers of all documents workers.
+`R:promise`: to nobody, see tasks/ledger/replicas.py.
 """
 
 SCHEMA_VERSION = 3
@@ -151,6 +154,11 @@ CHANGED_CHANNEL = f"{ROOT}:changed"
 def queue_key(queue: str, part: str, root: str = ROOT) -> str:
     """`Q:{part}` of the table above."""
     return f"{root}:q:{queue}:{part}"
+
+
+def answers_channel(process: str) -> str:
+    """The channel of the results for which a process waits."""
+    return f"{ROOT}:answers:{process}"
 
 
 def wake_channel(queue: str, stream: str, root: str = ROOT) -> str:

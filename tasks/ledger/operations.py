@@ -209,6 +209,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         "share": admission.owner_share,
         "wakes": int(s.wakes_steps),
         "trace": s.trace,
+        "answer_to": s.answer_to,
         **_key_arguments(admission.key),
     }
     # A caller that waits on its connection is promised nothing: the answer is all it wants.

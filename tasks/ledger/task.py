@@ -137,6 +137,8 @@ class Submission:
         listed: it appears in its owner's list.
         wakes_steps: its end wakes the steppers of documents workers: a batch or an ingestion waits for it.
         trace: `traceparent` of the span that submits it; empty when it is not traced.
+        answer_to: the process on whose channel (`keys.answers_channel`) a small result comes with the news of the end,
+            which the others are not told then; "": none.
     """
 
     task_id: str
@@ -154,6 +156,7 @@ class Submission:
     listed: bool = False
     wakes_steps: bool = False
     trace: str = ""
+    answer_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

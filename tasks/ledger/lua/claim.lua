@@ -97,7 +97,7 @@ end
 local function take(id, tag, line, owner)
   local key = task_key(id)
   local f = call('HMGET', key, 'state', 'deadline', 'next', 'units', 'back', 'options', 'version',
-    'lane', 'made_by', 'trace', 'listed', 'created')
+    'lane', 'made_by', 'trace', 'listed', 'created', 'answer')
   if not f[1] or not OPEN[f[1]] then skipped = skipped + 1; return 0 end
   if f[2] and tonumber(f[2]) <= NOW then end_task(id, 'expired'); skipped = skipped + 1; return 0 end
   if f[9] and f[9] ~= serves then end_task(id, 'model_changed'); skipped = skipped + 1; return 0 end
@@ -119,7 +119,7 @@ local function take(id, tag, line, owner)
   if f[1] == 'queued' then
     call('HSET', key, 'next', int(next_fresh), 'back', int(back), 'state', 'in_progress', 'started', int(NOW),
       'version', int(tonumber(f[7]) + 1))
-    changed_ids[#changed_ids + 1] = id
+    if not f[13] then changed_ids[#changed_ids + 1] = id end  -- else somebody waits for its end alone
   else
     call('HSET', key, 'next', int(next_fresh), 'back', int(back))
   end

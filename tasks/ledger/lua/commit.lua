@@ -5,13 +5,13 @@
 -- What follows the first unit happens with its commit or never: `move` changes the ingestion (JSON, see
 -- shared/ingestions.lua), and the successors are enqueued. Where the ingestion is no longer as the move expects,
 -- neither happens.
--- uses: ending enqueue ingestions
+-- uses: accounts answers ending enqueue ingestions
 local MOVED_MS = 60000      -- a job's outcome is kept so long when its ingestion has moved: for a repeated commit alone
 local token, units, ingestion = arg(1), tonumber(arg(4)), arg(5)
 local UNITS = FIRST + 7
 local SUCCESSORS = UNITS + 8 * units
 allowed_when_full()
-local out, refs, bells = {}, {}, {}
+local out, refs, bells, tasks = {}, {}, {}, {}
 local items_ok, items_failed, stale, repeated, tokens_sum = 0, 0, 0, 0, 0
 for i = UNITS, SUCCESSORS - 1, 8 do
   local id, uid, first, items, failed, tokens, extra, outcome =
@@ -23,6 +23,7 @@ for i = UNITS, SUCCESSORS - 1, 8 do
   local u = raw and unit_record(raw)
   if u and u.token == token then
     local t = settle(id, items - failed, failed, u.cost, tokens)
+    tasks[id] = t
     local function gather(list, value) list[#list + 1] = value end
     gather(t.units, 'u' .. uid)
     if u.root == uid then gather(t.units, 'p' .. uid) end
@@ -63,6 +64,7 @@ if repeated == 0 or repeated < #out then  -- a call that was repeated as a whole
   tally('n_padded_tokens', tonumber(arg(3)))
 end
 settled()
+tell_answers(tasks)
 announce()
 for _, queue in ipairs(bells) do out[#out + 1] = queue end
 return out

@@ -1,16 +1,16 @@
 -- Stores one task whole, or finds the one its alias names.
 -- uses: accounts admission enqueue limits turns wakeup
--- wakes: its end wakes the steppers of documents workers. Behind the arguments by name, per unit: items cost payload
+-- wakes: its end wakes the steppers of documents workers. answer_to: the process that waits for its result, or ''. Behind the arguments by name, per unit: items cost payload
 -- tokens_per_minute queued_tokens open_jobs: limits of the owner's key, '' where it has none.
 -- reply: {'ok' | 'joined', id, bell due, what the key may still bring (key_room), where it has limits} | {'conflict'}
 --      | {'full', seconds until there is room, seconds of work before it}
 --      | {'memory' | 'share', seconds until there is room}
 --      | {'key', name of a limit, its number, what counts against it, seconds until there is room or -1: never}
 local id, lane, owner, deadline_in, ttl, options, meta, alias, digest, join, max_backlog_s, default_rate, max_bytes,
-  max_memory, vector_bytes, listed, share, wakes, trace,
-  tokens_per_minute, queued_tokens, open_jobs = named(22)
+  max_memory, vector_bytes, listed, share, wakes, trace, answer_to,
+  tokens_per_minute, queued_tokens, open_jobs = named(23)
 deadline_in, vector_bytes = tonumber(deadline_in), tonumber(vector_bytes)
-local UNITS = FIRST + 23       -- of the first one's items
+local UNITS = FIRST + 24       -- of the first one's items
 local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
 
 local limits = {tokens_per_minute = tonumber(tokens_per_minute), queued_tokens = tonumber(queued_tokens),
@@ -30,12 +30,14 @@ if alias ~= '' then
   local known = call('GET', alias_key(owner, alias))
   if known then
     local other, of = string.match(known, '^(%S+) (%S+)$')
-    local f = call('HMGET', task_key(other), 'state', 'deadline', 'ttl')
+    local f = call('HMGET', task_key(other), 'state', 'deadline', 'ttl', 'answer')
     if f[1] and join == '0' then
       if of ~= digest then return {'conflict'} end
       return answer('joined', other, 0)
     end
     if f[1] and of == digest and OPEN[f[1]] then
+      -- Requests of two processes wait for it: all hear of its end.
+      if f[4] and f[4] ~= answer_to then call('HDEL', task_key(other), 'answer') end
       if f[2] and deadline_in > 0 and NOW + deadline_in > tonumber(f[2]) then
         allowed_when_full()
         call('HSET', task_key(other), 'deadline', int(NOW + deadline_in))
@@ -65,7 +67,7 @@ local full = limited and key_full(limits, queue, cost, listed == '1')
 if full then return full end
 
 local refusal = store_task({id = id, lane = lane, owner = owner, ttl = ttl, options = options, meta = meta, alias = alias,
-  digest = digest, listed = listed == '1', wakes = wakes == '1', trace = trace, deadline_in = deadline_in, units = units, at = UNITS,
+  digest = digest, listed = listed == '1', wakes = wakes == '1', trace = trace, answer = answer_to, deadline_in = deadline_in, units = units, at = UNITS,
   total = total, cost = cost, bytes = bytes, reserve = reserve}, redis.pcall)
 if refusal then
   if string.find(refusal, 'OOM', 1, true) then return {'memory', tostring(results_gone(bytes + reserve))} end

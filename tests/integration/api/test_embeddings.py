@@ -3,12 +3,14 @@
 import base64
 import concurrent.futures
 import contextlib
+import itertools
 import socket
 from collections.abc import Callable, Iterator
 
 import httpx
 import numpy as np
 import pytest
+import redis
 
 from api.waiting.hub import WaitingTimes
 from stack.testing import wait_until
@@ -161,6 +163,21 @@ def test_equal_requests_at_once_are_one_task(app: ServedApp, client: httpx.Clien
             answers = [call.result() for call in calls]
 
     assert {answer.status_code for answer in answers} == {200}
+
+
+@pytest.mark.parametrize(("texts", "is_read"), [(2, False), (1200, True)])
+def test_a_small_result_comes_with_the_news_and_is_not_asked_for(
+    client: httpx.Client, worker: LedgerWorker, redis_client: redis.Redis, texts: int, is_read: bool
+) -> None:
+    body = {"input": [f"text {number}" for number in range(texts)]}
+    with redis_client.monitor() as monitor, worker.serving():  # type: ignore[no-untyped-call]
+        answer = client.post("/v1/embeddings", json=body)
+        redis_client.echo("end")
+        commands = (seen["command"] for seen in monitor.listen())
+        seen = list(itertools.takewhile(lambda command: not command.startswith("ECHO"), commands))
+
+    assert [len(vector_["embedding"]) for vector_ in answer.json()["data"]] == [4] * texts
+    assert any(command.startswith("HGETALL eq:result:") for command in seen) == is_read
 
 
 def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, worker: LedgerWorker) -> None:

@@ -11,7 +11,7 @@ from stack.testing import eventually
 from tasks.item import Options
 from tasks.ledger import ANONYMOUS, CHANGED_CHANNEL, Admission, AsyncLedger, Lane, NewUnit, Submission, operations
 from tasks.ledger.ids import new_task_id
-from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.ledger_worker import LedgerWorker, vector
 
 MODEL = "m"
 LONG_S = 20.0
@@ -40,7 +40,7 @@ def encoder(redis_url: str) -> LedgerWorker:
     return LedgerWorker(redis_url, MODEL)
 
 
-async def submit(ledger: AsyncLedger, *, units: int = 1) -> str:
+async def submit(ledger: AsyncLedger, *, units: int = 1, answer_to: str = "") -> str:
     submission = Submission(
         task_id=new_task_id(),
         queue=MODEL,
@@ -50,6 +50,7 @@ async def submit(ledger: AsyncLedger, *, units: int = 1) -> str:
         options=Options(),
         ttl_ms=60_000,
         admission=Admission(max_backlog_s=100),
+        answer_to=answer_to,
     )
     return (await ledger.run(operations.submit(submission))).task_id
 
@@ -64,6 +65,33 @@ async def test_the_end_of_a_task_wakes_its_waiters_only(hub: Hub, ledger: AsyncL
         assert first.ended
         assert second.ended
         assert not await other.changed(0)
+
+
+async def test_the_result_comes_with_the_end(hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker) -> None:
+    task_id, unknown = await submit(ledger, answer_to=hub.name), await submit(ledger, answer_to=hub.name)
+    with hub.waiting(task_id) as first, hub.waiting(task_id) as second, hub.waiting("task_other") as other:
+        await asyncio.to_thread(encoder.work, 2)
+
+        for waiter in (first, second):
+            assert await waiter.changed(LONG_S)
+            assert waiter.ended
+            assert waiter.answer is not None
+            assert waiter.answer.result().vectors.tobytes() == vector("x").tobytes()
+        assert not await other.changed(0)
+    with hub.waiting(unknown) as late:
+        assert not late.ended
+
+
+async def test_an_end_whose_answer_was_lost_is_caught_up_with(
+    hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
+) -> None:
+    task_id = await submit(ledger, answer_to=hub.name)
+    with hub.waiting(task_id) as waiter:
+        await asyncio.to_thread(redis_client.client_kill_filter, _type="pubsub")
+        await asyncio.to_thread(encoder.work)
+
+        assert await waiter.changed(LONG_S)
+        assert waiter.ended
 
 
 async def test_a_step_wakes_only_those_who_follow_every_change(

@@ -28,7 +28,8 @@ end
 -- created. changes: what else is to be written of the task, a flat list. Constant work, whatever the task's size.
 local function finish(id, state, t, changes)
   local kept = t.held - t.bytes - t.reserve
-  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version + 1), 'held', int(kept),
+  t.state, t.version = state, t.version + 1
+  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version), 'held', int(kept),
     unpack(changes))
   if t.deadline then due_no_more[#due_no_more + 1] = id end
   for _, key in ipairs({units_key(id), back_key(id), suspects_key(id)}) do garbage[#garbage + 1] = key end
@@ -77,12 +78,13 @@ local function settle(id, ok, failed, cost, tokens)  -- returns what is gathered
   local t = settling[id]
   if not t then
     local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
-      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes', 'created', 'meta')
+      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes', 'created', 'meta', 'answer',
+      'started', 'options', 'trace')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
       ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
       bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), listed = f[14],
-      held = tonumber(f[15]), wakes = f[16], created = tonumber(f[17]), meta = f[18], spent = 0, ended = 0,
-      units = {}, outcomes = {}}
+      held = tonumber(f[15]), wakes = f[16], created = tonumber(f[17]), meta = f[18], answer = f[19],
+      started = f[20], options = f[21], trace = f[22], spent = 0, ended = 0, units = {}, outcomes = {}}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens

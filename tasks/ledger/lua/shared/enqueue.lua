@@ -12,7 +12,7 @@ end
 local function room_for(total, vector_bytes)  -- which the vectors of so many items may need
   return vector_bytes > 0 and total * vector_bytes + TASK_BYTES or 0
 end
--- t: id lane owner ttl options meta alias digest listed wakes trace deadline_in, and of its units (ARGV[at]: items, cost
+-- t: id lane owner ttl options meta alias digest listed wakes trace answer deadline_in, and of its units (ARGV[at]: items, cost
 -- and payload of the first one) units at total cost bytes reserve. `write` does the first write. A full Redis refuses that
 -- one, before anything has changed; what it said is returned.
 local function store_task(t, write)
@@ -28,6 +28,7 @@ local function store_task(t, write)
   set(t.options ~= '', 'options', t.options)
   set(t.wakes, 'wakes', 1)
   set(t.trace ~= '', 'trace', t.trace)
+  set(t.answer ~= '', 'answer', t.answer)
   set(t.listed, 'listed', 1)
   set(t.meta ~= '', 'meta', 1)
   set(ends, 'deadline', int(NOW + t.deadline_in))
@@ -83,7 +84,7 @@ local function enqueue(at)
     use_queue(t.queue)
     if call('EXISTS', task_key(t.id)) == 0 then
       t.total, t.cost, t.bytes = measure(t.at, t.units)
-      t.reserve, t.meta, t.alias, t.deadline_in = room_for(t.total, t.vector_bytes), '', '', 0
+      t.reserve, t.meta, t.alias, t.answer, t.deadline_in = room_for(t.total, t.vector_bytes), '', '', '', 0
       store_task(t, call)
     end
     if ready() > 0 and wake() == 1 then bells[#bells + 1] = t.queue end
