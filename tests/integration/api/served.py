@@ -1,6 +1,7 @@
 """The web tier under a real uvicorn on a real port, in a thread of the test's process."""
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from api.server.connections import Connections
 from api.server.http_protocol import Limits
 from api.services import Services
 from api.waiting.hub import WaitingTimes
-from stack.testing import wait_until
+from stack.testing import eventually, wait_until
 from tests.integration.api.conformance import Conformance
 from worker_config.settings import load_settings
 
@@ -28,6 +29,41 @@ _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 KEYS = ",".join(f"{name}:{sha256(f'key of {name}'.encode()).hexdigest()}" for name in ("ann", "bob"))
 """The setting `api_keys` with two owners; the headers below are theirs."""
 ANN, BOB = ({"authorization": f"Bearer key of {name}"} for name in ("ann", "bob"))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, stopped at once: its own looks every 0.1 s whether it shall stop, and then waits as long again."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """To be called in its loop."""
+        self.should_exit = True
+        self._stopped.set()
+
+    async def main_loop(self) -> None:
+        """Returns when the server shall stop."""
+        await self.on_tick(0)  # writes the fields that every answer has
+        await self._stopped.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends connections that wait for a request, waits for the others, then ends the app, all as uvicorn does."""
+        assert sockets is None, "of an app that listens by itself"
+        for server in self.servers:
+            server.close()
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+
+        async def quiet() -> bool:
+            return not state.connections and not state.tasks
+
+        await eventually(quiet, message="the end of all requests")
+        for server in self.servers:
+            await server.wait_closed()
+        await self.lifespan.shutdown()
 
 
 class ServedApp:
@@ -63,7 +99,7 @@ class ServedApp:
             http=self._connections,  # type: ignore[arg-type]
             ws="none",
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run)
         self.conformance = Conformance()
@@ -117,7 +153,7 @@ class ServedApp:
     ) -> None:
         self.client.close()
         self.call_in_loop(self.services.send_home)  # as the real server does: or streams would hold it up
-        self._server.should_exit = True
+        self.call_in_loop(self._server.stop)
         self._thread.join()
 
     def _run(self) -> None:
