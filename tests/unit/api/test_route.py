@@ -51,6 +51,18 @@ async def test_what_is_described_can_be_read(place: str, name: str, value: bytes
     assert await answer(place, name) == value
 
 
+async def test_of_a_header_that_came_twice_the_first_counts_and_both_can_be_read() -> None:
+    async def function(request: Request) -> Response:
+        headers = request.headers
+        return Response(" ".join([headers["x-colour"], headers.get("X-Colour", ""), *headers.getlist("x-colour")]))
+
+    described = routes()["/v1/toys/{place}/{name}"].described
+    route = DescribedRoute("GET", "/toy", function, described, "toys", shown=True)
+    headers = [(b"x-colour", b"red"), (b"accept", b"a"), (b"x-colour", b"blue")]
+    response = await route.function(Request({"type": "http", "headers": headers, "query_string": b""}))
+    assert bytes(response.body) == b"red red red blue"
+
+
 @pytest.mark.parametrize(
     ("place", "name"),
     [("header", "x-secret"), ("header", "size"), ("header", "absent"), ("query", "weight"), ("query", "x-colour")],
