@@ -15,6 +15,7 @@ from redis.connection import Connection
 
 from tasks.ledger.connection import OutOfService, Refusals, watched_async
 from tasks.ledger.gather import PipelinedConnection, packed
+from tasks.ledger.task import Lane
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing sends RST instead of FIN."""
@@ -121,7 +122,8 @@ async def test_replies_that_came_together_stay_in_order() -> None:
 
 
 def test_a_command_is_packed_alike_without_hiredis(monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("sha", 0, b"\x00\xff", "Größe", 1e-7, 2**40, -3, "")
-    expected = packed("EVALSHA", arguments)
-    monkeypatch.setattr("tasks.ledger.gather.pack_command", None)
-    assert packed("EVALSHA", arguments) == expected
+    for arguments in (("sha", 0, b"\x00\xff", "Größe", 1e-7, 2**40, -3, ""), ("sha", True), ("sha", Lane.BULK)):
+        with monkeypatch.context() as here:
+            here.setattr("tasks.ledger.gather.pack_command", None)
+            expected = packed("EVALSHA", arguments)
+        assert packed("EVALSHA", arguments) == expected
