@@ -1,8 +1,7 @@
 """Texts in, vectors out: the one function the worker calls, and the stages of it in their order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -195,8 +194,7 @@ def _with_cached(raw: forward.Raw, cached: Mapping[TextKey, CachedText]) -> forw
     return forward.Raw(np.concatenate([raw.vectors, np.stack(rows)]), raw.failures)
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
     """What one item needs from the rows that were computed; `row` means something where there is no failure."""
 
     options: Options
