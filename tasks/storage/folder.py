@@ -24,6 +24,8 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSU
 """What a file system without hard links says."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _RENAME_TRIES = 4
+_BUFFER_BYTES = 64 * 1024
+"""Held before they are written: most of what is stored are short lines."""
 
 
 class LocalFolder:
@@ -86,7 +88,7 @@ class LocalFolder:
 
     def _create(self, unfinished: Path) -> BinaryIO:
         # Its folder is never made anew: what is written below the mount point of an unmounted disk is lost to all.
-        return os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        return os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", _BUFFER_BYTES)
 
     def _place(self, name: str, place: Callable[[Path], T]) -> T:
         """What `place` says, which gives the object its name; its folder is made where it is missing."""

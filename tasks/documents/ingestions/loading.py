@@ -329,21 +329,20 @@ class OutcomeWriter:
         """Writes those of one page, and counts them."""
         name = self._ingestion.outcomes_name(page.number, self._context.fence)
         loaded = unchanged = failed = chunks = replaced = 0
-        lines: list[bytes] = []
-        for at, (outcome, replaced_one) in enumerate(self._of(page)):
-            if at % 64 == 0:
-                self._context.progress()
-            lines.append(outcome.to_line())
-            match outcome.status:
-                case DocumentStatus.LOADED:
-                    loaded, chunks, replaced = loaded + 1, chunks + outcome.chunks, replaced + replaced_one
-                case DocumentStatus.COUNTED:
-                    loaded += 1
-                case DocumentStatus.UNCHANGED:
-                    unchanged += 1
-                case _:
-                    failed += 1
-        self._context.storage.write(name, b"".join(lines))
+        with self._context.storage.writing(name) as file:
+            for at, (outcome, replaced_one) in enumerate(self._of(page)):
+                if at % 64 == 0:
+                    self._context.progress()
+                file.write(outcome.to_line())
+                match outcome.status:
+                    case DocumentStatus.LOADED:
+                        loaded, chunks, replaced = loaded + 1, chunks + outcome.chunks, replaced + replaced_one
+                    case DocumentStatus.COUNTED:
+                        loaded += 1
+                    case DocumentStatus.UNCHANGED:
+                        unchanged += 1
+                    case _:
+                        failed += 1
         return LoadedPage(ClosedPage(page.number, name, loaded, unchanged, failed), chunks, replaced)
 
     def _of(self, page: PageInFlight) -> Iterator[tuple[DocumentOutcome, bool]]:

@@ -16,19 +16,20 @@ from tasks.storage.storage import Storage, Writer
 
 def write_manifest(storage: Storage, name: str, entries: Iterator[DocumentRef | ListedFault]) -> int:
     """Stores the entries of a page; how many they are. Raises like `Storage.writing`."""
-    lines: list[bytes] = []
+    count = 0
     place: Mapping[str, Any] | None = None
-    for entry in entries:
-        if isinstance(entry, DocumentRef):
-            fields = list(entry)
-            if entry.place is place:  # as of all records of a file
-                fields[_PLACE] = None
-            place, fields[_METADATA] = entry.place, dict(entry.metadata)
-        else:
-            fields = [entry.id, entry.uri, entry.error]
-        lines.append(orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE))
-    storage.write(name, b"".join(lines))
-    return len(lines)
+    with storage.writing(name) as file:
+        for entry in entries:
+            if isinstance(entry, DocumentRef):
+                fields = list(entry)
+                if entry.place is place:  # as of all records of a file
+                    fields[_PLACE] = None
+                place, fields[_METADATA] = entry.place, dict(entry.metadata)
+            else:
+                fields = [entry.id, entry.uri, entry.error]
+            file.write(orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE))
+            count += 1
+    return count
 
 
 _PLACE, _METADATA = DocumentRef._fields.index("place"), DocumentRef._fields.index("metadata")

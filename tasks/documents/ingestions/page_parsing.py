@@ -358,22 +358,21 @@ def _write(
             max_items=settings.unit_max_items,
             max_cost=served.unit_cost(settings.unit_max_tokens, settings.unit_s),
         )
-        said: list[bytes] = []
-        chunks = tokens = emptied = 0
+        chunks = tokens = emptied = number = 0
         began = time.monotonic()
         for document in _each(documents, entries, tools, None if ingestion.dry_run else rows):
-            said.append(document.to_line())
+            lines_of_documents.write(document.to_line())
             chunks, tokens = chunks + document.chunks, tokens + document.tokens
             emptied += document.emptied
+            number += 1
             if time.monotonic() - began > context.pace.parsing_s:
                 break
         rows.flush()
-        lines_of_documents.write(b"".join(said))
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)
     written = Rows(source, index, rows.rows, rows.units) if rows.rows else None
-    return ParsedPage(parsed, written, chunks, tokens, emptied, len(said))
+    return ParsedPage(parsed, written, chunks, tokens, emptied, number)
 
 
 def _each(
