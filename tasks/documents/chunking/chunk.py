@@ -39,7 +39,7 @@ class ChunkSettings:
         return cls(chunking["type"], static.get("max_chunk_size_tokens"), static.get("chunk_overlap_tokens") or 0)
 
 
-@dataclass(slots=True)  # not frozen: it would take three times as long to make, and it is made for each chunk, twice
+@dataclass(slots=True)  # a frozen one takes 1.1 us to make instead of 0.2, twice for each chunk
 class Chunk:
     """A slice of a document's text, `text == parsed.text[start:end]`. It does not change.
 
