@@ -17,7 +17,15 @@ from typing import Any, Literal
 import numpy as np
 
 from tasks.model.encoder import WayUnusable
-from tasks.model.packing import LONE_TOKENS, PACKED_INPUTS, ROW_TOKENS, Packed, first_position, packed_features
+from tasks.model.packing import (
+    LONE_WIDTHS,
+    PACKED_INPUTS,
+    ROW_TOKENS,
+    Packed,
+    first_position,
+    lone_width,
+    packed_features,
+)
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """What a transformer over text may take, in the order of `_traceable`'s arguments."""
@@ -29,9 +37,9 @@ AWAKE_S = 0.03
 """So long after a pass the other cores are awake and their caches warm. Later, a query gains nothing from more threads
 (whole stack, pauses of 0.1 s: 14.4 ms with all threads, 14.3 with one; of 1 s: 15.2 and 14.7)."""
 
-_TRIED_LENGTHS = (11, 19, 14, 26, 17)
-"""In tokens, as queries have them."""
-_TRIED_ROUNDS = 4
+_TRIED_LENGTHS = (16, 21, 14, 19, 12, 23)
+"""In tokens, as most queries have them."""
+_TRIED_ROUNDS = 3
 _TRIED_S = 0.3
 """A start may take so much longer, and one pass. Where that is too little for two rounds, passes are so long that a
 change of shape does not matter."""
@@ -84,8 +92,8 @@ class CompiledTransformer:
                 self._whole = _Copy(_compile(model, precision, 1, threads))
             # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
             self._inputs = tuple(map(_name, model.inputs))
-            self.lone_tokens = LONE_TOKENS if self.row_tokens and one_shape_is_faster(self._try, clock) else 0
-            """As `Encoder.lone_tokens`."""
+            self.lone_widths = LONE_WIDTHS if self.row_tokens and one_shape_is_faster(self._try, clock) else ()
+            """As `Encoder.lone_widths`."""
         except Exception as error:
             # OpenVINO raises anything here: unknown operations, shapes that do not fit, no memory.
             raise WayUnusable(
@@ -134,11 +142,11 @@ class CompiledTransformer:
 
     def _packed(self, copy: "_Copy", padded: dict[str, Any], first: int) -> Any:
         is_token = padded.pop("attention_mask")
-        packed = Packed(padded, is_token, row_tokens=self.row_tokens, lone_tokens=self.lone_tokens, first=first)
+        packed = Packed(padded, is_token, row_tokens=self.row_tokens, lone_widths=self.lone_widths, first=first)
         found = self._run(copy, packed.inputs)
         if packed.rearranged and not math.isfinite(float(found.sum())):
             # A mask does not keep NaN of one text from another one in its row: 0 times NaN is NaN.
-            packed = Packed(padded, is_token, row_tokens=0, lone_tokens=0, first=first)
+            packed = Packed(padded, is_token, row_tokens=0, lone_widths=(), first=first)
             found = self._run(copy, packed.inputs)
         return packed.unpack(found)
 
@@ -158,7 +166,7 @@ class _Copy:
 
 
 def one_shape_is_faster(run: Callable[[int], object], clock: Callable[[], float]) -> bool:
-    """Whether lone texts take less time in rows of `LONE_TOKENS` than in rows of their own lengths.
+    """Whether lone texts take less time in rows of `LONE_WIDTHS` than in rows of their own lengths.
 
     OpenVINO prepares anew for each change of shape, so padding may pay: that depends on the model and on the CPU.
 
@@ -167,11 +175,12 @@ def one_shape_is_faster(run: Callable[[int], object], clock: Callable[[], float]
         clock: in seconds.
     """
     ends = clock() + _TRIED_S
+    widths = [lone_width(length, LONE_WIDTHS) for length in _TRIED_LENGTHS]
     own: list[float] = []
     padded: list[float] = []
     for _ in range(1 + _TRIED_ROUNDS):
         own += _seconds(run, _TRIED_LENGTHS, ends, clock)
-        padded += _seconds(run, [LONE_TOKENS] * len(_TRIED_LENGTHS), ends, clock)
+        padded += _seconds(run, widths, ends, clock)
     # The first round prepares for all these shapes, which happens once.
     own, padded = own[len(_TRIED_LENGTHS) :], padded[len(_TRIED_LENGTHS) :]
     return bool(padded) and median(padded) < median(own)

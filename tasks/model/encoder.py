@@ -151,8 +151,8 @@ class Encoder(Protocol):
         ...
 
     @property
-    def lone_tokens(self) -> int:
-        """A text that is alone in a pass is padded to so many tokens, unless it has more; 0: it is not padded."""
+    def lone_widths(self) -> tuple[int, ...]:
+        """A text that is alone in a pass is padded to the first of these that it does not exceed; none: to none."""
         ...
 
     @property

@@ -112,7 +112,8 @@ class FakeEncoder:
             precision="float32",
         )
         self.streams = streams
-        self.row_tokens = self.lone_tokens = 0
+        self.row_tokens = 0
+        self.lone_widths: tuple[int, ...] = ()
         self._tokens_per_s = tokens_per_s
         self._sleep = sleep
         self.reference = self._vectors([text.features["input_ids"] for text in self.tokenize(TEXTS, None)])

@@ -24,9 +24,10 @@ _WIDER = (80, 96, 112, 128)
 """Widths that a few rows may have instead, in tokens: 5 queries of 18 fill one row of 96, and two of 64 not nearly."""
 _FEW_ROWS = 4
 """Of `ROW_TOKENS`. More are filled well enough, and with one width passes have fewer different shapes."""
-LONE_TOKENS = 32
-"""Width of the row of a text that is alone in a pass, for any that fits: nearly all queries do. Passes of such texts
-have one shape then, and a change of shape costs more than what is computed of padding."""
+LONE_WIDTHS = (24, 32)
+"""Of the row of a text that is alone in a pass, in tokens: the first that is wide enough. Of a benchmark's queries 97 %
+have 24 tokens at most and all have 32, so that the shape of a pass hardly ever changes. With 32 alone, more is computed
+of padding than is saved where the processor is slow; a third width saves less than its changes of shape cost."""
 _FIRST_POSITIONS = {"bert": 0, "roberta": 1, "xlm-roberta": 1, "camembert": 1}
 """By type of model, the position of a text's first token, counted from the padding token's number where it is not 0.
 Only types without a window, a bias or a state that reaches from one text into the next."""
@@ -58,25 +59,30 @@ class Layout:
         return self.rows * self.width
 
 
-def layout(lengths: Sequence[int], row_tokens: int, lone_tokens: int = 0) -> Layout:
+def layout(lengths: Sequence[int], row_tokens: int, lone_widths: tuple[int, ...] = ()) -> Layout:
     """Where texts of such lengths are in a pass: whichever computes the fewest tokens, and of equal ones the first.
 
     These are a row for each text, shared rows of `row_tokens`, and where these are few, shared rows that are wider.
-    A text that is alone has a row of `lone_tokens` if it is not longer.
+    A text that is alone has a row of the first of `lone_widths` that is wide enough.
 
     Args:
         lengths: in tokens, of one text at least.
         row_tokens: the longest text that shares a row; 0: none does.
-        lone_tokens: 0: a lone text has a row of its own length.
+        lone_widths: ascending; a lone text above all of them has a row of its own length.
     """
-    return _layout(tuple(lengths), row_tokens, lone_tokens)
+    return _layout(tuple(lengths), row_tokens, lone_widths)
+
+
+def lone_width(length: int, lone_widths: Sequence[int]) -> int:
+    """Of the row of a lone text."""
+    return next((width for width in lone_widths if length <= width), length)
 
 
 @lru_cache(maxsize=64)  # each pass asks twice: what it computes, and where its texts are
-def _layout(lengths: tuple[int, ...], row_tokens: int, lone_tokens: int) -> Layout:
+def _layout(lengths: tuple[int, ...], row_tokens: int, lone_widths: tuple[int, ...]) -> Layout:
     longest = max(lengths)
     if len(lengths) == 1:
-        return Layout(1, max(longest, lone_tokens), np.zeros(1, dtype=np.int64))
+        return Layout(1, lone_width(longest, lone_widths), np.zeros(1, dtype=np.int64))
     own = len(lengths) * longest
     if longest <= row_tokens < own:
         width, rows = _cheapest(lengths, row_tokens)
@@ -129,15 +135,21 @@ class Packed:
     Args:
         padded: int64 [texts, longest], the features of a row for each text, padded on the right.
         is_token: int64 of the same shape, 1 where there is a token.
-        row_tokens, lone_tokens: as for `layout`.
+        row_tokens, lone_widths: as for `layout`.
         first: position of a text's first token.
     """
 
     def __init__(
-        self, padded: dict[str, Int64Array], is_token: Int64Array, *, row_tokens: int, lone_tokens: int, first: int
+        self,
+        padded: dict[str, Int64Array],
+        is_token: Int64Array,
+        *,
+        row_tokens: int,
+        lone_widths: tuple[int, ...],
+        first: int,
     ) -> None:
         texts, longest = is_token.shape
-        self._place = place = layout(is_token.sum(axis=1).tolist(), row_tokens, lone_tokens)
+        self._place = place = layout(is_token.sum(axis=1).tolist(), row_tokens, lone_widths)
         self.rearranged = (place.rows, place.width) != (texts, longest)
         """Whether its rows are others than those that came."""
         self._columns = np.arange(longest)
@@ -211,7 +223,7 @@ def _vectors_agree(transformer: Any, names: Sequence[str], first: int) -> bool:
     padded = {"input_ids": words * is_token}
     if "token_type_ids" in names:
         padded["token_type_ids"] = np.zeros_like(words)
-    packed = Packed(padded, is_token, row_tokens=ROW_TOKENS, lone_tokens=LONE_TOKENS, first=first)
+    packed = Packed(padded, is_token, row_tokens=ROW_TOKENS, lone_widths=LONE_WIDTHS, first=first)
     output = transformer.module_output_name
     with torch.inference_mode():
         alone = {**padded, "attention_mask": is_token}

@@ -89,10 +89,10 @@ class SentenceEncoder:
         return first.row_tokens if isinstance(first, CompiledTransformer) else 0
 
     @property
-    def lone_tokens(self) -> int:
-        """See `Encoder.lone_tokens`."""
+    def lone_widths(self) -> tuple[int, ...]:
+        """See `Encoder.lone_widths`."""
         first = self._modules[0]
-        return first.lone_tokens if isinstance(first, CompiledTransformer) else 0
+        return first.lone_widths if isinstance(first, CompiledTransformer) else ()
 
     def tokenize(self, texts: Sequence[str], prompt_name: str | None) -> list[TokenizedText]:
         """See `Encoder.tokenize`."""

@@ -14,7 +14,7 @@ from tasks.model.compiled import CompiledTransformer
 from tasks.model.device import Way
 from tasks.model.encoder import TextItem
 from tasks.model.encoding import NON_FINITE, encode
-from tasks.model.packing import LONE_TOKENS, ROW_TOKENS, first_position
+from tasks.model.packing import LONE_WIDTHS, ROW_TOKENS, first_position
 from tasks.model.sentence import SentenceEncoder
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
 from tests.integration.model.tiny_model import TinyModel
@@ -54,9 +54,9 @@ def test_vectors_of_texts_in_shared_rows_equal_the_library(kind: TinyModel, tiny
 def test_what_a_lone_text_is_padded_by_changes_nothing(alone: bool, tiny_folders: Folders) -> None:
     transformer = library(tiny_folders[TinyModel.CLS])[0]
     module = CompiledTransformer(transformer, NAMES, precision="float32", streams=2, threads=2, clock=lambda: 0.0)
-    assert module.lone_tokens == 0  # no pass takes any time on this clock, so padding is not the faster way
-    module.lone_tokens = LONE_TOKENS
-    for length in (2, 18, LONE_TOKENS, LONE_TOKENS + 8):
+    assert module.lone_widths == ()  # no pass takes any time on this clock, so padding is not the faster way
+    module.lone_widths = LONE_WIDTHS
+    for length in (2, *LONE_WIDTHS, LONE_WIDTHS[-1] + 8):
         features = {name: torch.ones((1, length), dtype=torch.int64) for name in NAMES}
         features["input_ids"] = torch.arange(5, 5 + length)[None]
         with torch.inference_mode():
@@ -117,4 +117,4 @@ def test_a_text_without_finite_vector_spoils_none_in_its_row(tiny_folders: Folde
 def test_without_a_mask_there_are_no_shared_rows_and_no_padding(tiny_folders: Folders) -> None:
     transformer = library(tiny_folders[TinyModel.CLS])[0]
     module = CompiledTransformer(transformer, ["input_ids"], precision="float32", threads=1)
-    assert (module.row_tokens, module.lone_tokens) == (0, 0)
+    assert (module.row_tokens, module.lone_widths) == (0, ())

@@ -53,9 +53,9 @@ def test_equal_texts_go_through_the_model_once() -> None:
     assert [outcome.tokens for outcome in outcomes] == [4] * 51
 
 
-@pytest.mark.parametrize(("length", "padded_tokens"), [(3, 8), (8, 8), (9, 9)])
+@pytest.mark.parametrize(("length", "padded_tokens"), [(3, 4), (5, 8), (8, 8), (9, 9)])
 def test_what_a_lone_text_is_padded_by_was_computed_and_is_none_of_its_tokens(length: int, padded_tokens: int) -> None:
-    outcomes, stats = encode(StubEncoder(lone_tokens=8), items("x" * length), max_padded_tokens=100)
+    outcomes, stats = encode(StubEncoder(lone_widths=(4, 8)), items("x" * length), max_padded_tokens=100)
     assert stats == EncodeStats(forward_passes=1, padded_tokens=padded_tokens, tokens=length)
     assert outcomes[0].tokens == length
 

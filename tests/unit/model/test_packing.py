@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.model.packing import LONE_TOKENS, ROW_TOKENS, Int64Array, Packed, fill, layout
+from tasks.model.packing import LONE_WIDTHS, ROW_TOKENS, Int64Array, Packed, fill, layout
 
 short = st.lists(st.integers(1, ROW_TOKENS), min_size=1, max_size=80)
 mixed = st.lists(st.integers(1, 3 * ROW_TOKENS), min_size=1, max_size=40)
 
 
 def packed(features: dict[str, Int64Array], is_token: Int64Array, *, first: int = 0) -> Packed:
-    return Packed(features, is_token, row_tokens=ROW_TOKENS, lone_tokens=LONE_TOKENS, first=first)
+    return Packed(features, is_token, row_tokens=ROW_TOKENS, lone_widths=LONE_WIDTHS, first=first)
 
 
 def texts_of(lengths: list[int]) -> tuple[Int64Array, Int64Array]:
@@ -57,18 +57,18 @@ def test_a_few_texts_that_do_not_fill_rows_have_their_own() -> None:
     assert layout([18, 20], ROW_TOKENS).padded_tokens == 40
 
 
-@pytest.mark.parametrize(("length", "width"), [(1, 32), (18, 32), (32, 32), (33, 33), (300, 300)])
-def test_a_lone_text_has_a_row_of_one_width_unless_it_is_longer(length: int, width: int) -> None:
-    alone = layout([length], ROW_TOKENS, LONE_TOKENS)
+@pytest.mark.parametrize(("length", "width"), [(1, 24), (18, 24), (24, 24), (25, 32), (32, 32), (33, 33), (300, 300)])
+def test_a_lone_text_has_a_row_of_the_first_width_that_takes_it(length: int, width: int) -> None:
+    alone = layout([length], ROW_TOKENS, LONE_WIDTHS)
     assert (alone.rows, alone.width, alone.starts.tolist()) == (1, width, [0])
 
 
 def test_two_texts_are_not_alone() -> None:
-    assert layout([18, 20], ROW_TOKENS, LONE_TOKENS).padded_tokens == 40
+    assert layout([18, 20], ROW_TOKENS, LONE_WIDTHS).padded_tokens == 40
 
 
 def test_a_lone_text_that_fills_its_row_comes_as_it_goes() -> None:
-    numbers, is_token = texts_of([LONE_TOKENS])
+    numbers, is_token = texts_of([LONE_WIDTHS[0]])
     assert not packed({"input_ids": numbers}, is_token).rearranged
 
 
