@@ -9,9 +9,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from statistics import median
 from typing import Any, Literal
 
 import numpy as np
@@ -176,14 +175,19 @@ def one_shape_is_faster(run: Callable[[int], object], clock: Callable[[], float]
     """
     ends = clock() + _TRIED_S
     widths = [lone_width(length, LONE_WIDTHS) for length in _TRIED_LENGTHS]
-    own: list[float] = []
-    padded: list[float] = []
+    rounds = []
     for _ in range(1 + _TRIED_ROUNDS):
-        own += _seconds(run, _TRIED_LENGTHS, ends, clock)
-        padded += _seconds(run, widths, ends, clock)
-    # The first round prepares for all these shapes, which happens once.
-    own, padded = own[len(_TRIED_LENGTHS) :], padded[len(_TRIED_LENGTHS) :]
-    return bool(padded) and median(padded) < median(own)
+        own = list(_seconds(run, _TRIED_LENGTHS, ends, clock))
+        padded = list(_seconds(run, widths, ends, clock))
+        if len(padded) == len(widths):
+            rounds.append((own, padded))
+    compared = rounds[1:]  # the first one prepares for all these shapes, which happens once
+    return bool(compared) and _at_best(padded for _, padded in compared) < _at_best(own for own, _ in compared)
+
+
+def _at_best(rounds: Iterable[Sequence[float]]) -> float:
+    """Seconds of a round if each pass takes the least that it took: whatever else runs only adds to it."""
+    return sum(map(min, zip(*rounds, strict=True)))
 
 
 def _seconds(
