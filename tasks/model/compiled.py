@@ -187,7 +187,8 @@ def one_shape_is_faster(run: Callable[[int], object], clock: Callable[[], float]
 
 def _at_best(rounds: Iterable[Sequence[float]]) -> float:
     """Seconds of a round if each pass takes the least that it took: whatever else runs only adds to it."""
-    return sum(map(min, zip(*rounds, strict=True)))
+    least_s: float = sum(map(min, zip(*rounds, strict=True)))
+    return least_s
 
 
 def _seconds(
