@@ -47,16 +47,18 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("convicted after two deaths", "shared/suspects.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 2"),
     Mutation("convicted after four deaths", "shared/suspects.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 4"),
-    Mutation("one stream takes all", "claim.lua", "open_cost * rate / total_rate", "open_cost"),
+    Mutation("one stream takes all", "claim.lua", "open_costs[name] * rate / total_rate", "open_costs[name]"),
     Mutation("claims of bulk work do not shrink", "claim.lua", "name == 'bulk' and part / 2 or part", "part"),
     Mutation("who is alone takes a stream's part", "claim.lua", "if alone and rate > 0 then", "if false then"),
     Mutation("who is alone takes all", "claim.lua", "if rate > 0 and rate <", "if not alone and rate > 0 and rate <"),
     Mutation("suspects in the lanes", "shared/suspects.lua", "if u.attempts > 0 then  ", "if false then  ", quick=True),
     Mutation("suspects in company", "claim.lua", "suspect and 1 or math.min", "math.min"),
-    Mutation("nobody hears of suspects", "claim.lua", "'suspects'))\nsettled()", "'nobody'))\nsettled()"),
+    Mutation("nobody hears of suspects", "claim.lua", "out[5] = suspects > 0 and 1 or 0", "out[5] = 0"),
     Mutation("suspects make no work", "shared/turns.lua", " + call('ZCARD', lane_key('suspects'))", ""),
     Mutation("one suspect hides the others", "claim.lua", "then more = call('EXISTS', came_back) == 1 end", "then end"),
-    Mutation("a lane pays for suspects", "claim.lua", "if not suspect then call('HSET'", "if true then call('HSET'"),
+    Mutation(
+        "a lane pays for suspects", "claim.lua", "if not suspect then change('credit'", "if true then change('credit'"
+    ),
     Mutation(
         "who asks for a suspect lingers",
         "claim.lua",
@@ -79,7 +81,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # Redis or its clock stands still
     Mutation("a standstill ends leases", "shared/leases.lua", "  if gap > STILL_MS then\n", "  if false then\n"),
     Mutation("rare looks keep leases for ever", "shared/leases.lua", "+ gap - STILL_MS), leases", "+ gap), leases"),
-    _cut("the first lease is not noted", "claim.lua", "  call('HSETNX', S, 'last', int(NOW))\n"),
+    _cut("the first lease is not noted", "claim.lua", "  if not leases or not queue[4] then change('last', NOW) end\n"),
     _cut("what was noted stays", "shared/leases.lua", "    call('HDEL', S, 'last')\n"),
     _cut("a renewal counts a standstill", "renew.lua", "look_at_clock()\n"),
     Mutation("no beat notes the time", "beat.lua", "look_at_clock(true)", "look_at_clock()"),
@@ -228,7 +230,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("watch rings for nobody", "watch.lua", "  due = bell_due()\n", ""),
     Mutation(
-        "lingers beside ready work", "claim.lua", "if ready() > 0 then\n  out[1], out[3] = wake(), 1\nelseif", "if"
+        "lingers beside ready work", "claim.lua", "> 0 then\n  out[1], out[3] = wake(), 1\nelseif", "< 0 then\nelseif"
     ),
     Mutation("a bell is believed for ever", "shared/wakeup.lua", "NOW - at < BELL_MS * 2 ^", "NOW - at < 1e12 * 2 ^"),
     Mutation(
@@ -359,7 +361,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a list holds what is gone", "list.lua", "call('ZREM', tasks_key(owner), id)", "out[1] = id"),
     Mutation("lists fill up with what is gone", "shared/enqueue.lua", "call('EXISTS', task_key(other)) == 0", "false"),
     # One model under a name
-    Mutation("an emptied Redis serves two models", "claim.lua", "if stamp ~= '' then", "if false then"),
+    Mutation("an emptied Redis serves two models", "claim.lua", "and stamp ~= '' then", "and false then"),
     Mutation("any model gets work", "claim.lua", "if serves and serves ~= stamp then", "if false then"),
     Mutation("half done by another model goes on", "claim.lua", "if f[9] and f[9] ~= serves then", "if false then"),
     Mutation("the model before commits", "register.lua", "do drop_claim(token, true) end", "do local _ = token end"),

@@ -212,7 +212,7 @@ def test_every_error_of_an_item_is_described() -> None:
 @pytest.fixture(scope="module")
 def series() -> set[str]:
     exposed = create_app(load_settings(metrics_keys=1)).state.services.metrics.render().decode()
-    counters = set(re.findall(r"count\('(\w+)'", LUA))
+    counters = set(re.findall(r"(?:count\('|(?:tally|change)\('n_)(\w+)'", LUA))
     assert counters, "the search finds nothing any more"
     return {
         *re.findall(r"^# HELP (embedq_\w+)", exposed, re.MULTILINE),

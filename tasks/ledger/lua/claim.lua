@@ -18,17 +18,22 @@ local SERVED_MS = 500       -- from CLAIM to the answer, when there is much to d
 local MAX_BYTES = 16777216  -- a claim ends with the payload that reaches it: a long text costs what the model takes
 
 call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
-if stamp ~= '' then call('HSETNX', S, 'serves', stamp) end  -- of two models an emptied Redis serves the first
-local serves = served()
+-- All that it must know of the queue, in one command; what it changes of that goes back with one at its end.
+local queue = call('HMGET', S, 'serves', 'bell', 'rings', 'last', 'rate', 'cost_online', 'cost_bulk', 'vt_online', 'vt_bulk',
+  'vt_suspects', 'credit', 'n_claims')
+local serves = queue[1]
+if not serves and stamp ~= '' then      -- of two models an emptied Redis serves the first
+  call('HSET', S, 'serves', stamp)
+  serves = stamp
+end
 if serves and serves ~= stamp then return {'changed'} end
 -- Only a drain's first CLAIM clears the bell, or messages would pile up behind one busy worker; a later one makes it
 -- young again. Not each: beside bulk work a worker looks for urgent texts dozens of times a second, and every write is
 -- an fsync for which all others wait.
 if rang then call('HDEL', S, 'bell', 'rings')
 else
-  local bell = call('HMGET', S, 'bell', 'rings')
-  local at = tonumber(bell[1] or '')
-  if at and (NOW < at or NOW - at >= BELL_MS / 2 or bell[2] ~= '1') then
+  local at = tonumber(queue[2] or '')
+  if at and (NOW < at or NOW - at >= BELL_MS / 2 or queue[3] ~= '1') then
     call('HSET', S, 'bell', int(NOW), 'rings', 1)
   end
 end
@@ -57,7 +62,7 @@ if call('EXISTS', claim_key(token)) == 1 then       -- the reply got lost and th
   return out
 end
 
-reap(2)
+local leases = reap(2, queue[4])      -- whether there are any
 
 local refs, spent, skipped, lane = {}, 0, 0, 'online'
 
@@ -68,12 +73,12 @@ local refs, spent, skipped, lane = {}, 0, 0, 'online'
 -- since would make the only worker leave something to nobody.
 -- Of bulk work it takes half its part: claims of several seconds become smaller towards the end of the work, so that
 -- the streams end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
-local total_rate = tonumber(call('HGET', S, 'rate') or 0)
+local total_rate = tonumber(queue[5] or 0)
+local open_costs = {online = tonumber(queue[6] or 0), bulk = tonumber(queue[7] or 0)}
 if alone and rate > 0 then rate = math.ceil(tonumber(call('HGET', RATES, string.match(worker, '^[^/]*')) or 0)) end
 if rate > 0 and rate < total_rate then
   for name, most in pairs(room) do
-    local open_cost = tonumber(call('HGET', S, 'cost_' .. name) or 0)
-    local part = open_cost * rate / total_rate
+    local part = open_costs[name] * rate / total_rate
     room[name] = math.min(most, math.ceil(name == 'bulk' and part / 2 or part))
   end
 end
@@ -132,8 +137,11 @@ local function take(id, tag, line, owner)
   return u.cost
 end
 
+local clocks = {online = tonumber(queue[8] or 0), bulk = tonumber(queue[9] or 0), suspects = tonumber(queue[10] or 0)}
+local changes = {}                      -- of the queue
+local function change(name, value) changes[#changes + 1] = name; changes[#changes + 1] = int(value) end
 local function fill(lane)
-  local line, clock = {}, tonumber(call('HGET', S, 'vt_' .. lane) or 0)
+  local line, clock = {}, clocks[lane]
   local heads = call('ZRANGE', lane_key(lane), 0, 31, 'WITHSCORES')
   for i = 1, #heads, 2 do line[#line + 1] = {name = heads[i], pass = tonumber(heads[i + 1])} end
   while #refs < max_units and skipped < MAX_SKIPPED and bytes < MAX_BYTES
@@ -143,6 +151,7 @@ local function fill(lane)
       if not o.empty and (not owner or o.pass < owner.pass) then owner = o end
     end
     if not owner then break end
+    owner.looked_at = true
     local head = call('ZPOPMIN', owner_key(lane, owner.name))
     if not head[1] then owner.empty = true
     else
@@ -156,16 +165,19 @@ local function fill(lane)
   end
   for _, o in ipairs(line) do
     if o.served then
-      call('HSET', S, 'pass_' .. lane .. ':' .. o.name, int(o.pass), 'tvt_' .. lane .. ':' .. o.name, int(o.tag))
-      call('ZADD', lane_key(lane), int(o.pass), o.name)
+      change('pass_' .. lane .. ':' .. o.name, o.pass)
+      change('tvt_' .. lane .. ':' .. o.name, o.tag)
     end
-    if call('EXISTS', owner_key(lane, o.name)) == 0 then call('ZREM', lane_key(lane), o.name) end
+    if o.looked_at then
+      if call('EXISTS', owner_key(lane, o.name)) == 0 then call('ZREM', lane_key(lane), o.name)
+      elseif o.served then call('ZADD', lane_key(lane), int(o.pass), o.name) end
+    end
   end
-  if #refs > 0 then call('HSET', S, 'vt_' .. lane, int(clock)) end
+  if #refs > 0 then change('vt_' .. lane, clock) end
 end
 
 local bulk_waits, online_waits = call('ZCARD', lane_key('bulk')) > 0, call('ZCARD', lane_key('online')) > 0
-local credit = bulk_waits and tonumber(call('HGET', S, 'credit') or 0) or 0
+local credit = bulk_waits and tonumber(queue[11] or 0) or 0
 if bulk_waits and not online_only and (credit >= (BULK_SHARE - 1) * online_budget or not online_waits) then
   lane = 'bulk'
 end
@@ -181,23 +193,25 @@ if #refs > 0 then
     if not online_waits then credit = math.max(0, credit) end
   elseif bulk_waits then credit = credit + spent end
   -- A suspect is charged to nobody: whoever takes it sees to its share, which is one of time.
-  if not suspect then call('HSET', S, 'credit', int(credit)) end
+  if not suspect then change('credit', credit) end
   call('SADD', claim_key(token), unpack(refs))      -- at most 1,000 of them: unpack fails above about 8,000
   call('ZADD', LEASES, int(NOW + lease_ms), token)
-  call('HSETNX', S, 'last', int(NOW))
-  count('claims', 1)
+  if not leases or not queue[4] then change('last', NOW) end
+  change('n_claims', tonumber(queue[12] or 0) + 1)
+  call('HSET', S, unpack(changes))
   out[4] = lane
 end
-if ready() > 0 then
+local suspects = call('ZCARD', lane_key('suspects'))
+if suspects + call('ZCARD', lane_key('online')) + call('ZCARD', lane_key('bulk')) > 0 then
   out[1], out[3] = wake(), 1
 elseif #refs == 0 and linger_ms > 0 and not online_only and not suspect then
   local wait = linger_ms
-  local due = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')
+  local due = leases and call('ZRANGE', LEASES, 0, 0, 'WITHSCORES') or {}
   if due[2] then wait = math.max(1, math.min(wait, tonumber(due[2]) - NOW)) end
   call('ZADD', LINGER, int(NOW + wait + 250), worker)   -- outlasts the wait: never blocked without being registered
   out[2] = wait
 end
-out[5] = call('EXISTS', lane_key('suspects'))
+out[5] = suspects > 0 and 1 or 0
 settled()
 announce()
 return out

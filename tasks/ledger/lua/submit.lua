@@ -67,8 +67,9 @@ local full = limited and key_full(limits, queue, cost, listed == '1')
 if full then return full end
 
 local refusal = store_task({id = id, lane = lane, owner = owner, ttl = ttl, options = options, meta = meta, alias = alias,
-  digest = digest, listed = listed == '1', wakes = wakes == '1', trace = trace, answer = answer_to, deadline_in = deadline_in, units = units, at = UNITS,
-  total = total, cost = cost, bytes = bytes, reserve = reserve}, redis.pcall)
+  digest = digest, listed = listed == '1', wakes = wakes == '1', trace = trace, answer = answer_to,
+  deadline_in = deadline_in, units = units, at = UNITS, total = total, cost = cost, bytes = bytes, reserve = reserve,
+  turn = queue.turn}, redis.pcall)
 if refusal then
   if string.find(refusal, 'OOM', 1, true) then return {'memory', tostring(results_gone(bytes + reserve))} end
   return redis.error_reply('ERR ' .. refusal)

@@ -34,8 +34,8 @@ def costs(driver: Driver, numbers: range) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("together", "most"),
     [
-        (1, {"submit": 24, "claim": 35, "commit": 25, "read": 6}),
-        (16, {"submit": 24, "claim": 8, "commit": 8, "read": 6}),
+        (1, {"submit": 22, "claim": 26, "commit": 23, "read": 6}),
+        (16, {"submit": 22, "claim": 7, "commit": 8, "read": 6}),
     ],
 )
 def test_a_query_costs_few_commands(

@@ -2,8 +2,10 @@
 local MEMORY, RESERVED = R .. ':memory', R .. ':reserved'
 local HELD, HELD_UNTIL = R .. ':held', R .. ':held-until'
 
+local seen                              -- what WATCH wrote of the memory, read once
 local function memory()                 -- bytes that Redis uses and its limit, as WATCH saw them; nil: no limit, or unseen
-  local used, limit = string.match(call('GET', MEMORY) or '', '^(%d+) (%d+)$')
+  seen = seen or call('GET', MEMORY) or ''
+  local used, limit = string.match(seen, '^(%d+) (%d+)$')
   if used and tonumber(limit) > 0 then return tonumber(used), tonumber(limit) end
 end
 local function memory_room(percent)     -- bytes up to so much of the limit, without what is promised; nil: no limit
@@ -24,26 +26,31 @@ local function add(hash, name, n)       -- of an owner: nothing stays of what ha
   passing[name] = true
   tally(name, n, hash)
 end
+local function write_many(hash, changes, names)
+  local before = call('HMGET', hash, unpack(names))
+  for i, name in ipairs(names) do
+    local was = tonumber(before[i] or 0)
+    local is, owners = was + changes[name], counted[name]
+    if owners and (was > 0) ~= (is > 0) then changes[owners] = changes[owners] + (is > 0 and 1 or -1) end
+  end
+  local set, gone = {}, {}
+  for i, name in ipairs(names) do
+    local sum = tonumber(before[i] or 0) + changes[name]
+    if sum == 0 and passing[name] then gone[#gone + 1] = name
+    elseif changes[name] ~= 0 then
+      set[#set + 1] = name
+      set[#set + 1] = int(sum)
+    end
+  end
+  if #gone > 0 then call('HDEL', hash, unpack(gone)) end
+  if #set > 0 then call('HSET', hash, unpack(set)) end
+end
 local function write_sums()
   for hash, changes in pairs(sums) do
-    local names, set, gone = {}, {}, {}
+    local names = {}
     for name in pairs(changes) do names[#names + 1] = name end
-    local before = call('HMGET', hash, unpack(names))
-    for i, name in ipairs(names) do
-      local was = tonumber(before[i] or 0)
-      local is, owners = was + changes[name], counted[name]
-      if owners and (was > 0) ~= (is > 0) then changes[owners] = changes[owners] + (is > 0 and 1 or -1) end
-    end
-    for i, name in ipairs(names) do
-      local sum = tonumber(before[i] or 0) + changes[name]
-      if sum == 0 and passing[name] then gone[#gone + 1] = name
-      elseif changes[name] ~= 0 then
-        set[#set + 1] = name
-        set[#set + 1] = int(sum)
-      end
-    end
-    if #gone > 0 then call('HDEL', hash, unpack(gone)) end
-    if #set > 0 then call('HSET', hash, unpack(set)) end
+    local only = #names == 1 and changes[names[1]] > 0 and names[1]  -- as of SUBMIT: it grows, and no other sum with it
+    if only then call('HINCRBY', hash, only, int(changes[only])) else write_many(hash, changes, names) end
   end
   if reserved ~= 0 then call('INCRBY', RESERVED, int(reserved)) end
   sums, reserved = {}, 0

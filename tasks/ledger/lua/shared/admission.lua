@@ -1,5 +1,5 @@
 -- Admission: whether a task may wait, and if not, after how many seconds there may be room for it (Retry-After).
--- uses: accounts
+-- uses: accounts turns
 local LOOK = 256            -- at so many tasks or entries at most, and only before a refusal
 local LOOK_AHEAD = 64       -- at so many more, for the time that is told
 local UNWANTED_MS = 10000   -- a waiter keeps the end of its task further away than this (LINGERING_INTEREST_S)
@@ -9,12 +9,13 @@ local NEVER_S = 1e6
 -- What waits in the queue now, as far as a task of this lane and owner is concerned.
 local function queued_beside(lane, owner, default_rate)
   local s = call('HMGET', S, 'cost_' .. lane, 'rate', 'bytes', 'cost_' .. lane .. ':' .. owner,
-    'tasks_' .. lane .. ':' .. owner, 'owners_' .. lane, 'bytes:' .. owner, 'cost_online', 'cost_bulk')
+    'tasks_' .. lane .. ':' .. owner, 'owners_' .. lane, 'bytes:' .. owner, 'cost_online', 'cost_bulk',
+    turn_fields(lane, owner))
   local function number(i) return tonumber(s[i] or 0) end
   local all, tasks = number(1), number(5)
   return {lane = lane, owner = owner, all = all, mine = number(4), tasks = tasks,
     others = number(6) - (tasks > 0 and 1 or 0), rate = tonumber(s[2] or default_rate), bytes = number(3),
-    my_bytes = number(7), cost = number(8) + number(9)}
+    my_bytes = number(7), cost = number(8) + number(9), turn = {s[10], s[11], s[12]}}
 end
 
 -- A task is judged by the work that is served before its own end, not by all that is queued: tasks of one owner take

@@ -13,7 +13,7 @@ local function room_for(total, vector_bytes)  -- which the vectors of so many it
   return vector_bytes > 0 and total * vector_bytes + TASK_BYTES or 0
 end
 -- t: id lane owner ttl options meta alias digest listed wakes trace answer deadline_in, and of its units (ARGV[at]: items, cost
--- and payload of the first one) units at total cost bytes reserve. `write` does the first write. A full Redis refuses that
+-- and payload of the first one) units at total cost bytes reserve; turn as of enter_lane. `write` does the first write. A full Redis refuses that
 -- one, before anything has changed; what it said is returned.
 local function store_task(t, write)
   local id, lane, owner = t.id, t.lane, t.owner
@@ -71,7 +71,7 @@ local function store_task(t, write)
   add(HELD, owner, t.bytes + t.reserve)
   reserved = reserved + t.reserve
   write_sums()
-  enter_lane(id, lane, owner, tonumber(ARGV[t.at + 1]))
+  enter_lane(id, lane, owner, tonumber(ARGV[t.at + 1]), t.turn)
 end
 -- Successors: tasks of work that was let in long ago, so they are not judged again. They are named from ARGV[at] on,
 -- for each: JSON {id queue lane owner ttl options vector_bytes wakes trace}, number of units, then per unit items cost payload.

@@ -39,12 +39,8 @@ end
 -- Leases are for those who live, and while Redis or its clock stood still nobody could renew one: what has passed
 -- since somebody looked, beyond what may pass between two looks, does not count. Where nobody looked because nobody
 -- was there, work comes back a lease later than it might.
-local function look_at_clock(note)
-  if call('EXISTS', LEASES) == 0 then
-    call('HDEL', S, 'last')
-    return
-  end
-  local last = tonumber(call('HGET', S, 'last') or '')
+local function pass_over(last, note)    -- last: when somebody looked, as stored
+  last = tonumber(last or '')
   local gap = last and NOW - last or 0
   if gap > STILL_MS then
     local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
@@ -52,10 +48,24 @@ local function look_at_clock(note)
   end
   if note or gap > STILL_MS then call('HSET', S, 'last', int(NOW)) end
 end
-local function reap(limit)              -- expired leases; also heals a clock that went back
-  look_at_clock()
+local function look_at_clock(note)
+  if call('EXISTS', LEASES) == 0 then
+    call('HDEL', S, 'last')
+    return
+  end
+  pass_over(call('HGET', S, 'last'), note)
+end
+-- Expired leases; also heals a clock that went back. last: as stored; nil: somebody looks at the clock just now.
+-- Returns whether there were leases.
+local function reap(limit, last)
+  if call('EXISTS', LEASES) == 0 then
+    if last then look_at_clock() end
+    return false
+  end
+  pass_over(last)
   local far = call('ZREVRANGE', LEASES, 0, 0, 'WITHSCORES')
-  if far[2] and tonumber(far[2]) > NOW + MAX_LEASE_MS then call('ZADD', LEASES, int(NOW + 30000), far[1]) end
+  if tonumber(far[2]) > NOW + MAX_LEASE_MS then call('ZADD', LEASES, int(NOW + 30000), far[1]) end
   local due = call('ZRANGEBYSCORE', LEASES, '-inf', int(NOW), 'LIMIT', 0, limit)
   for _, token in ipairs(due) do lose_claim(token) end
+  return true
 end

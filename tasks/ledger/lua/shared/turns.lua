@@ -7,8 +7,11 @@
 -- them blocked the online lane for half a minute). They wait in a line of their own, 'suspects', in which owners and
 -- tasks take turns in the same way.
 
-local function enter_lane(id, lane, owner, cost)
-  local v = call('HMGET', S, 'tvt_' .. lane .. ':' .. owner, 'pass_' .. lane .. ':' .. owner, 'vt_' .. lane)
+local function turn_fields(lane, owner)
+  return 'tvt_' .. lane .. ':' .. owner, 'pass_' .. lane .. ':' .. owner, 'vt_' .. lane
+end
+local function enter_lane(id, lane, owner, cost, turn)  -- turn: the values of these, where they have been read
+  local v = turn or call('HMGET', S, turn_fields(lane, owner))
   call('ZADD', owner_key(lane, owner), 'NX', int(tonumber(v[1] or 0) + cost), id)
   call('ZADD', lane_key(lane), 'NX', int(math.max(tonumber(v[2] or 0), tonumber(v[3] or 0))), owner)
 end
