@@ -58,7 +58,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 def pytest_configure() -> None:
-    """Sets this process up: no settings of the developer's own, compiled files, threads that sleep, few malloc arenas.
+    """Sets this process up: no settings of the developer's own, compiled files, few malloc arenas.
 
     `stack.testing.Process` keeps the developer's settings out of its children.
     """
@@ -68,9 +68,6 @@ def pytest_configure() -> None:
     # As in the Makefile, for a pytest that somebody runs without it: the tests start hundreds of Pythons.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    # Before torch is imported, as our own processes do for themselves. Threads of OpenMP that spin while they wait take
-    # the cores from the other processes of the run: two of them computed 25 times as long on two cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     share_arenas()  # a process of the suite runs thousands of threads, one after the other
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.source_tree import CHECKOUT, PACKAGES, SourceFile, source_files
 
+pytestmark = pytest.mark.no_cover  # runs nothing of ours, and syntax trees are slow to walk when that is traced
+
 _LEAVES = ("tasks.errors", "tasks.item", "tasks.gate", "tasks.lines", "tasks.pieces", "worker_config")
 
 # room -> what of this project it may import beside itself. The longest matching name decides.

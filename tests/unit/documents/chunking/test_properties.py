@@ -14,6 +14,8 @@ from tasks.documents.chunking.chunker import Chunker
 from tasks.documents.parsing.parsed_document import Block, BlockKind
 from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS
 
+pytestmark = pytest.mark.no_cover  # what runs here is covered without it, and is slower when it is traced
+
 WINDOW = 24
 PROMPTS = ("", "query: ", "query:")
 _KINDS: tuple[BlockKind, ...] = ("heading", "paragraph", "list", "table", "code")
