@@ -23,6 +23,8 @@ of its characters: 20 MB of one letter took 2.3 GB."""
 _SMALL_CHARS_PER_TOKEN = 3
 """A text with no more is tried as a single chunk first."""
 _FIRST_CHARS_PER_TOKEN = 16
+_LONGEST_WORD_TOKENS = 100
+"""BERT's: of a longer word, which is one token, a part of 100 letters may have as many."""
 
 
 class Chunker:
@@ -117,7 +119,7 @@ class Chunker:
         """Tokens of a text; of one above the window, some number above it, without reading all of a long one."""
         if self._window == UNLIMITED_TOKENS and len(text) > MAX_COUNTED_CHARS:
             return self._counter.overhead + self._tokens_by_parts(text)
-        size, above = _FIRST_CHARS_PER_TOKEN * self._window, 2 * self._window
+        size, above = _FIRST_CHARS_PER_TOKEN * self._window, self._window + max(self._window, _LONGEST_WORD_TOKENS)
         while size < min(len(text), MAX_COUNTED_CHARS):
             # The end may be in the middle of a word, so the count has to be well above the window.
             if self._counter.count(text[:size]) > above:

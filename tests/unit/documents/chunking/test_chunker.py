@@ -178,6 +178,14 @@ def test_a_text_without_end_is_not_tokenized_to_be_counted(chars: int, *, trunca
     assert (chunk.truncated, chunk.token_count) == (truncated, 10 if truncated else 3)
 
 
+@pytest.mark.parametrize("window", [8, 24])
+def test_the_beginning_of_a_long_word_says_nothing_of_the_whole_word(window: int) -> None:
+    # More than 100 letters are one unknown token. Of the text, its first 16 characters for each token are read first.
+    text = "a" + " " * (16 * window - 101) + "e" * 130
+    [chunk] = Chunker(TOKENIZERS["word-piece"], window, "", ChunkSettings("none")).chunks(text, (), ())
+    assert (chunk.truncated, chunk.token_count) == (False, 4)
+
+
 def test_a_long_text_of_a_model_without_a_maximum_is_one_chunk_that_is_not_truncated() -> None:
     text = "word " * (MAX_COUNTED_CHARS // 4)
     [chunk] = Chunker(WORDS, UNLIMITED_TOKENS, "", ChunkSettings("none")).chunks(text, (), ())
