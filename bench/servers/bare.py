@@ -17,7 +17,7 @@ from bench import texts
 from bench.load.percentile import percentile
 from bench.load.run import CHECKOUT, LoadError
 from bench.scenarios import ingestion
-from tasks.model.batching import default_budget
+from tasks.embedding.speed import budget_for
 from tasks.model.encoder import Encoder, TextItem
 from tasks.model.encoding import encode
 from tasks.model.load import load
@@ -49,7 +49,7 @@ def _measure(seconds: float, ingested: int) -> dict[str, Any]:
     settings = load_settings()
     set_library_defaults(settings.threads)
     encoder = load(settings)
-    budget = settings.max_padded_tokens or default_budget(encoder.info.device)
+    budget = budget_for(encoder, settings.max_padded_tokens).most
 
     def run(batch: Sequence[str]) -> None:
         encode(encoder, [TextItem(text) for text in batch], max_padded_tokens=budget)

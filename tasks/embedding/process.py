@@ -11,12 +11,11 @@ from typing import Self
 import psutil
 
 from tasks.embedding.rows import LateStorage, RowStore
-from tasks.embedding.speed import lease_for
+from tasks.embedding.speed import budget_for, lease_for
 from tasks.embedding.streams import Streams
 from tasks.embedding.tokenizer_store import TokenizerStore
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
-from tasks.model.batching import PassBudget
 from tasks.model.encoder import Encoder, ModelInfo, ModelLoadError
 from tasks.model.load import load
 from tasks.model.vector_cache import VectorCache
@@ -47,7 +46,7 @@ class ModelWorker:
         self._started_at = time.time()
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
-        budget = PassBudget.from_settings(encoder.info.device, settings.max_padded_tokens)
+        budget = budget_for(encoder, settings.max_padded_tokens)
         self._lease_s = lease_for(encoder, max_padded_tokens=budget.most, least_s=settings.lease_s)
         off, shared = (settings.cache_sharing == way for way in ("off", "shared"))
         self._cache = VectorCache(0 if off else settings.cache_bytes, shared=shared)

@@ -1,4 +1,4 @@
-"""How fast is an encoder on this machine? Measured before a worker is ready: its rate, and a lease that lasts."""
+"""How fast is an encoder on this machine? Measured before a worker is ready: passes, its rate, a lease that lasts."""
 
 import logging
 import math
@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from tasks.gate import accompanied
 from tasks.item import UNLIMITED_TOKENS, cost
-from tasks.model.encoder import Encoder, TextItem
+from tasks.model.batching import CPU_TOKENS, URGENT_WAIT_S, PassBudget
+from tasks.model.device import release_card_memory
+from tasks.model.encoder import Encoder, EncoderBroken, TextItem, TokenizedText
 from tasks.model.encoding import encode
 
 _log = logging.getLogger(__name__)
@@ -20,6 +22,82 @@ _LONGEST_TRIED = 8192
 
 _LONG_ENOUGH_S = 0.25
 _MAX_TEXTS = 1024
+
+_FEWEST_TRIED, _MOST_TRIED = 2048, 65_536
+"""Padded tokens of the passes that are tried on a card. Below, not even a small card is full; above, nobody gains."""
+_TRIED_TEXT = 512
+"""Tokens of a text in such a pass, or the model's maximum. Longer texts of as many padded tokens take longer, and a
+model that needs too much memory for them gets them in smaller passes."""
+_WORTH_IT = 1.05
+"""Times the speed: with less of a gain a pass of twice the size is only longer."""
+_ROUNDS = 2
+
+
+def budget_for(
+    encoder: Encoder,
+    max_padded_tokens: int | None,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    release: Callable[[], None] = release_card_memory,
+) -> PassBudget:
+    """Of a pass: what the operator set; on a card what was measured; else what suits a CPU.
+
+    Args:
+        encoder: the loaded model.
+        max_padded_tokens: as the operator set it, who means it.
+        clock: in seconds.
+        release: gives back what the passes of a measurement took of the card's memory.
+    """
+    if max_padded_tokens is not None:
+        return PassBudget(max_padded_tokens)
+    if not encoder.info.device.startswith("cuda"):
+        return PassBudget(CPU_TOKENS, bounded=True)
+    try:
+        return PassBudget(_measured_budget(encoder, clock), bounded=True)
+    finally:
+        release()
+
+
+def _measured_budget(encoder: Encoder, clock: Callable[[], float]) -> int:
+    """Passes double until a card gets no faster, an urgent text would wait too long for one, or one does not fit."""
+    text = _text_of(encoder, min(encoder.info.max_tokens, _TRIED_TEXT))
+    budget, speed, tokens = 0, 0.0, _FEWEST_TRIED
+    while tokens <= _MOST_TRIED:
+        batch = [text] * max(1, tokens // max(text.length, 1))
+        try:
+            seconds = _pass_s(encoder, batch, clock)
+        except EncoderBroken:
+            raise
+        except Exception as error:  # noqa: BLE001 - out of memory, mostly; the self-test has shown that smaller ones work
+            # All streams have a pass at the same time. Half of what they may take then is left to longer texts.
+            budget = max(budget, _FEWEST_TRIED) // (2 * encoder.streams)
+            _log.warning("a pass of %d tokens failed with %s", tokens, type(error).__name__)
+            break
+        faster = len(batch) * text.length / seconds
+        if budget and (seconds > URGENT_WAIT_S or faster < speed * _WORTH_IT):
+            break
+        budget, speed, tokens = tokens, faster, 2 * tokens
+    _log.info("passes of up to %d tokens, about %.0f tokens/s one at a time", budget, speed)
+    return budget
+
+
+def _text_of(encoder: Encoder, most_tokens: int) -> TokenizedText:
+    """A text of nearly so many tokens, and no more."""
+    words = most_tokens
+    while (text := encoder.tokenize(["word " * words], None)[0]).length > most_tokens and words > 1:
+        words = words * 9 // 10
+    return text
+
+
+def _pass_s(encoder: Encoder, batch: list[TokenizedText], clock: Callable[[], float]) -> float:
+    """Of the fastest of a few passes. The one before them makes what a library keeps of each shape."""
+    encoder.forward(batch)
+    seconds = []
+    for _ in range(_ROUNDS):
+        began = clock()
+        encoder.forward(batch)
+        seconds.append(clock() - began)
+    return max(min(seconds), 1e-9)
 
 
 def measure_rate(encoder: Encoder, *, max_padded_tokens: int, clock: Callable[[], float] = time.perf_counter) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from tasks.model.packing import fill
 from tasks.pieces import pieces
@@ -12,14 +11,12 @@ PASSES_PER_BUDGET = 16
 OpenVINO where every pass has a shape of its own (4.2 ms and 0.068 ms for each padded token). With a thirty-second a
 claim of 64 passages takes twice the passes; with an eighth it is padded by an eighth instead of a sixteenth."""
 
-_CPU_TOKENS = 1024
-"""Small, so that the activations of a pass stay in the cache. Processor time beside this budget, passages and queries:
-512 1.04 and 1.13, 2,048 0.93 to 1.02 and 1.01 to 1.15, 4,096 1.09 and 1.25, 8,192 1.18 and 1.49. Of the two that are
-level the smaller one, because urgent texts wait for the end of a pass. With two streams of one thread, passages per
-second: 512 152 to 158, 768 161 to 169, 1,024 166 to 175, 1,536 168 to 179, 2,048 167 to 175."""
-
-_CUDA_TOKENS = 16_384
-"""A card needs thousands of tokens at once before its cores are the limit. An estimate, not a measurement."""
+CPU_TOKENS = 1024
+"""Padded tokens of one pass on a CPU. Small, so that its activations stay in the cache. Processor time beside this
+budget, passages and queries: 512 1.04 and 1.13, 2,048 0.93 to 1.02 and 1.01 to 1.15, 4,096 1.09 and 1.25, 8,192 1.18
+and 1.49. Of the two that are level the smaller one, because urgent texts wait for the end of a pass. With two streams
+of one thread, passages per second: 512 152 to 158, 768 161 to 169, 1,024 166 to 175, 1,536 168 to 179, 2,048 167 to
+175."""
 
 URGENT_WAIT_S = 0.08
 """A pass of bulk work should not take longer: an urgent text waits for its end. Two in a row are well within the 200 ms
@@ -83,29 +80,15 @@ class PassBudget:
     """Padded tokens of one pass.
 
     Attributes:
-        most: what suits the device, or what its operator set.
+        most: what suits the device (`tasks.embedding.speed.budget_for`), or what its operator set.
         bounded: whether a pass of bulk work should not take long.
     """
 
     most: int
     bounded: bool = False
 
-    @classmethod
-    def from_settings(cls, device: str, max_padded_tokens: int | None) -> Self:
-        """For a torch device name, or as set by the operator, who means it."""
-        if max_padded_tokens is None:
-            return cls(default_budget(device), bounded=True)
-        return cls(max_padded_tokens)
-
     def bulk(self, tokens_per_s: float, *, urgent: bool) -> int:
         """Of bulk work, on a stream of this speed. `urgent`: texts that cannot wait are to be expected."""
         if not self.bounded:
             return self.most
         return min(self.most, max(_LEAST_TOKENS, int(tokens_per_s * (URGENT_WAIT_S if urgent else QUIET_WAIT_S))))
-
-
-def default_budget(device: str) -> int:
-    """For a torch device name; suits models that people serve on such a device."""
-    if device.startswith("cuda"):
-        return _CUDA_TOKENS
-    return _CPU_TOKENS

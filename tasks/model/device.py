@@ -97,6 +97,13 @@ def default_streams(device: str, way: Way, threads: int | None) -> int:
     return min(_MAX_CPU_STREAMS, threads or len(os.sched_getaffinity(0)))
 
 
+def release_card_memory() -> None:
+    """Gives back what torch keeps of a card's memory and does not use, for others on the card."""
+    import torch  # noqa: PLC0415 - see `measure`
+
+    torch.cuda.empty_cache()
+
+
 def _openvino_precisions() -> tuple[str, ...]:
     try:
         return cpu_precisions()

@@ -14,7 +14,7 @@ from bench.texts import passages, queries
 from tasks.embedding.speed import measure_rate
 from tasks.gate import ALONE, Gate, accompanied
 from tasks.item import Options
-from tasks.model.batching import default_budget
+from tasks.model.batching import CPU_TOKENS
 from tasks.model.encoder import Encoder, Float32Array, ItemVector, TextItem
 from tasks.model.encoding import encode
 from tasks.model.load import load
@@ -61,7 +61,6 @@ EDGES = [
     "\u200b",
     "[CLS] [SEP]",
 ]
-MAX_PADDED_TOKENS = default_budget("cpu")
 
 
 def mixed_texts(count: int) -> list[str]:
@@ -74,7 +73,7 @@ def mixed_texts(count: int) -> list[str]:
 def encoded(encoder: Encoder, texts: list[str], gate: Gate = ALONE, **options: object) -> list[ItemVector]:
     wanted = Options(**options)  # type: ignore[arg-type]
     items = [TextItem(text, wanted) for text in texts]
-    return encode(encoder, items, max_padded_tokens=MAX_PADDED_TOKENS, gate=gate)[0]
+    return encode(encoder, items, max_padded_tokens=CPU_TOKENS, gate=gate)[0]
 
 
 def rows(outcomes: list[ItemVector]) -> Float32Array:
@@ -128,7 +127,7 @@ def test_vectors_beside_other_passes_equal_the_library(
 
 def test_a_mixed_corpus_is_mostly_not_padding(minilm: Encoder) -> None:
     items = [TextItem(text) for text in mixed_texts(500)]
-    outcomes, stats = encode(minilm, items, max_padded_tokens=MAX_PADDED_TOKENS)
+    outcomes, stats = encode(minilm, items, max_padded_tokens=CPU_TOKENS)
     assert stats.tokens == sum(outcome.tokens for outcome in outcomes)
     assert 1 - stats.tokens / stats.padded_tokens < 0.1
     assert stats.forward_passes < 500 / 20
@@ -137,7 +136,7 @@ def test_a_mixed_corpus_is_mostly_not_padding(minilm: Encoder) -> None:
 def test_the_mixed_corpus_of_the_benchmark_is_mostly_not_padding(minilm: Encoder) -> None:
     corpus = passages(80, seed=3) + queries(80, seed=3)
     random.Random(3).shuffle(corpus)  # noqa: S311 - a fixed corpus, not a secret
-    _, stats = encode(minilm, [TextItem(text) for text in corpus], max_padded_tokens=MAX_PADDED_TOKENS)
+    _, stats = encode(minilm, [TextItem(text) for text in corpus], max_padded_tokens=CPU_TOKENS)
     assert stats.tokens > 80 * 100
     assert 1 - stats.tokens / stats.padded_tokens < 0.1
 
@@ -190,13 +189,13 @@ def test_fewer_dimensions_are_the_first_ones_at_unit_length(minilm: Encoder) -> 
 
 
 def test_equal_texts_take_one_row_of_the_pass(minilm: Encoder) -> None:
-    _, stats = encode(minilm, [TextItem("the same words")] * 300, max_padded_tokens=MAX_PADDED_TOKENS)
+    _, stats = encode(minilm, [TextItem("the same words")] * 300, max_padded_tokens=CPU_TOKENS)
     assert (stats.forward_passes, stats.tokens) == (1, 5)
 
 
 def test_it_is_ready_to_serve(minilm: Encoder) -> None:
     self_test(minilm)
-    assert measure_rate(minilm, max_padded_tokens=MAX_PADDED_TOKENS) > 0
+    assert measure_rate(minilm, max_padded_tokens=CPU_TOKENS) > 0
     assert minilm.info.compute == "openvino"
     assert minilm.info.model == DEFAULT_MODEL
     assert (minilm.info.dimension, minilm.info.max_tokens, len(minilm.info.revision)) == (384, 256, 12)
