@@ -9,7 +9,7 @@ from tasks.gate import accompanied
 from tasks.item import UNLIMITED_TOKENS, cost
 from tasks.model.batching import CPU_TOKENS, URGENT_WAIT_S, PassBudget
 from tasks.model.device import release_card_memory
-from tasks.model.encoder import Encoder, EncoderBroken, TextItem, TokenizedText
+from tasks.model.encoder import PASSES_AHEAD, Encoder, EncoderBroken, TextItem, TokenizedText
 from tasks.model.encoding import encode
 
 _log = logging.getLogger(__name__)
@@ -52,14 +52,15 @@ def budget_for(
         return PassBudget(max_padded_tokens)
     if not encoder.info.device.startswith("cuda"):
         return PassBudget(CPU_TOKENS, bounded=True)
+    ahead = 1 if encoder.launch is None else PASSES_AHEAD
     try:
-        return PassBudget(_measured_budget(encoder, clock), bounded=True)
+        return PassBudget(_measured_budget(encoder, URGENT_WAIT_S / ahead, clock), bounded=True, ahead=ahead)
     finally:
         release()
 
 
-def _measured_budget(encoder: Encoder, clock: Callable[[], float]) -> int:
-    """Passes double until a card gets no faster, an urgent text would wait too long for one, or one does not fit."""
+def _measured_budget(encoder: Encoder, longest_s: float, clock: Callable[[], float]) -> int:
+    """Passes double until a card gets no faster, one takes longer than urgent texts should wait, or does not fit."""
     text = _text_of(encoder, min(encoder.info.max_tokens, _TRIED_TEXT))
     budget, speed, tokens = 0, 0.0, _FEWEST_TRIED
     while tokens <= _MOST_TRIED:
@@ -74,7 +75,7 @@ def _measured_budget(encoder: Encoder, clock: Callable[[], float]) -> int:
             _log.warning("a pass of %d tokens failed with %s", tokens, type(error).__name__)
             break
         faster = len(batch) * text.length / seconds
-        if budget and (seconds > URGENT_WAIT_S or faster < speed * _WORTH_IT):
+        if budget and (seconds > longest_s or faster < speed * _WORTH_IT):
             break
         budget, speed, tokens = tokens, faster, 2 * tokens
     _log.info("passes of up to %d tokens, about %.0f tokens/s one at a time", budget, speed)

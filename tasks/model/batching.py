@@ -82,13 +82,16 @@ class PassBudget:
     Attributes:
         most: what suits the device (`tasks.embedding.speed.budget_for`), or what its operator set.
         bounded: whether a pass of bulk work should not take long.
+        ahead: passes between two looks at urgent texts, which wait for all of them.
     """
 
     most: int
     bounded: bool = False
+    ahead: int = 1
 
     def bulk(self, tokens_per_s: float, *, urgent: bool) -> int:
         """Of bulk work, on a stream of this speed. `urgent`: texts that cannot wait are to be expected."""
         if not self.bounded:
             return self.most
-        return min(self.most, max(_LEAST_TOKENS, int(tokens_per_s * (URGENT_WAIT_S if urgent else QUIET_WAIT_S))))
+        wait_s = (URGENT_WAIT_S if urgent else QUIET_WAIT_S) / self.ahead
+        return min(self.most, max(_LEAST_TOKENS, int(tokens_per_s * wait_s)))

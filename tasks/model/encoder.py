@@ -3,7 +3,7 @@
 `sentence.py` and `fake.py` implement it. What goes wrong with one text is an `ItemError`, not an exception.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
@@ -132,6 +132,22 @@ class TokenizedText(NamedTuple):
         return self.full_length > self.length
 
 
+PASSES_AHEAD = 2
+"""Begun before the first of them is collected, where an encoder can `launch`. One is computed while the other one is
+prepared; with more an urgent text would only wait for more."""
+
+
+class Launch(Protocol):
+    """Begins a forward pass, as `Encoder.forward` with its arguments. What it returns waits for the vectors.
+
+    Both raise what `forward` raises.
+    """
+
+    def __call__(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Callable[[], Float32Array]:
+        """Returns without waiting for the device."""
+        ...
+
+
 class Encoder(Protocol):
     """A loaded model."""
 
@@ -153,6 +169,11 @@ class Encoder(Protocol):
     @property
     def lone_widths(self) -> tuple[int, ...]:
         """A text that is alone in a pass is padded to the first of these that it does not exceed; none: to none."""
+        ...
+
+    @property
+    def launch(self) -> Launch | None:
+        """For a device that computes by itself; None: to begin a second pass while one is under way gains nothing."""
         ...
 
     @property

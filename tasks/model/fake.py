@@ -114,6 +114,7 @@ class FakeEncoder:
         self.streams = streams
         self.row_tokens = 0
         self.lone_widths: tuple[int, ...] = ()
+        self.launch = None
         self._tokens_per_s = tokens_per_s
         self._sleep = sleep
         self.reference = self._vectors([text.features["input_ids"] for text in self.tokenize(TEXTS, None)])

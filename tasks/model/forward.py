@@ -3,18 +3,32 @@
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from tasks.gate import ALONE, Gate, nothing
 from tasks.item import ItemError
-from tasks.model.encoder import Encoder, EncoderBroken, EncodeStats, Float32Array, TokenizedText, is_out_of_memory
+from tasks.model.encoder import (
+    PASSES_AHEAD,
+    Encoder,
+    EncoderBroken,
+    EncodeStats,
+    Float32Array,
+    TokenizedText,
+    is_out_of_memory,
+)
 from tasks.model.packing import layout
 
 _log = logging.getLogger(__name__)
 
 OUT_OF_MEMORY = "out_of_memory"
+
+T = TypeVar("T")
+_Result: TypeAlias = Float32Array | ItemError
 
 
 def unlimited() -> int:
@@ -47,8 +61,11 @@ def run(
 ) -> tuple[Raw, EncodeStats]:
     """The raw vector, or the failure, of every text; `batches` name them by their indexes.
 
-    A batch of more padded tokens than `limit` says before its pass is halved. A text that alone runs out of memory
-    beside other passes is tried once more when those have ended. Whatever a hook raises goes through to the caller.
+    Where the encoder can launch passes, they go two by two: the second one is begun before the first one is collected.
+    Between such turns nothing is under way, because a hook may serve other texts, or wait for those who want to be
+    alone. A batch of more padded tokens than `limit` says before its pass is halved. A text that alone runs out of
+    memory beside other passes is tried once more when those have ended. Whatever a hook raises goes through to the
+    caller.
 
     Raises:
         EncoderBroken: as the encoder raised it.
@@ -59,25 +76,39 @@ def run(
     while pending:
         if passes:
             between()
+        sizes, turn = _take(encoder, texts, pending, limit)
+        passes += len(turn)
+        padded += sum(sizes)
+        tokens += sum(texts[i].length for batch in turn for i in batch)
+        outcomes = _attempt(encoder, [[texts[i] for i in batch] for batch in turn], gate, finished)
+        for batch, (result, alone) in zip(turn, outcomes, strict=True):
+            lone += alone and encoder.streams > 1
+            if not isinstance(result, ItemError):
+                raw.vectors[batch] = result
+            elif len(batch) == 1:
+                raw.failures[batch[0]] = result
+            else:
+                middle = len(batch) // 2
+                pending += [batch[middle:], batch[:middle]]
+        finished()
+    return raw, EncodeStats(passes, padded, tokens, lone)
+
+
+def _take(
+    encoder: Encoder, texts: Sequence[TokenizedText], pending: list[list[int]], limit: Callable[[], int]
+) -> tuple[list[int], list[list[int]]]:
+    """The next batches, as many as have their passes begun before the first one is collected; their padded tokens."""
+    sizes: list[int] = []
+    turn: list[list[int]] = []
+    while pending and len(turn) < (1 if encoder.launch is None else PASSES_AHEAD):
         batch = pending.pop()
         while (computed := _padded(encoder, texts, batch)) > limit() and len(batch) > 1:
             middle = len(batch) // 2
             pending.append(batch[middle:])
             batch = batch[:middle]
-        passes += 1
-        padded += computed
-        tokens += sum(texts[i].length for i in batch)
-        result, alone = _attempt(encoder, [texts[i] for i in batch], gate, finished)
-        lone += alone and encoder.streams > 1
-        if not isinstance(result, ItemError):
-            raw.vectors[batch] = result
-        elif len(batch) == 1:
-            raw.failures[batch[0]] = result
-        else:
-            middle = len(batch) // 2
-            pending += [batch[middle:], batch[:middle]]
-        finished()
-    return raw, EncodeStats(passes, padded, tokens, lone)
+        sizes.append(computed)
+        turn.append(batch)
+    return sizes, turn
 
 
 def _padded(encoder: Encoder, texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
@@ -86,20 +117,42 @@ def _padded(encoder: Encoder, texts: Sequence[TokenizedText], batch: Sequence[in
 
 
 def _attempt(
-    encoder: Encoder, batch: Sequence[TokenizedText], gate: Gate, waiting: Callable[[], None]
-) -> tuple[Float32Array | ItemError, bool]:
-    """The outcome, and whether the pass was alone."""
-    with gate.beside_others(waiting) as alone:
-        result = _pass(encoder, batch, alone=alone)
-    if isinstance(result, ItemError) and result.code == OUT_OF_MEMORY and len(batch) == 1 and not gate.single:
-        with gate.alone(waiting):
-            return _pass(encoder, batch, alone=True), True
-    return result, alone
+    encoder: Encoder, turn: Sequence[Sequence[TokenizedText]], gate: Gate, finished: Callable[[], None]
+) -> list[tuple[_Result, bool]]:
+    """The outcome of each pass, and whether it was alone. The gate stays open until the last one is collected."""
+    outcomes: list[tuple[_Result, bool]] = []
+    with gate.beside_others(finished) as alone:
+        collects = [_begin(encoder, batch, alone=alone) for batch in turn]
+        for collect in collects:
+            if outcomes:
+                finished()
+            outcomes.append((collect(), alone))
+    for number, (batch, (result, _)) in enumerate(zip(turn, outcomes, strict=True)):
+        beside = not gate.single or len(turn) > 1
+        if isinstance(result, ItemError) and result.code == OUT_OF_MEMORY and len(batch) == 1 and beside:
+            outcomes[number] = _repeat(encoder, batch, gate, finished), True
+    return outcomes
 
 
-def _pass(encoder: Encoder, batch: Sequence[TokenizedText], *, alone: bool) -> Float32Array | ItemError:
+def _repeat(encoder: Encoder, batch: Sequence[TokenizedText], gate: Gate, waiting: Callable[[], None]) -> _Result:
+    """The outcome of a pass while there is no other one."""
+    with nullcontext() if gate.single else gate.alone(waiting):
+        return _result(batch, lambda: encoder.forward(batch, alone=True))
+
+
+def _begin(encoder: Encoder, batch: Sequence[TokenizedText], *, alone: bool) -> Callable[[], _Result]:
+    """A pass that is under way, where the encoder has such passes, or over. What is returned gives its outcome."""
+    launch = encoder.launch
+    if launch is None:
+        over = _result(batch, lambda: encoder.forward(batch, alone=alone))
+        return lambda: over
+    collect = _result(batch, lambda: launch(batch, alone=alone))
+    return (lambda: collect) if isinstance(collect, ItemError) else partial(_result, batch, collect)
+
+
+def _result(batch: Sequence[TokenizedText], step: Callable[[], T]) -> T | ItemError:
     try:
-        return encoder.forward(batch, alone=alone)
+        return step()
     except EncoderBroken:
         raise
     except Exception as error:  # noqa: BLE001 - a library may raise anything for one text; its neighbours must not pay

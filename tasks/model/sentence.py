@@ -12,10 +12,11 @@ import numpy as np
 from tasks.item import UNLIMITED_TOKENS
 from tasks.model.compiled import CompiledTransformer
 from tasks.model.device import Way
-from tasks.model.encoder import EncoderBroken, Float32Array, ModelInfo, TextRules, TokenizedText
+from tasks.model.encoder import Float32Array, Launch, ModelInfo, TextRules, TokenizedText
 from tasks.model.self_test import TEXTS
 from tasks.model.static_model import StaticTokenizer, is_static
 from tasks.model.tokenizing import Tokenizer
+from tasks.model.transfer import OnCard, OnCpu, Transfer, device_errors
 
 
 class SentenceEncoder:
@@ -31,6 +32,7 @@ class SentenceEncoder:
         streams: threads that may encode at the same time.
         threads: of OpenVINO, shared by all streams; None: one for each core.
         lone_threads: of OpenVINO; `all`: a pass that is alone gets all threads, `stream`: those of its stream.
+        transfer: to the model's device and back; None: as suits the device.
 
     Raises:
         WayUnusable: OpenVINO cannot compile it.
@@ -46,12 +48,15 @@ class SentenceEncoder:
         streams: int = 1,
         threads: int | None = None,
         lone_threads: Literal["all", "stream"] = "all",
+        transfer: Transfer | None = None,
     ) -> None:
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
         model.eval()
         self.streams = streams
-        self._device = model.device
+        device = model.device
+        self._transfer = transfer or (OnCard(device) if device.type == "cuda" else OnCpu())
+        self.launch: Launch | None = None if self._transfer.waits else self._launch
         self.reference: Float32Array = np.asarray(model.encode(list(TEXTS), show_progress_bar=False), dtype=np.float32)
         self._tokenizer: Tokenizer | StaticTokenizer = (
             StaticTokenizer(model) if is_static(model) else Tokenizer(model, marks_prompt=_pooling_skips_prompt(model))
@@ -59,16 +64,7 @@ class SentenceEncoder:
         self._modules: list[Callable[[dict[str, Any]], dict[str, Any]]] = list(model)
         self._alone = self._modules[0]
         if way.compute == "openvino":
-            compiled = CompiledTransformer(
-                model[0],
-                self._tokenizer.names,
-                precision=way.precision,
-                streams=streams,
-                threads=threads,
-                lone_threads=lone_threads,
-            )
-            self._modules[0], self._alone = compiled, compiled.alone
-            model[0].to("meta")  # nobody needs its weights any more
+            self._compile(model, way.precision, threads, lone_threads)
         else:
             model.to(dtype=getattr(torch, way.precision))
         self.info = ModelInfo(
@@ -77,10 +73,22 @@ class SentenceEncoder:
             dimension=self.reference.shape[1],
             max_tokens=int(min(self._tokenizer.max_tokens or UNLIMITED_TOKENS, UNLIMITED_TOKENS)),
             prompts=tuple(model.prompts),
-            device=str(self._device),
+            device=str(device),
             compute=way.compute,
             precision=way.precision,
         )
+
+    def _compile(self, model: Any, precision: str, threads: int | None, lone_threads: Literal["all", "stream"]) -> None:
+        compiled = CompiledTransformer(
+            model[0],
+            self._tokenizer.names,
+            precision=precision,
+            streams=self.streams,
+            threads=threads,
+            lone_threads=lone_threads,
+        )
+        self._modules[0], self._alone = compiled, compiled.alone
+        model[0].to("meta")  # nobody needs its weights any more
 
     @property
     def row_tokens(self) -> int:
@@ -104,32 +112,28 @@ class SentenceEncoder:
 
     def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:
         """See `Encoder.forward`."""
+        return self._launch(batch, alone=alone)()
+
+    def _launch(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Callable[[], Float32Array]:
         import torch  # noqa: PLC0415 - see __init__
 
-        features: dict[str, Any] = {
-            name: _on(self._device, torch.from_numpy(padded)) for name, padded in self._tokenizer.pad(batch).items()
-        }
+        features: dict[str, Any] = {}
         if batch[0].prompt_length is not None:
             features["prompt_length"] = batch[0].prompt_length
-        try:
-            with torch.inference_mode():
-                transformer, *others = self._modules
-                features = (self._alone if alone else transformer)(features)
-                for module in others:
-                    features = module(features)
-                # A model saved with `truncate_dim` has fewer components than its modules give; the library cuts last.
-                vectors = features["sentence_embedding"][:, : self.info.dimension]
-                # A copy, because without pooling this is memory that the next pass writes over.
-                return np.array(vectors.float().cpu().numpy(), dtype=np.float32)
-        except torch.AcceleratorError as error:
-            if "out of memory" in str(error):
-                raise
-            raise EncoderBroken("the accelerator failed; this process cannot use it any more") from error
+        with device_errors(), torch.inference_mode():
+            features |= {name: self._transfer.send(padded) for name, padded in self._tokenizer.pad(batch).items()}
+            transformer, *others = self._modules
+            features = (self._alone if alone else transformer)(features)
+            for module in others:
+                features = module(features)
+            # A model saved with `truncate_dim` has fewer components than its modules give; the library cuts last.
+            collect = self._transfer.collect(features["sentence_embedding"][:, : self.info.dimension])
 
+        def collected() -> Float32Array:
+            with device_errors():
+                return collect()
 
-def _on(device: Any, tensor: Any) -> Any:
-    # From pinned memory the copy to the card runs while the next one is prepared.
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+        return collected
 
 
 def _pooling_skips_prompt(model: Any) -> bool:

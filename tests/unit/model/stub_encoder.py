@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tasks.model.encoder import Float32Array, ModelInfo, TextRules, TokenizedText
+from tasks.model.encoder import Float32Array, Launch, ModelInfo, TextRules, TokenizedText
 
 Batch = Sequence[TokenizedText]
 
@@ -44,6 +44,7 @@ class StubEncoder:
         self.streams = streams
         self.row_tokens = row_tokens
         self.lone_widths = lone_widths
+        self.launch: Launch | None = None
         self.batches: list[list[int]] = []
         """Lengths of every batch, failed ones included."""
         self.alone: list[bool] = []

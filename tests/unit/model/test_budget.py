@@ -145,3 +145,11 @@ def test_on_a_card_passes_of_bulk_work_are_bounded_too() -> None:
     card = SimulatedCard(tokens_per_s=1e8, full_at=10**6)
     budget = budget_for(card, None, clock=lambda: card.now, release=lambda: None)
     assert (budget.most, budget.bulk(100_000, urgent=True)) == (65_536, 8000)
+
+
+def test_where_two_passes_go_together_each_is_half_as_long() -> None:
+    card = SimulatedCard(tokens_per_s=200_000, start_s=0.02)
+    card.launch = lambda batch, *, alone=False: lambda: card.forward(batch, alone=alone)
+    budget = budget_for(card, None, clock=lambda: card.now, release=lambda: None)
+    assert budget.most == 2048
+    assert budget.bulk(20_000, urgent=True) == 800
