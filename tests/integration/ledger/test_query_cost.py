@@ -4,9 +4,12 @@ import pytest
 import redis
 
 from tasks.ledger import Admission, Alias, operations
+from tasks.ledger.keys import answers_channel
 from tests.integration.ledger.driver import Driver, commands
+from tests.integration.ledger.listener import Listener
 
 VECTOR_BYTES = 1536
+PROCESS = "api"
 
 
 def query(driver: Driver, number: int) -> str:
@@ -16,6 +19,7 @@ def query(driver: Driver, number: int) -> str:
         alias=Alias(digest, digest, join=True),
         deadline_in_ms=20_000,
         ttl_ms=60_000,
+        answer_to=PROCESS,
         admission=Admission(max_backlog_s=1e9, max_memory_percent=80, vector_bytes=VECTOR_BYTES),
     ).task_id
 
@@ -42,6 +46,7 @@ def test_a_query_costs_few_commands(
     driver: Driver, redis_client: redis.Redis, together: int, most: dict[str, float]
 ) -> None:
     redis_client.set("eq:memory", f"1000 {2**40}")
-    costs(driver, range(together))  # Redis knows the scripts now
-    found = costs(driver, range(together, 2 * together))
+    with Listener(redis_client, answers_channel(PROCESS)):
+        costs(driver, range(together))  # Redis knows the scripts now
+        found = costs(driver, range(together, 2 * together))
     assert all(found[script] <= bound for script, bound in most.items()), found
