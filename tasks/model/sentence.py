@@ -13,10 +13,12 @@ from tasks.item import UNLIMITED_TOKENS
 from tasks.model.compiled import CompiledTransformer
 from tasks.model.device import Way
 from tasks.model.encoder import Float32Array, Launch, ModelInfo, TextRules, TokenizedText
+from tasks.model.packing import first_position
 from tasks.model.self_test import TEXTS
 from tasks.model.static_model import StaticTokenizer, is_static
 from tasks.model.tokenizing import Tokenizer
 from tasks.model.transfer import OnCard, OnCpu, Transfer, device_errors
+from tasks.model.unpadded import UnpaddedTransformer, unpadded
 
 
 class SentenceEncoder:
@@ -66,7 +68,10 @@ class SentenceEncoder:
         if way.compute == "openvino":
             self._compile(model, way.precision, threads, lone_threads)
         else:
+            first = self._first_position(model)
             model.to(dtype=getattr(torch, way.precision))
+            if first is not None and (row := unpadded(model[0], self._tokenizer.names, first, self._transfer)):
+                self._modules[0] = self._alone = row
         self.info = ModelInfo(
             model=name,
             revision=revision,
@@ -90,11 +95,21 @@ class SentenceEncoder:
         self._modules[0], self._alone = compiled, compiled.alone
         model[0].to("meta")  # nobody needs its weights any more
 
+    def _first_position(self, model: Any) -> int | None:
+        """Of texts in one row, in a model in float32; None: they may not be, or the device gains nothing by it."""
+        if self._transfer.attention is None or not isinstance(self._tokenizer, Tokenizer):
+            return None
+        device = model.device
+        try:
+            return first_position(model[0].to("cpu"), self._tokenizer.names)
+        finally:
+            model[0].to(device)
+
     @property
     def row_tokens(self) -> int:
         """See `Encoder.row_tokens`."""
         first = self._modules[0]
-        return first.row_tokens if isinstance(first, CompiledTransformer) else 0
+        return first.row_tokens if isinstance(first, CompiledTransformer | UnpaddedTransformer) else 0
 
     @property
     def lone_widths(self) -> tuple[int, ...]:
@@ -120,9 +135,12 @@ class SentenceEncoder:
         features: dict[str, Any] = {}
         if batch[0].prompt_length is not None:
             features["prompt_length"] = batch[0].prompt_length
+        transformer, *others = self._modules
+        arrays = self._tokenizer.pad(batch)
+        if isinstance(transformer, UnpaddedTransformer):
+            arrays = transformer.lay_out(arrays)
         with device_errors(), torch.inference_mode():
-            features |= {name: self._transfer.send(padded) for name, padded in self._tokenizer.pad(batch).items()}
-            transformer, *others = self._modules
+            features |= {name: self._transfer.send(array) for name, array in arrays.items()}
             features = (self._alone if alone else transformer)(features)
             for module in others:
                 features = module(features)

@@ -1,7 +1,7 @@
 """Arrays to a device and vectors back: at once on the CPU, without waiting on a card."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,11 +15,13 @@ class Transfer(Protocol):
 
     Attributes:
         waits: False: what is asked of the device is done later, and `collect` gives a wait for it.
+        attention: see `tasks.model.unpadded.Attention`; None: the device has none.
     """
 
     waits: bool
+    attention: Callable[..., Any] | None
 
-    def send(self, array: npt.NDArray[np.int64]) -> Any:
+    def send(self, array: npt.NDArray[Any]) -> Any:
         """A tensor on the device."""
         ...
 
@@ -32,8 +34,9 @@ class OnCpu:
     """Nothing is under way."""
 
     waits = True
+    attention: Callable[..., Any] | None = None
 
-    def send(self, array: npt.NDArray[np.int64]) -> Any:
+    def send(self, array: npt.NDArray[Any]) -> Any:
         """The same memory."""
         import torch  # noqa: PLC0415 - the worker's parent imports this module and must stay without torch
 
@@ -58,8 +61,13 @@ class OnCard:
 
     def __init__(self, device: Any) -> None:
         self._device = device
+        self.attention: Callable[..., Any] | None = None
+        with suppress(ImportError):  # a torch before 2.10 has none
+            from torch.nn.attention.varlen import varlen_attn  # noqa: PLC0415 - see OnCpu
 
-    def send(self, array: npt.NDArray[np.int64]) -> Any:
+            self.attention = varlen_attn
+
+    def send(self, array: npt.NDArray[Any]) -> Any:
         """See `Transfer.send`."""
         import torch  # noqa: PLC0415 - see OnCpu
 
