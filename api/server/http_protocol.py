@@ -125,7 +125,8 @@ class _Cycle(RequestResponseCycle):
 
     def send(self, message: Message) -> Awaitable[None]:  # type: ignore[override]
         """Called by the application."""
-        if self.response_started or not self.keep_alive or self.flow.write_paused or self.access_log:
+        usual = message["type"] == "http.response.start" and "headers" in message
+        if not usual or self.response_started or not self.keep_alive or self.flow.write_paused or self.access_log:
             return super().send(message)  # type: ignore[arg-type]
         return self._send_head(message)
 

@@ -5,6 +5,7 @@ A unit carries its texts, or refers to rows of a batch in the storage.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import orjson
@@ -115,9 +116,8 @@ class RowReader:
             text = fields.get("input")
             if not text or not isinstance(text, str):
                 return self._items(EmbeddingsBody.from_fields(fields))
-            # As JSON, and not as an object: in Python 1 equals True.
-            others = orjson.dumps({**fields, "input": None})
-            if others != self._checked:
+            others = _as_json({**fields, "input": None})
+            if not others or others != self._checked:
                 self._options = EmbeddingsBody.from_fields(fields).options(self._prompts)
                 self._checked = others
         except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
@@ -127,6 +127,14 @@ class RowReader:
     def _items(self, body: EmbeddingsBody) -> Sequence[TextItem]:
         options = body.options(self._prompts)
         return [TextItem(text, options, self._owner) for text in body.input]
+
+
+def _as_json(fields: dict[str, Any]) -> bytes:
+    """To be compared as JSON, and not as objects: in Python 1 equals True. b"": orjson reads deeper than it writes."""
+    try:
+        return orjson.dumps(fields)
+    except TypeError:
+        return b""
 
 
 def _outcome(vectors: Sequence[ItemVector]) -> RowOutcome:

@@ -12,16 +12,20 @@ local UNITS = FIRST + 7
 local SUCCESSORS = UNITS + 8 * units
 allowed_when_full()
 local out, refs, bells, tasks = {}, {}, {}, {}
+local named = {}  -- units are deleted at the end, so one that is named twice would still have its token
 local items_ok, items_failed, stale, repeated, tokens_sum = 0, 0, 0, 0, 0
 for i = UNITS, SUCCESSORS - 1, 8 do
   local id, uid, first, items, failed, tokens, extra, outcome =
     ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
     ARGV[i + 6], ARGV[i + 7]
   local field = 'v' .. first .. '+' .. int(items)
-  refs[#refs + 1] = id .. ' ' .. uid
-  local raw = call('HGET', units_key(id), 'u' .. uid)
+  local ref = id .. ' ' .. uid
+  refs[#refs + 1] = ref
+  local same = named[ref]
+  local raw = same == nil and call('HGET', units_key(id), 'u' .. uid)
   local u = raw and unit_record(raw)
   if u and u.token == token then
+    named[ref] = field .. outcome .. extra
     local t = settle(id, items - failed, failed, u.cost, tokens)
     tasks[id] = t
     local function gather(list, value) list[#list + 1] = value end
@@ -31,6 +35,9 @@ for i = UNITS, SUCCESSORS - 1, 8 do
     if extra ~= '' then gather(t.outcomes, 'x' .. first); gather(t.outcomes, extra) end
     items_ok, items_failed, tokens_sum = items_ok + items - failed, items_failed + failed, tokens_sum + tokens
     out[#out + 1] = 1
+  elseif same ~= nil and same == field .. outcome .. extra then
+    repeated = repeated + 1
+    out[#out + 1] = 2
   elseif not raw and outcome ~= '' and call('HGET', result_key(id), field) == outcome then
     repeated = repeated + 1
     out[#out + 1] = 2

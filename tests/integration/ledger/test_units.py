@@ -87,6 +87,16 @@ def test_the_same_commit_again_changes_nothing_and_says_so(driver: Driver) -> No
     assert unchanging(driver.task(task_id)) == before
 
 
+def test_a_unit_that_is_named_twice_in_a_commit_counts_once(driver: Driver) -> None:
+    task_id = driver.submit((2, 20), (1, 5)).task_id
+    claim = driver.claim()
+    first, other = finished(claim.units[0]), finished(claim.units[0], mark=1)
+    outcomes = driver.commit(claim, [first, first, other])
+    assert outcomes == [CommitOutcome.COMMITTED, CommitOutcome.REPEATED, CommitOutcome.STALE]
+    task = driver.task(task_id)
+    assert (task.state, task.completed) == (State.IN_PROGRESS, 2)
+
+
 def test_the_same_commit_of_errors_again_changes_nothing_and_says_so(driver: Driver) -> None:
     task_id = driver.submit((2, 20)).task_id
     claim = driver.claim()

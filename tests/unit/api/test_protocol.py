@@ -69,11 +69,14 @@ async def test_nothing_is_written_to_a_client_that_left_in_the_same_turn() -> No
 LENGTH = (b"content-length", b"4")
 
 
-async def _answered(kind: type[HttpToolsProtocol], request: bytes, status: int, fields: Sequence[Any]) -> list[object]:
+async def _answered(
+    kind: type[HttpToolsProtocol], request: bytes, status: int, fields: Sequence[Any] | None
+) -> list[object]:
     """What a connection of this kind sends when the application answers so; "closed" where it ends."""
 
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": status, "headers": fields})
+        start: dict[str, Any] = {"type": "http.response.start", "status": status}
+        await send(start if fields is None else {**start, "headers": fields})
         await send({"type": "http.response.body", "body": b"body"})
 
     recorder, state = Recorder(), ServerState()
@@ -92,6 +95,7 @@ async def _answered(kind: type[HttpToolsProtocol], request: bytes, status: int, 
 @pytest.mark.parametrize(
     "fields",
     [
+        None,
         [LENGTH],
         [(b"x-1-Upper", b"A b\tc \xe9"), LENGTH],
         [(b"with_underscore", b""), LENGTH],
@@ -112,7 +116,7 @@ async def _answered(kind: type[HttpToolsProtocol], request: bytes, status: int, 
 )
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])
-async def test_an_answer_has_the_bytes_of_uvicorn(method: bytes, version: bytes, fields: Sequence[Any]) -> None:
+async def test_an_answer_has_the_bytes_of_uvicorn(method: bytes, version: bytes, fields: Sequence[Any] | None) -> None:
     request = method + b" / HTTP/" + version + b"\r\nhost: a\r\n\r\n"
     for status in (200, 304):
         ours = await _answered(Protocol, request, status, fields)

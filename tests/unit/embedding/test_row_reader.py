@@ -17,7 +17,7 @@ def row(**body: Any) -> bytes:
 
 def test_each_row_has_its_own_options() -> None:
     reader = RowReader(["query"], "ada")
-    asked = [{}, {}, {"dimensions": 2}, {"normalize": False}, {"prompt_name": "query"}, {}]
+    asked: list[dict[str, Any]] = [{}, {}, {"dimensions": 2}, {"normalize": False}, {"prompt_name": "query"}, {}]
     read = [reader.texts(row(input=f"text {n}", **body)) for n, body in enumerate(asked)]
     assert read == [[TextItem(f"text {n}", Options(**body), "ada")] for n, body in enumerate(asked)]
 
@@ -27,6 +27,13 @@ def test_several_texts_and_one_are_read_alike() -> None:
     one, two = TextItem("one", Options(dimensions=2), "ada"), TextItem("two", Options(dimensions=2), "ada")
     assert reader.texts(row(input=["one", "two"], output_dimension=2)) == [one, two]
     assert reader.texts(row(input="one", output_dimension=2)) == [one]
+
+
+def test_what_is_ignored_may_be_as_deep_as_it_may_be_when_a_batch_is_checked() -> None:
+    deep = b'{"a":' * 300 + b"1" + b"}" * 300
+    reader = RowReader([], "ada")
+    assert reader.texts(b'{"body":{"input":"text","other":' + deep + b"}}") == [TextItem("text", Options(), "ada")]
+    assert isinstance(reader.texts(b'{"body":{"input":"text","dimensions":0,"other":' + deep + b"}}"), RowError)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def storage() -> Storage:
 
 def test_a_manifest_gives_back_its_entries(storage: Storage) -> None:
     file, other = {"at": {"path": "a"}, "in": "a.jsonl", "version": "1"}, {"at": {"path": "b"}}
-    entries = [
+    entries: list[DocumentRef | ListedFault] = [
         DocumentRef("a#1", "file:a#1", "", 10, file, [0, 10], {"tag": ["x"]}, "a"),
         ListedFault("a#2", "file:a#2", ERROR),
         DocumentRef("a#3", "file:a#3", "", 10, file, [20, 10], {}),
