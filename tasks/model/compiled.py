@@ -41,7 +41,7 @@ AWAKE_S = 0.03
 _TRIED_LENGTHS = (16, 21, 14, 19, 12, 23)
 """In tokens, as most queries have them."""
 _TRIED_ROUNDS = 3
-_TRIED_S = 0.3
+_TRIED_S = 1.0
 """A start may take so much longer, and one pass. Where that is too little for two rounds, passes are so long that a
 change of shape does not matter."""
 

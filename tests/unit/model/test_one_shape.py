@@ -64,11 +64,11 @@ def test_passes_of_both_kinds_alternate() -> None:
 
 
 @pytest.mark.parametrize("token_s", [0.00005, 0.001, 0.1])
-def test_it_takes_less_than_a_third_of_a_second_and_one_pass(token_s: float) -> None:
+def test_it_takes_a_second_and_one_pass_at_most(token_s: float) -> None:
     machine = Machine(token_s, change_s=0.001)
     begins = machine.now_s
     machine.prefers_one_shape()
-    assert machine.now_s - begins < 0.33 + LONE_WIDTHS[-1] * token_s
+    assert machine.now_s - begins < 1.1 + LONE_WIDTHS[-1] * token_s
 
 
 def test_a_model_too_slow_to_be_tried_is_left_as_it_is() -> None:
