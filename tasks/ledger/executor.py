@@ -258,9 +258,10 @@ class AsyncLedger:
         self._master = master
         self._replicas = replicas
         self._inspecting: asyncio.Task[RedisFacts] | None = None
-        self._gatherer = Gatherer(client, round_trip_s)
+        gatherer = partial(Gatherer, client, round_trip_s, CALL_TIMEOUT_S)
+        self._gatherer = gatherer()
         # On lines of their own: what is only read does not wait for replicas.
-        self._promising = Gatherer(client, round_trip_s, replicas=replicas) if replicas else self._gatherer
+        self._promising = gatherer(replicas=replicas) if replicas else self._gatherer
 
     @classmethod
     def connect(
@@ -291,8 +292,11 @@ class AsyncLedger:
         A call with more than the usual time moves megabytes: it gets a connection of its own, so that it delays nobody.
         """
         try:
-            async with asyncio.timeout(timeout_s):
-                reply = await self._evaluate(operation, large=timeout_s > CALL_TIMEOUT_S)
+            if timeout_s == CALL_TIMEOUT_S:
+                reply = await self._evaluate(operation, large=False)  # the gatherer has this limit for each call
+            else:
+                async with asyncio.timeout(timeout_s):
+                    reply = await self._evaluate(operation, large=timeout_s > CALL_TIMEOUT_S)
         except RedisError as error:
             raise self._told(error) from error
         except TimeoutError:
@@ -418,9 +422,12 @@ def script_arguments(root: str, clock: int | str, operation: Operation[Any]) -> 
         ValueError: the script takes other names.
     """
     names = argument_names(operation.script)
-    if len(names) != len(operation.named) or not all(name in operation.named for name in names):
+    try:
+        named = [operation.named[name] for name in names]
+    except KeyError:
+        named = []
+    if not len(names) == len(operation.named) == len(named):
         raise ValueError(f"{operation.script}.lua takes {names}, not {tuple(operation.named)}")
-    named = [operation.named[name] for name in names]
     # Enum members are str subclasses whose redis-py encoding would be their repr on some versions: plain str here.
     values = [str(a) if isinstance(a, str) else a for a in (*named, *operation.arguments)]
     return [root, clock, operation.queue, *values]

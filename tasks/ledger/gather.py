@@ -6,6 +6,7 @@ time instead of 190 µs with redis-py's pool, pipeline and per-read time limits;
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -181,16 +182,22 @@ _Call = tuple[bytes, "asyncio.Future[Any]"]
 class Gatherer:
     """Sends calls over lines of its own, with the parameters of a client's connections.
 
-    `replicas`: who must have what the calls of a round trip wrote, before one of them is answered.
+    `call_s`: that a call may take, its wait for a line included. One timer serves all: `asyncio.timeout` for each call
+    cost a tenth of it. `replicas`: who must have what the calls of a round trip wrote, before one of them is answered.
     """
 
     def __init__(
         self,
         client: redis.asyncio.Redis,
         round_trip_s: float,
+        call_s: float = math.inf,
         max_under_way: int = MAX_UNDER_WAY,
         replicas: Replicas | None = None,
     ) -> None:
+        self._call_s = call_s
+        self._due: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        """When each call ends at the latest, in the order in which they came."""
+        self._timer: asyncio.TimerHandle | None = None
         self._replicas = replicas
         self._waiting: deque[_Call] = deque()
         self._lines = tuple(PipelinedConnection(client.connection_pool, round_trip_s) for _ in range(max_under_way))
@@ -203,13 +210,32 @@ class Gatherer:
         Raises:
             redis.RedisError: its own error, or the one that its whole batch met.
         """
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        if self._call_s < math.inf:
+            while self._due and self._due[0][1].done():
+                self._due.popleft()  # it holds what was answered
+            self._due.append((loop.time() + self._call_s, answer))
+            if self._timer is None:
+                self._timer = loop.call_later(self._call_s, self._end_late)
         self._waiting.append((packed(command, arguments), answer))
         if self._idle:
             sender = asyncio.create_task(self._send(self._idle.pop()))  # the line that was used last is connected
             self._senders.add(sender)
             sender.add_done_callback(self._senders.discard)
         return await answer
+
+    def _end_late(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        while self._due:
+            due_s, answer = self._due[0]
+            if not answer.done():
+                if due_s > loop.time():
+                    self._timer = loop.call_at(due_s, self._end_late)
+                    return
+                answer.set_exception(RedisTimeoutError("no answer in time"))
+            self._due.popleft()
 
     async def _send(self, line: PipelinedConnection) -> None:
         try:
@@ -245,6 +271,8 @@ class Gatherer:
 
     async def close(self) -> None:
         """Ends what is under way."""
+        if self._timer is not None:
+            self._timer.cancel()
         senders = list(self._senders)
         for sender in senders:
             sender.cancel()

@@ -19,6 +19,8 @@ _CHANGED = ItemError(
     "Workers came to serve another model before this item was encoded. Submit all items again: vectors of different "
     "models cannot be compared.",
 )
+_LANES = {lane.encode(): lane for lane in Lane}
+_STATES = {state.encode(): state for state in State}
 _LOST = ItemError("internal_error", "This item ended without a vector.")
 
 
@@ -33,28 +35,28 @@ def task_from_reply(task_id: str, reply: list[Any]) -> Task | None:
     flat, pttl, metadata, now_ms, *_ = reply
     if not flat:
         return None
-    f = fields_from_reply(flat)
+    f = dict(zip(flat[::2], flat[1::2], strict=True))
     return Task(
         id=task_id,
-        queue=f["q"].decode(),
-        lane=Lane(f["lane"].decode()),
-        owner=f["owner"].decode(),
-        state=State(f["state"].decode()),
-        total=int(f["total"]),
-        completed=int(f["completed"]),
-        failed=int(f["failed"]),
-        prompt_tokens=int(f.get("tokens", 0)),
-        created_ms=int(f["created"]),
-        started_ms=_optional(f, "started"),
-        finished_ms=_optional(f, "finished"),
-        deadline_ms=_optional(f, "deadline"),
+        queue=f[b"q"].decode(),
+        lane=_LANES[f[b"lane"]],
+        owner=f[b"owner"].decode(),
+        state=_STATES[f[b"state"]],
+        total=int(f[b"total"]),
+        completed=int(f[b"completed"]),
+        failed=int(f[b"failed"]),
+        prompt_tokens=int(f.get(b"tokens", 0)),
+        created_ms=int(f[b"created"]),
+        started_ms=_optional(f, b"started"),
+        finished_ms=_optional(f, b"finished"),
+        deadline_ms=_optional(f, b"deadline"),
         expires_ms=int(now_ms) + int(pttl) if pttl > 0 else None,
-        version=int(f["version"]),
-        options=Options.from_text(f.get("options", b"")),
+        version=int(f[b"version"]),
+        options=Options.from_text(f.get(b"options", b"")),
         metadata=orjson.loads(metadata) if metadata else None,
-        model_changed="ended_by" in f,
-        cost=int(f.get("cost", 0)),
-        trace=f.get("trace", b"").decode(),
+        model_changed=b"ended_by" in f,
+        cost=int(f.get(b"cost", 0)),
+        trace=f.get(b"trace", b"").decode(),
     )
 
 
@@ -64,6 +66,9 @@ def result_from_reply(task_id: str, reply: list[Any]) -> Result | None:
     if task is None:
         return None
     parts, errors, truncated = _split(fields_from_reply(reply[4]))
+    if len(parts) == 1 and parts[0][1] == task.total and parts[0][2]:  # as of each query: nothing is to be put together
+        vectors = np.frombuffer(parts[0][2], dtype="<f4").reshape(task.total, -1).astype(np.float32)
+        return Result(task=task, vectors=vectors, errors=errors, truncated=frozenset(truncated))
     dimension = next((len(data) // (FLOAT32_BYTES * items) for _, items, data in parts), 0)
     vectors = np.full((task.total, dimension), np.nan, dtype=np.float32)
     done = np.zeros(task.total, dtype=bool)
@@ -134,5 +139,5 @@ def _split(
     return parts, errors, truncated
 
 
-def _optional(fields: Mapping[str, bytes], name: str) -> int | None:
+def _optional(fields: Mapping[bytes, bytes], name: bytes) -> int | None:
     return int(fields[name]) if name in fields else None

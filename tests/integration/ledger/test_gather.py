@@ -56,6 +56,19 @@ async def test_a_caller_that_gives_up_takes_nobody_along(ledger: AsyncLedger) ->
     assert [index for index, reply in enumerate(done) if isinstance(reply, BaseException)] == [3]
 
 
+async def test_what_redis_does_not_answer_in_time_ends_and_takes_no_later_call_along(
+    ledger: AsyncLedger, redis_client: redis.Redis
+) -> None:
+    gatherer = Gatherer(ledger.client, ROUND_TRIP_S, call_s=0.1)
+    assert await gatherer.call("ECHO", "before") == b"before"
+    redis_client.client_pause(400)
+    late = await asyncio.gather(*(gatherer.call("ECHO", str(n)) for n in range(3)), return_exceptions=True)
+    assert [type(error) for error in late] == [redis.TimeoutError] * 3
+    redis_client.ping()  # answered when the pause is over
+    assert await gatherer.call("ECHO", "after") == b"after"
+    await gatherer.close()
+
+
 async def test_a_caller_can_call_again_at_once(ledger: AsyncLedger) -> None:
     script = await ledger.client.script_load("return 'done'")
     # With several lines all would have to end in the same turn.
