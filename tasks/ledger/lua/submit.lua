@@ -1,6 +1,7 @@
 -- Stores one task whole, or finds the one its alias names.
 -- uses: accounts admission enqueue limits turns wakeup
--- wakes: its end wakes the steppers of documents workers. answer_to: the process that waits for its result, or ''. Behind the arguments by name, per unit: items cost payload
+-- wakes: its end wakes the steppers of documents workers. answer_to: the process that waits for its result, or ''.
+-- Behind the arguments by name, per unit: items cost payload
 -- tokens_per_minute queued_tokens open_jobs: limits of the owner's key, '' where it has none.
 -- reply: {'ok' | 'joined', id, bell due, what the key may still bring (key_room), where it has limits} | {'conflict'}
 --      | {'full', seconds until there is room, seconds of work before it}
@@ -68,8 +69,8 @@ if full then return full end
 
 local refusal = store_task({id = id, lane = lane, owner = owner, ttl = ttl, options = options, meta = meta, alias = alias,
   digest = digest, listed = listed == '1', wakes = wakes == '1', trace = trace, answer = answer_to,
-  deadline_in = deadline_in, units = units, at = UNITS, total = total, cost = cost, bytes = bytes, reserve = reserve,
-  turn = queue.turn}, redis.pcall)
+  deadline_in = deadline_in, units = units, at = UNITS, total = total, cost = cost, bytes = bytes,
+  reserve = reserve, turn = queue.turn}, redis.pcall)
 if refusal then
   if string.find(refusal, 'OOM', 1, true) then return {'memory', tostring(results_gone(bytes + reserve))} end
   return redis.error_reply('ERR ' .. refusal)

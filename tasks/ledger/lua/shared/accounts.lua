@@ -13,8 +13,8 @@ local function memory_room(percent)     -- bytes up to so much of the limit, wit
   return used and limit * percent / 100 - used - tonumber(call('GET', RESERVED) or 0)
 end
 
--- What a script adds to sums is gathered, of however many tasks, and written by write_sums: what is read of them before is
--- as it was. A command costs as much as dozens of fields, and one HINCRBY for each sum of each task was most of a COMMIT.
+-- What a script adds to sums is gathered, of however many tasks, and written by write_sums: what is read of them before
+-- is as it was. A command costs as much as dozens of fields, and one HINCRBY for each sum of each task was most of a COMMIT.
 local sums, reserved = {}, 0            -- hash -> field -> n; bytes
 local passing, counted = {}, {}         -- fields that go when they come to 0; those whose coming and going is counted, and where
 local function tally(name, n, hash)

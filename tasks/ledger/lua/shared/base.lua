@@ -66,7 +66,7 @@ local function count(name, n)
   if n ~= 0 then call('HINCRBY', S, 'n_' .. name, int(n)) end
 end
 
--- What clients are told: one message per script.
+-- What all clients are told: one message per script. What one process alone is told: shared/answers.lua.
 local ended_ids, changed_ids = {}, {}
 local function announce()
   if #ended_ids + #changed_ids > 0 then

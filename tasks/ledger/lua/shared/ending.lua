@@ -24,8 +24,8 @@ local function write_ends()
   write_sums()
 end
 
--- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, meta, wakes,
--- created. changes: what else is to be written of the task, a flat list. Constant work, whatever the task's size.
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, meta,
+-- wakes, created. changes: what else is to be written of the task, a flat list. Constant work, whatever the task's size.
 local function finish(id, state, t, changes)
   local kept = t.held - t.bytes - t.reserve
   t.state, t.version = state, t.version + 1

@@ -12,9 +12,9 @@ end
 local function room_for(total, vector_bytes)  -- which the vectors of so many items may need
   return vector_bytes > 0 and total * vector_bytes + TASK_BYTES or 0
 end
--- t: id lane owner ttl options meta alias digest listed wakes trace answer deadline_in, and of its units (ARGV[at]: items, cost
--- and payload of the first one) units at total cost bytes reserve; turn as of enter_lane. `write` does the first write. A full Redis refuses that
--- one, before anything has changed; what it said is returned.
+-- t: id lane owner ttl options meta alias digest listed wakes trace answer deadline_in, and of its units (ARGV[at]:
+-- items, cost and payload of the first one) units at total cost bytes reserve; turn as of enter_lane. `write` does the
+-- first write. A full Redis refuses that one, before anything has changed; what it said is returned.
 local function store_task(t, write)
   local id, lane, owner = t.id, t.lane, t.owner
   local f = {'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued', 'total', int(t.total), 'completed', 0,
