@@ -15,7 +15,8 @@ def test_hostile_requests_are_refused_and_leave_nothing(guarded: Guarded) -> Non
     with guarded.server.client() as connection, guarded.api.client() as client:
         client.headers["authorization"] = f"Bearer {OTHER_KEY}"
         client.post("/v1/ingestions", json={"source": {"documents": [{"id": "1", "text": "a"}]}})
-        clean_up(client)  # one key of bounded size stays for ever after the first ingestion
+        client.post("/v1/embeddings", json={"input": "a first query"})
+        clean_up(client)  # keys of bounded size stay for ever after the first ingestion and the first query
         before = Traces.of(connection, guarded.storage)
 
         asyncio.run(send_all(port, Attacker(15, OTHER_KEY).requests(REQUESTS), outcome))
