@@ -270,7 +270,7 @@ class _Session:
                 case {
                     "type": "subscribe",
                     "data": 2,
-                }:  # both, at first and when redis-py has replaced a dead connection
+                }:  # both channels: at first, and on a connection in a dead one's place
                     self._hub.subscribed.set()
                     self._unanswered_ping = False
                     self._due = time.monotonic()  # what was published before is caught up with now

@@ -120,7 +120,7 @@ async def _want(services: Services, model: str, waiter: Waiter, for_s: float, *,
 async def _result(services: Services, waiter: Waiter, submission: Submission) -> Result:
     result: Result | None
     if waiter.answer is not None:
-        with span("read"):
+        with span("read"):  # as of a result that is asked for, so that a trace has the same steps
             result = waiter.answer.result()
     else:
         result = await read_result(services, waiter.task_id, sum(unit.items for unit in submission.units))

@@ -6,7 +6,6 @@ time instead of 190 µs with redis-py's pool, pipeline and per-read time limits;
 """
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -190,7 +189,7 @@ class Gatherer:
         self,
         client: redis.asyncio.Redis,
         round_trip_s: float,
-        call_s: float = math.inf,
+        call_s: float,
         max_under_way: int = MAX_UNDER_WAY,
         replicas: Replicas | None = None,
     ) -> None:
@@ -212,12 +211,11 @@ class Gatherer:
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        if self._call_s < math.inf:
-            while self._due and self._due[0][1].done():
-                self._due.popleft()  # it holds what was answered
-            self._due.append((loop.time() + self._call_s, answer))
-            if self._timer is None:
-                self._timer = loop.call_later(self._call_s, self._end_late)
+        while self._due and self._due[0][1].done():
+            self._due.popleft()  # it holds what was answered
+        self._due.append((loop.time() + self._call_s, answer))
+        if self._timer is None:
+            self._timer = loop.call_later(self._call_s, self._end_late)
         self._waiting.append((packed(command, arguments), answer))
         if self._idle:
             sender = asyncio.create_task(self._send(self._idle.pop()))  # the line that was used last is connected
@@ -277,5 +275,9 @@ class Gatherer:
         for sender in senders:
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
+        for _, answer in self._due:
+            if not answer.done():  # nobody sends it any more, and no timer ends it
+                answer.set_exception(RedisConnectionError("the connection was closed"))
+        self._due.clear()
         for line in self._lines:
             await line.close()

@@ -69,10 +69,21 @@ async def test_what_redis_does_not_answer_in_time_ends_and_takes_no_later_call_a
     await gatherer.close()
 
 
+async def test_a_call_under_way_ends_with_the_gatherer(ledger: AsyncLedger, redis_client: redis.Redis) -> None:
+    gatherer = Gatherer(ledger.client, ROUND_TRIP_S, call_s=60)
+    redis_client.client_pause(400)
+    call = asyncio.ensure_future(gatherer.call("ECHO", "late"))
+    await asyncio.sleep(0)
+    await gatherer.close()
+    with pytest.raises(redis.ConnectionError):
+        await asyncio.wait_for(call, timeout=10)
+    redis_client.ping()  # answered when the pause is over
+
+
 async def test_a_caller_can_call_again_at_once(ledger: AsyncLedger) -> None:
     script = await ledger.client.script_load("return 'done'")
     # With several lines all would have to end in the same turn.
-    gatherer = Gatherer(ledger.client, ROUND_TRIP_S, max_under_way=1)
+    gatherer = Gatherer(ledger.client, ROUND_TRIP_S, call_s=10, max_under_way=1)
     async with asyncio.timeout(10):
         replies = [await gatherer.call("EVALSHA", script, 0) for _ in range(3)]
     await gatherer.close()
