@@ -42,11 +42,16 @@ class Answer:
         return cast("Result", replies.result_from_reply(self.task_id, reply))  # None is of a task that is not there
 
 
-def answers_in(message: bytes) -> Iterator[Answer]:
-    """All of one message."""
+def pieces_of(message: bytes) -> list[bytes]:
+    """What stands behind a line of lengths."""
     end = message.index(b"\n")
     ends = list(accumulate(map(int, message[:end].split()), initial=end + 1))
-    pieces = [message[start:stop] for start, stop in pairwise(ends)]
+    return [message[start:stop] for start, stop in pairwise(ends)]
+
+
+def answers_in(message: bytes) -> Iterator[Answer]:
+    """All of one message."""
+    pieces = pieces_of(message)
     at = 0
     while at < len(pieces):
         numbers, task_id, queue, owner, options, trace = pieces[at : at + 6]

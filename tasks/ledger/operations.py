@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -28,6 +29,7 @@ from tasks.errors import (
 )
 from tasks.item import FLOAT32_BYTES, ItemError
 from tasks.ledger import replies
+from tasks.ledger.answers import pieces_of
 from tasks.ledger.keys import SCHEMA_VERSION
 from tasks.ledger.overview import ModelEntry, ModelOverview, RedisUse, WorkerEntry
 from tasks.ledger.task import (
@@ -364,22 +366,6 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         ModelChanged: the queue's workers serve another model than the caller has.
     """
     r = request
-
-    def read(reply: list[Any]) -> Claim:
-        if reply[0] == b"changed":
-            raise ModelChanged("Workers serve another model under this name than the one that this process has loaded.")
-        bell_due, wait_ms, more, lane, suspects, *units = reply
-        return Claim(
-            token=r.token,
-            units=tuple(replies.unit_from_reply(unit) for unit in units),
-            lane=Lane(lane.decode()) if lane else None,
-            more=bool(more),
-            suspects=bool(suspects),
-            wait_ms=int(wait_ms),
-            bell_due=bool(bell_due),
-            suspect=r.suspect,
-        )
-
     named: dict[str, Argument] = {
         "worker": r.worker,
         "token": r.token,
@@ -395,7 +381,34 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         "rate": r.rate,
         "stamp": r.stamp,
     }
-    return Operation("claim", queue, (), read, named)
+    return Operation("claim", queue, (), partial(_claimed, r), named)
+
+
+def _claimed(request: ClaimRequest, reply: list[Any]) -> Claim:
+    if reply[0] == b"changed":
+        raise ModelChanged("Workers serve another model under this name than the one that this process has loaded.")
+    bell_due, wait_ms, more, lane, suspects, *units = reply
+    return Claim(
+        token=request.token,
+        units=tuple(replies.unit_from_reply(unit) for unit in units),
+        lane=Lane(lane.decode()) if lane else None,
+        more=bool(int(more)),
+        suspects=bool(int(suspects)),
+        wait_ms=int(wait_ms),
+        bell_due=bool(int(bell_due)),
+        suspect=request.suspect,
+    )
+
+
+def handed_claim(request: ClaimRequest, message: bytes) -> Claim | None:
+    """The claim that was made for a lingering caller who had asked so, from what woke it; None: it must ask again."""
+    if message == b"work":
+        return None
+    token, *reply = pieces_of(message)
+    if token != request.token.encode():
+        return None
+    units = [reply[at : at + 11] for at in range(5, len(reply), 11)]
+    return _claimed(request, [*reply[:5], *units])
 
 
 def commit(
@@ -463,12 +476,13 @@ def charge(queue: str, task_id: str, cost: int) -> Operation[bool]:
     return Operation("charge", queue, (task_id, cost), bool)
 
 
-def leave(queue: str, worker: str, *, warm: bool) -> Operation[bool]:
+def leave(queue: str, worker: str, *, warm: bool, token: str = "") -> Operation[bool]:
     """A drain ends: it no longer lingers. `warm`: it did work and wants the bell rung once more.
 
+    `token`: of the CLAIM with which it lingered last, if it has not asked again: what it was handed is given back.
     True: the caller must send a bell.
     """
-    return Operation("leave", queue, (worker, int(warm)), bool)
+    return Operation("leave", queue, (worker, int(warm), token), bool)
 
 
 def call_idle(queue: str) -> Operation[int]:
