@@ -107,6 +107,8 @@ def _work(world: World, chance: random.Random) -> None:
         alone=chance.random() < 0.5,
         part=chance.choice([0, 0.3, 0.5, 1, 1]),
         suspect=chance.random() < 0.7,
+        hears=chance.random() < 0.7,
+        stops=chance.random() < 0.05,
     )
     fleet.work(world, turn)
 
