@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stack.redis_server import Endpoint, answers_ping, default_maxmemory_bytes, find_server, server_command
@@ -33,7 +33,7 @@ class Role:
 
     name: str
     command: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     stage: int
     grace_s: float
     is_up: Callable[[], bool] = lambda: True
@@ -46,7 +46,7 @@ class Role:
 class Places:
     """Settings that all roles share, by the same names. `storage_url` None: as the environment says."""
 
-    redis_url: str
+    redis_url: str = field(repr=False)
     storage_url: str | None
 
 

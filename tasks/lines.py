@@ -4,7 +4,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import AnyStr, Generic, NamedTuple
 
+from tasks.unshown import unshown
 
+
+@unshown("data")
 class RawLine(NamedTuple, Generic[AnyStr]):
     r"""One line; only "\n" ends one.
 

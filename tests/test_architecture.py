@@ -16,7 +16,7 @@ from tests.source_tree import CHECKOUT, PACKAGES, SourceFile, source_files
 
 pytestmark = pytest.mark.no_cover  # runs nothing of ours, and syntax trees are slow to walk when that is traced
 
-_LEAVES = ("tasks.errors", "tasks.item", "tasks.gate", "tasks.lines", "tasks.pieces", "worker_config")
+_LEAVES = ("tasks.errors", "tasks.item", "tasks.gate", "tasks.lines", "tasks.pieces", "tasks.unshown", "worker_config")
 
 # room -> what of this project it may import beside itself. The longest matching name decides.
 MAY_IMPORT = {
@@ -28,8 +28,9 @@ MAY_IMPORT = {
     "tasks.errors": (),
     "tasks.item": (),
     "tasks.gate": (),
-    "tasks.lines": (),
+    "tasks.lines": ("tasks.unshown",),
     "tasks.pieces": (),
+    "tasks.unshown": (),
     "tasks.storage": _LEAVES,
     "tasks.wire": _LEAVES,
     "tasks.ledger": _LEAVES,
@@ -104,6 +105,21 @@ TRACES = "opentelemetry_traces"
 CODE_EXECUTION = ("pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve")
 NAMES_OF_NOTHING = {"utils", "util", "common", "helpers", "misc", "manager", "managers", "base"}
 
+SUBMITTED = {"text", "texts", "headings", "metadata", "ref", "record", "features", "data", "payload"}
+SECRET = {"url", "redis_url", "environment"}
+SHOWN = {
+    *("FieldMap.text", "FieldMap.metadata"),  # names of fields
+    "Fetched.ref",  # which hides what it holds
+    "Prompts.texts",  # the model's own
+    *(
+        "NewUnit.payload",
+        "ClaimedUnit.payload",
+        "CommittedUnit.data",
+        "Submission.metadata",
+        "Task.metadata",
+    ),  # not yet
+}
+
 MAX_FUNCTION_LINES = 45
 SMALL = 40
 """Lines. A file below them that one other file uses is a part of that file."""
@@ -147,6 +163,36 @@ def reads_environment(file: SourceFile) -> list[str]:
     uses = [at(file, use.lineno, f"os.{use.attr}") for use in file.attributes("os") if use.attr in names]
     imported = {f"os.{name}" for name in names}
     return uses + [at(file, found.line, found.module) for found in file.imports if found.module in imported]
+
+
+def shows_contents(file: SourceFile) -> list[str]:
+    """Fields of dataclasses and NamedTuples that are in a repr, and hold what belongs into no log and no error."""
+    return [
+        at(file, field.lineno, f"{kind.name} shows {name}")
+        for kind in ast.walk(file.tree)
+        if isinstance(kind, ast.ClassDef)
+        if "NamedTuple" in map(_named, kind.bases) or "dataclass" in map(_named, kind.decorator_list)
+        for field in kind.body
+        if isinstance(field, ast.AnnAssign) and (name := _named(field.target)) in SUBMITTED | SECRET
+        if not (field.value and "repr=False" in ast.unparse(field.value)) and name not in _unshown(kind)
+        if f"{kind.name}.{name}" not in SHOWN
+    ]
+
+
+def _unshown(kind: ast.ClassDef) -> list[str]:
+    return [
+        _text(name)
+        for decorator in kind.decorator_list
+        if isinstance(decorator, ast.Call) and _named(decorator) == "unshown"
+        for name in decorator.args
+        if isinstance(name, ast.Constant)
+    ]
+
+
+def _named(node: ast.expr) -> str:
+    """`dataclass` of `@dataclass`, of `@dataclass(frozen=True)` and of `@dataclasses.dataclass`."""
+    called = node.func if isinstance(node, ast.Call) else node
+    return called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
 
 
 def names_redis_keys(file: SourceFile) -> list[str]:
@@ -207,6 +253,10 @@ def test_nothing_can_execute_data() -> None:
         for found in file.imports
         if any(found.is_of(name) for name in CODE_EXECUTION)
     ] == []
+
+
+def test_no_value_shows_what_somebody_submitted_nor_a_secret() -> None:
+    assert _all(shows_contents(file) for file in source_files("api", "stack", "tasks", "worker_config")) == []
 
 
 def test_every_file_is_named_for_what_it_holds() -> None:
@@ -288,6 +338,13 @@ def test_the_rules_see_what_they_forbid() -> None:
         ("api.errors.x", False),
         ("torch.nn", True),
     ]
+    values = SourceFile(
+        Path("tasks/values.py"),
+        "@unshown('text')\nclass A(NamedTuple):\n    text: str\n    ref: str\n"
+        "@dataclass(frozen=True)\nclass B:\n    data: bytes\n    url: str = field(repr=False)\n"
+        "class C:\n    text: str\n",
+    )
+    assert shows_contents(values) == ["tasks/values.py:4 A shows ref", "tasks/values.py:7 B shows data"]
 
 
 def _imported_files(file: SourceFile, modules: set[str]) -> set[str]:

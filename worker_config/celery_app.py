@@ -77,7 +77,7 @@ class _Broker:
         queue: what a queue of bells is declared with; None: it is not declared.
     """
 
-    url: str
+    url: str = field(repr=False)
     options: dict[str, Any]
     transport: dict[str, Any] = field(default_factory=dict)
     queue: dict[str, Any] | None = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """From the bytes of a request to one `Submission`, ready for the ledger. No I/O, so it can run in a thread."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 import orjson
@@ -186,7 +186,7 @@ class _Work:
 
     served: ServedModel
     options: Options
-    texts: Sequence[str]
+    texts: Sequence[str] = field(repr=False)
 
     def alias(self) -> Alias:
         """A digest of everything that changes a vector, so that only an equal request joins."""

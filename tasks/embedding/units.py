@@ -116,7 +116,7 @@ class RowReader:
             text = fields.get("input")
             if not text or not isinstance(text, str):
                 return self._items(EmbeddingsBody.from_fields(fields))
-            others = _as_json({**fields, "input": None})
+            others = _as_json({**fields, "input": None, "user": None})  # each row may have a user; nobody reads it
             if not others or others != self._checked:
                 self._options = EmbeddingsBody.from_fields(fields).options(self._prompts)
                 self._checked = others

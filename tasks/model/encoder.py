@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.item import ItemError, Options
+from tasks.unshown import unshown
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 
+@unshown("text")
 class TextItem(NamedTuple):
     """One text to encode. `owner`: whose it is; equal texts of two owners may be two texts (`VectorCache.key`)."""
 
@@ -107,6 +109,7 @@ class EncodeStats:
         )
 
 
+@unshown("features")
 class TokenizedText(NamedTuple):
     """One text as the model will see it, already cut at the model's maximum.
 

@@ -32,24 +32,28 @@ MIN_COSINE = 0.99992
 """More than the 0.9999 that is promised for every text, because these few do not include the worst one. Of 1,200 other
 texts the worst one of all-MiniLM-L6-v2 in bfloat16 was at 0.99994."""
 _MAX_PADDED_TOKENS = 256
+_LONE = slice(1, 2)
+"""A query by itself, as most are: it may be padded to a width of its own (`Encoder.lone_widths`)."""
 
 
 def self_test(encoder: Encoder) -> None:
     """Compares `encode` with the encoder's reference, which for a real model is the plain float32 library.
 
-    With several streams it does so twice: a pass that is alone may go another way than one beside others.
+    It does so with all texts together and with one by itself, which may be padded. With several streams it does both
+    twice: a pass that is alone may go another way than one beside others.
 
     Raises:
         WayUnusable: a vector is missing, has the wrong length, or is less alike than `MIN_COSINE`.
     """
-    _compare(encoder, Gate(single=True))
-    if encoder.streams > 1:
-        with accompanied() as gate:
-            _compare(encoder, gate)
+    for texts in (slice(None), _LONE):
+        _compare(encoder, texts, Gate(single=True))
+        if encoder.streams > 1:
+            with accompanied() as gate:
+                _compare(encoder, texts, gate)
 
 
-def _compare(encoder: Encoder, gate: Gate) -> None:
-    items = [TextItem(text) for text in TEXTS]
+def _compare(encoder: Encoder, texts: slice, gate: Gate) -> None:
+    items, reference = [TextItem(text) for text in TEXTS[texts]], encoder.reference[texts]
     outcomes, _ = encode(encoder, items, max_padded_tokens=_MAX_PADDED_TOKENS, gate=gate)
     info = encoder.info
     setting = f"EMBEDQ_MODEL={info.model} with {info.compute} in {info.precision} on {info.device}"
@@ -57,9 +61,9 @@ def _compare(encoder: Encoder, gate: Gate) -> None:
         if outcome.error is not None:
             raise WayUnusable(f"{setting} failed its self-test: {outcome.error.code}. {outcome.error.message}")
     vectors = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
-    if vectors.shape != encoder.reference.shape or vectors.shape[1] != info.dimension:
+    if vectors.shape != reference.shape or vectors.shape[1] != info.dimension:
         raise WayUnusable(f"{setting} failed its self-test: vectors have {vectors.shape[1]} components.")
-    worst = worst_cosine(vectors, encoder.reference)
+    worst = worst_cosine(vectors, reference)
     if not worst >= MIN_COSINE:
         plain = (info.compute, info.precision) == ("torch", "float32")
         fix = "Choose another model" if plain else "Set EMBEDQ_COMPUTE=torch and EMBEDQ_PRECISION=float32"

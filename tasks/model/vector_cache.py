@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tasks.model.encoder import TextItem
+from tasks.unshown import unshown
 
 
+@unshown("text")
 class TextKey(NamedTuple):
     """What the raw vector depends on, and for whom it is the same: "" for all callers."""
 

@@ -1,7 +1,7 @@
 """A batch: many requests in one file, and where it has got to. All frozen; times are ms of the ledger's clock."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -91,7 +91,7 @@ class NewBatch:
     completion_window: str
     window_ms: int
     ttl_ms: int
-    metadata: Mapping[str, str] | None = None
+    metadata: Mapping[str, str] | None = field(default=None, repr=False)
     output_expires_s: int | None = None
     key: tuple[str, str] | None = None
     only_file_id: str | None = None
@@ -123,7 +123,7 @@ class Batch:
     completion_window: str
     created_ms: int
     expires_ms: int
-    metadata: Mapping[str, str] | None
+    metadata: Mapping[str, str] | None = field(repr=False)
     output_expires_s: int | None
     model: str | None
     total: int

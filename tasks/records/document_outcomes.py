@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from tasks.storage.storage import Storage
+from tasks.unshown import unshown
 
 
 class DocumentStatus(StrEnum):
@@ -23,6 +24,7 @@ class DocumentStatus(StrEnum):
     """By a dry run, which loads nothing."""
 
 
+@unshown("ref")
 class DocumentOutcome(NamedTuple):
     """What became of one document.
 

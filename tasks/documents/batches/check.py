@@ -32,7 +32,7 @@ class FileLine:
     """
 
     number: int
-    data: bytes | None
+    data: bytes | None = field(repr=False)
 
 
 def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[FileLine]:

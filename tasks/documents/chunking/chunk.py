@@ -1,7 +1,7 @@
 """What chunking takes and gives."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 ChunkingType: TypeAlias = Literal["auto", "static", "none"]
@@ -52,10 +52,10 @@ class Chunk:
     """
 
     index: int
-    text: str
+    text: str = field(repr=False)
     start: int
     end: int
     page: int | None
-    headings: tuple[str, ...]
+    headings: tuple[str, ...] = field(repr=False)
     token_count: int
     truncated: bool = False

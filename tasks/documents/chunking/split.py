@@ -3,7 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice, pairwise
 
@@ -60,7 +60,7 @@ class Piece:
         tokens: of its text alone; set by the splitter.
     """
 
-    text: str
+    text: str = field(repr=False)
     start: int
     value: int
     apart: bool

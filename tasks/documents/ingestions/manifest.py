@@ -12,6 +12,7 @@ from tasks.ledger.unit_cutting import UnitCutter
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_lines
 from tasks.storage.row_file import RowIndexWriter
 from tasks.storage.storage import Storage, Writer
+from tasks.unshown import unshown
 
 
 def write_manifest(storage: Storage, name: str, entries: Iterator[DocumentRef | ListedFault]) -> int:
@@ -53,6 +54,7 @@ def in_order_of_parsing(entries: Iterable[DocumentRef | ListedFault]) -> list[Do
     return sorted(entries, key=lambda entry: isinstance(entry, ListedFault))
 
 
+@unshown("metadata")
 class ParsedDocument(NamedTuple):
     """What PARSE says of a document.
 

@@ -10,7 +10,7 @@ paragraph without a blank line stays in the paragraph's block.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.parsed_document import Block, BlockKind, Parsed, whole
@@ -34,7 +34,7 @@ _EMBEDDED = re.compile(r"(data:[\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*,[\w+/=%-]{64,}"
 class _Line:
     start: int
     end: int
-    text: str  # its beginning
+    text: str = field(repr=False)  # its beginning
 
     @property
     def blank(self) -> bool:

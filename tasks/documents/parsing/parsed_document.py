@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tasks.documents.parsing.refusals import empty, too_large
@@ -39,10 +39,10 @@ class Parsed:
         media_type: as sniffed.
     """
 
-    text: str
+    text: str = field(repr=False)
     blocks: Sequence[Block] = ()
     pages: Sequence[int] = ()
-    title: str | None = None
+    title: str | None = field(default=None, repr=False)
     media_type: str = "text/plain"
 
 

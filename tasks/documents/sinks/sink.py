@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.documents.chunking.chunk import Chunk
+from tasks.unshown import unshown
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Receipt(NamedTuple):
     origin: str = ""
 
 
+@unshown("metadata")
 class LoadDocument(NamedTuple):
     """A document to be loaded, with all of its chunks; `vectors` is float32 [number of chunks, dimension]."""
 

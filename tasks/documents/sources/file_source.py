@@ -33,8 +33,8 @@ class Entry:
     uri: str
     name: str
     size_bytes: int | None
-    place: Mapping[str, Any]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    place: Mapping[str, Any] = field(repr=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     error: DocumentError | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import orjson
 from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.source import MAX_ID_BYTES
 from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
+from tasks.unshown import unshown
 
 _IDS = ("id", "_id", "doc_id")
 _TEXTS = ("text", "content", "body")
@@ -17,6 +18,7 @@ _MAX_METADATA_BYTES = 64 * 1024
 """Metadata of one document as JSON. It is stored with each of its chunks."""
 
 
+@unshown("metadata")
 class Described(NamedTuple):
     """The id and the metadata of a record.
 

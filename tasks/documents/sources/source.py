@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self
 
 from tasks.documents.document_error import DocumentError
+from tasks.unshown import unshown
 
 PAGE_FILES = 64
 PAGE_FILE_BYTES = 4 * 2**20
@@ -32,6 +33,7 @@ FULL_PAGE = PageLimits()
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
 
+@unshown("place", "record", "metadata")
 class DocumentRef(NamedTuple):
     """A document as it was listed, with all that another process needs to read it later.
 
@@ -109,6 +111,7 @@ class ListedPage:
     size_bytes: int
 
 
+@unshown("data", "text")
 class Fetched(NamedTuple):
     """A document's content. Exactly one of `data` (a file's bytes), `text` (a record's) and `error` is set.
 

@@ -22,6 +22,27 @@ def test_each_row_has_its_own_options() -> None:
     assert read == [[TextItem(f"text {n}", Options(**body), "ada")] for n, body in enumerate(asked)]
 
 
+class CountedPrompts(list[str]):
+    """A model's prompts. `looks`: how often they were looked through."""
+
+    looks = 0
+
+    def __contains__(self, name: object) -> bool:
+        self.looks += 1
+        return super().__contains__(name)
+
+
+def test_rows_of_many_users_are_checked_once() -> None:
+    prompts = CountedPrompts(["query"])
+    reader = RowReader(prompts, "ada")
+    users: list[Any] = ["eve", "bob", 5, None, {"name": "eve"}]
+    read = [reader.texts(row(input="text", input_type="query", user=user)) for user in users]
+    assert read == [[TextItem("text", Options(prompt_name="query"), "ada")]] * len(users)
+    assert prompts.looks == 1
+    other = reader.texts(row(input="text", input_type="query", user="eve", dimensions=2))
+    assert other == [TextItem("text", Options(prompt_name="query", dimensions=2), "ada")]
+
+
 def test_several_texts_and_one_are_read_alike() -> None:
     reader = RowReader([], "ada")
     one, two = TextItem("one", Options(dimensions=2), "ada"), TextItem("two", Options(dimensions=2), "ada")

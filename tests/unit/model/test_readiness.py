@@ -16,6 +16,7 @@ from tasks.model.encoder import (
 )
 from tasks.model.fake import FakeEncoder
 from tasks.model.load import first_that_passes, load
+from tasks.model.packing import LONE_WIDTHS, ROW_TOKENS
 from tasks.model.self_test import MIN_COSINE, TEXTS, self_test, worst_cosine
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 from worker_config.settings import load_settings
@@ -77,6 +78,30 @@ def test_with_one_stream_a_pass_is_always_alone() -> None:
     encoder = TwoWays(streams=1)
     encoder.drifts = False
     self_test(encoder)
+
+
+class PaddedAlone(FakeEncoder):
+    """A fake whose short texts share rows, and that pads a lone one. `drift`: of the vector of such a text."""
+
+    drift = 0.0
+
+    def __init__(self, streams: int) -> None:
+        super().__init__(streams=streams)
+        self.row_tokens, self.lone_widths = ROW_TOKENS, LONE_WIDTHS
+
+    def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:
+        rows = super().forward(batch, alone=alone)
+        rows[:, 0] += self.drift * (len(batch) == 1 and batch[0].length < LONE_WIDTHS[-1])
+        return rows
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_the_self_test_tries_a_lone_text_that_is_padded(streams: int) -> None:
+    encoder = PaddedAlone(streams)
+    self_test(encoder)
+    encoder.drift = 0.1
+    with pytest.raises(WayUnusable, match="failed its self-test"):
+        self_test(encoder)
 
 
 class TurnedEncoder(FakeEncoder):

@@ -1,10 +1,12 @@
-"""Another try of an ingestion, with the documents that failed."""
+"""Another try of an ingestion, with the documents that failed, and of a load."""
+
+from pathlib import Path
 
 import pytest
 
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import Moved, retry_ingestion
-from tasks.records.ingestions import IngestionStatus
+from tasks.records.ingestions import IngestionStatus, PageStage
 from tasks.storage.vector_part import RowError
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
@@ -81,3 +83,28 @@ def test_what_fails_again_is_tried_once(hands: IngestionHands) -> None:
     counts = hands.ingestion(made).counts
     assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.failed) == (S.COMPLETED, 2, 1, 1)
     assert hands.outcomes(made)["b"].code == "encoding_failed"
+
+
+def test_a_load_that_cannot_look_up_what_failed_is_done_again_and_counts_nothing_twice(
+    hands: IngestionHands, tmp_path: Path
+) -> None:
+    hands.texts({"a": "before"})
+    hands.work()
+    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    made = hands.texts({"a": "after", "b": "bad"})
+    hands.until(lambda: [page.stage for page in hands.ingestion(made).pages.values()] == [PageStage.READY])
+    (page,) = hands.ingestion(made).pages.values()
+    manifest = tmp_path / "storage" / page.manifest
+    kept = manifest.rename(tmp_path / "manifest")
+    manifest.symlink_to(manifest)  # it is there, and cannot be read now
+    hands.until(lambda: hands.ingestion(made).waiting_for == "storage")
+    assert hands.loaded() == {"a": "after"}, "the sink had been asked"
+
+    kept.replace(manifest)
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert hands.ran[f"load_pages {made}/0"] > 1
+    assert (counts.documents, counts.loaded, counts.failed, counts.replaced, counts.chunks_loaded) == (2, 1, 1, 1, 1)
+    assert [outcome.ref is not None for outcome in hands.failed(made)] == [True]
+    assert hands.loaded() == {"a": "after"}
+    nothing_is_left(hands, made)
