@@ -134,7 +134,7 @@ class Drain:
         self._numbers = itertools.count()
         self._suspects_wait = False
         self._asked: ClaimRequest | None = None
-        """The claim with which it lingers. Until it asks again, it may be handed work under this token."""
+        """The claim with which it lingers: it may have been handed work under this token, of which it does not know."""
         # The start time makes tokens unique over the restarts of a child under the same parent.
         self._incarnation = f"{time.time_ns():x}"
 
@@ -172,15 +172,19 @@ class Drain:
 
     def _run(self, part: StreamSlice) -> bool:
         """Claims until the slice is over; whether any claim took something."""
-        worked, rang, lingers, handed = False, self._clears_bell, True, None
+        worked, rang, lingers = False, self._clears_bell, True
+        handed: Claim | None = None
         while not self._stop():
             # A wait that lost its connection has closed it. Nobody could wake this stream, which would not wait either:
             # it claimed hundreds of times a second.
             self._wakeup.open()
             left_s = part.left_s
             linger_s = max(LATE_LINGER_S, min(left_s, MAX_LINGER_S)) if lingers else 0
-            claim = handed or self._claim(left_s, linger_s=linger_s, rang=rang)
-            rang, handed = False, None
+            if handed is None:
+                claim = self._claim(left_s, linger_s=linger_s, rang=rang)
+            else:
+                claim, handed, self._asked = handed, None, None
+            rang = False
             if claim.units:
                 worked = True
                 self._work(claim, self._claim_online)
@@ -250,13 +254,10 @@ class Drain:
 
     def _handed(self, message: bytes | None) -> Claim | None:
         """What SUBMIT has claimed for this stream while it waited."""
-        if message is None or self._asked is None or self._stop():
+        if message is None or self._asked is None:
             return None
         claim = operations.handed_claim(self._asked, message)
-        if claim is None:
-            return None
-        self._asked = None
-        return self._taken(claim, time.time_ns())
+        return self._taken(claim, time.time_ns()) if claim else None
 
     def _taken(self, claim: Claim, began_ns: int) -> Claim:
         if self._consumer.traces is not None:

@@ -102,7 +102,9 @@ def _named_after(directive: re.Pattern[str], text: str) -> list[str]:
 def argument_names(name: str) -> tuple[str, ...]:
     """The arguments that a script takes by name, in the order in which it reads them; none where it takes few."""
     own = (SCRIPTS / f"{name}.lua").read_text()
-    head = _NAMED.search(own) or _NAMED.search("".join((SCRIPTS / f"shared/{used}.lua").read_text() for used in _named_after(_USES, own)))
+    head = _NAMED.search(own) or _NAMED.search(
+        "".join((SCRIPTS / f"shared/{used}.lua").read_text() for used in _named_after(_USES, own))
+    )
     return tuple((head[1] or head[2]).replace(",", " ").split()) if head else ()
 
 

@@ -71,7 +71,8 @@ class Wakeup:
                 message = self._pubsub.get_message(timeout=min(left, _STOP_CHECK_S))
                 if message is not None and message["type"] == "message":
                     while later := self._pubsub.get_message(timeout=0):
-                        message = later  # what was published before has the same answer
+                        if later["type"] == "message":
+                            message = later  # the latest alone counts
                     return cast("bytes", message["data"])
                 if self._pubsub.health_check_response_counter > _UNANSWERED:
                     raise redis.ConnectionError("the subscription does not answer")

@@ -81,5 +81,6 @@ local used, limit = memory()
 if used then call('SET', MEMORY, int(used + bytes) .. ' ' .. int(limit), 'KEEPTTL') end  -- until WATCH looks again
 if limits.tokens_per_minute then take_from(token_bucket(owner, limits.tokens_per_minute), cost) end
 queue.mine, queue.all = queue.mine + cost, queue.all + cost
-local handed = lane == 'online' and units == 1 and bytes <= MAX_HANDED and call('EXISTS', LINGER) == 1 and hand_over()
+-- With other work under way, what comes meanwhile is claimed together.
+local handed = queue.cost == 0 and lane == 'online' and units == 1 and bytes <= MAX_HANDED and hand_over()
 return answer('ok', id, handed and 0 or wake(), queue)

@@ -55,9 +55,12 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
         hand_out(id, uid, u, nil, f[2], f[3], f[4])
       end
     end
-    if ready() > 0 then out[1], out[3] = wake(), 1 end
-    out[5] = call('EXISTS', lane_key('suspects'))
-    return out
+    if #out > 5 then
+      if ready() > 0 then out[1], out[3] = wake(), 1 end
+      out[5] = call('EXISTS', lane_key('suspects'))
+      return out
+    end
+    drop_claim(token, true)             -- what it had has ended meanwhile: it takes something else
   end
 
   local leases = reap(2, queue[4])      -- whether there are any
@@ -213,28 +216,21 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
   return out
 end
 
--- A stream that waits has asked already: SUBMIT may do its CLAIM for it, and send it the reply. It is spared a call and its
--- fsync, and so is the caller who waits. The stream asks again with the same token in any case, so no reply is lost.
+-- A stream that waits has asked already. So SUBMIT does that CLAIM, and sends its reply, if what has come is the only open
+-- work: the caller waits for one call and one fsync less. A stream that gets no such message asks again with its token.
 local ASKED_MS = 60000       -- longer than it waits: whether it does, says LINGER
 local function ask_key(stream) return Q .. ':asks:' .. stream end
 local function asks()                   -- keeps the arguments of this CLAIM, which found nothing
   call('SET', ask_key(arg(1)), cjson.encode({unpack(ARGV, FIRST + 1)}), 'PX', ASKED_MS)
 end
--- What has just come in is the only work of the queue, and so small. Whether a stream has it now.
--- Only of a process that has nothing else to do: what comes while it is busy is claimed together.
-local function hand_over()
-  if ready() > 1 then return false end
+local function hand_over()              -- whether a stream has it now
   local last = call('ZREVRANGE', LINGER, 0, 0, 'WITHSCORES')
   local stream = last[1]
   if not stream or tonumber(last[2]) <= NOW then return false end
   local asked = call('GET', ask_key(stream))
   if not asked then return false end
-  local process = string.match(stream, '^[^/]*')
-  for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do
-    if string.match(token, '^[^/]*') == process then return false end
-  end
   local request = cjson.decode(asked)
-  request[7], request[8] = '0', '0'
+  request[7], request[8] = '0', '0'     -- linger_ms and rang: it does not wait once more, and has heard no bell
   local reply = claim(unpack(request))
   settled()
   announce()

@@ -17,7 +17,7 @@ from tests.integration.ledger.simulation.world import World
 
 RATES = (0.4, 20, 50.6, 130)
 """Tokens per second that workers report; a part of the slowest one is less than one unit."""
-MODES = ("mixed", "idle", "flood", "chaos", "models")
+MODES = ("mixed", "idle", "lone", "flood", "chaos", "models")
 _WEIGHTS = {
     "submit": 1.0,
     "trickle": 1.0,
@@ -41,6 +41,7 @@ _CHANGED: dict[str, dict[str, float]] = {
     "mixed": {},
     "models": {"exchange": 0.7, "submit": 3, "beat": 0.3},
     "idle": {"submit": 0.03, "trickle": 0.8, "work": 14, "advance": 0.6, "watch": 0.2, "deliver": 6, "crash": 0.1},
+    "lone": {"submit": 0, "trickle": 2, "work": 14, "advance": 0.1, "watch": 0.2, "deliver": 8, "crash": 0.1},
     "flood": {"submit": 4, "trickle": 2, "work": 6, "advance": 0.2, "cancel": 0.1},
     "chaos": {"crash": 1.5, "lose": 0.8, "zombie_commit": 1, "zombie_release": 0.5, "advance": 2},
 }
