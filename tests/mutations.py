@@ -267,7 +267,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut(
         "what has ended is claimed for ever",
         "shared/claiming.lua",
-        "    drop_claim(token, true)             -- what it had has ended meanwhile: it takes something else\n",
+        "    if #out == 5 then drop_claim(token, true) end   -- all that it had has ended: nobody will end the claim\n",
     ),
     Mutation("who has waited enough is handed more", "shared/claiming.lua", "or tonumber(last[2]) <= NOW then", "then"),
     Mutation("watch rings for nobody", "watch.lua", "  due = bell_due()\n", ""),

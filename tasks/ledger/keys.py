@@ -136,8 +136,9 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `R:answers:{process}`: of tasks for whose results that process
 waits, those that ended, with their results where they are small (tasks.ledger.answers); nobody else is told of these.
-`Q:wake:{stream}`: to one that lingers, "work" or the claim that was made for it (operations.handed_claim); of the documents queue `steps` too, to the steppers of all documents workers.
-`R:promise`: to nobody, see tasks/ledger/replicas.py.
+`Q:wake:{stream}`: to one that lingers, "work" or the claim that was made for it (operations.handed_claim); of the
+documents queue `steps` too, to the steppers of all documents workers. `R:promise`: to nobody, see
+tasks/ledger/replicas.py.
 """
 
 SCHEMA_VERSION = 3

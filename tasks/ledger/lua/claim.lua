@@ -3,7 +3,7 @@
 -- reply: {'changed'}: the worker's model is no longer served; or
 --   {bell due, wait_ms, more, lane, suspects wait,
 --    {id, unit, first, items, cost, attempts, offset, options, payload, trace, owner}...}
--- uses: claiming
+-- uses: claiming ending
 local out = claim(unpack(ARGV, FIRST + 1))
 if (out[2] or 0) > 0 then asks() end
 settled()

@@ -202,12 +202,10 @@ def test_nothing_is_handed_to_a_worker_of_another_model(
     assert driver.task(task.task_id).state is State.QUEUED
 
 
-def test_who_asks_again_for_what_has_ended_takes_something_else(driver: Driver, linger: Linger) -> None:
+def test_who_asks_again_for_what_has_ended_has_nothing_more(driver: Driver, linger: Linger) -> None:
     stream = linger("w/0")
-    first = driver.submit()
-    driver.cancel(first.task_id)
-    second = driver.submit()
-    claim = stream.asks_again()
-    assert claim.task_ids == (second.task_id,)
-    assert driver.commit(claim) == [CommitOutcome.COMMITTED]
-    assert driver.watch().leases == 0
+    driver.cancel(driver.submit().task_id)
+    driver.submit()
+    again = stream.asks_again()
+    assert (again.units, again.more) == ((), True), "a token is used once"
+    assert driver.watch().leases == 0, "the claim waits for the end of its lease"

@@ -291,8 +291,8 @@ def test_a_stream_that_stops_gives_back_what_it_was_handed(client: LedgerClient,
     ledger.stream = stream = Waiting(client, ledger)
     assert stream.run() == []
     assert client.overview().leases == 0, "the end of its lease would count as a death"
-    stream = Stream(client, Ledger(redis_client), slice_s=0)
-    assert [unit.attempts for claim in stream.run() for unit in claim.units] == [1]
+    later = Stream(client, Ledger(redis_client), slice_s=0).run()
+    assert [unit.attempts for claim in later for unit in claim.units] == [1]
 
 
 class Cut(Stopped):

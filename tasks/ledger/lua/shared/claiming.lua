@@ -55,12 +55,10 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
         hand_out(id, uid, u, nil, f[2], f[3], f[4])
       end
     end
-    if #out > 5 then
-      if ready() > 0 then out[1], out[3] = wake(), 1 end
-      out[5] = call('EXISTS', lane_key('suspects'))
-      return out
-    end
-    drop_claim(token, true)             -- what it had has ended meanwhile: it takes something else
+    if #out == 5 then drop_claim(token, true) end   -- all that it had has ended: nobody will end the claim
+    if ready() > 0 then out[1], out[3] = wake(), 1 end
+    out[5] = call('EXISTS', lane_key('suspects'))
+    return out
   end
 
   local leases = reap(2, queue[4])      -- whether there are any

@@ -64,8 +64,8 @@ class Turn:
 
     `sent`: it lives to send the bell message it is told to send. `alone`: it is the only stream of its process. `part`:
     how much of its process's speed the stream that claims has measured; 0: it claims without a share. `suspect`: it
-    asks for one, if it was told that some wait. `hears`: what it was handed reaches it; else it asks again. `stops`: while it
-    lingers.
+    asks for one, if it was told that some wait. `hears`: what it was handed reaches it; else it asks again. `stops`:
+    while it lingers.
     """
 
     worker: int = 0
@@ -117,12 +117,13 @@ def claim(world: World, worker: Worker, turn: Turn) -> None:
         _refused(world, worker, request, turn.worker)
         return
     held = [unit for unit in handed.units if world.holds(handed.token, unit)] if handed is not None else []
+    again = world.client.exists(f"eq:q:m:claim:{request.token}")
     got = world.driver.run(operations.claim(world.driver.model, request))
     if heard:
         world.lost_bell = False
     worker.notified = False
     world.sends(got.bell_due, sent=turn.sent)
-    if held:
+    if again:
         assert list(got.units) == held, "what was handed over is lost on the way"
         world.stats["handed_again"] += 1
     else:
