@@ -257,10 +257,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut(
         "nobody holds what nobody heard",
         "shared/claiming.lua",
-        "  drop_claim(request[2], true)          -- nobody is there\n",
+        "  drop_claim(request[TOKEN], true)      -- nobody is there\n",
     ),
     _cut("who leaves keeps what it was handed", "leave.lua", "  drop_claim(arg(3), true)\n"),
     Mutation("who has gone is handed more", "release.lua", "then call('ZREM', LINGER, stream) end", "then end"),
+    Mutation("a late release ends a wait", "release.lua", "request and request[TOKEN] == arg(1)", "request"),
+    Mutation("a claim of another version is repeated", "shared/wakeup.lua", "asked.as == ASKED_AS and", ""),
     Mutation(
         "a stream that cannot take it sleeps", "shared/claiming.lua", "  if not reply[6] then\n", "  if false then\n"
     ),

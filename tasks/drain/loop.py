@@ -195,8 +195,8 @@ class Drain:
                     self._wakeup.wait(SUSPECTS_WAIT_S, self._stop)
             if claim.wait_ms:
                 handed = self._handed(self._wakeup.wait(claim.wait_ms / 1000, self._stop))
-                lingers = part.goes_on()
-                continue  # a drain leaves its linger only through another CLAIM, or a wake-up would be lost
+                lingers = handed is not None or part.goes_on()
+                continue  # to what it was handed, to another CLAIM or to LEAVE: or a wake-up, or a claim, would be lost
             if not part.goes_on():
                 break
         return worked
@@ -245,7 +245,7 @@ class Drain:
         began_ns = time.time_ns()
         try:
             claim = self._ledger.run(operations.claim(self._queue, request))
-        except RedisUnavailable:
+        except (RedisUnavailable, RedisError):
             committer.owe(request.token)  # it may hold units on which nobody works
             raise
         if claim.wait_ms:
@@ -254,10 +254,13 @@ class Drain:
 
     def _handed(self, message: bytes | None) -> Claim | None:
         """What SUBMIT has claimed for this stream while it waited."""
-        if message is None or self._asked is None:
+        claim = operations.handed_claim(message) if message else None
+        if claim is None:
             return None
-        claim = operations.handed_claim(self._asked, message)
-        return self._taken(claim, time.time_ns()) if claim else None
+        if self._asked is None or claim.token != self._asked.token:
+            self._consumer.committer.owe(claim.token)  # of an earlier wait: nobody works on it
+            return None
+        return self._taken(claim, time.time_ns())
 
     def _taken(self, claim: Claim, began_ns: int) -> Claim:
         if self._consumer.traces is not None:

@@ -1,7 +1,8 @@
 """Small results that travel with the news of their tasks' ends, so that who waits for one need not ask for it.
 
-`lua/shared/answers.lua` writes such a message, and says what is left out of it. It is a line of lengths and what is so
-long: of each answer the numbers of its task, id, queue, owner, options, trace, and names and values of its result.
+`lua/shared/answers.lua` writes such a message, and says what is left out of it. It is a line of lengths, then the
+pieces of these lengths: of each answer the numbers of its task, id, queue, owner, options, trace, and names and values
+of its result.
 """
 
 from collections.abc import Iterator

@@ -37,7 +37,7 @@ SCRIPTS = Path(__file__).parent / "lua"
 
 _USES = re.compile(r"^-- uses: (.+)$", re.MULTILINE)
 _MAY_USE = re.compile(r"^-- may use: (\w+ \w+)$", re.MULTILINE)
-_NAMED = re.compile(r"^local (?:([\w,\s]+) = named\(\d+\)|function \w+\(([\w,\s]+)\) +-- named$)", re.MULTILINE)
+_NAMED = re.compile(r"^local (?:([\w,\s]+) = named\(\d+\)|function \w+\(([\w,\s]+)\) +-- named\b)", re.MULTILINE)
 
 _REASONS = {
     "LOADING": "is loading its data",
@@ -64,9 +64,9 @@ SOCKET_TIMEOUT_S = 1.0
 def source(name: str, folder: Path = SCRIPTS) -> str:
     """The text of one script: the shared parts that it and they name with `-- uses:`, each once, and its own file.
 
-    Redis runs the whole text with each call, so a script does not pay for parts that it does not use. What it seldom
-    needs it names with `-- may use: PART FUNCTION`. The functions of that part are made when this one is called: those
-    of a CLAIM took 25 of 43 microseconds of a SUBMIT that called none of them.
+    Redis runs the whole text with each call, so a script does not pay for parts that it does not use. A part that it
+    seldom needs is named with one `-- may use: PART FUNCTION`. Its functions are made when this one is called: those of
+    a CLAIM took 25 of 43 microseconds of a SUBMIT that called none of them.
 
     Raises:
         ValueError: parts use one another in a circle.

@@ -328,7 +328,8 @@ class ClaimRequest:
 
     Attributes:
         worker: name of the drain; its wake-up channel carries it too. It is or starts with the worker's id and a "/".
-        token: unique for this call and used again only to repeat it after a lost reply. Starts as `worker` does.
+        token: unique for this call. It is used again to repeat the call after a lost reply, and after a wait that
+            brought no claim: the caller may have been handed one that it did not hear of. Starts as `worker` does.
         budget: estimated tokens; at least one unit is taken whatever it costs.
         online_budget: the same for the online lane; None: as `budget`.
         rate: the caller's own tokens per second. It takes no more of a lane than its part of the speed of all live
@@ -381,34 +382,35 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         "rate": r.rate,
         "stamp": r.stamp,
     }
-    return Operation("claim", queue, (), partial(_claimed, r), named)
+    return Operation("claim", queue, (), partial(_claimed, r.token, suspect=r.suspect), named)
 
 
-def _claimed(request: ClaimRequest, reply: list[Any]) -> Claim:
+def _claimed(token: str, reply: list[Any], *, suspect: bool = False) -> Claim:
     if reply[0] == b"changed":
         raise ModelChanged("Workers serve another model under this name than the one that this process has loaded.")
     bell_due, wait_ms, more, lane, suspects, *units = reply
     return Claim(
-        token=request.token,
+        token=token,
         units=tuple(replies.unit_from_reply(unit) for unit in units),
         lane=Lane(lane.decode()) if lane else None,
         more=bool(int(more)),
         suspects=bool(int(suspects)),
         wait_ms=int(wait_ms),
         bell_due=bool(int(bell_due)),
-        suspect=request.suspect,
+        suspect=suspect,
     )
 
 
-def handed_claim(request: ClaimRequest, message: bytes) -> Claim | None:
-    """The claim that was made for a lingering caller who had asked so, from what woke it; None: it must ask again."""
+def handed_claim(message: bytes) -> Claim | None:
+    """The claim that SUBMIT has made for a lingering caller, from what woke it; None: it must ask again.
+
+    A message may come late. A claim with another token than the caller waits with was made for an earlier wait.
+    """
     if b"\n" not in message:
         return None
     token, *reply = pieces_of(message)
-    if token != request.token.encode():
-        return None
     units = [reply[at : at + 11] for at in range(5, len(reply), 11)]
-    return _claimed(request, [*reply[:5], *units])
+    return _claimed(token.decode(), [*reply[:5], *units])
 
 
 def commit(

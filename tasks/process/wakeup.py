@@ -59,7 +59,7 @@ class Wakeup:
         return True
 
     def wait(self, timeout_s: float, stop: Callable[[], bool]) -> bytes | None:
-        """Returns at the first wake-up, at the end of the time, or when `stop()` says so; with what woke it came.
+        """Returns at the first wake-up, at the end of the time, or when `stop()` says so; the message, or None.
 
         A broken connection ends the wait at once, a half-open one after some pings; the next `open` makes a new one.
         """

@@ -32,7 +32,7 @@ class Lingerer:
     def handed(self) -> Claim | None:
         """What it was handed, of the one message that it got."""
         (message,) = self.messages()
-        return operations.handed_claim(self.request, message)
+        return operations.handed_claim(message)
 
     def asks_again(self) -> Claim:
         return self._driver.run(operations.claim(self._driver.model, self.request))
@@ -106,20 +106,16 @@ def test_who_missed_the_message_asks_again_and_has_the_same(driver: Driver, ling
     assert driver.commit(handed) == [CommitOutcome.COMMITTED]
 
 
-def test_a_message_for_an_earlier_wait_hands_nothing_over(driver: Driver, linger: Linger) -> None:
+@pytest.mark.parametrize("kept", [None, b'{"as": 0, "request": ["w/0", "w/0/1"]}'], ids=["gone", "of another version"])
+def test_a_stream_whose_claim_cannot_be_repeated_asks(
+    driver: Driver, linger: Linger, redis_client: redis.Redis, kept: bytes | None
+) -> None:
     stream = linger("w/0")
-    driver.submit()
-    later = dataclasses.replace(stream.request, token="w/0/2")
-    (message,) = stream.messages()
-    assert operations.handed_claim(later, message) is None
-
-
-def test_what_is_not_committed_comes_back_with_its_lease(driver: Driver, linger: Linger) -> None:
-    stream = linger("w/0")
-    driver.submit()
-    assert stream.handed()
-    driver.advance(LEASE_MS)
-    assert driver.claim_any("other").units[0].attempts == 2
+    redis_client.delete(f"eq:q:{driver.model}:asks:w/0")
+    if kept:
+        redis_client.set(f"eq:q:{driver.model}:asks:w/0", kept, ex=60)
+    assert not driver.submit().bell_due
+    assert stream.messages() == [b"work"]
 
 
 def test_who_leaves_gives_back_what_it_was_handed(driver: Driver, linger: Linger) -> None:
@@ -142,6 +138,23 @@ def test_a_release_ends_the_wait_too(driver: Driver, linger: Linger) -> None:
     driver.submit()
     assert stream.messages() == []
     assert other.handed()
+
+
+def test_a_late_release_of_an_earlier_token_does_not(driver: Driver, linger: Linger) -> None:
+    stream = linger("w/0")
+    driver.run(operations.release(driver.model, "w/0/0"))
+    driver.submit()
+    assert stream.handed()
+
+
+def test_who_stands_still_costs_the_text_its_lease_and_an_attempt(driver: Driver, linger: Linger) -> None:
+    linger("w/0")
+    driver.submit()
+    driver.advance(LEASE_MS - 1)
+    assert not driver.watch().bell_due
+    driver.advance(1)
+    assert driver.watch().bell_due
+    assert driver.claim_any("other").units[0].attempts == 2, "it runs alone, as after any death"
 
 
 def test_to_a_stream_that_is_gone_nothing_is_handed_over(driver: Driver, linger: Linger) -> None:

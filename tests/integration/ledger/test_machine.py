@@ -251,11 +251,11 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "model_changed",
         "successors",
         "stale_successors",
-        "handed",
         "handed_again",
         "handed_back",
     ):
         assert stats[reached] > 0, reached
+    assert stats["handed"] >= 20
 
 
 def test_a_run_can_be_repeated(redis_client: redis.Redis) -> None:

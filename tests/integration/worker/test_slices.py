@@ -18,7 +18,9 @@ from tasks.errors import RedisUnavailable
 from tasks.gate import Gate
 from tasks.item import cost
 from tasks.ledger import Claim, Finished, Lane, Ledger, OutcomeKind, operations
+from tasks.ledger.keys import wake_channel
 from tasks.ledger.operations import ClaimRequest, Operation
+from tests.integration.ledger.listener import Listener
 from tests.ledger_client import LedgerClient
 
 T = TypeVar("T")
@@ -293,6 +295,44 @@ def test_a_stream_that_stops_gives_back_what_it_was_handed(client: LedgerClient,
     assert client.overview().leases == 0, "the end of its lease would count as a death"
     later = Stream(client, Ledger(redis_client), slice_s=0).run()
     assert [unit.attempts for claim in later for unit in claim.units] == [1]
+
+
+def test_so_does_one_that_has_read_of_it(
+    client: LedgerClient, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Waiting(client, Ledger(redis_client))
+    read = operations.handed_claim
+
+    def then_stop(message: bytes) -> Claim | None:
+        stream.told.set()
+        return read(message)
+
+    monkeypatch.setattr(operations, "handed_claim", then_stop)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(stream.run)
+        wait_until(lambda: lingers(client, redis_client), message="it waits for no work")
+        client.submit(["late"])
+        assert running.result(30) == []
+    assert client.overview().leases == 0, "the end of its lease would count as a death"
+    later = Stream(client, Ledger(redis_client), slice_s=0).run()
+    assert [unit.attempts for claim in later for unit in claim.units] == [1]
+
+
+def test_what_was_handed_to_an_earlier_wait_is_given_back(client: LedgerClient, redis_client: redis.Redis) -> None:
+    earlier = ClaimRequest("w/0", "w/0/earlier", budget=9, max_units=1, lease_ms=60_000, linger_ms=1000)
+    with Listener.of_worker(redis_client, "w/0", client.model) as channel:
+        client.ledger.run(operations.claim(client.model, earlier))
+        client.submit(["late"])
+        (message,) = channel.messages()
+    stream = Waiting(client, Ledger(redis_client))
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(stream.run)
+        wait_until(lambda: lingers(client, redis_client), message="it waits for no work")
+        redis_client.publish(wake_channel(client.model, "w/0"), message)
+        wait_until(lambda: stream.claims, message="nobody gave it back")
+        stream.told.set()
+        running.result(30)
+    assert [unit.attempts for claim in stream.claims for unit in claim.units] == [1]
 
 
 class Cut(Stopped):

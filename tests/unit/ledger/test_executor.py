@@ -100,7 +100,12 @@ def test_a_script_has_each_shared_part_once_and_before_those_that_use_it() -> No
 
 def test_what_a_script_seldom_needs_is_made_when_it_is_called(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
-    parts = {"base": "-- base", "one": "-- one", "two": "-- uses: one three\nlocal function f() end", "three": "-- three"}
+    parts = {
+        "base": "-- base",
+        "one": "-- one",
+        "two": "-- uses: one three\nlocal function f() end",
+        "three": "-- three",
+    }
     for name, text in parts.items():
         (tmp_path / f"shared/{name}.lua").write_text(text)
     (tmp_path / "script.lua").write_text("-- uses: one\n-- may use: two f\nf(1)")

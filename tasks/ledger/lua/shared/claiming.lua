@@ -8,7 +8,7 @@ local SERVED_MS = 500       -- from CLAIM to the answer, when there is much to d
 local MAX_BYTES = 16777216  -- a claim ends with the payload that reaches it: a long text costs what the model takes
 
 local function claim(worker, token, budget, online_budget, max_units, lease_ms, linger_ms, rang, online_only, suspect,
-  alone, rate, stamp)         -- named
+  alone, rate, stamp)         -- named. ASKED_AS of shared/wakeup.lua changes with them
   lease_ms, linger_ms, rate = tonumber(lease_ms), tonumber(linger_ms), tonumber(rate)
   rang, online_only, suspect, alone = rang == '1', online_only == '1', suspect == '1', alone == '1'
   max_units = suspect and 1 or math.min(tonumber(max_units), 1000)
@@ -216,19 +216,13 @@ end
 
 -- A stream that waits has asked already. So SUBMIT does that CLAIM, and sends its reply, if what has come is the only open
 -- work: the caller waits for one call and one fsync less. A stream that gets no such message asks again with its token.
-local ASKED_MS = 60000       -- longer than it waits: whether it does, says LINGER
-local function ask_key(stream) return Q .. ':asks:' .. stream end
-local function asks()                   -- keeps the arguments of this CLAIM, which found nothing
-  call('SET', ask_key(arg(1)), cjson.encode({unpack(ARGV, FIRST + 1)}), 'PX', ASKED_MS)
-end
 local function hand_over()              -- whether a stream has it now
   local last = call('ZREVRANGE', LINGER, 0, 0, 'WITHSCORES')
   local stream = last[1]
   if not stream or tonumber(last[2]) <= NOW then return false end
-  local asked = call('GET', ask_key(stream))
-  if not asked then return false end
-  local request = cjson.decode(asked)
-  request[7], request[8] = '0', '0'     -- linger_ms and rang: it does not wait once more, and has heard no bell
+  local request = asked_by(stream)
+  if not request then return false end
+  request[LINGER_MS], request[RANG] = '0', '0'  -- it does not wait once more, and has heard no bell
   local reply = claim(unpack(request))
   settled()
   announce()
@@ -236,7 +230,7 @@ local function hand_over()              -- whether a stream has it now
     call('PUBLISH', Q .. ':wake:' .. stream, 'work')  -- it lingers no more, and finds out by itself
     return false
   end
-  local parts, lengths = {request[2], unpack(reply, 1, 5)}, {}
+  local parts, lengths = {request[TOKEN], unpack(reply, 1, 5)}, {}
   for i = 6, #reply do
     for _, part in ipairs(reply[i]) do parts[#parts + 1] = part end
   end
@@ -247,6 +241,6 @@ local function hand_over()              -- whether a stream has it now
   if call('PUBLISH', Q .. ':wake:' .. stream, table.concat(lengths, ' ') .. '\n' .. table.concat(parts)) > 0 then
     return true
   end
-  drop_claim(request[2], true)          -- nobody is there
+  drop_claim(request[TOKEN], true)      -- nobody is there
   return false
 end

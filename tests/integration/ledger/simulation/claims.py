@@ -43,9 +43,10 @@ def check_handed(world: World) -> None:
         message, worker.told = worker.told, b""
         if not message or worker.asked is None:
             continue
-        handed = operations.handed_claim(worker.asked, message)
+        handed = operations.handed_claim(message)
         if handed is None:
             continue
+        assert handed.token == worker.asked.token
         assert worker.state == "lingering"
         assert worker.model == world.serves, "work for a model that is no longer served"
         assert [unit.attempts for unit in handed.units] == [1], "more than a fresh text was handed over"
