@@ -32,7 +32,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a repeated claim takes new units",
-        "claim.lua",
+        "shared/claiming.lua",
         "if call('EXISTS', claim_key(token)) == 1 then",
         "if false then",
     ),
@@ -40,30 +40,45 @@ MUTATIONS: tuple[Mutation, ...] = (
     # Attempts and suspects
     Mutation(
         "attempts are not counted",
-        "claim.lua",
+        "shared/claiming.lua",
         "u.attempts, u.token = u.attempts + 1, token",
         "u.token = token",
         quick=True,
     ),
     Mutation("convicted after two deaths", "shared/suspects.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 2"),
     Mutation("convicted after four deaths", "shared/suspects.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 4"),
-    Mutation("one stream takes all", "claim.lua", "open_costs[name] * rate / total_rate", "open_costs[name]"),
-    Mutation("claims of bulk work do not shrink", "claim.lua", "name == 'bulk' and part / 2 or part", "part"),
-    Mutation("who is alone takes a stream's part", "claim.lua", "if alone and rate > 0 then", "if false then"),
-    Mutation("who is alone takes all", "claim.lua", "if rate > 0 and rate <", "if not alone and rate > 0 and rate <"),
-    Mutation("suspects in the lanes", "shared/suspects.lua", "if u.attempts > 0 then  ", "if false then  ", quick=True),
-    Mutation("suspects in company", "claim.lua", "suspect and 1 or math.min", "math.min"),
-    Mutation("nobody hears of suspects", "claim.lua", "out[5] = suspects > 0 and 1 or 0", "out[5] = 0"),
-    Mutation("suspects make no work", "shared/turns.lua", " + call('ZCARD', lane_key('suspects'))", ""),
-    Mutation("one suspect hides the others", "claim.lua", "then more = call('EXISTS', came_back) == 1 end", "then end"),
+    Mutation("one stream takes all", "shared/claiming.lua", "open_costs[name] * rate / total_rate", "open_costs[name]"),
+    Mutation("claims of bulk work do not shrink", "shared/claiming.lua", "name == 'bulk' and part / 2 or part", "part"),
     Mutation(
-        "a lane pays for suspects", "claim.lua", "if not suspect then change('credit'", "if true then change('credit'"
+        "who is alone takes a stream's part", "shared/claiming.lua", "if alone and rate > 0 then", "if false then"
+    ),
+    Mutation(
+        "who is alone takes all",
+        "shared/claiming.lua",
+        "if rate > 0 and rate <",
+        "if not alone and rate > 0 and rate <",
+    ),
+    Mutation("suspects in the lanes", "shared/suspects.lua", "if u.attempts > 0 then  ", "if false then  ", quick=True),
+    Mutation("suspects in company", "shared/claiming.lua", "suspect and 1 or math.min", "math.min"),
+    Mutation("nobody hears of suspects", "shared/claiming.lua", "out[5] = suspects > 0 and 1 or 0", "out[5] = 0"),
+    Mutation("suspects make no work", "shared/turns.lua", " + call('ZCARD', lane_key('suspects'))", ""),
+    Mutation(
+        "one suspect hides the others",
+        "shared/claiming.lua",
+        "then more = call('EXISTS', came_back) == 1 end",
+        "then end",
+    ),
+    Mutation(
+        "a lane pays for suspects",
+        "shared/claiming.lua",
+        "if not suspect then change('credit'",
+        "if true then change('credit'",
     ),
     Mutation(
         "who asks for a suspect lingers",
-        "claim.lua",
-        "not online_only and not suspect then\n  local wait",
-        "true then\n  local wait",
+        "shared/claiming.lua",
+        "not online_only and not suspect then\n    local wait",
+        "true then\n    local wait",
     ),
     Mutation(
         "suspects of an ended task stay",
@@ -81,7 +96,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     # Redis or its clock stands still
     Mutation("a standstill ends leases", "shared/leases.lua", "  if gap > STILL_MS then\n", "  if false then\n"),
     Mutation("rare looks keep leases for ever", "shared/leases.lua", "+ gap - STILL_MS), leases", "+ gap), leases"),
-    _cut("the first lease is not noted", "claim.lua", "  if not leases or not queue[4] then change('last', NOW) end\n"),
+    _cut(
+        "the first lease is not noted",
+        "shared/claiming.lua",
+        "  if not leases or not queue[4] then change('last', NOW) end\n",
+    ),
     _cut("what was noted stays", "shared/leases.lua", "    call('HDEL', S, 'last')\n"),
     _cut("a renewal counts a standstill", "renew.lua", "look_at_clock()\n"),
     Mutation("no beat notes the time", "beat.lua", "look_at_clock(true)", "look_at_clock()"),
@@ -105,7 +124,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _cut("results live for ever", "shared/ending.lua", "  call('PEXPIRE', result_key(id), t.ttl)\n"),
     _cut("metadata lives for ever", "shared/ending.lua", "  if t.meta then call('PEXPIRE', meta_key(id), t.ttl) end\n"),
-    Mutation("a claim ignores deadlines", "claim.lua", "if f[2] and tonumber(f[2]) <= NOW then", "if false then"),
+    Mutation(
+        "a claim ignores deadlines", "shared/claiming.lua", "if f[2] and tonumber(f[2]) <= NOW then", "if false then"
+    ),
     Mutation("watch ignores deadlines", "watch.lua", "if end_task(id, 'expired') then", "if false then"),
     Mutation(
         "a task of errors has completed", "shared/ending.lua", "t.ok > 0 and 'completed' or 'failed'", "'completed'"
@@ -175,7 +196,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a message has no limit", "shared/answers.lua", " or box.bytes + bytes > MAX_ANSWERS", ""),
     Mutation(
         "who waits for a result follows the steps",
-        "claim.lua",
+        "shared/claiming.lua",
         "if not f[13] then changed_ids",
         "if true then changed_ids",
     ),
@@ -207,12 +228,16 @@ MUTATIONS: tuple[Mutation, ...] = (
     # Wake-up
     Mutation(
         "a claim that leaves work wakes nobody",
-        "claim.lua",
-        "  out[1], out[3] = wake(), 1\nelseif",
-        "  out[3] = 1\nelseif",
+        "shared/claiming.lua",
+        "  out[1], out[3] = wake(), 1\n  elseif",
+        "  out[3] = 1\n  elseif",
     ),
-    Mutation("a heard bell stays", "claim.lua", "if rang then call('HDEL'", "if false then call('HDEL'", quick=True),
-    Mutation("every claim clears the bell", "claim.lua", "if rang then call('HDEL'", "if true then call('HDEL'"),
+    Mutation(
+        "a heard bell stays", "shared/claiming.lua", "if rang then call('HDEL'", "if false then call('HDEL'", quick=True
+    ),
+    Mutation(
+        "every claim clears the bell", "shared/claiming.lua", "if rang then call('HDEL'", "if true then call('HDEL'"
+    ),
     Mutation(
         "a registration is believed",
         "shared/wakeup.lua",
@@ -225,12 +250,34 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut("a charge is not remembered", "charge.lua", "call('HINCRBY', S, 'pass_' .. t[2] .. ':' .. t[3], int(more))\n"),
     Mutation("release wakes nobody", "release.lua", "return ready() > 0 and wake() or 0", "return 0"),
     Mutation("abandon wakes nobody", "abandon.lua", "return ready() > 0 and wake() or 0", "return 0"),
-    Mutation(
-        "submit wakes nobody", "submit.lua", "answer('ok', id, wake(), queue)", "answer('ok', id, 0, queue)", quick=True
+    Mutation("submit wakes nobody", "submit.lua", "handed and 0 or wake()", "0", quick=True),
+    # Handing over
+    Mutation("a crowd is handed over one by one", "submit.lua", "queue.cost == 0 and lane ==", "lane =="),
+    Mutation("large texts are handed over", "submit.lua", "and bytes <= MAX_HANDED", ""),
+    _cut(
+        "nobody holds what nobody heard",
+        "shared/claiming.lua",
+        "  drop_claim(request[TOKEN], true)      -- nobody is there\n",
     ),
+    _cut("who leaves keeps what it was handed", "leave.lua", "  drop_claim(arg(3), true)\n"),
+    Mutation("who has gone is handed more", "release.lua", "then call('ZREM', LINGER, stream) end", "then end"),
+    Mutation("a late release ends a wait", "release.lua", "request and request[TOKEN] == arg(1)", "request"),
+    Mutation("a claim of another version is repeated", "shared/wakeup.lua", "asked.as == ASKED_AS and", ""),
+    Mutation(
+        "a stream that cannot take it sleeps", "shared/claiming.lua", "  if not reply[6] then\n", "  if false then\n"
+    ),
+    _cut(
+        "what has ended is claimed for ever",
+        "shared/claiming.lua",
+        "    if #out == 5 then drop_claim(token, true) end   -- all that it had has ended: nobody will end the claim\n",
+    ),
+    Mutation("who has waited enough is handed more", "shared/claiming.lua", "or tonumber(last[2]) <= NOW then", "then"),
     Mutation("watch rings for nobody", "watch.lua", "  due = bell_due()\n", ""),
     Mutation(
-        "lingers beside ready work", "claim.lua", "> 0 then\n  out[1], out[3] = wake(), 1\nelseif", "< 0 then\nelseif"
+        "lingers beside ready work",
+        "shared/claiming.lua",
+        "> 0 then\n    out[1], out[3] = wake(), 1\n  elseif",
+        "< 0 then\n  elseif",
     ),
     Mutation("a bell is believed for ever", "shared/wakeup.lua", "NOW - at < BELL_MS * 2 ^", "NOW - at < 1e12 * 2 ^"),
     Mutation(
@@ -248,16 +295,21 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("unknown models get a state", "watch.lua", " and call('HEXISTS', R .. ':models', QUEUE) == 1", ""),
     Mutation("a clock that went back keeps a model", "watch.lua", "not since or since > NOW", "not since"),
     # Fairness and lanes
-    Mutation("bulk gets a fifteenth", "claim.lua", "local BULK_SHARE = 8", "local BULK_SHARE = 15"),
-    Mutation("bulk owes nothing", "claim.lua", "    credit = credit - (BULK_SHARE - 1) * spent\n", "    credit = 0\n"),
+    Mutation("bulk gets a fifteenth", "shared/claiming.lua", "local BULK_SHARE = 8", "local BULK_SHARE = 15"),
+    Mutation(
+        "bulk owes nothing",
+        "shared/claiming.lua",
+        "    credit = credit - (BULK_SHARE - 1) * spent\n",
+        "    credit = 0\n",
+    ),
     Mutation(
         "owners pay nothing",
-        "claim.lua",
+        "shared/claiming.lua",
         "owner.pass, owner.tag, owner.served = owner.pass + cost,",
         "owner.pass, owner.tag, owner.served = owner.pass,",
     ),
-    Mutation("owners pay per unit", "claim.lua", "= owner.pass + cost,", "= owner.pass + 1,"),
-    Mutation("a task keeps its turn", "claim.lua", "int(tag + u.cost), id) end", "int(tag), id) end"),
+    Mutation("owners pay per unit", "shared/claiming.lua", "= owner.pass + cost,", "= owner.pass + 1,"),
+    Mutation("a task keeps its turn", "shared/claiming.lua", "int(tag + u.cost), id) end", "int(tag), id) end"),
     Mutation(
         "who comes late goes first",
         "shared/turns.lua",
@@ -269,13 +321,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a look at the online lane takes bulk",
-        "claim.lua",
+        "shared/claiming.lua",
         "if #refs == 0 and not online_only and not suspect then",
         "if #refs == 0 and not suspect then",
     ),
     Mutation(
         "what did not fit loses its turn",
-        "claim.lua",
+        "shared/claiming.lua",
         "call('ZADD', owner_key(line, owner), tag, id)   --",
         "call('ZADD', owner_key(line, owner), tag + 1000, id)   --",
     ),
@@ -345,7 +397,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "local refusal = store_task(",
         "allowed_when_full()\nlocal refusal = store_task(",
     ),
-    Mutation("claim stops when full", "claim.lua", "call('ZREM', LINGER, worker)            --", "--"),
+    Mutation("claim stops when full", "shared/claiming.lua", "call('ZREM', LINGER, worker)            --", "--"),
     Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),
     # Lists
     _cut("a forgotten task stays listed", "shared/forgetting.lua", "call('ZREM', tasks_key(f[1]), id)\n"),
@@ -361,9 +413,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a list holds what is gone", "list.lua", "call('ZREM', tasks_key(owner), id)", "out[1] = id"),
     Mutation("lists fill up with what is gone", "shared/enqueue.lua", "call('EXISTS', task_key(other)) == 0", "false"),
     # One model under a name
-    Mutation("an emptied Redis serves two models", "claim.lua", "and stamp ~= '' then", "and false then"),
-    Mutation("any model gets work", "claim.lua", "if serves and serves ~= stamp then", "if false then"),
-    Mutation("half done by another model goes on", "claim.lua", "if f[9] and f[9] ~= serves then", "if false then"),
+    Mutation("an emptied Redis serves two models", "shared/claiming.lua", "and stamp ~= '' then", "and false then"),
+    Mutation("any model gets work", "shared/claiming.lua", "if serves and serves ~= stamp then", "if false then"),
+    Mutation(
+        "half done by another model goes on", "shared/claiming.lua", "if f[9] and f[9] ~= serves then", "if false then"
+    ),
     Mutation("the model before commits", "register.lua", "do drop_claim(token, true) end", "do local _ = token end"),
     Mutation("an exchange is somebody's fault", "register.lua", "drop_claim(token, true)", "drop_claim(token, false)"),
     Mutation("two models are let in", "register.lua", "if other ~= worker then return 0 end", ""),
@@ -550,7 +604,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a list ends before its batches", "batch_move.lua", "if left >= 0 and left <", "if left > 0 and left < 0 *"
     ),
     Mutation(
-        "who has gone goes first", "claim.lua", "goes_behind(id, tonumber(f[2]), tonumber(f[12]), line, owner)", "false"
+        "who has gone goes first",
+        "shared/claiming.lua",
+        "goes_behind(id, tonumber(f[2]), tonumber(f[12]), line, owner)",
+        "false",
     ),
     # Limits of keys
     _cut(
@@ -580,10 +637,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "shared/enqueue.lua",
         "  set(t.trace ~= '', 'trace', t.trace)\n",
     ),
-    Mutation("a claim hands out no trace", "claim.lua", "f[6], f[10], owner)", "f[6], nil, owner)"),
-    Mutation("a claim does not say whose a text is", "claim.lua", "f[6], f[10], owner)", "f[6], f[10], '')"),
-    Mutation("a repeated claim hands out no trace", "claim.lua", "nil, f[2], f[3], f[4])", "nil, f[2], nil, f[4])"),
-    Mutation("a repeated claim does not say whose a text is", "claim.lua", "f[2], f[3], f[4])", "f[2], f[3], '')"),
+    Mutation("a claim hands out no trace", "shared/claiming.lua", "f[6], f[10], owner)", "f[6], nil, owner)"),
+    Mutation("a claim does not say whose a text is", "shared/claiming.lua", "f[6], f[10], owner)", "f[6], f[10], '')"),
+    Mutation(
+        "a repeated claim hands out no trace", "shared/claiming.lua", "nil, f[2], f[3], f[4])", "nil, f[2], nil, f[4])"
+    ),
+    Mutation(
+        "a repeated claim does not say whose a text is", "shared/claiming.lua", "f[2], f[3], f[4])", "f[2], f[3], '')"
+    ),
     # Purges
     Mutation(
         "a purge takes aliases of others",

@@ -111,13 +111,6 @@ SHOWN = {
     *("FieldMap.text", "FieldMap.metadata"),  # names of fields
     "Fetched.ref",  # which hides what it holds
     "Prompts.texts",  # the model's own
-    *(
-        "NewUnit.payload",
-        "ClaimedUnit.payload",
-        "CommittedUnit.data",
-        "Submission.metadata",
-        "Task.metadata",
-    ),  # not yet
 }
 
 MAX_FUNCTION_LINES = 45

@@ -133,6 +133,8 @@ class Drain:
         self._wakeup = Wakeup(self._ledger, self._queue, self._name)
         self._numbers = itertools.count()
         self._suspects_wait = False
+        self._asked: ClaimRequest | None = None
+        """The claim with which it lingers: it may have been handed work under this token, of which it does not know."""
         # The start time makes tokens unique over the restarts of a child under the same parent.
         self._incarnation = f"{time.time_ns():x}"
 
@@ -150,10 +152,15 @@ class Drain:
             self._wakeup.open()
             worked = self._run(part)
             self._send_bell_if(committer.release_owed())
-            left = operations.leave(self._queue, self._name, warm=worked and not self._stop())
+            token = self._asked.token if self._asked else ""
+            left = operations.leave(self._queue, self._name, warm=worked and not self._stop(), token=token)
             self._send_bell_if(self._ledger.run(left))
+            self._asked = None
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
+            if self._asked:
+                committer.owe(self._asked.token)
+                self._asked = None
             _log.warning("slice ended early, Redis is unavailable: %s", reason(error))
             self._send_bell_if(committer.release_when_back())
         finally:
@@ -166,13 +173,17 @@ class Drain:
     def _run(self, part: StreamSlice) -> bool:
         """Claims until the slice is over; whether any claim took something."""
         worked, rang, lingers = False, self._clears_bell, True
+        handed: Claim | None = None
         while not self._stop():
             # A wait that lost its connection has closed it. Nobody could wake this stream, which would not wait either:
             # it claimed hundreds of times a second.
             self._wakeup.open()
             left_s = part.left_s
             linger_s = max(LATE_LINGER_S, min(left_s, MAX_LINGER_S)) if lingers else 0
-            claim = self._claim(left_s, linger_s=linger_s, rang=rang)
+            if handed is None:
+                claim = self._claim(left_s, linger_s=linger_s, rang=rang)
+            else:
+                claim, handed, self._asked = handed, None, None
             rang = False
             if claim.units:
                 worked = True
@@ -183,9 +194,9 @@ class Drain:
                 elif not claim.units:  # another stream is at it, or the storage is away; new work is looked for
                     self._wakeup.wait(SUSPECTS_WAIT_S, self._stop)
             if claim.wait_ms:
-                self._wakeup.wait(claim.wait_ms / 1000, self._stop)
-                lingers = part.goes_on()
-                continue  # a drain leaves its linger only through another CLAIM, or a wake-up would be lost
+                handed = self._handed(self._wakeup.wait(claim.wait_ms / 1000, self._stop))
+                lingers = handed is not None or part.goes_on()
+                continue  # to what it was handed, to another CLAIM or to LEAVE: or a wake-up, or a claim, would be lost
             if not part.goes_on():
                 break
         return worked
@@ -215,9 +226,10 @@ class Drain:
         committer = self._consumer.committer
         self._send_bell_if(committer.release_owed())
         size = self._work.claim_size(left_s)
+        asked, self._asked = self._asked, None
         request = ClaimRequest(
             worker=self._name,
-            token=f"{self._name}/{self._incarnation}/{next(self._numbers)}",
+            token=asked.token if asked else f"{self._name}/{self._incarnation}/{next(self._numbers)}",
             budget=size.bulk_cost,
             online_budget=size.online_cost,
             max_units=size.max_units,
@@ -233,9 +245,24 @@ class Drain:
         began_ns = time.time_ns()
         try:
             claim = self._ledger.run(operations.claim(self._queue, request))
-        except RedisUnavailable:
+        except (RedisUnavailable, RedisError):
             committer.owe(request.token)  # it may hold units on which nobody works
             raise
+        if claim.wait_ms:
+            self._asked = request
+        return self._taken(claim, began_ns)
+
+    def _handed(self, message: bytes | None) -> Claim | None:
+        """What SUBMIT has claimed for this stream while it waited."""
+        claim = operations.handed_claim(message) if message else None
+        if claim is None:
+            return None
+        if self._asked is None or claim.token != self._asked.token:
+            self._consumer.committer.owe(claim.token)  # of an earlier wait: nobody works on it
+            return None
+        return self._taken(claim, time.time_ns())
+
+    def _taken(self, claim: Claim, began_ns: int) -> Claim:
         if self._consumer.traces is not None:
             traced = self._consumer.traces.claimed(self._queue, claim.units, began_ns)
             claim = dataclasses.replace(claim, trace=traced)

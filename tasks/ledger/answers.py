@@ -1,7 +1,8 @@
 """Small results that travel with the news of their tasks' ends, so that who waits for one need not ask for it.
 
-`lua/shared/answers.lua` writes such a message, and says what is left out of it. A line of lengths, then what is so
-long: of each answer the numbers of its task, id, queue, owner, options, trace, and names and values of its result.
+`lua/shared/answers.lua` writes such a message, and says what is left out of it. It is a line of lengths, then the
+pieces of these lengths: of each answer the numbers of its task, id, queue, owner, options, trace, and names and values
+of its result.
 """
 
 from collections.abc import Iterator
@@ -42,11 +43,16 @@ class Answer:
         return cast("Result", replies.result_from_reply(self.task_id, reply))  # None is of a task that is not there
 
 
-def answers_in(message: bytes) -> Iterator[Answer]:
-    """All of one message."""
+def pieces_of(message: bytes) -> list[bytes]:
+    """What stands behind a line of lengths."""
     end = message.index(b"\n")
     ends = list(accumulate(map(int, message[:end].split()), initial=end + 1))
-    pieces = [message[start:stop] for start, stop in pairwise(ends)]
+    return [message[start:stop] for start, stop in pairwise(ends)]
+
+
+def answers_in(message: bytes) -> Iterator[Answer]:
+    """All of one message."""
+    pieces = pieces_of(message)
     at = 0
     while at < len(pieces):
         numbers, task_id, queue, owner, options, trace = pieces[at : at + 6]

@@ -58,6 +58,7 @@ With a TTL from the start:
                                  SCAN, whether this round has `met` something (1 h; gone at the end)
     R:purged             zset    owner -> when all of it was removed: all forget its vectors (10 min)
     R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
+    Q:asks:{stream}      string  JSON: the arguments of the CLAIM with which a stream lingers (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)
     R:history:{step}     hash    ten seconds of the service's last hour, by Unix time over 10: p:{process} -> JSON of
                                  what one web tier process counted, `shared` -> JSON of what all see alike (62 min)
@@ -135,8 +136,9 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
 Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
 ended first and separated from the others by a "|". `R:answers:{process}`: of tasks for whose results that process
 waits, those that ended, with their results where they are small (tasks.ledger.answers); nobody else is told of these.
-`Q:wake:{stream}`: to one that lingers; of the documents queue `steps` too, to the steppers of all documents workers.
-`R:promise`: to nobody, see tasks/ledger/replicas.py.
+`Q:wake:{stream}`: to one that lingers, "work" or the claim that was made for it (operations.handed_claim); of the
+documents queue `steps` too, to the steppers of all documents workers. `R:promise`: to nobody, see
+tasks/ledger/replicas.py.
 """
 
 SCHEMA_VERSION = 3

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -28,6 +29,7 @@ from tasks.errors import (
 )
 from tasks.item import FLOAT32_BYTES, ItemError
 from tasks.ledger import replies
+from tasks.ledger.answers import pieces_of
 from tasks.ledger.keys import SCHEMA_VERSION
 from tasks.ledger.overview import ModelEntry, ModelOverview, RedisUse, WorkerEntry
 from tasks.ledger.task import (
@@ -326,7 +328,8 @@ class ClaimRequest:
 
     Attributes:
         worker: name of the drain; its wake-up channel carries it too. It is or starts with the worker's id and a "/".
-        token: unique for this call and used again only to repeat it after a lost reply. Starts as `worker` does.
+        token: unique for this call. It is used again to repeat the call after a lost reply, and after a wait that
+            brought no claim: the caller may have been handed one that it did not hear of. Starts as `worker` does.
         budget: estimated tokens; at least one unit is taken whatever it costs.
         online_budget: the same for the online lane; None: as `budget`.
         rate: the caller's own tokens per second. It takes no more of a lane than its part of the speed of all live
@@ -364,22 +367,6 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         ModelChanged: the queue's workers serve another model than the caller has.
     """
     r = request
-
-    def read(reply: list[Any]) -> Claim:
-        if reply[0] == b"changed":
-            raise ModelChanged("Workers serve another model under this name than the one that this process has loaded.")
-        bell_due, wait_ms, more, lane, suspects, *units = reply
-        return Claim(
-            token=r.token,
-            units=tuple(replies.unit_from_reply(unit) for unit in units),
-            lane=Lane(lane.decode()) if lane else None,
-            more=bool(more),
-            suspects=bool(suspects),
-            wait_ms=int(wait_ms),
-            bell_due=bool(bell_due),
-            suspect=r.suspect,
-        )
-
     named: dict[str, Argument] = {
         "worker": r.worker,
         "token": r.token,
@@ -395,7 +382,35 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         "rate": r.rate,
         "stamp": r.stamp,
     }
-    return Operation("claim", queue, (), read, named)
+    return Operation("claim", queue, (), partial(_claimed, r.token, suspect=r.suspect), named)
+
+
+def _claimed(token: str, reply: list[Any], *, suspect: bool = False) -> Claim:
+    if reply[0] == b"changed":
+        raise ModelChanged("Workers serve another model under this name than the one that this process has loaded.")
+    bell_due, wait_ms, more, lane, suspects, *units = reply
+    return Claim(
+        token=token,
+        units=tuple(replies.unit_from_reply(unit) for unit in units),
+        lane=Lane(lane.decode()) if lane else None,
+        more=bool(int(more)),
+        suspects=bool(int(suspects)),
+        wait_ms=int(wait_ms),
+        bell_due=bool(int(bell_due)),
+        suspect=suspect,
+    )
+
+
+def handed_claim(message: bytes) -> Claim | None:
+    """The claim that SUBMIT has made for a lingering caller, from what woke it; None: it must ask again.
+
+    A message may come late. A claim with another token than the caller waits with was made for an earlier wait.
+    """
+    if b"\n" not in message:
+        return None
+    token, *reply = pieces_of(message)
+    units = [reply[at : at + 11] for at in range(5, len(reply), 11)]
+    return _claimed(token.decode(), [*reply[:5], *units])
 
 
 def commit(
@@ -463,12 +478,13 @@ def charge(queue: str, task_id: str, cost: int) -> Operation[bool]:
     return Operation("charge", queue, (task_id, cost), bool)
 
 
-def leave(queue: str, worker: str, *, warm: bool) -> Operation[bool]:
+def leave(queue: str, worker: str, *, warm: bool, token: str = "") -> Operation[bool]:
     """A drain ends: it no longer lingers. `warm`: it did work and wants the bell rung once more.
 
+    `token`: of the CLAIM with which it lingered last, if it has not asked again: what it was handed is given back.
     True: the caller must send a bell.
     """
-    return Operation("leave", queue, (worker, int(warm)), bool)
+    return Operation("leave", queue, (worker, int(warm), token), bool)
 
 
 def call_idle(queue: str) -> Operation[int]:

@@ -1,7 +1,7 @@
 """The values that go into and come out of the ledger. All frozen. Times are milliseconds of the server's clock."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -49,7 +49,7 @@ class NewUnit:
 
     items: int
     cost: int
-    payload: bytes
+    payload: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Submission:
     admission: Admission
     deadline_in_ms: int | None = None
     """From now; for a synchronous task the latest moment at which anybody can still want it."""
-    metadata: bytes = b""
+    metadata: bytes = field(default=b"", repr=False)
     alias: Alias | None = None
     listed: bool = False
     wakes_steps: bool = False
@@ -201,7 +201,7 @@ class Task:
     expires_ms: int | None
     version: int
     options: Options
-    metadata: Mapping[str, str] | None
+    metadata: Mapping[str, str] | None = field(repr=False)
     model_changed: bool = False
     """It was ended when workers came to serve another model than the one that had made its first vectors."""
     cost: int = 0
@@ -233,7 +233,7 @@ class CommittedUnit:
 
     first: int
     items: int
-    data: bytes
+    data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ class ClaimedUnit:
     attempts: int
     offset: int
     options: Options
-    payload: bytes
+    payload: bytes = field(repr=False)
     trace: str = ""
     owner: str = ""
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import cast
 
 import redis
 from redis.exceptions import RedisError
@@ -57,8 +58,8 @@ class Wakeup:
             return False
         return True
 
-    def wait(self, timeout_s: float, stop: Callable[[], bool]) -> bool:
-        """Returns at the first wake-up, at the end of the time, or when `stop()` says so; whether it was woken.
+    def wait(self, timeout_s: float, stop: Callable[[], bool]) -> bytes | None:
+        """Returns at the first wake-up, at the end of the time, or when `stop()` says so; the message, or None.
 
         A broken connection ends the wait at once, a half-open one after some pings; the next `open` makes a new one.
         """
@@ -66,17 +67,18 @@ class Wakeup:
         try:
             while (left := until - time.monotonic()) > 0 and not stop():
                 if self._pubsub is None:
-                    return False
+                    return None
                 message = self._pubsub.get_message(timeout=min(left, _STOP_CHECK_S))
                 if message is not None and message["type"] == "message":
-                    while self._pubsub.get_message(timeout=0):
-                        pass  # what else was published by now has the same answer
-                    return True
+                    while later := self._pubsub.get_message(timeout=0):
+                        if later["type"] == "message":
+                            message = later  # the latest alone counts
+                    return cast("bytes", message["data"])
                 if self._pubsub.health_check_response_counter > _UNANSWERED:
                     raise redis.ConnectionError("the subscription does not answer")
         except RedisError:
             self.close()
-        return False
+        return None
 
     def close(self) -> None:
         """Ends the subscription."""

@@ -1,5 +1,6 @@
 -- Stores one task whole, or finds the one its alias names.
 -- uses: accounts admission enqueue limits turns wakeup
+-- may use: claiming hand_over
 -- wakes: its end wakes the steppers of documents workers. answer_to: the process that waits for its result, or ''.
 -- Behind the arguments by name, per unit: items cost payload
 -- tokens_per_minute queued_tokens open_jobs: limits of the owner's key, '' where it has none.
@@ -12,6 +13,7 @@ local id, lane, owner, deadline_in, ttl, options, meta, alias, digest, join, max
   tokens_per_minute, queued_tokens, open_jobs = named(23)
 deadline_in, vector_bytes = tonumber(deadline_in), tonumber(vector_bytes)
 local UNITS = FIRST + 24       -- of the first one's items
+local MAX_HANDED = 16384     -- bytes of a text: a subscriber may be slow
 local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
 
 local limits = {tokens_per_minute = tonumber(tokens_per_minute), queued_tokens = tonumber(queued_tokens),
@@ -79,4 +81,6 @@ local used, limit = memory()
 if used then call('SET', MEMORY, int(used + bytes) .. ' ' .. int(limit), 'KEEPTTL') end  -- until WATCH looks again
 if limits.tokens_per_minute then take_from(token_bucket(owner, limits.tokens_per_minute), cost) end
 queue.mine, queue.all = queue.mine + cost, queue.all + cost
-return answer('ok', id, wake(), queue)
+-- With other work under way, what comes meanwhile is claimed together.
+local handed = queue.cost == 0 and lane == 'online' and units == 1 and bytes <= MAX_HANDED and hand_over()
+return answer('ok', id, handed and 0 or wake(), queue)

@@ -60,6 +60,8 @@ turns = st.builds(
     sent=st.sampled_from([True] * 9 + [False]),
     part=st.sampled_from([0, 0.3, 0.5, 1]),
     suspect=st.booleans(),
+    hears=st.booleans(),
+    stops=st.sampled_from([False] * 9 + [True]),
 )
 
 
@@ -189,6 +191,9 @@ def shown(stats: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
         "exchanges",
         "model_changed",
         "successors",
+        "handed",
+        "handed_again",
+        "handed_back",
     )
     with capsys.disabled():
         print(f"\n  {', '.join(f'{stats[name]} {name}' for name in names + more)}", end=" ")  # noqa: T201
@@ -246,8 +251,11 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "model_changed",
         "successors",
         "stale_successors",
+        "handed_again",
+        "handed_back",
     ):
         assert stats[reached] > 0, reached
+    assert stats["handed"] >= 20
 
 
 def test_a_run_can_be_repeated(redis_client: redis.Redis) -> None:

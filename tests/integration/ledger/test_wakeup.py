@@ -43,7 +43,7 @@ def test_the_first_submit_rings_and_the_following_ones_do_not(driver: Driver) ->
 
 def test_a_submit_wakes_a_lingering_worker_instead_of_ringing(driver: Driver, linger: Linger) -> None:
     listener = linger("w")
-    assert not driver.submit().bell_due
+    assert not driver.submit(lane=Lane.BULK).bell_due
     assert listener.messages() == [b"work"]
 
 
@@ -73,7 +73,7 @@ def test_the_bell_rings_when_all_lingering_workers_are_dead(driver: Driver, ling
 def test_a_registration_ends_a_little_after_the_wait(driver: Driver, linger: Linger) -> None:
     listener = linger("w")
     driver.advance(LINGER_MS + SLACK_MS - 1)
-    assert not driver.submit().bell_due
+    assert not driver.submit(lane=Lane.BULK).bell_due
     assert listener.messages() == [b"work"]
     driver.work_off()
     again = linger("w2")
@@ -190,7 +190,7 @@ def test_a_clock_that_went_back_does_not_silence_the_bell(driver: Driver) -> Non
 
 def test_watch_rings_for_ready_work_even_after_it_told_somebody(driver: Driver, linger: Linger) -> None:
     listener = linger("w")
-    driver.submit()
+    driver.submit(lane=Lane.BULK)
     assert listener.messages() == [b"work"]  # and now it dies
     assert driver.watch().bell_due
     assert not driver.watch().bell_due

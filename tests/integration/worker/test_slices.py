@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import redis
 
-from stack.testing import RedisServer
+from stack.testing import RedisServer, wait_until
 from tasks.drain.commit import Committer
 from tasks.drain.loop import Consumer, Drain, JointSlice
 from tasks.drain.rate import MeasuredRate
@@ -18,7 +18,9 @@ from tasks.errors import RedisUnavailable
 from tasks.gate import Gate
 from tasks.item import cost
 from tasks.ledger import Claim, Finished, Lane, Ledger, OutcomeKind, operations
+from tasks.ledger.keys import wake_channel
 from tasks.ledger.operations import ClaimRequest, Operation
+from tests.integration.ledger.listener import Listener
 from tests.ledger_client import LedgerClient
 
 T = TypeVar("T")
@@ -236,3 +238,118 @@ def test_what_redis_did_not_hear_of_is_given_back_when_it_is_back(private_redis:
         slices.result(30)
         assert client.overview().leases == 0, "the end of its lease would count as a death"
         assert [unit.attempts for claim in stream.run()[1:] for unit in claim.units] == [1]
+
+
+class Waiting(Stream):
+    """A stream that waits for work until it is told to stop; it learns that before it takes what it was handed."""
+
+    def __init__(self, client: LedgerClient, ledger: Ledger) -> None:
+        self.told = threading.Event()
+        super().__init__(client, ledger, slice_s=60)
+
+    def stop(self) -> bool:
+        return self.told.is_set()
+
+
+def lingers(client: LedgerClient, redis_client: redis.Redis) -> bool:
+    return bool(redis_client.exists(f"eq:q:{client.model}:lingering"))
+
+
+def test_a_lone_text_costs_its_stream_no_claim(client: LedgerClient, redis_client: redis.Redis) -> None:
+    stream = Waiting(client, Ledger(redis_client))
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(stream.run)
+        wait_until(lambda: lingers(client, redis_client), message="it waits for no work")
+        redis_client.config_resetstat()
+        client.submit(["lone"])
+        wait_until(lambda: stream.claims and lingers(client, redis_client), message="the text is not served")
+        calls = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+        stream.told.set()
+        running.result(30)
+    assert calls == 3, "its submission, its commit, and that the stream waits again"
+    assert [unit.texts() for claim in stream.claims for unit in claim.units] == [["lone"]]
+    assert client.overview().leases == 0
+
+
+class Stopped(Ledger):
+    """The caller is told to stop as soon as it waits, and work comes before it leaves."""
+
+    def __init__(self, connection: redis.Redis, client: LedgerClient) -> None:
+        super().__init__(connection)
+        self.clients = client
+        self.stream: Waiting
+
+    def run(self, operation: Operation[T]) -> T:
+        reply = super().run(operation)
+        if operation.script == "claim" and not self.stream.told.is_set():
+            self.stream.told.set()
+            self.clients.submit(["late"])
+            assert self.clients.overview().leases == 1, "it is handed to nobody"
+        return reply
+
+
+def test_a_stream_that_stops_gives_back_what_it_was_handed(client: LedgerClient, redis_client: redis.Redis) -> None:
+    ledger = Stopped(redis_client, client)
+    ledger.stream = stream = Waiting(client, ledger)
+    assert stream.run() == []
+    assert client.overview().leases == 0, "the end of its lease would count as a death"
+    later = Stream(client, Ledger(redis_client), slice_s=0).run()
+    assert [unit.attempts for claim in later for unit in claim.units] == [1]
+
+
+def test_so_does_one_that_has_read_of_it(
+    client: LedgerClient, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Waiting(client, Ledger(redis_client))
+    read = operations.handed_claim
+
+    def then_stop(message: bytes) -> Claim | None:
+        stream.told.set()
+        return read(message)
+
+    monkeypatch.setattr(operations, "handed_claim", then_stop)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(stream.run)
+        wait_until(lambda: lingers(client, redis_client), message="it waits for no work")
+        client.submit(["late"])
+        assert running.result(30) == []
+    assert client.overview().leases == 0, "the end of its lease would count as a death"
+    later = Stream(client, Ledger(redis_client), slice_s=0).run()
+    assert [unit.attempts for claim in later for unit in claim.units] == [1]
+
+
+def test_what_was_handed_to_an_earlier_wait_is_given_back(client: LedgerClient, redis_client: redis.Redis) -> None:
+    earlier = ClaimRequest("w/0", "w/0/earlier", budget=9, max_units=1, lease_ms=60_000, linger_ms=1000)
+    with Listener.of_worker(redis_client, "w/0", client.model) as channel:
+        client.ledger.run(operations.claim(client.model, earlier))
+        client.submit(["late"])
+        (message,) = channel.messages()
+    stream = Waiting(client, Ledger(redis_client))
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(stream.run)
+        wait_until(lambda: lingers(client, redis_client), message="it waits for no work")
+        redis_client.publish(wake_channel(client.model, "w/0"), message)
+        wait_until(lambda: stream.claims, message="nobody gave it back")
+        stream.told.set()
+        running.result(30)
+    assert [unit.attempts for claim in stream.claims for unit in claim.units] == [1]
+
+
+class Cut(Stopped):
+    """Redis does not hear either that it leaves."""
+
+    def run(self, operation: Operation[T]) -> T:
+        if operation.script == "leave":
+            raise RedisUnavailable("as after many tries")
+        return super().run(operation)
+
+
+def test_what_was_handed_to_a_stream_that_lost_redis_is_given_back_later(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    ledger = Cut(redis_client, client)
+    ledger.stream = stream = Waiting(client, ledger)
+    assert stream.run() == []
+    assert client.overview().leases == 1
+    assert stream.committer.release_owed()
+    assert client.overview().leases == 0, "the end of its lease would count as a death"

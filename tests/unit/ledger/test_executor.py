@@ -98,6 +98,31 @@ def test_a_script_has_each_shared_part_once_and_before_those_that_use_it() -> No
     assert (SCRIPTS / "shared/admission.lua").read_text() not in text
 
 
+def test_what_a_script_seldom_needs_is_made_when_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    parts = {
+        "base": "-- base",
+        "one": "-- one",
+        "two": "-- uses: one three\nlocal function f() end",
+        "three": "-- three",
+    }
+    for name, text in parts.items():
+        (tmp_path / f"shared/{name}.lua").write_text(text)
+    (tmp_path / "script.lua").write_text("-- uses: one\n-- may use: two f\nf(1)")
+    assert source("script", tmp_path).splitlines() == [
+        "-- base",
+        "-- one",
+        "local function f(...)",
+        "-- three",
+        *parts["two"].splitlines(),
+        "return f(...)",
+        "end",
+        "-- uses: one",
+        "-- may use: two f",
+        "f(1)",
+    ]
+
+
 def test_shared_parts_that_use_one_another_are_named(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     for name, text in {"base": "", "one": "-- uses: two", "two": "-- uses: one"}.items():
@@ -118,7 +143,9 @@ def test_a_script_names_the_shared_parts_that_it_uses_and_no_others(file: str) -
     code = re.sub(r"'[^']*'", "", re.sub(r"--.*", "", text))
     own = set(re.findall(r"\w+", " ".join(re.findall(r"local (?:function )?([\w, ]+)", code))))
     words = set(re.findall(r"(?<![.\w])\w+", code)) - own
-    needed = {defined[word] for word in words if word in defined} - {"base", file.removeprefix("shared/")}
+    seldom = dict(re.findall(r"^-- may use: (\w+) (\w+)$", text, re.MULTILINE))
+    assert all(defined[function] == part and function in words for part, function in seldom.items())
+    needed = {defined[word] for word in words if word in defined} - {"base", file.removeprefix("shared/"), *seldom}
     assert sorted(needed) == (uses[1].split() if uses else [])
 
 

@@ -14,6 +14,18 @@ local function stop_lingering(worker)   -- none of its streams waits any more
     if string.match(name, '^[^/]*') == worker then call('ZREM', LINGER, name) end
   end
 end
+-- The CLAIM with which a stream lingers: its arguments, by which SUBMIT may repeat it. They outlast the wait: whether the
+-- stream still waits, says LINGER. Scripts of several versions run beside each other, so they say what they are.
+local ASKED_AS, ASKED_MS = 1, 60000     -- another number for other arguments of CLAIM; how long they are kept
+local TOKEN, LINGER_MS, RANG = 2, 7, 8  -- places of some of them
+local function ask_key(stream) return Q .. ':asks:' .. stream end
+local function asks(stream, request)
+  call('SET', ask_key(stream), cjson.encode({as = ASKED_AS, request = request}), 'PX', ASKED_MS)
+end
+local function asked_by(stream)         -- nil: of another version, or gone
+  local asked = cjson.decode(call('GET', ask_key(stream)) or '{}')
+  return asked.as == ASKED_AS and asked.request or nil
+end
 local function wake_lingerer()          -- true: a live socket got the word
   for _ = 1, 16 do
     local worker = call('ZPOPMAX', LINGER)

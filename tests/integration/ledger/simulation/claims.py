@@ -2,7 +2,7 @@
 
 import math
 
-from tasks.ledger import Claim, ClaimedUnit, Lane
+from tasks.ledger import Claim, ClaimedUnit, Lane, operations
 from tasks.ledger.operations import ClaimRequest
 from tasks.storage.row_file import UnitReference
 from tests.integration.ledger.simulation.world import SUSPECTS, World
@@ -35,6 +35,24 @@ def check_claim(world: World, request: ClaimRequest, claim: Claim) -> None:
     _count_turns(world, request, claim)
     world.stats["claims"] += 1
     world.stats["claimed_units"] += len(units)
+
+
+def check_handed(world: World) -> None:
+    """What SUBMIT has just claimed for a worker that lingers is a claim as that worker would have made it."""
+    for worker in world.workers:
+        message, worker.told = worker.told, b""
+        if not message or worker.asked is None:
+            continue
+        handed = operations.handed_claim(message)
+        if handed is None:
+            continue
+        assert handed.token == worker.asked.token
+        assert worker.state == "lingering"
+        assert worker.model == world.serves, "work for a model that is no longer served"
+        assert [unit.attempts for unit in handed.units] == [1], "more than a fresh text was handed over"
+        check_claim(world, worker.asked, handed)
+        worker.handed = handed
+        world.stats["handed"] += 1
 
 
 def _check_unit(world: World, claim: Claim, unit: ClaimedUnit) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tasks.errors import IdempotencyConflict
 from tasks.ledger import Admission, Alias, Lane, NewUnit, State, Submission, operations
 from tasks.storage.row_file import UnitReference
+from tests.integration.ledger.simulation.claims import check_handed
 from tests.integration.ledger.simulation.world import TTLS_MS, VECTOR_BYTES, ExpectedTask, World
 
 DIGEST, OTHER_DIGEST = "d" * 32, "e" * 32
@@ -49,6 +50,7 @@ def submit(world: World, request: Request) -> None:
         assert (reply.task_id, reply.joined) == (submission.task_id, False)
         expect(world, submission, poison=request.poison)
     world.sends(reply.bell_due, sent=request.sent)
+    check_handed(world)
     world.last = lambda: _submit_again(world, submission, reply.task_id)
 
 

@@ -1,7 +1,7 @@
 """Steps of workers: they hear, claim, linger, commit, give back, hang, die, and come back from the dead."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tasks.errors import ModelChanged
@@ -64,7 +64,8 @@ class Turn:
 
     `sent`: it lives to send the bell message it is told to send. `alone`: it is the only stream of its process. `part`:
     how much of its process's speed the stream that claims has measured; 0: it claims without a share. `suspect`: it
-    asks for one, if it was told that some wait.
+    asks for one, if it was told that some wait. `hears`: what it was handed reaches it; else it asks again. `stops`:
+    while it lingers.
     """
 
     worker: int = 0
@@ -76,6 +77,8 @@ class Turn:
     alone: bool = True
     part: float = 0
     suspect: bool = True
+    hears: bool = True
+    stops: bool = False
 
 
 def deliver(world: World, number: int) -> None:
@@ -90,7 +93,9 @@ def work(world: World, turn: Turn) -> None:
     """The next thing that this worker does in its state."""
     worker = world.workers[turn.worker % WORKERS]
     world.stats[worker.state] += 1
-    if worker.state in {"started", "again"} or _wakes(world, worker):
+    if worker.state == "lingering" and turn.stops:
+        leave(world, worker, sent=turn.sent)
+    elif worker.state in {"started", "again"} or _wakes(world, worker):
         claim(world, worker, turn)
     elif worker.state == "busy":
         poisoned = any(_poisonous(world, unit) for unit in worker.units)
@@ -99,28 +104,47 @@ def work(world: World, turn: Turn) -> None:
 
 def claim(world: World, worker: Worker, turn: Turn) -> None:
     heard = worker.state == "started"
+    asked, handed = worker.asked, worker.handed
+    worker.asked, worker.handed = None, None
+    if handed is not None and turn.hears:
+        worker.notified = False
+        _takes(world, worker, handed)
+        return
     request = _request(world, worker, turn, rang=heard, suspect=worker.suspects and turn.suspect)
+    if asked is not None:
+        request = replace(request, token=asked.token)
     if worker.model != world.serves:
         _refused(world, worker, request, turn.worker)
         return
+    held = [unit for unit in handed.units if world.holds(handed.token, unit)] if handed is not None else []
+    again = world.client.exists(f"eq:q:m:claim:{request.token}")
     got = world.driver.run(operations.claim(world.driver.model, request))
     if heard:
         world.lost_bell = False
     worker.notified = False
     world.sends(got.bell_due, sent=turn.sent)
-    check_claim(world, request, got)
+    if again:
+        assert list(got.units) == held, "what was handed over is lost on the way"
+        world.stats["handed_again"] += 1
+    else:
+        check_claim(world, request, got)
     worker.suspects = got.suspects
-    world.made_by[_mark(got.token)] = worker.model.stamp
-    worker.claim, worker.units = got, list(got.units)
+    worker.claim = got
     if got.units:
-        worker.state, worker.worked = "busy", True
+        _takes(world, worker, got)
         world.last = lambda: _claim_again(world, request, got)
     elif got.wait_ms:
-        worker.state, worker.until_ms = "lingering", world.now_ms + got.wait_ms
+        worker.state, worker.until_ms, worker.asked = "lingering", world.now_ms + got.wait_ms, request
     elif got.more:
         worker.state = "again"
     else:
         leave(world, worker, sent=turn.sent)
+
+
+def _takes(world: World, worker: Worker, got: Claim) -> None:
+    world.made_by[_mark(got.token)] = worker.model.stamp
+    worker.claim, worker.units = got, list(got.units)
+    worker.state, worker.worked = "busy", True
 
 
 def beat(world: World, number: int, rate: float) -> None:
@@ -155,8 +179,12 @@ def exchange(world: World, number: int, *, late: bool) -> None:
 
 def leave(world: World, worker: Worker, *, sent: bool = True) -> None:
     """The drain ends."""
-    bell_due = world.driver.run(operations.leave(world.driver.model, worker.name, warm=worker.worked))
-    worker.state, worker.worked = "idle", False
+    token = worker.asked.token if worker.asked else ""
+    bell_due = world.driver.run(operations.leave(world.driver.model, worker.name, warm=worker.worked, token=token))
+    if worker.handed is not None:
+        assert not any(world.holds(token, unit) for unit in worker.handed.units), "nobody works on it"
+        world.stats["handed_back"] += 1
+    worker.state, worker.worked, worker.asked, worker.handed = "idle", False, None, None
     world.sends(bell_due, sent=sent)
 
 
@@ -170,6 +198,8 @@ def crash(world: World, number: int, *, comes_back: bool = False) -> None:
         world.lost_wake = True
     if worker.units:
         world.zombies.append((worker.token, worker.units))
+    if worker.handed is not None:
+        world.zombies.append((worker.handed.token, list(worker.handed.units)))
     world.ears.close(worker.name)
     world.workers[number % WORKERS] = world.new_worker(worker.name if comes_back else None)
     if comes_back:

@@ -280,6 +280,6 @@ def _check_names(world: World, seen: Snapshot) -> None:
             has_caller = "deadline" in stored and "listed" not in stored
             goes = has_caller or State(stored["state"]).terminal
             assert (seen.keys[name].ttl_ms > 0) == goes, "an alias does not live as long as its task"
-    known = ("eq:q:m:claim:", "eq:q:m:worker:", *LINES, "eq:tasks:", "eq:open:")
+    known = ("eq:q:m:claim:", "eq:q:m:asks:", "eq:q:m:worker:", *LINES, "eq:tasks:", "eq:open:")
     strange = {name for name in seen.keys if name not in allowed and not name.startswith(known)}
     assert not strange

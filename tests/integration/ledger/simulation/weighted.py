@@ -17,7 +17,7 @@ from tests.integration.ledger.simulation.world import World
 
 RATES = (0.4, 20, 50.6, 130)
 """Tokens per second that workers report; a part of the slowest one is less than one unit."""
-MODES = ("mixed", "idle", "flood", "chaos", "models")
+MODES = ("mixed", "idle", "lone", "flood", "chaos", "models")
 _WEIGHTS = {
     "submit": 1.0,
     "trickle": 1.0,
@@ -36,11 +36,13 @@ _WEIGHTS = {
     "watch": 0.6,
     "beat": 0.6,
     "exchange": 0,
+    "lone": 0,
 }
 _CHANGED: dict[str, dict[str, float]] = {
     "mixed": {},
     "models": {"exchange": 0.7, "submit": 3, "beat": 0.3},
     "idle": {"submit": 0.03, "trickle": 0.8, "work": 14, "advance": 0.6, "watch": 0.2, "deliver": 6, "crash": 0.1},
+    "lone": {"lone": 1.5, "submit": 0.2, "trickle": 0.2},
     "flood": {"submit": 4, "trickle": 2, "work": 6, "advance": 0.2, "cancel": 0.1},
     "chaos": {"crash": 1.5, "lose": 0.8, "zombie_commit": 1, "zombie_release": 0.5, "advance": 2},
 }
@@ -96,6 +98,23 @@ def _trickle(world: World, chance: random.Random) -> None:
     clients.submit(world, clients.Request(lane=lane, owner=chance.choice("ab"), sent=chance.random() > 0.05))
 
 
+def _lone(world: World, chance: random.Random) -> None:
+    """Everything is cancelled, a worker waits, and a text comes."""
+    for number, task_id in enumerate(sorted(world.tasks)):
+        if not world.state(task_id).terminal:
+            clients.cancel(world, number)
+    check(world)
+    number = chance.randrange(3)
+    if world.workers[number].state == "idle":
+        clients.double_message(world)
+        fleet.deliver(world, number)
+    if world.workers[number].state in {"started", "again"}:
+        fleet.work(world, Turn(number))
+        check(world)
+    if world.workers[number].state == "lingering":
+        clients.submit(world, clients.Request(owner=chance.choice("ab")))
+
+
 def _work(world: World, chance: random.Random) -> None:
     turn = Turn(
         worker=chance.randrange(3),
@@ -107,6 +126,8 @@ def _work(world: World, chance: random.Random) -> None:
         alone=chance.random() < 0.5,
         part=chance.choice([0, 0.3, 0.5, 1, 1]),
         suspect=chance.random() < 0.7,
+        hears=chance.random() < 0.7,
+        stops=chance.random() < 0.05,
     )
     fleet.work(world, turn)
 
@@ -143,6 +164,7 @@ def _of_message(step: Callable[[World, random.Random], None]) -> Callable[[World
 _STEPS: dict[str, Callable[[World, random.Random], None]] = {
     "submit": _submit,
     "trickle": _trickle,
+    "lone": _lone,
     "cancel": _of_task(clients.cancel),
     "forget": _of_task(clients.forget),
     "want": _want,

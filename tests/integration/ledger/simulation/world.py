@@ -10,6 +10,7 @@ from typing import Any, Literal
 import redis
 
 from tasks.ledger import Alias, Claim, ClaimedUnit, Lane, ModelEntry, State, keys, operations
+from tasks.ledger.operations import ClaimRequest
 from tests.integration.ledger.driver import MODEL, Driver
 from tests.integration.ledger.scripts import SCRIPTS
 from tests.integration.ledger.simulation.turns import Turns
@@ -58,6 +59,12 @@ class Worker:
 
     name: str
     state: WorkerState = "idle"
+    asked: ClaimRequest | None = None
+    """With which it lingers."""
+    told: bytes = b""
+    """What woke it, until that is read."""
+    handed: Claim | None = None
+    """That was made for it while it lingered."""
     claim: Claim | None = None
     units: list[ClaimedUnit] = field(default_factory=list)
     until_ms: int = 0
@@ -101,12 +108,12 @@ class Ears:
         while self._next()["type"] != "unsubscribe":
             pass
 
-    def woken(self) -> set[str]:
-        """Workers that were woken before this call."""
+    def woken(self) -> dict[str, bytes]:
+        """Workers that were woken before this call, and what each was told last."""
         self._pubsub.ping()  # its answer comes after all that was published before
-        found: set[str] = set()
+        found: dict[str, bytes] = {}
         while (message := self._next())["type"] != "pong":
-            found.add(message["channel"].decode().rpartition(":")[2])
+            found[message["channel"].decode().rpartition(":")[2]] = message["data"]
         return found
 
     def shut(self) -> None:
@@ -175,6 +182,7 @@ class World:
         self.stats["woken"] += len(woken)
         for worker in self.workers:
             worker.notified |= worker.name in woken
+            worker.told = woken.get(worker.name, worker.told)
 
     def holds(self, token: str, unit: ClaimedUnit) -> bool:
         """Whether this claim holds the unit at this moment."""
