@@ -3,6 +3,10 @@
 Its Celery side is in `process/`, its work in `documents/`.
 """
 
+import gc
+
+gc.disable()  # as in `worker.py`
+
 import contextlib
 import ctypes
 import sys
@@ -12,6 +16,8 @@ from tasks.errors import EmbedqError
 from tasks.ledger import DOCUMENTS
 from tasks.process import parent
 from tasks.process.role import Role
+
+gc.enable()
 
 _PR_SET_DUMPABLE = 4
 

@@ -1,5 +1,9 @@
 """The model worker: `python -m tasks.worker`. Its Celery side is in `process/`, its work in `embedding/`."""
 
+import gc
+
+gc.disable()  # what is imported stays: the collector's rounds over it took a quarter of a start's processor time
+
 import sys
 
 from tasks.embedding.process import ModelWorker
@@ -8,6 +12,8 @@ from tasks.model.encoder import EncoderBroken, ModelLoadError
 from tasks.process import parent
 from tasks.process.liveness import DEFAULT_PATIENCE, Patience
 from tasks.process.role import Role
+
+gc.enable()
 
 MODEL_WORKER = Role(
     command="worker",

@@ -38,6 +38,7 @@ from tasks.process.child import share_arenas
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
 from tests.s3_server import S3Server
+from tests.tracing import untraced
 from worker_config.settings import PREFIX, Settings
 
 _SHOWN_CHARS = 6000
@@ -46,8 +47,15 @@ _LONG_ID = 40
 _EXPENSIVE = ("pg_server", "s3_server", "guarded")
 _TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
 """Kinds of tests, and when they have their turn."""
-_TORCH_FOLDER = "tests/integration/model/"
+_TORCH = ("tests/integration/model/", "tests/integration/worker/test_real_model.py")
 _BROWSER_FOLDER = "tests/browser/"
+_CONTRACT_FOLDER = "tests/contract/"
+_OTHER_PROCESSES = (
+    _BROWSER_FOLDER,
+    "tests/faults/",
+    *(f"tests/integration/{name}/" for name in ("guarded", "observed", "worker")),
+)
+"""Tests of processes of their own."""
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - a folder of our own is made in it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -71,10 +79,21 @@ def pytest_configure() -> None:
     share_arenas()  # a process of the suite runs thousands of threads, one after the other
 
 
-def pytest_collection_finish() -> None:
-    """Lets collections of garbage pass over what stays for ever: thousands of tests, and all that they import."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collects at half the cost: thousands of tests, and all that they import, stay for ever.
+
+    The garbage collector passes over it, now and later. The lines that an import runs count as covered once one of the
+    processes of a run has traced them.
+    """
+    first = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"] == "gw0"
+    gc.disable()
+    with contextlib.nullcontext() if first else untraced(threads=True):
+        result = yield
     gc.collect()
     gc.freeze()
+    gc.enable()
+    return result
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -116,7 +135,7 @@ def _unit(item: pytest.Item) -> str:
 def _group(item: pytest.Item) -> str | None:
     if item.get_closest_marker("faults"):
         return None
-    if item.get_closest_marker("model") and _TORCH_FOLDER in item.nodeid:
+    if item.get_closest_marker("model") and item.nodeid.startswith(_TORCH):
         return "model"
     if _BROWSER_FOLDER in item.nodeid:
         return "browser"
@@ -141,9 +160,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """
     _end_if_hung(item)
     try:
-        return (yield)
+        with _traced_as_needed(item):
+            return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def _traced_as_needed(item: pytest.Item) -> contextlib.AbstractContextManager[None]:
+    """Traces for coverage what the test is about, where that is in this process: its client is not."""
+    if item.nodeid.startswith(_OTHER_PROCESSES):
+        return untraced(threads=True)
+    served = item.nodeid.startswith(_CONTRACT_FOLDER) or "serve" in getattr(item, "fixturenames", ())
+    return untraced(threads=False) if served else contextlib.nullcontext()
 
 
 @pytest.hookimpl(trylast=True)

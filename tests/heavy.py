@@ -4,8 +4,11 @@ Every process of a test run collects every file. With these imports at the top o
 before its first test.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from tests.tracing import importing
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,6 +36,9 @@ else:
         def __getattr__(self, attribute: str) -> Any:
             if attribute.startswith("_") or "pytest" in attribute:  # pytest asks each name of a file what it is
                 raise AttributeError(attribute)
+            if self._name not in sys.modules:
+                with importing():
+                    import_module(self._name)
             return getattr(import_module(self._name), attribute)
 
     duckdb = _Library("duckdb")

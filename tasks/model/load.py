@@ -1,5 +1,6 @@
 """From settings to an encoder that passed its self-test, or to an error that says what to change."""
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -50,6 +51,7 @@ def first_that_passes(candidates: Sequence[Callable[[], Encoder]]) -> Encoder:
 def _load_real(settings: Settings) -> Encoder:
     locate(settings.model)  # before the libraries are loaded, which takes seconds: a wrong name is said at once
     try:
+        _import_libraries()
         machine = measure(with_openvino=settings.compute != "torch")
     except ImportError as error:
         raise explain(error, settings.model) from error
@@ -58,6 +60,17 @@ def _load_real(settings: Settings) -> Encoder:
     if encoder.info.compute == "openvino":
         _leave_cores_to_openvino()
     return encoder
+
+
+def _import_libraries() -> None:
+    """What is imported stays: the garbage collector's rounds over it are a second of six of processor time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        import sentence_transformers  # noqa: F401, PLC0415 - the worker's parent imports this module and must stay without it
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _leave_cores_to_openvino() -> None:

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.heavy import sentence_transformers
 from tests.integration.model.tiny_model import TinyModel, save
 
 
 @pytest.fixture(autouse=True)
 def _key_leak_check() -> None:
     """Instead of the one for all integration tests: models need no Redis."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _libraries() -> None:
+    """Imported before our own code asks for them, where coverage would trace the import."""
+    _ = sentence_transformers.SentenceTransformer
 
 
 @pytest.fixture(autouse=True)
