@@ -133,7 +133,9 @@ def test_who_has_waited_long_enough_is_passed_over(driver: Driver, linger: Linge
 
 
 def test_a_release_ends_the_wait_too(driver: Driver, linger: Linger) -> None:
-    stream, other = linger("w/0"), linger("w/00")
+    other = linger("v/0")
+    driver.advance(1)
+    stream = linger("w/0")  # the last to ask
     driver.run(operations.release(driver.model, stream.request.token))
     driver.submit()
     assert stream.messages() == []
