@@ -7,10 +7,7 @@ local function enclose(box, id, t)
   local bytes = 0
   for _, value in ipairs(t.outcomes) do bytes = bytes + #value end
   if t.ended < t.total or bytes > MAX_ANSWER or box.bytes + bytes > MAX_ANSWERS then return end
-  local function put(part)
-    box.parts[#box.parts + 1] = part
-    box.lengths[#box.lengths + 1] = #part
-  end
+  local function put(part) box.parts[#box.parts + 1] = part end
   put(table.concat({#t.outcomes, t.ttl, t.state, t.lane, int(t.total), int(t.ok), int(t.failed), int(t.tokens),
     int(t.version), int(t.created), t.started or '-', int(NOW), t.deadline or '-'}, ' '))
   put(id)
@@ -27,13 +24,12 @@ local function tell_answers(tasks)
   local boxes, told = {}, {}
   for id, t in pairs(tasks) do
     if t.answer and t.state then
-      boxes[t.answer] = boxes[t.answer] or {bytes = 0, ids = {}, parts = {}, lengths = {}}
+      boxes[t.answer] = boxes[t.answer] or {bytes = 0, ids = {}, parts = {}}
       enclose(boxes[t.answer], id, t)
     end
   end
   for process, box in pairs(boxes) do
-    if #box.parts > 0 and call('PUBLISH', R .. ':answers:' .. process,
-      table.concat(box.lengths, ' ') .. '\n' .. table.concat(box.parts)) > 0 then
+    if #box.parts > 0 and call('PUBLISH', R .. ':answers:' .. process, packed(box.parts)) > 0 then
       for id in pairs(box.ids) do told[id] = true end
     end
   end

@@ -66,6 +66,13 @@ local function count(name, n)
   if n ~= 0 then call('HINCRBY', S, 'n_' .. name, int(n)) end
 end
 
+-- Pieces as one message: a line of their lengths, then the pieces. ../../answers.py takes it apart.
+local function packed(pieces)
+  local lengths = {}
+  for i, piece in ipairs(pieces) do lengths[i] = #piece end
+  return table.concat(lengths, ' ') .. '\n' .. table.concat(pieces)
+end
+
 -- What all clients are told: one message per script. What one process alone is told: shared/answers.lua.
 local ended_ids, changed_ids = {}, {}
 local function announce()

@@ -230,17 +230,13 @@ local function hand_over()              -- whether a stream has it now
     call('PUBLISH', Q .. ':wake:' .. stream, 'work')  -- it lingers no more, and finds out by itself
     return false
   end
-  local parts, lengths = {request[TOKEN], unpack(reply, 1, 5)}, {}
+  local parts = {request[TOKEN]}
+  local function put(part) parts[#parts + 1] = tostring(part) end
+  for i = 1, 5 do put(reply[i]) end
   for i = 6, #reply do
-    for _, part in ipairs(reply[i]) do parts[#parts + 1] = part end
+    for _, part in ipairs(reply[i]) do put(part) end
   end
-  for i, part in ipairs(parts) do
-    parts[i] = tostring(part)
-    lengths[i] = #parts[i]
-  end
-  if call('PUBLISH', Q .. ':wake:' .. stream, table.concat(lengths, ' ') .. '\n' .. table.concat(parts)) > 0 then
-    return true
-  end
+  if call('PUBLISH', Q .. ':wake:' .. stream, packed(parts)) > 0 then return true end
   drop_claim(request[TOKEN], true)      -- nobody is there
   return false
 end
