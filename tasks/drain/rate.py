@@ -7,6 +7,9 @@ MAX_UNITS_PER_CLAIM = 512
 ONLINE_CLAIM_S = 0.1
 """Of work in one claim of the online lane, and no more than one unit. Less than of bulk work: the first text of a claim
 waits for its last one, and the other streams take the rest."""
+LARGE_UNITS = 4
+"""Of full size in one claim of the online lane. Its small units do not wait for such a claim, but
+callers with others as large do (see `claim` in the Lua library)."""
 
 BULK_UNITS = 24
 """Of full size in one claim of the bulk lane. With more texts to sort passes are fuller and padded less: 44 passages at
@@ -52,12 +55,18 @@ class MeasuredRate:
         No more of bulk work than fits into the slice, and one unit in any case: a slice ends for all streams with the
         claim that ends last. `urgent`: texts that cannot wait are to be expected.
         """
+        most_s = max(left_s, unit_s)
         return ClaimSize(
-            bulk_cost=self._cost(min(max(left_s, unit_s), bulk_claim_s(unit_s, urgent=urgent))),
-            online_cost=self._cost(min(ONLINE_CLAIM_S, unit_s)),
+            bulk_cost=self._cost(min(most_s, bulk_claim_s(unit_s, urgent=urgent))),
+            online_cost=self.online_cost(unit_s),
+            large_cost=self._cost(min(most_s, LARGE_UNITS * unit_s)),
             max_units=MAX_UNITS_PER_CLAIM,
             rate=self.tokens_per_s,
         )
+
+    def online_cost(self, unit_s: float) -> int:
+        """Of a claim of the online lane, unless its units are large."""
+        return self._cost(min(ONLINE_CLAIM_S, unit_s))
 
     def _cost(self, seconds: float) -> int:
         return max(1, int(self.tokens_per_s * seconds))
