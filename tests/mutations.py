@@ -49,6 +49,34 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("convicted after four deaths", "shared/suspects.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 4"),
     Mutation("one stream takes all", "shared/claiming.lua", "open_costs[name] * rate / total_rate", "open_costs[name]"),
     Mutation("claims of bulk work do not shrink", "shared/claiming.lua", "name == 'bulk' and part / 2 or part", "part"),
+    # Large units
+    Mutation(
+        "a list takes more than its part",
+        "shared/claiming.lua",
+        "open_costs.large = open_costs.online",
+        "open_costs.large = 1e9",
+    ),
+    Mutation(
+        "lists have no budget of their own", "shared/claiming.lua", "if of_large then room.online = room.large end", ""
+    ),
+    Mutation("small units beside large ones", "shared/claiming.lua", "large(u, line) ~= of_large or spent", "spent"),
+    Mutation("a long text is a list", "shared/claiming.lua", "u.items > 1 and u.cost", "u.cost"),
+    Mutation("bulk work has lists", "shared/claiming.lua", "return line == 'online' and u.items", "return u.items"),
+    Mutation("a look takes lists", "shared/claiming.lua", "if not small_only then", "if true then"),
+    Mutation("a look sees one list", "shared/claiming.lua", "MAX_PASSED_OVER = 16", "MAX_PASSED_OVER = 1"),
+    Mutation("a look sees all lists", "shared/claiming.lua", "MAX_PASSED_OVER = 16", "MAX_PASSED_OVER = 99"),
+    Mutation(
+        "a look does not see what came back",
+        "shared/claiming.lua",
+        "tonumber(f[2] or 0) > 0 and call('LINDEX', back_key(id), 0) or f[1]",
+        "f[1]",
+    ),
+    Mutation(
+        "a look takes another owner's turn",
+        "shared/claiming.lua",
+        "if head == 'large' then break ",
+        "if head == 'large' then owner.empty = true ",
+    ),
     Mutation(
         "who is alone takes a stream's part", "shared/claiming.lua", "if alone and rate > 0 then", "if false then"
     ),

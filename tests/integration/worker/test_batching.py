@@ -107,6 +107,33 @@ def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles:
     client.completed(bulk, timeout_s=60)
 
 
+def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, client: LedgerClient) -> None:
+    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512, streams=1)
+    list_of_passages = client.submit([f"{n} " + "word " * 100 for n in range(100)], unit_items=100, unit_cost=10**9)
+    wait_until(lambda: client.task(list_of_passages).state is State.IN_PROGRESS, message="the claim of the list")
+    other_list = client.submit([f"{n} " + "word " * 200 for n in range(8)], unit_items=8)
+    client.completed(client.submit(["a query"]))
+    assert client.task(list_of_passages).completed == 0
+    assert client.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
+    client.completed(list_of_passages, timeout_s=60)
+    client.completed(other_list, timeout_s=60)
+
+
+def test_lists_are_sorted_together(roles: Roles, client: LedgerClient) -> None:
+    """Short and long texts by turns, in eight units of two: each of these alone would be two passes."""
+    worker = roles.worker(fake_tokens_per_s=400, streams=1, unit_s=1)
+    words = [20, 100] * 8
+    child = worker.child_pid
+    os.kill(child, signal.SIGSTOP)
+    try:
+        before = client.counter("forward_passes")
+        task = client.submit([f"{n} " + "word " * count for n, count in enumerate(words)], unit_items=2)
+    finally:
+        os.kill(child, signal.SIGCONT)
+    client.completed(task)
+    assert client.counter("forward_passes") - before <= 4
+
+
 def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: LedgerClient) -> None:
     roles.worker(fake_tokens_per_s=6400)
 
