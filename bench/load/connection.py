@@ -16,7 +16,7 @@ class Broken(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """Sends a request, gives the status once the whole answer has arrived, and forgets its body."""
+    """Sends a request, gives the status once the whole answer has arrived, and keeps it until the next request."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -39,6 +39,11 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.write(request)
         return self._answer
+
+    @property
+    def body(self) -> bytes:
+        """Of the last answer, as it came."""
+        return bytes(self._received[self._received.find(b"\r\n\r\n") + 4 :])
 
     def close(self) -> None:
         """Ends the connection."""

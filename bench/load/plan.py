@@ -70,6 +70,7 @@ class LoadResult:
         errors: other answers, broken connections and answers that never came.
         seconds: from the first request to the last answer.
         reasons: how many failed with which status, or in which other way; empty where the generator cannot say.
+        refusal: the beginning of the first answer that is not 2xx; "" where there is none, or the generator cannot say.
     """
 
     requests: int
@@ -80,6 +81,7 @@ class LoadResult:
     p99_ms: float
     max_ms: float
     reasons: Mapping[str, int] = field(default_factory=dict)
+    refusal: str = ""
 
     @property
     def rate_per_s(self) -> float:

@@ -22,6 +22,8 @@ _CONNECT_TIMEOUT_S = 10.0
 _PAUSE_S = 0.1
 """After a failure: a server that refuses or is gone must not make the generator burn the core that it needs."""
 
+_SHOWN_OF_REFUSAL = 300
+
 
 class Generator:
     """Sends one load and collects latencies."""
@@ -33,6 +35,7 @@ class Generator:
         self._idle: list[Connection] = []
         self._latencies_s: list[float] = []
         self._reasons: Counter[str] = Counter()
+        self._refusal = ""
         self._started = 0.0
         self._last_answer = 0.0
 
@@ -77,6 +80,7 @@ class Generator:
         if 200 <= status < 300:
             self._latencies_s.append(self._last_answer - due)
         else:
+            self._refusal = self._refusal or connection.body[:_SHOWN_OF_REFUSAL].decode(errors="replace")
             await self._failed(f"status {status}")
 
     async def _failed(self, reason: str) -> None:
@@ -105,6 +109,7 @@ class Generator:
             p99_ms=percentile(ms, 99),
             max_ms=percentile(ms, 100),
             reasons=dict(self._reasons),  # `asdict` breaks a Counter
+            refusal=self._refusal,
         )
 
 

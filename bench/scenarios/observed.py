@@ -21,8 +21,9 @@ def of_load(what: str, result: LoadResult, bodies: int, values: Mapping[str, flo
     notes = []
     if result.errors:
         how = ", ".join(f"{number} with {reason}" for reason, number in result.reasons.items())
+        first = result.refusal and f"; the first answer: {result.refusal}"
         notes.append(
-            f"{what}: {result.errors} of {result.errors + result.requests} requests failed{how and f' ({how})'}"
+            f"{what}: {result.errors} of {result.errors + result.requests} requests failed{how and f' ({how})'}{first}"
         )
     if result.requests > bodies:
         notes.append(f"{what}: only {bodies} different bodies for {result.requests} requests; repetitions are cheaper")

@@ -10,7 +10,7 @@ from bench.load.raw import Generator
 LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
 CLOSING = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-REFUSED = b"HTTP/1.1 503 x\r\ncontent-length: 0\r\n\r\n"
+REFUSED = b'HTTP/1.1 503 Service Unavailable\r\nContent-Length: 16\r\n\r\n{"error":"full"}'
 
 
 class Asked:
@@ -100,6 +100,7 @@ async def test_refusals_and_broken_connections_are_errors_without_latency() -> N
         result = await Generator(Load(url, list(map(bytes.decode, answers)), rate_per_s=100, seconds=0.06)).run()
     assert (result.requests, result.errors) == (2, 4)
     assert result.reasons == {"status 503": 2, "Broken": 2}
+    assert result.refusal == '{"error":"full"}'
 
 
 async def test_nobody_there_is_an_error_each_time() -> None:
@@ -114,4 +115,5 @@ async def test_a_result_with_failures_travels_between_processes() -> None:
     async with serving(lambda _: REFUSED) as (url, _):
         result = await Generator(Load(url, bodies=["{}"], seconds=0.05, connections=1)).run()
     assert result.reasons["status 503"] > 0
-    assert LoadResult.from_json(result.to_json()).reasons == result.reasons
+    read = LoadResult.from_json(result.to_json())
+    assert (read.reasons, read.refusal) == (result.reasons, result.refusal)
