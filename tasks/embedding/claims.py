@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tasks.drain.commit import Committer
-from tasks.drain.lanes import OnlineCheck, Urgency
+from tasks.drain.lanes import SMALL_PER_LARGE, Arrivals, OnlineCheck
 from tasks.drain.rate import MeasuredRate, longest_claim_s
 from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.embedding.half_done import HalfDone, TurnOver
@@ -54,8 +54,8 @@ class EmbeddingContext:
         broken: set when the encoder cannot be used any more.
         stop: whether to stop.
         half_done: suspects that take longer than a turn.
-        online: whether work of the online lane is to be expected.
-        urgent: whether small units of it are, which do not wait for the end of a claim.
+        online: work of the online lane, beside which claims of bulk work are smaller.
+        small: small units of it, beside which passes of bulk work and of large units are.
     """
 
     encoder: Encoder
@@ -68,8 +68,8 @@ class EmbeddingContext:
     broken: threading.Event
     stop: Callable[[], bool]
     half_done: HalfDone = field(default_factory=HalfDone)
-    online: Urgency = field(default_factory=Urgency)
-    urgent: Urgency = field(default_factory=Urgency)
+    online: Arrivals = field(default_factory=Arrivals)
+    small: Arrivals = field(default_factory=Arrivals)
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class EmbeddingWork:
         if claim.lane is Lane.ONLINE:
             self._context.online.seen()
             if not self._is_large(claim):
-                self._context.urgent.seen()
+                self._context.small.seen()
         try:
             return self._encode_and_commit(claim, claim_online)
         except (Stopping, TurnOver):
@@ -198,7 +198,9 @@ class EmbeddingWork:
         return late
 
     def _is_large(self, claim: Claim) -> bool:
-        first = claim.units[0]  # large units have a claim to themselves (`claim` in the Lua library)
+        # As the ledger says it (`claim` in the Lua library), by the size that it was asked for: the rate changes when a
+        # claim ends. Large units have a claim to themselves.
+        first = claim.units[0]
         return first.items > 1 and first.cost >= self.rate.online_cost(self._context.unit_s)
 
     def _check_beside(self, claim: Claim, claim_online: ClaimOnline) -> OnlineCheck | None:
@@ -207,7 +209,9 @@ class EmbeddingWork:
             return None
         if claim.lane is Lane.BULK:
             return OnlineCheck(self, claim_online, self._stop)
-        return OnlineCheck(self, partial(claim_online, small_only=True), self._stop) if self._is_large(claim) else None
+        if not self._is_large(claim):
+            return None
+        return OnlineCheck(self, partial(claim_online, small_only=True), self._stop, times=SMALL_PER_LARGE)
 
     def _between(self, run: _ClaimRun, most_s: float = math.inf) -> None:
         if self._stop():
@@ -251,7 +255,7 @@ class EmbeddingWork:
             check_online.resume()
 
         def most() -> int:
-            return self._budget.most if check_online is None else self._bulk_tokens()
+            return self._budget.most if check_online is None else self._interrupted_tokens()
 
         def timed(some: Sequence[TextItem]) -> tuple[list[ItemVector], EncodeStats]:
             began, online_s = time.monotonic(), check_online.spent_s if check_online else 0.0
@@ -287,8 +291,8 @@ class EmbeddingWork:
         self.totals.add(stats, len(items))
         return done
 
-    def _bulk_tokens(self) -> int:
-        return self._budget.bulk(self.rate.tokens_per_s, urgent=self._context.urgent.expected)
+    def _interrupted_tokens(self) -> int:
+        return self._budget.interrupted(self.rate.tokens_per_s, urgent=self._context.small.expected)
 
     def _commit(
         self, run: _ClaimRun, units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats

@@ -115,8 +115,28 @@ def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, cli
     client.completed(client.submit(["a query"]))
     assert client.task(list_of_passages).completed == 0
     assert client.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
-    client.completed(list_of_passages, timeout_s=60)
-    client.completed(other_list, timeout_s=60)
+    began, ended = client.completed(other_list, timeout_s=60).started_ms, client.task(list_of_passages).ended_ms
+    assert began is not None
+    assert ended is not None
+    assert began >= ended, "not beside the query"
+
+
+def test_a_query_passes_a_list_that_passes_bulk_work(roles: Roles, client: LedgerClient) -> None:
+    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512, streams=1)
+
+    def submitted(name: str, lane: Lane) -> str:
+        texts = [f"{name} {n} " + "word " * 100 for n in range(60)]
+        task = client.submit(texts, lane=lane, unit_items=60, unit_cost=10**9)
+        wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message=f"the claim of {name}")
+        return task
+
+    tasks = [submitted("bulk work", Lane.BULK), submitted("a list", Lane.ONLINE)]
+    client.completed(client.submit(["a query"]))
+    assert [client.task(task).completed for task in tasks] == [0, 0]
+    client.completed(tasks[1], timeout_s=60)
+    assert client.task(tasks[0]).completed == 0
+    client.completed(tasks[0], timeout_s=60)
+    assert client.counter("lost_leases") == 0
 
 
 def test_lists_are_sorted_together(roles: Roles, client: LedgerClient) -> None:
@@ -143,6 +163,8 @@ def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: 
         return client.counter("forward_passes") - before
 
     quiet = passes_of_bulk()
+    client.completed(client.submit([f"of a list {n} " + "word " * 48 for n in range(40)]))
+    assert passes_of_bulk() == quiet, "a list is served as it comes, but waits for a pass of any length"
     client.completed(client.submit(["an online query"]))
     assert passes_of_bulk() > 1.1 * quiet
 

@@ -12,7 +12,7 @@ from tests.integration.ledger.simulation.world import SUSPECTS, World
 
 BULK_SHARE = 8
 MAX_UNIT_COST = 40
-MAX_PASSED_OVER = 16
+MAX_PASSED_OVER = 64
 
 
 def check_claim(world: World, request: ClaimRequest, claim: Claim) -> None:
@@ -160,9 +160,16 @@ def _members(client: redis.Redis, key: str) -> list[str]:
 
 
 def _small_is_next(world: World, request: ClaimRequest) -> bool:
-    """Whether a look for small units must have found one, as a single owner has few tasks."""
-    kinds = list(_next_online(world, request))
-    return world.client.zcard("eq:q:m:online") == 1 and len(kinds) <= MAX_PASSED_OVER and False in kinds
+    """Whether a look for small units must have found one, as the owner whose turn it is has few tasks."""
+    owners = _members(world.client, "eq:q:m:online")
+    waiting = _members(world.client, f"eq:q:m:online:{owners[0]}") if owners else []
+    small = [task_id for task_id in waiting if _is_small(world, request, task_id)]
+    return len(waiting) <= MAX_PASSED_OVER and bool(small)
+
+
+def _is_small(world: World, request: ClaimRequest, task_id: str) -> bool:
+    units, items, cost = world.client.hmget(f"eq:task:{task_id}", "units", "total", "cost")
+    return int(units or 1) == 1 and not _large(request, Lane.ONLINE, int(items or 0), int(cost or 0))
 
 
 def _room(world: World, request: ClaimRequest, lane: Lane, *, large: bool) -> float:
