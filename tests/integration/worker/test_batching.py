@@ -115,7 +115,8 @@ def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, cli
     client.completed(client.submit(["a query"]))
     assert client.task(list_of_passages).completed == 0
     assert client.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
-    began, ended = client.completed(other_list, timeout_s=60).started_ms, client.task(list_of_passages).ended_ms
+    client.completed(other_list, timeout_s=60)
+    began, ended = client.task(other_list).started_ms, client.task(list_of_passages).finished_ms
     assert began is not None
     assert ended is not None
     assert began >= ended, "not beside the query"

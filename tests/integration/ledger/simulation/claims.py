@@ -128,7 +128,7 @@ def _check_share(world: World, request: ClaimRequest, claim: Claim) -> None:
     assert len(claim.units) == 1 or spent <= room, f"took {spent}, more than its part, {room}"
     if len(claim.units) == request.max_units or not world.client.exists(f"eq:q:m:{claim.lane}"):
         return
-    if claim.lane is Lane.ONLINE and set(_next_online(world, request)) != {large}:
+    if request.small_only or (claim.lane is Lane.ONLINE and set(_next_online(world, request)) != {large}):
         return
     assert spent + MAX_UNIT_COST > room, f"took {spent}, less than its part, {room}"
     world.stats["shared"] += room < request.budget
