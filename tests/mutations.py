@@ -65,7 +65,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a look takes lists", "shared/claiming.lua", "if not small_only then", "if true then"),
     Mutation("a look sees one list", "shared/claiming.lua", "MAX_PASSED_OVER = 64", "MAX_PASSED_OVER = 1"),
     Mutation("a look sees all lists", "shared/claiming.lua", "MAX_PASSED_OVER = 64", "MAX_PASSED_OVER = 99"),
-    Mutation("a look takes the small parts of lists", "shared/claiming.lua", "tonumber(f[1] or 1) > 1 or", ""),
     Mutation(
         "time follows a look",
         "shared/claiming.lua",

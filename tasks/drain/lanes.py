@@ -16,7 +16,7 @@ QUIET_AFTER_S = 10.0
 """Without an arrival. A caller that asks once a second is served as fast as one that asks a hundred times."""
 
 
-class Arrivals:
+class RecentWork:
     """When the streams of one process took work of one kind last. Any thread may call; before the first it is quiet."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tasks.drain.commit import Committer
-from tasks.drain.lanes import SMALL_PER_LARGE, Arrivals, OnlineCheck
+from tasks.drain.lanes import SMALL_PER_LARGE, OnlineCheck, RecentWork
 from tasks.drain.rate import MeasuredRate, longest_claim_s
 from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.embedding.half_done import HalfDone, TurnOver
@@ -68,8 +68,8 @@ class EmbeddingContext:
     broken: threading.Event
     stop: Callable[[], bool]
     half_done: HalfDone = field(default_factory=HalfDone)
-    online: Arrivals = field(default_factory=Arrivals)
-    small: Arrivals = field(default_factory=Arrivals)
+    online: RecentWork = field(default_factory=RecentWork)
+    small: RecentWork = field(default_factory=RecentWork)
 
 
 @dataclass(slots=True)

@@ -341,7 +341,7 @@ class ClaimRequest:
         linger_ms: 0, or how long the caller is ready to wait if there is nothing.
         rang: this is the drain's first claim: the bell message has arrived.
         online_only: take from the online lane or nothing, and do not linger.
-        small_only: the same, and only of tasks of one unit that is not large.
+        small_only: the same, and only of tasks that are not as large as a large unit.
         alone: the caller is the only stream of its process.
         suspect: take one suspect or nothing, and do not linger. The worker process runs nothing else until this claim
             is done: two texts at a time could be convicted for each other's deaths.

@@ -1,6 +1,6 @@
 """What is to be expected in the online lane, and how much time it gets between two steps of other work."""
 
-from tasks.drain.lanes import QUIET_AFTER_S, Arrivals, OnlineCheck
+from tasks.drain.lanes import QUIET_AFTER_S, OnlineCheck, RecentWork
 from tasks.item import Options
 from tasks.ledger import Claim, ClaimedUnit, Lane
 
@@ -9,7 +9,7 @@ STEP_S = 0.08
 
 def test_more_is_expected_for_a_while_after_the_last_arrival() -> None:
     now = [100.0]
-    arrivals = Arrivals(lambda: now[0])
+    arrivals = RecentWork(lambda: now[0])
     expected = [arrivals.expected]
     for passed_s in (QUIET_AFTER_S - 1, QUIET_AFTER_S - 1, QUIET_AFTER_S):
         arrivals.seen()

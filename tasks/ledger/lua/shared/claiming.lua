@@ -148,7 +148,7 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
   end
 
   -- The task that is next in an owner's line leaves it, to be taken; and the owner's virtual time then, which is the tag of the
-  -- first one. A look for small units passes over lists: tasks of several units or of a large one. It does not even move them,
+  -- first one. A look for small units passes over lists, which are tasks as large as a large unit. It does not even move them,
   -- as a write is an fsync. If virtual time followed what a look takes, it would run ahead of the lists, and fall back later.
   local passed = {}                       -- by this look
   local function next_of(line, owner)
@@ -160,9 +160,8 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
     for i = 1, #heads, 2 do
       local id = heads[i]
       if not passed[id] then
-        local f = call('HMGET', task_key(id), 'units', 'total', 'cost')
-        local list = tonumber(f[1] or 1) > 1 or f[2] and large({items = tonumber(f[2]), cost = tonumber(f[3])}, line)
-        if not list then
+        local f = call('HMGET', task_key(id), 'total', 'cost')
+        if not (f[1] and large({items = tonumber(f[1]), cost = tonumber(f[2])}, line)) then
           call('ZREM', owner_key(line, owner), id)
           return id, tonumber(heads[i + 1]), tonumber(heads[2])
         end

@@ -168,8 +168,8 @@ def _small_is_next(world: World, request: ClaimRequest) -> bool:
 
 
 def _is_small(world: World, request: ClaimRequest, task_id: str) -> bool:
-    units, items, cost = world.client.hmget(f"eq:task:{task_id}", "units", "total", "cost")
-    return int(units or 1) == 1 and not _large(request, Lane.ONLINE, int(items or 0), int(cost or 0))
+    items, cost = world.client.hmget(f"eq:task:{task_id}", "total", "cost")
+    return not _large(request, Lane.ONLINE, int(items or 0), int(cost or 0))
 
 
 def _room(world: World, request: ClaimRequest, lane: Lane, *, large: bool) -> float:
