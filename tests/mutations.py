@@ -49,6 +49,41 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("convicted after four deaths", "shared/suspects.lua", "local DEATHS_ALONE = 3", "local DEATHS_ALONE = 4"),
     Mutation("one stream takes all", "shared/claiming.lua", "open_costs[name] * rate / total_rate", "open_costs[name]"),
     Mutation("claims of bulk work do not shrink", "shared/claiming.lua", "name == 'bulk' and part / 2 or part", "part"),
+    # Large units
+    Mutation(
+        "a list takes more than its part",
+        "shared/claiming.lua",
+        "open_costs.large = open_costs.online",
+        "open_costs.large = 1e9",
+    ),
+    Mutation(
+        "lists have no budget of their own", "shared/claiming.lua", "if of_large then room.online = room.large end", ""
+    ),
+    Mutation("small units beside large ones", "shared/claiming.lua", "large(u, line) ~= of_large or spent", "spent"),
+    Mutation("a long text is a list", "shared/claiming.lua", "u.items > 1 and u.cost", "u.cost"),
+    Mutation("bulk work has lists", "shared/claiming.lua", "return line == 'online' and u.items", "return u.items"),
+    Mutation("a look takes lists", "shared/claiming.lua", "if not small_only then", "if true then"),
+    Mutation("a look sees one list", "shared/claiming.lua", "MAX_PASSED_OVER = 64", "MAX_PASSED_OVER = 1"),
+    Mutation("a look sees all lists", "shared/claiming.lua", "MAX_PASSED_OVER = 64", "MAX_PASSED_OVER = 99"),
+    Mutation(
+        "time follows a look",
+        "shared/claiming.lua",
+        "tonumber(heads[i + 1]), tonumber(heads[2])",
+        "tonumber(heads[i + 1]), tonumber(heads[i + 1])",
+    ),
+    Mutation(
+        "taken in advance is had",
+        "shared/claiming.lua",
+        "if not of_large or #refs == 1 then clock",
+        "if true then clock",
+    ),
+    Mutation("a look reads what it passed", "shared/claiming.lua", "passed[id] = true", ""),
+    Mutation(
+        "a look takes another owner's turn",
+        "shared/claiming.lua",
+        "if time then break end ",
+        "",
+    ),
     Mutation(
         "who is alone takes a stream's part", "shared/claiming.lua", "if alone and rate > 0 then", "if false then"
     ),

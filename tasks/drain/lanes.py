@@ -1,27 +1,30 @@
-"""Urgent texts between two steps of bulk work."""
+"""The online lane between two steps of work that can wait for it."""
 
 import math
 import time
 from collections.abc import Callable
 
-from tasks.drain.rate import ONLINE_PER_BULK
 from tasks.drain.work import ClaimOnline
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim
 
+ONLINE_PER_BULK = 7
+"""Between two steps of bulk work the online lane gets at most this many times their duration."""
+SMALL_PER_LARGE = 3
+"""The same for small units of the online lane between two steps of its large ones. Both have callers who wait."""
 QUIET_AFTER_S = 10.0
-"""Without an urgent text. A caller that asks once a second is served as fast as one that asks a hundred times."""
+"""Without an arrival. A caller that asks once a second is served as fast as one that asks a hundred times."""
 
 
-class Urgency:
-    """When the streams of one process took an urgent text last. Any thread may call; before the first it is quiet."""
+class RecentWork:
+    """When the streams of one process took work of one kind last. Any thread may call; before the first it is quiet."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last: float | None = None
 
     def seen(self) -> None:
-        """A claim of urgent texts was taken."""
+        """A claim of such work was taken."""
         self._last = self._clock()
 
     @property
@@ -31,33 +34,43 @@ class Urgency:
 
 
 class OnlineCheck:
-    """Serves the online lane between two steps of bulk work, without starving the bulk work.
+    """Serves the online lane between two steps of other work, without starving that work.
 
     Args:
         work: does a claim.
-        claim_online: see `ClaimOnline`.
+        claim_online: takes what may be served meanwhile.
         stop: whether to stop.
+        times: the duration of the steps, that it may take. What a claim takes beyond that is missing later.
+        clock: in seconds.
     """
 
     def __init__(
-        self, work: Callable[[Claim, ClaimOnline], object], claim_online: ClaimOnline, stop: Callable[[], bool]
+        self,
+        work: Callable[[Claim, ClaimOnline], object],
+        claim_online: ClaimOnline,
+        stop: Callable[[], bool],
+        *,
+        times: int = ONLINE_PER_BULK,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._work = work
         self._claim_online = claim_online
         self._stop = stop
-        self._resumed = time.monotonic()
+        self._times, self._clock = times, clock
+        self._resumed = clock()
+        self._overdrawn_s = 0.0
         self.spent_s = 0.0
-        """On urgent texts, in all."""
+        """On the online lane, in all."""
 
     def resume(self) -> None:
-        """The bulk work goes on; the time that it has waited until now gives the online lane no turn."""
-        self._resumed = time.monotonic()
+        """The other work goes on; the time that it has waited until now gives the online lane no turn."""
+        self._resumed = self._clock()
 
     def __call__(self, most_s: float = math.inf) -> None:
         """`most_s`: of the time since it went on counts. A wait for the storage is no work that others make up for."""
-        began = time.monotonic()
-        allowance = ONLINE_PER_BULK * min(began - self._resumed, most_s)
-        while time.monotonic() - began <= allowance and not self._stop():
+        began = self._clock()
+        allowance = self._times * min(began - self._resumed, most_s) - self._overdrawn_s
+        while self._clock() - began <= allowance and not self._stop():
             try:
                 claim = self._claim_online()
             except RedisUnavailable:
@@ -65,5 +78,7 @@ class OnlineCheck:
             if not claim.units:
                 break
             self._work(claim, self._claim_online)
-        self._resumed = time.monotonic()
-        self.spent_s += self._resumed - began
+        self._resumed = self._clock()
+        spent_s = self._resumed - began
+        self._overdrawn_s = max(0.0, spent_s - allowance)
+        self.spent_s += spent_s

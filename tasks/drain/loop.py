@@ -201,11 +201,11 @@ class Drain:
                 break
         return worked
 
-    def _claim_online(self) -> Claim:
+    def _claim_online(self, *, small_only: bool = False) -> Claim:
         # Suspects have their turn first: a claim of bulk work may last for minutes.
         if self._suspects_wait:
             self._consumer.suspects.turn(self._do_suspect, idle=False)
-        return self._claim(online_only=True)
+        return self._claim(online_only=True, small_only=small_only)
 
     def _do_suspect(self) -> bool:
         """Claims one and does it. Nothing else runs in this process meanwhile."""
@@ -221,6 +221,7 @@ class Drain:
         linger_s: float = 0,
         rang: bool = False,
         online_only: bool = False,
+        small_only: bool = False,
         suspect: bool = False,
     ) -> Claim:
         committer = self._consumer.committer
@@ -232,11 +233,13 @@ class Drain:
             token=asked.token if asked else f"{self._name}/{self._incarnation}/{next(self._numbers)}",
             budget=size.bulk_cost,
             online_budget=size.online_cost,
+            large_budget=size.large_cost,
             max_units=size.max_units,
             lease_ms=int(self._consumer.lease_s * 1000),
             linger_ms=int(linger_s * 1000),
             rang=rang,
             online_only=online_only,
+            small_only=small_only,
             alone=self._consumer.single,
             rate=size.rate,
             suspect=suspect,

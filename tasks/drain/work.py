@@ -1,13 +1,17 @@
 """What a kind of work is to the loop: how much a claim of it may take, and what to do with one."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from tasks.ledger import Claim
 
-ClaimOnline: TypeAlias = Callable[[], Claim]
-"""Takes what the online lane has, for work that stops for it between two steps; the claim may be empty."""
+
+class ClaimOnline(Protocol):
+    """Takes what the online lane has, for work that stops for it between two steps; the claim may be empty."""
+
+    def __call__(self, *, small_only: bool = False) -> Claim:
+        """`small_only`: no large units, for work that has such ones itself."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +21,14 @@ class ClaimSize:
     Attributes:
         bulk_cost: of the bulk lane; at least one unit is taken, whatever it costs.
         online_cost: likewise.
+        large_cost: of the online lane where its units are lists, each of which alone reaches `online_cost`; likewise.
         max_units: of one claim, however small.
         rate: cost that the stream does in a second, by which streams share what waits.
     """
 
     bulk_cost: int
     online_cost: int
+    large_cost: int
     max_units: int
     rate: float
 

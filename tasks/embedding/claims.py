@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tasks.drain.commit import Committer
-from tasks.drain.lanes import OnlineCheck, Urgency
+from tasks.drain.lanes import SMALL_PER_LARGE, OnlineCheck, RecentWork
 from tasks.drain.rate import MeasuredRate, longest_claim_s
 from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.embedding.half_done import HalfDone, TurnOver
@@ -53,7 +54,8 @@ class EmbeddingContext:
         broken: set when the encoder cannot be used any more.
         stop: whether to stop.
         half_done: suspects that take longer than a turn.
-        urgency: whether urgent texts are to be expected.
+        online: work of the online lane, beside which claims of bulk work are smaller.
+        small: small units of it, beside which passes of bulk work and of large units are.
     """
 
     encoder: Encoder
@@ -66,7 +68,8 @@ class EmbeddingContext:
     broken: threading.Event
     stop: Callable[[], bool]
     half_done: HalfDone = field(default_factory=HalfDone)
-    urgency: Urgency = field(default_factory=Urgency)
+    online: RecentWork = field(default_factory=RecentWork)
+    small: RecentWork = field(default_factory=RecentWork)
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ class _ClaimRun:
 
     Attributes:
         claim: with its units.
-        check_online: between two steps of bulk work; None: nothing interrupts this claim.
+        check_online: between two steps; None: nothing interrupts this claim.
         began: by the monotonic clock.
         portions: how many are committed.
         cost: estimated tokens that went through the model.
@@ -131,13 +134,14 @@ class EmbeddingWork:
 
     def claim_size(self, left_s: float) -> ClaimSize:
         """See `Work.claim_size`."""
-        return self.rate.claim_size(left_s, self._context.unit_s, urgent=self._context.urgency.expected)
+        return self.rate.claim_size(left_s, self._context.unit_s, urgent=self._context.online.expected)
 
     def __call__(self, claim: Claim, claim_online: ClaimOnline) -> bool:
         """See `Work.__call__`. False when the storage is away for some units.
 
         The online lane is served between the steps of bulk work: units that a bucket is slow to give, pieces that are
-        tokenized, micro-batches. A suspect is encoded without the gate: its stream is alone.
+        tokenized, micro-batches. Between the steps of large units of the online lane, its small ones are. A suspect is
+        encoded without the gate: its stream is alone.
 
         Raises:
             EncoderBroken: this process must be replaced. The claim's items have become suspects.
@@ -148,7 +152,9 @@ class EmbeddingWork:
     def _end(self, claim: Claim, claim_online: ClaimOnline) -> bool:
         self.progress.hold(claim.token)
         if claim.lane is Lane.ONLINE:
-            self._context.urgency.seen()
+            self._context.online.seen()
+            if not self._is_large(claim):
+                self._context.small.seen()
         try:
             return self._encode_and_commit(claim, claim_online)
         except (Stopping, TurnOver):
@@ -169,9 +175,7 @@ class EmbeddingWork:
         return True
 
     def _encode_and_commit(self, claim: Claim, claim_online: ClaimOnline) -> bool:
-        interrupted = claim.lane is Lane.BULK and not claim.suspect
-        check_online = OnlineCheck(self, claim_online, self._stop) if interrupted else None
-        run, done, late = _ClaimRun(claim, check_online), 0, False
+        run, done, late = _ClaimRun(claim, self._check_beside(claim, claim_online)), 0, False
         try:
             for portion in weighed(self._read(run), self._bytes, PORTION_BYTES):
                 if run.portions:
@@ -192,6 +196,22 @@ class EmbeddingWork:
         if not late and not claim.suspect:  # it is the storage that is away
             self._pause(claim, claim_online)
         return late
+
+    def _is_large(self, claim: Claim) -> bool:
+        # As the ledger says it (`claim` in the Lua library), by the size that it was asked for: the rate changes when a
+        # claim ends. Large units have a claim to themselves.
+        first = claim.units[0]
+        return first.items > 1 and first.cost >= self.rate.online_cost(self._context.unit_s)
+
+    def _check_beside(self, claim: Claim, claim_online: ClaimOnline) -> OnlineCheck | None:
+        """What the claim stops for between two steps; None: nothing."""
+        if claim.suspect:
+            return None
+        if claim.lane is Lane.BULK:
+            return OnlineCheck(self, claim_online, self._stop)
+        if not self._is_large(claim):
+            return None
+        return OnlineCheck(self, partial(claim_online, small_only=True), self._stop, times=SMALL_PER_LARGE)
 
     def _between(self, run: _ClaimRun, most_s: float = math.inf) -> None:
         if self._stop():
@@ -235,7 +255,7 @@ class EmbeddingWork:
             check_online.resume()
 
         def most() -> int:
-            return self._budget.most if check_online is None else self._bulk_tokens()
+            return self._budget.most if check_online is None else self._interrupted_tokens()
 
         def timed(some: Sequence[TextItem]) -> tuple[list[ItemVector], EncodeStats]:
             began, online_s = time.monotonic(), check_online.spent_s if check_online else 0.0
@@ -271,8 +291,8 @@ class EmbeddingWork:
         self.totals.add(stats, len(items))
         return done
 
-    def _bulk_tokens(self) -> int:
-        return self._budget.bulk(self.rate.tokens_per_s, urgent=self._context.urgency.expected)
+    def _interrupted_tokens(self) -> int:
+        return self._budget.interrupted(self.rate.tokens_per_s, urgent=self._context.small.expected)
 
     def _commit(
         self, run: _ClaimRun, units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats

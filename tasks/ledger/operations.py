@@ -332,6 +332,8 @@ class ClaimRequest:
             brought no claim: the caller may have been handed one that it did not hear of. Starts as `worker` does.
         budget: estimated tokens; at least one unit is taken whatever it costs.
         online_budget: the same for the online lane; None: as `budget`.
+        large_budget: the same for large units, of which a claim of the online lane has none or nothing else: those of
+            several texts that alone reach `online_budget`. None: as `online_budget`.
         rate: the caller's own tokens per second. It takes no more of a lane than its part of the speed of all live
             workers; one that is `alone` the part of its process, by what that reported. 0: whatever the budget allows.
         max_units: at most 1,000.
@@ -339,6 +341,7 @@ class ClaimRequest:
         linger_ms: 0, or how long the caller is ready to wait if there is nothing.
         rang: this is the drain's first claim: the bell message has arrived.
         online_only: take from the online lane or nothing, and do not linger.
+        small_only: the same, and only of tasks that are not as large as a large unit.
         alone: the caller is the only stream of its process.
         suspect: take one suspect or nothing, and do not linger. The worker process runs nothing else until this claim
             is done: two texts at a time could be convicted for each other's deaths.
@@ -355,6 +358,8 @@ class ClaimRequest:
     online_only: bool = False
     alone: bool = True
     online_budget: int | None = None
+    large_budget: int | None = None
+    small_only: bool = False
     rate: float = 0
     suspect: bool = False
     stamp: str = ""
@@ -367,11 +372,12 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         ModelChanged: the queue's workers serve another model than the caller has.
     """
     r = request
+    online_budget = r.budget if r.online_budget is None else r.online_budget
     named: dict[str, Argument] = {
         "worker": r.worker,
         "token": r.token,
         "budget": r.budget,
-        "online_budget": r.budget if r.online_budget is None else r.online_budget,
+        "online_budget": online_budget,
         "max_units": r.max_units,
         "lease_ms": r.lease_ms,
         "linger_ms": r.linger_ms,
@@ -381,6 +387,8 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         "alone": int(r.alone),
         "rate": r.rate,
         "stamp": r.stamp,
+        "large_budget": online_budget if r.large_budget is None else r.large_budget,
+        "small_only": int(r.small_only),
     }
     return Operation("claim", queue, (), partial(_claimed, r.token, suspect=r.suspect), named)
 

@@ -19,8 +19,8 @@ of one thread, passages per second: 512 152 to 158, 768 161 to 169, 1,024 166 to
 175."""
 
 URGENT_WAIT_S = 0.08
-"""A pass of bulk work should not take longer: an urgent text waits for its end. Two in a row are well within the 200 ms
-that a query may take beside bulk work, on a machine of any speed."""
+"""A pass of work that stops for urgent texts should not take longer, as they wait for its end. Two in a row are well
+within the 200 ms that a query may take beside bulk work, on a machine of any speed."""
 QUIET_WAIT_S = 2 * URGENT_WAIT_S
 """The same while nobody sends urgent texts: the first one waits once. On a processor where a pass of 512 tokens takes
 0.08 s, bulk work with 1,024 is 2 to 5 % faster."""
@@ -81,7 +81,7 @@ class PassBudget:
 
     Attributes:
         most: what suits the device (`tasks.embedding.speed.budget_for`), or what its operator set.
-        bounded: whether a pass of bulk work should not take long.
+        bounded: whether a pass of work that stops for urgent texts should not take long.
         ahead: passes between two looks at urgent texts, which wait for all of them.
     """
 
@@ -89,8 +89,8 @@ class PassBudget:
     bounded: bool = False
     ahead: int = 1
 
-    def bulk(self, tokens_per_s: float, *, urgent: bool) -> int:
-        """Of bulk work, on a stream of this speed. `urgent`: texts that cannot wait are to be expected."""
+    def interrupted(self, tokens_per_s: float, *, urgent: bool) -> int:
+        """Of work that stops for urgent texts, on a stream of this speed. `urgent`: such texts are to be expected."""
         if not self.bounded:
             return self.most
         wait_s = (URGENT_WAIT_S if urgent else QUIET_WAIT_S) / self.ahead

@@ -20,6 +20,8 @@ VENDORED = CHECKOUT / "api/console/VENDORED.md"
 
 @pytest.fixture(scope="module")
 def client(redis_server: RedisServer) -> Iterator[httpx.Client]:
+    with redis_server.client() as redis_client:
+        redis_client.flushall()  # API keys of the test before, in another module
     with ServedApp(redis_server.url) as app:
         yield app.client
 

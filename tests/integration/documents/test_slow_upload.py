@@ -45,7 +45,7 @@ def test_each_piece_of_an_upload_counts_as_progress(
         stop=lambda: False,
     )
     task_id = documents.submit_job("send", "file")
-    work(_claim(ledger), lambda: pytest.fail("a job is not interrupted"))
+    work(_claim(ledger), lambda **_: pytest.fail("a job is not interrupted"))
     assert documents.answer(task_id) == {}
     assert seen == [False] * PIECES
 
@@ -66,7 +66,7 @@ def test_the_owner_of_a_job_pays_for_the_time_it_took(
     )
     for name, cost in (("long", b"40"), ("short", b"41")):
         documents.submit_job("send", name)
-        work(_claim(ledger), lambda: pytest.fail("a job is not interrupted"))
+        work(_claim(ledger), lambda **_: pytest.fail("a job is not interrupted"))
         assert redis_client.hget(f"eq:q:{DOCUMENTS}:state", "pass_bulk:anonymous") == cost
 
 

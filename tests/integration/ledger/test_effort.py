@@ -6,7 +6,7 @@ import pytest
 import redis
 from redis.client import Monitor
 
-from tasks.ledger import Lane, NewUnit, operations
+from tasks.ledger import Claim, Lane, NewUnit, operations
 from tasks.ledger.executor import script_arguments, source
 from tests.integration.ledger.driver import Driver, commands, finished
 from tests.integration.ledger.listener import Listener
@@ -64,6 +64,22 @@ def test_the_work_of_a_claim_grows_with_its_units_alone(driver: Driver) -> None:
     driver.claim(max_units=1)
     one, sixteen = (sum(efforts(driver, units)[0].values()) for units in (1, 16))
     assert sixteen - one <= 15 * 6
+
+
+def test_a_look_for_small_units_reads_those_that_it_passes_over_once(driver: Driver, redis_client: redis.Redis) -> None:
+    def look(units: int) -> int:
+        for _ in range(units):
+            driver.submit((1, 1))
+        made = commands(redis_client, lambda: taken.append(driver.claim(online_budget=50, small_only=True)))
+        assert len(taken[-1].units) == units
+        return sum(made.values())
+
+    taken: list[Claim] = []
+    for _ in range(12):
+        driver.submit(*[(8, 50)] * 2)
+    driver.claim(online_budget=50)
+    one, sixteen = look(1), look(16)
+    assert sixteen - one <= 15 * 9, "of the units that it took"
 
 
 def test_a_cancel_does_not_depend_on_the_size_of_the_task(driver: Driver, redis_client: redis.Redis) -> None:

@@ -62,6 +62,7 @@ turns = st.builds(
     suspect=st.booleans(),
     hears=st.booleans(),
     stops=st.sampled_from([False] * 9 + [True]),
+    large=st.sampled_from([1, 4]),
 )
 
 
@@ -185,6 +186,8 @@ def shown(stats: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
         "repeats",
         "joined",
         "preemptions",
+        "small_looks",
+        "large_claims",
         "beats",
         "shared",
         "references",
@@ -241,6 +244,8 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "stale_commits",
         "lost_bells",
         "preemptions",
+        "small_looks",
+        "large_claims",
         "joined",
         "shared",
         "references",

@@ -50,6 +50,12 @@ def test_units_of_one_task_are_shared_like_tasks(fast: Driver) -> None:
     assert taken(fast, rate=50) == 4
 
 
+def test_a_long_list_is_shared_too(fast: Driver) -> None:
+    fast.submit(*[(8, 10)] * 8)
+    claim = fast.claim("w/0", rate=50, alone=False, online_budget=10, large_budget=1000)
+    assert len(claim.units) == 4
+
+
 def test_what_others_hold_counts_so_the_rest_is_not_left_to_one(fast: Driver) -> None:
     fast.submit()
     fast.claim("w/1", rate=50, alone=False)

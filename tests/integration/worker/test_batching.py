@@ -107,6 +107,54 @@ def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles:
     client.completed(bulk, timeout_s=60)
 
 
+def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, client: LedgerClient) -> None:
+    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512, streams=1)
+    list_of_passages = client.submit([f"{n} " + "word " * 100 for n in range(100)], unit_items=100, unit_cost=10**9)
+    wait_until(lambda: client.task(list_of_passages).state is State.IN_PROGRESS, message="the claim of the list")
+    other_list = client.submit([f"{n} " + "word " * 200 for n in range(8)], unit_items=8)
+    client.completed(client.submit(["a query"]))
+    assert client.task(list_of_passages).completed == 0
+    assert client.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
+    client.completed(other_list, timeout_s=60)
+    began, ended = client.task(other_list).started_ms, client.task(list_of_passages).finished_ms
+    assert began is not None
+    assert ended is not None
+    assert began >= ended, "not beside the query"
+
+
+def test_a_query_passes_a_list_that_passes_bulk_work(roles: Roles, client: LedgerClient) -> None:
+    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512, streams=1)
+
+    def submitted(name: str, lane: Lane) -> str:
+        texts = [f"{name} {n} " + "word " * 100 for n in range(60)]
+        task = client.submit(texts, lane=lane, unit_items=60, unit_cost=10**9)
+        wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message=f"the claim of {name}")
+        return task
+
+    tasks = [submitted("bulk work", Lane.BULK), submitted("a list", Lane.ONLINE)]
+    client.completed(client.submit(["a query"]))
+    assert [client.task(task).completed for task in tasks] == [0, 0]
+    client.completed(tasks[1], timeout_s=60)
+    assert client.task(tasks[0]).completed == 0
+    client.completed(tasks[0], timeout_s=60)
+    assert client.counter("lost_leases") == 0
+
+
+def test_lists_are_sorted_together(roles: Roles, client: LedgerClient) -> None:
+    """Short and long texts by turns, in eight units of two: each of these alone would be two passes."""
+    worker = roles.worker(fake_tokens_per_s=400, streams=1, unit_s=1)
+    words = [20, 100] * 8
+    child = worker.child_pid
+    os.kill(child, signal.SIGSTOP)
+    try:
+        before = client.counter("forward_passes")
+        task = client.submit([f"{n} " + "word " * count for n, count in enumerate(words)], unit_items=2)
+    finally:
+        os.kill(child, signal.SIGCONT)
+    client.completed(task)
+    assert client.counter("forward_passes") - before <= 4
+
+
 def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: LedgerClient) -> None:
     roles.worker(fake_tokens_per_s=6400)
 
@@ -116,6 +164,8 @@ def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: 
         return client.counter("forward_passes") - before
 
     quiet = passes_of_bulk()
+    client.completed(client.submit([f"of a list {n} " + "word " * 48 for n in range(40)]))
+    assert passes_of_bulk() == quiet, "a list is served as it comes, but waits for a pass of any length"
     client.completed(client.submit(["an online query"]))
     assert passes_of_bulk() > 1.1 * quiet
 

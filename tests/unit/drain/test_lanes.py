@@ -1,14 +1,40 @@
-"""Whether urgent texts are to be expected."""
+"""What is to be expected in the online lane, and how much time it gets between two steps of other work."""
 
-from tasks.drain.lanes import QUIET_AFTER_S, Urgency
+from tasks.drain.lanes import QUIET_AFTER_S, OnlineCheck, RecentWork
+from tasks.item import Options
+from tasks.ledger import Claim, ClaimedUnit, Lane
+
+STEP_S = 0.08
 
 
-def test_urgent_texts_are_expected_for_a_while_after_the_last_one() -> None:
+def test_more_is_expected_for_a_while_after_the_last_arrival() -> None:
     now = [100.0]
-    urgency = Urgency(lambda: now[0])
-    expected = [urgency.expected]
+    arrivals = RecentWork(lambda: now[0])
+    expected = [arrivals.expected]
     for passed_s in (QUIET_AFTER_S - 1, QUIET_AFTER_S - 1, QUIET_AFTER_S):
-        urgency.seen()
+        arrivals.seen()
         now[0] += passed_s
-        expected.append(urgency.expected)
+        expected.append(arrivals.expected)
     assert expected == [False, True, True, False]
+
+
+def online_part(claim_s: float, *, times: int, steps: int = 400) -> float:
+    """Of a stream's time, with so long claims of the online lane, of which there is always another one."""
+    now = [0.0]
+    unit = ClaimedUnit("t", "0", first=0, items=1, cost=10, attempts=1, offset=0, options=Options(), payload=b"[]")
+    claim = Claim("w/1", (unit,), Lane.ONLINE, more=True, suspects=False, wait_ms=0, bell_due=False)
+
+    def work(_: Claim, __: object) -> None:
+        now[0] += claim_s
+
+    check = OnlineCheck(work, lambda **_: claim, lambda: False, times=times, clock=lambda: now[0])
+    for _ in range(steps):
+        now[0] += STEP_S
+        check()
+    return check.spent_s / now[0]
+
+
+def test_the_online_lane_gets_so_many_times_the_duration_of_the_steps() -> None:
+    for claim_s in (STEP_S / 8, STEP_S, 30 * STEP_S):
+        assert 0.86 <= online_part(claim_s, times=7) <= 0.89, "a long claim is made up for"
+    assert 0.74 <= online_part(STEP_S / 8, times=3) <= 0.77

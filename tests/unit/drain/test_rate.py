@@ -41,11 +41,11 @@ def test_a_claim_that_had_the_machine_to_itself_does_not_raise_the_rate() -> Non
     assert rate.tokens_per_s < 1000
 
 
-def test_bulk_claims_hold_24_units_or_eight_and_online_ones_a_tenth_of_a_second() -> None:
+def test_bulk_claims_hold_24_units_or_eight_and_online_ones_a_tenth_of_a_second_or_four() -> None:
     assert bulk_claim_s(0.25) == 6
     assert bulk_claim_s(0.25, urgent=True) == 2
     rate = MeasuredRate(1000)
-    assert rate.claim_size(60, 0.25, urgent=False) == ClaimSize(6000, 100, MAX_UNITS_PER_CLAIM, 1000)
+    assert rate.claim_size(60, 0.25, urgent=False) == ClaimSize(6000, 100, 1000, MAX_UNITS_PER_CLAIM, 1000)
     assert rate.claim_size(60, 0.25, urgent=True).bulk_cost == 2000
     assert rate.claim_size(60, 0.05, urgent=False).online_cost == 50
 
@@ -54,6 +54,7 @@ def test_a_claim_fits_into_the_slice_and_holds_a_unit_in_any_case() -> None:
     rate = MeasuredRate(1000)
     assert rate.claim_size(3, 0.25, urgent=False).bulk_cost == 3000
     assert [rate.claim_size(left_s, 0.25, urgent=False).bulk_cost for left_s in (0.1, 0, -5)] == [250] * 3
+    assert [rate.claim_size(left_s, 0.25, urgent=False).large_cost for left_s in (0.6, 0.1, -5)] == [600, 250, 250]
 
 
 def test_the_longest_claim_serves_urgent_texts_seven_eighths_of_its_time() -> None:

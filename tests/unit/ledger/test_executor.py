@@ -154,7 +154,7 @@ def test_arguments_by_name_travel_in_the_order_of_the_script() -> None:
     names = argument_names("claim")
     sent = script_arguments("eq", 0, claim("m", request))
     assert sent[:3] == ["eq", 0, "m"]
-    assert len(sent) == 3 + len(names) == 16
+    assert len(sent) == 3 + len(names) == 18
     values = dict(zip(names, sent[3:], strict=True))
     assert (values["worker"], values["token"], values["budget"], values["stamp"]) == ("w", "w/1", 10, "s")
 

@@ -120,7 +120,7 @@ def test_what_an_operator_sets_is_meant_and_nothing_is_tried(device: str) -> Non
     card.info = dataclasses.replace(card.info, device=device)
     assert card.budget(4096) == 4096
     assert (card.sizes, card.released) == ([], 0)
-    assert budget_for(card, 4096).bulk(100, urgent=True) == 4096
+    assert budget_for(card, 4096).interrupted(100, urgent=True) == 4096
 
 
 def test_on_a_cpu_nothing_is_tried() -> None:
@@ -137,14 +137,14 @@ def test_a_pass_of_bulk_work_is_short_on_any_machine(
     tokens_per_s: float, beside_urgent_texts: int, otherwise: int
 ) -> None:
     budget = budget_for(StubEncoder(), None)
-    assert budget.bulk(tokens_per_s, urgent=True) == beside_urgent_texts
-    assert budget.bulk(tokens_per_s, urgent=False) == otherwise
+    assert budget.interrupted(tokens_per_s, urgent=True) == beside_urgent_texts
+    assert budget.interrupted(tokens_per_s, urgent=False) == otherwise
 
 
 def test_on_a_card_passes_of_bulk_work_are_bounded_too() -> None:
     card = SimulatedCard(tokens_per_s=1e8, full_at=10**6)
     budget = budget_for(card, None, clock=lambda: card.now, release=lambda: None)
-    assert (budget.most, budget.bulk(100_000, urgent=True)) == (65_536, 8000)
+    assert (budget.most, budget.interrupted(100_000, urgent=True)) == (65_536, 8000)
 
 
 def test_where_two_passes_go_together_each_is_half_as_long() -> None:
@@ -152,4 +152,4 @@ def test_where_two_passes_go_together_each_is_half_as_long() -> None:
     card.launch = lambda batch, *, alone=False: lambda: card.forward(batch, alone=alone)
     budget = budget_for(card, None, clock=lambda: card.now, release=lambda: None)
     assert budget.most == 2048
-    assert budget.bulk(20_000, urgent=True) == 800
+    assert budget.interrupted(20_000, urgent=True) == 800

@@ -2,7 +2,6 @@
 -- uses: accounts turns
 local LOOK = 256            -- at so many tasks or entries at most, and only before a refusal
 local LOOK_AHEAD = 64       -- at so many more, for the time that is told
-local UNWANTED_MS = 10000   -- a waiter keeps the end of its task further away than this (LINGERING_INTEREST_S)
 local CROWDED_S = 1         -- of work: a larger task is refused when its lane holds twice the limit
 local NEVER_S = 1e6
 

@@ -3,17 +3,18 @@
 local BULK_SHARE = 8        -- bulk gets one part in eight of the cost while it waits
 local MAX_SKIPPED = 64      -- tasks ended by one CLAIM: expired, or half done by another model
 local MAX_ASIDE = 32        -- tasks without a caller that one CLAIM passes over; those behind them are served as they come
-local UNWANTED_MS = 10000   -- a waiter keeps the end of its task further away than this (LINGERING_INTEREST_S)
 local SERVED_MS = 500       -- from CLAIM to the answer, when there is much to do
+local MAX_PASSED_OVER = 64  -- lists, in one look for small units
 local MAX_BYTES = 16777216  -- a claim ends with the payload that reaches it: a long text costs what the model takes
 
 local function claim(worker, token, budget, online_budget, max_units, lease_ms, linger_ms, rang, online_only, suspect,
-  alone, rate, stamp)         -- named. ASKED_AS of shared/wakeup.lua changes with them
+  alone, rate, stamp, large_budget, small_only)   -- named. ASKED_AS of shared/wakeup.lua changes with them
   lease_ms, linger_ms, rate = tonumber(lease_ms), tonumber(linger_ms), tonumber(rate)
-  rang, online_only, suspect, alone = rang == '1', online_only == '1', suspect == '1', alone == '1'
+  rang, suspect, alone, small_only = rang == '1', suspect == '1', alone == '1', small_only == '1'
+  online_only = online_only == '1' or small_only
   max_units = suspect and 1 or math.min(tonumber(max_units), 1000)
   online_budget = tonumber(online_budget)
-  local room = {bulk = tonumber(budget), online = online_budget}
+  local room = {bulk = tonumber(budget), online = online_budget, large = tonumber(large_budget)}
 
   call('ZREM', LINGER, worker)            -- the first write frees memory only: a full Redis still lets work out
   -- All that it must know of the queue, in one command; what it changes of that goes back with one at its end.
@@ -74,6 +75,7 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
   -- the streams end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
   local total_rate = tonumber(queue[5] or 0)
   local open_costs = {online = tonumber(queue[6] or 0), bulk = tonumber(queue[7] or 0)}
+  open_costs.large = open_costs.online
   if alone and rate > 0 then rate = math.ceil(tonumber(call('HGET', RATES, string.match(worker, '^[^/]*')) or 0)) end
   if rate > 0 and rate < total_rate then
     for name, most in pairs(room) do
@@ -96,6 +98,12 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
     return true
   end
 
+  -- A unit is large if it has several texts and fills a usual claim of the online lane by itself: it is part of a list, whose
+  -- caller waits for the whole of it. A claim has large units only or none. It has more of them, because passes over more texts
+  -- are padded less. Between its passes a worker looks for small units, so these do not wait for its end.
+  local function large(u, line) return line == 'online' and u.items > 1 and u.cost >= online_budget end
+  local of_large = false                  -- this claim
+
   -- Takes the next unit of the task at the head of an owner's line. Returns its cost, 0 when the task was over, nil when
   -- the unit does not fit any more.
   local function take(id, tag, line, owner)
@@ -111,7 +119,10 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
     local uid = (suspect or back > 0) and call('LINDEX', came_back, 0) or int(next_fresh)
     local raw = call('HMGET', units_key(id), 'u' .. uid, 'p' .. uid)
     local u = unit_record(raw[1])
-    if #refs > 0 and spent + u.cost > room[line] then
+    if #refs == 0 then
+      of_large = large(u, line)
+      if of_large then room.online = room.large end
+    elseif large(u, line) ~= of_large or spent + u.cost > room[line] then
       call('ZADD', owner_key(line, owner), tag, id)   -- keeps its turn for the next claim
       return nil
     end
@@ -136,6 +147,30 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
     return u.cost
   end
 
+  -- The task that is next in an owner's line leaves it, to be taken; and the owner's virtual time then, which is the tag of the
+  -- first one. A look for small units passes over lists, which are tasks as large as a large unit. It does not even move them,
+  -- as a write is an fsync. If virtual time followed what a look takes, it would run ahead of the lists, and fall back later.
+  local passed = {}                       -- by this look
+  local function next_of(line, owner)
+    if not small_only then
+      local head = call('ZPOPMIN', owner_key(line, owner))
+      return head[1], tonumber(head[2]), tonumber(head[2])
+    end
+    local heads = call('ZRANGE', owner_key(line, owner), 0, MAX_PASSED_OVER - 1, 'WITHSCORES')
+    for i = 1, #heads, 2 do
+      local id = heads[i]
+      if not passed[id] then
+        local f = call('HMGET', task_key(id), 'total', 'cost')
+        if not (f[1] and large({items = tonumber(f[1]), cost = tonumber(f[2])}, line)) then
+          call('ZREM', owner_key(line, owner), id)
+          return id, tonumber(heads[i + 1]), tonumber(heads[2])
+        end
+        passed[id] = true
+      end
+    end
+    return nil, nil, tonumber(heads[2])
+  end
+
   local clocks = {online = tonumber(queue[8] or 0), bulk = tonumber(queue[9] or 0), suspects = tonumber(queue[10] or 0)}
   local changes = {}                      -- of the queue
   local function change(name, value) changes[#changes + 1] = name; changes[#changes + 1] = int(value) end
@@ -151,21 +186,24 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
       end
       if not owner then break end
       owner.looked_at = true
-      local head = call('ZPOPMIN', owner_key(lane, owner.name))
-      if not head[1] then owner.empty = true
+      local id, tag, time = next_of(lane, owner.name)
+      if not id then
+        if time then break end              -- large units alone, and it is the turn of their owner
+        owner.empty = true
       else
-        local cost = take(head[1], tonumber(head[2]), lane, owner.name)
+        local cost = take(id, tag, lane, owner.name)
         if not cost then break end
         if cost > 0 then
-          clock = math.max(clock, owner.pass)
-          owner.pass, owner.tag, owner.served = owner.pass + cost, tonumber(head[2]), true
+          -- Of large units the first one counts: their owner takes turns in advance, which others have meanwhile in looks.
+          if not of_large or #refs == 1 then clock = math.max(clock, owner.pass) end
+          owner.pass, owner.time, owner.served = owner.pass + cost, time, true
         end
       end
     end
     for _, o in ipairs(line) do
       if o.served then
         change('pass_' .. lane .. ':' .. o.name, o.pass)
-        change('tvt_' .. lane .. ':' .. o.name, o.tag)
+        change('tvt_' .. lane .. ':' .. o.name, o.time)
       end
       if o.looked_at then
         if call('EXISTS', owner_key(lane, o.name)) == 0 then call('ZREM', lane_key(lane), o.name)

@@ -7,6 +7,8 @@
 -- them blocked the online lane for half a minute). They wait in a line of their own, 'suspects', in which owners and
 -- tasks take turns in the same way.
 
+local UNWANTED_MS = 10000   -- a waiter keeps the end of its task further away than this (LINGERING_INTEREST_S)
+
 local function turn_fields(lane, owner)
   return 'tvt_' .. lane .. ':' .. owner, 'pass_' .. lane .. ':' .. owner, 'vt_' .. lane
 end

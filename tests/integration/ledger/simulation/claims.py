@@ -1,6 +1,9 @@
 """What must hold of every claim: what it took, for whom, from which lane, and who ran alone."""
 
 import math
+from collections.abc import Iterator
+
+import redis
 
 from tasks.ledger import Claim, ClaimedUnit, Lane, operations
 from tasks.ledger.operations import ClaimRequest
@@ -9,13 +12,18 @@ from tests.integration.ledger.simulation.world import SUSPECTS, World
 
 BULK_SHARE = 8
 MAX_UNIT_COST = 40
+MAX_PASSED_OVER = 64
 
 
 def check_claim(world: World, request: ClaimRequest, claim: Claim) -> None:
     """Compares a claim with all keys before it, and counts suspects and turns."""
     units = claim.units
     assert len(units) <= request.max_units
-    assert len(units) <= 1 or sum(u.cost for u in units) <= request.budget, "over budget"
+    large = {_large(request, claim.lane, unit.items, unit.cost) for unit in units}
+    assert len(large) <= 1, "small units beside large ones"
+    assert True not in large or not request.small_only, "a large unit where it was not wanted"
+    assert len(units) <= 1 or sum(u.cost for u in units) <= _budget(request, large=True in large), "over budget"
+    world.stats["large_claims"] += len(units) > 1 and True in large
     assert all((u.attempts > 1) == request.suspect for u in units), "a suspect beside others, or another in its place"
     assert len(units) <= 1 or not request.suspect, "a suspect ran in company"
     for unit in units:
@@ -94,7 +102,10 @@ def _check_lane(world: World, request: ClaimRequest, claim: Claim) -> None:
     bulks_turn = credit >= (BULK_SHARE - 1) * request.budget and not request.online_only
     live = {lane for lane in Lane if _live(world, lane)}
     if not claim.units:
-        assert not live - ({Lane.BULK} if request.online_only else set()), "ready work was not handed out"
+        asked = set() if request.small_only else {Lane.ONLINE} if request.online_only else set(Lane)
+        assert not live & asked, "ready work was not handed out"
+        if request.small_only:
+            assert not _small_is_next(world, request), "a small unit was not handed out"
         return
     expected = Lane.BULK if Lane.BULK in live and (bulks_turn or Lane.ONLINE not in live) else Lane.ONLINE
     assert claim.lane is expected, f"credit {credit}, budget {request.budget}"
@@ -112,23 +123,65 @@ def _check_share(world: World, request: ClaimRequest, claim: Claim) -> None:
     """A stream takes its part of what is open: no more, and no less while there is as much."""
     if claim.lane is None:
         return
-    spent, room = sum(unit.cost for unit in claim.units), _room(world, request, claim.lane)
+    large = _large(request, claim.lane, claim.units[0].items, claim.units[0].cost)
+    spent, room = sum(unit.cost for unit in claim.units), _room(world, request, claim.lane, large=large)
     assert len(claim.units) == 1 or spent <= room, f"took {spent}, more than its part, {room}"
     if len(claim.units) == request.max_units or not world.client.exists(f"eq:q:m:{claim.lane}"):
+        return
+    if request.small_only or (claim.lane is Lane.ONLINE and set(_next_online(world, request)) != {large}):
         return
     assert spent + MAX_UNIT_COST > room, f"took {spent}, less than its part, {room}"
     world.stats["shared"] += room < request.budget
 
 
-def _room(world: World, request: ClaimRequest, lane: Lane) -> float:
+def _large(request: ClaimRequest, lane: Lane | None, items: int, cost: int) -> bool:
+    return lane is Lane.ONLINE and items > 1 and cost >= request.budget
+
+
+def _budget(request: ClaimRequest, *, large: bool) -> int:
+    return request.large_budget if large and request.large_budget is not None else request.budget
+
+
+def _next_online(world: World, request: ClaimRequest) -> Iterator[bool]:
+    """Of each task that waits in the online lane now, whether its next unit is large."""
+    client = world.client
+    for owner in _members(client, "eq:q:m:online"):
+        for task_id in _members(client, f"eq:q:m:online:{owner}"):
+            fresh, back = client.hmget(f"eq:task:{task_id}", "next", "back")
+            number = client.lindex(f"eq:back:{task_id}", 0) if back and int(back) else fresh
+            record = client.hget(f"eq:units:{task_id}", f"u{int(number)}") if number else None
+            if isinstance(record, bytes):
+                _, items, cost, *_ = record.split()
+                yield _large(request, Lane.ONLINE, int(items), int(cost))
+
+
+def _members(client: redis.Redis, key: str) -> list[str]:
+    return [name.decode() for name in client.zrange(key, 0, -1) if isinstance(name, bytes)]
+
+
+def _small_is_next(world: World, request: ClaimRequest) -> bool:
+    """Whether a look for small units must have found one, as the owner whose turn it is has few tasks."""
+    owners = _members(world.client, "eq:q:m:online")
+    waiting = _members(world.client, f"eq:q:m:online:{owners[0]}") if owners else []
+    small = [task_id for task_id in waiting if _is_small(world, request, task_id)]
+    return len(waiting) <= MAX_PASSED_OVER and bool(small)
+
+
+def _is_small(world: World, request: ClaimRequest, task_id: str) -> bool:
+    items, cost = world.client.hmget(f"eq:task:{task_id}", "total", "cost")
+    return not _large(request, Lane.ONLINE, int(items or 0), int(cost or 0))
+
+
+def _room(world: World, request: ClaimRequest, lane: Lane, *, large: bool) -> float:
+    budget = _budget(request, large=large)
     state, rate = world.seen.get("eq:q:m:state"), request.rate
     if rate and request.alone:  # it stands for its whole process
         rate = math.ceil(float(world.seen.get("eq:q:m:rates").get(request.worker, 0)))
     total = float(state.get("rate", 0))
     if not 0 < rate < total:
-        return request.budget
+        return budget
     part = int(state.get(f"cost_{lane}", 0)) * rate / total
-    return min(request.budget, math.ceil(part / 2 if lane is Lane.BULK else part))
+    return min(budget, math.ceil(part / 2 if lane is Lane.BULK else part))
 
 
 def _live(world: World, lane: str) -> bool:
@@ -154,4 +207,5 @@ def _count_turns(world: World, request: ClaimRequest, claim: Claim) -> None:
         task = world.tasks[unit.task_id]
         line = SUSPECTS if request.suspect else task.lane
         world.owner_turns[line].served(task.owner, unit.cost)
-        world.task_turns[line, task.owner].served(task.id, unit.cost)
+        if not request.small_only:  # which passes over large ones
+            world.task_turns[line, task.owner].served(task.id, unit.cost)

@@ -65,7 +65,7 @@ class Turn:
     `sent`: it lives to send the bell message it is told to send. `alone`: it is the only stream of its process. `part`:
     how much of its process's speed the stream that claims has measured; 0: it claims without a share. `suspect`: it
     asks for one, if it was told that some wait. `hears`: what it was handed reaches it; else it asks again. `stops`:
-    while it lingers.
+    while it lingers. `large`: times of the budget that a claim of large units may take.
     """
 
     worker: int = 0
@@ -79,6 +79,7 @@ class Turn:
     suspect: bool = True
     hears: bool = True
     stops: bool = False
+    large: int = 1
 
 
 def deliver(world: World, number: int) -> None:
@@ -311,10 +312,14 @@ def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
 
 
 def _preempt(world: World, worker: Worker, turn: Turn) -> None:
-    """Between two micro-batches of bulk work the worker serves the online lane, and keeps what it holds."""
-    if worker.claim is None or worker.claim.lane is not Lane.BULK or worker.model != world.serves:
+    """Between two micro-batches the worker serves the online lane, and keeps what it holds.
+
+    Of bulk work; or, where that is of the online lane itself, small units of it.
+    """
+    if worker.claim is None or worker.claim.suspect or worker.model != world.serves:
         return
-    request = _request(world, worker, turn, rang=False, online_only=True)
+    small_only = worker.claim.lane is Lane.ONLINE
+    request = _request(world, worker, turn, rang=False, online_only=True, small_only=small_only)
     got = world.driver.run(operations.claim(world.driver.model, request))
     world.sends(got.bell_due, sent=turn.sent)
     check_claim(world, request, got)
@@ -324,7 +329,7 @@ def _preempt(world: World, worker: Worker, turn: Turn) -> None:
         crash(world, turn.worker)
     elif got.units:
         commit(world, got.token, list(got.units))
-        world.stats["preemptions"] += 1
+        world.stats["small_looks" if small_only else "preemptions"] += 1
 
 
 def _do_suspect(world: World, worker: Worker, turn: Turn) -> None:
@@ -352,7 +357,14 @@ def _do_suspect(world: World, worker: Worker, turn: Turn) -> None:
 
 
 def _request(
-    world: World, worker: Worker, turn: Turn, *, rang: bool, online_only: bool = False, suspect: bool = False
+    world: World,
+    worker: Worker,
+    turn: Turn,
+    *,
+    rang: bool,
+    online_only: bool = False,
+    small_only: bool = False,
+    suspect: bool = False,
 ) -> ClaimRequest:
     return ClaimRequest(
         worker=worker.name,
@@ -363,6 +375,8 @@ def _request(
         linger_ms=turn.linger_ms,
         rang=rang,
         online_only=online_only,
+        small_only=small_only,
+        large_budget=turn.large * turn.budget,
         alone=turn.alone,
         rate=turn.part * worker.rate,
         suspect=suspect,

@@ -234,7 +234,9 @@ def _check_turns(world: World, ready: Ready) -> None:
     for lane, owners in ready.items():
         turns = world.owner_turns[lane]
         turns.waiting(owners)
-        assert turns.largest_lead() <= 2 * MAX_UNIT_COST, "an owner got ahead of another"
+        # Who comes beside a claim of large units gets as much, though it was taken before.
+        most = (4 if lane == Lane.ONLINE else 2) * MAX_UNIT_COST
+        assert turns.largest_lead() <= most, "an owner got ahead of another"
         for owner in {task.owner for task in world.tasks.values()}:
             turns = world.task_turns[lane, owner]
             turns.waiting(owners.get(owner, ()))

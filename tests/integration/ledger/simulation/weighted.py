@@ -17,7 +17,7 @@ from tests.integration.ledger.simulation.world import World
 
 RATES = (0.4, 20, 50.6, 130)
 """Tokens per second that workers report; a part of the slowest one is less than one unit."""
-MODES = ("mixed", "idle", "lone", "flood", "chaos", "models")
+MODES = ("mixed", "idle", "lone", "flood", "chaos", "lists", "models")
 _WEIGHTS = {
     "submit": 1.0,
     "trickle": 1.0,
@@ -37,16 +37,18 @@ _WEIGHTS = {
     "beat": 0.6,
     "exchange": 0,
     "lone": 0,
+    "list": 0,
 }
 _CHANGED: dict[str, dict[str, float]] = {
     "mixed": {},
     "models": {"exchange": 0.7, "submit": 3, "beat": 0.3},
     "idle": {"submit": 0.03, "trickle": 0.8, "work": 14, "advance": 0.6, "watch": 0.2, "deliver": 6, "crash": 0.1},
     "lone": {"lone": 1.5, "submit": 0.2, "trickle": 0.2},
+    "lists": {"list": 3, "submit": 0.2, "trickle": 1, "crash": 0.1, "advance": 0.3},
     "flood": {"submit": 4, "trickle": 2, "work": 6, "advance": 0.2, "cancel": 0.1},
     "chaos": {"crash": 1.5, "lose": 0.8, "zombie_commit": 1, "zombie_release": 0.5, "advance": 2},
 }
-_DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "then": 1, "part": 2, "preempt": 4, "suspect": 4}
+_DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "then": 1, "part": 2, "preempt": 8, "suspect": 8}
 _SHOWN_STEPS = 12
 
 
@@ -93,6 +95,11 @@ def _submit(world: World, chance: random.Random) -> None:
     clients.submit(world, request)
 
 
+def _list(world: World, chance: random.Random) -> None:
+    sizes = [(9, chance.choice([10, 40]))] * chance.choice([2, 6])
+    clients.submit(world, clients.Request(sizes=sizes, owner=chance.choice("ab")))
+
+
 def _trickle(world: World, chance: random.Random) -> None:
     lane = chance.choice([Lane.ONLINE, Lane.ONLINE, Lane.BULK])
     clients.submit(world, clients.Request(lane=lane, owner=chance.choice("ab"), sent=chance.random() > 0.05))
@@ -128,6 +135,7 @@ def _work(world: World, chance: random.Random) -> None:
         suspect=chance.random() < 0.7,
         hears=chance.random() < 0.7,
         stops=chance.random() < 0.05,
+        large=4,
     )
     fleet.work(world, turn)
 
@@ -165,6 +173,7 @@ _STEPS: dict[str, Callable[[World, random.Random], None]] = {
     "submit": _submit,
     "trickle": _trickle,
     "lone": _lone,
+    "list": _list,
     "cancel": _of_task(clients.cancel),
     "forget": _of_task(clients.forget),
     "want": _want,
