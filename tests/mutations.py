@@ -340,8 +340,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "owners pay nothing",
         "shared/claiming.lua",
-        "owner.pass, owner.tag, owner.served = owner.pass + cost,",
-        "owner.pass, owner.tag, owner.served = owner.pass,",
+        "owner.pass, owner.time, owner.served = owner.pass + cost,",
+        "owner.pass, owner.time, owner.served = owner.pass,",
     ),
     Mutation("owners pay per unit", "shared/claiming.lua", "= owner.pass + cost,", "= owner.pass + 1,"),
     Mutation("a task keeps its turn", "shared/claiming.lua", "int(tag + u.cost), id) end", "int(tag), id) end"),
