@@ -1,6 +1,7 @@
 """A whole service that is observed: its logs are JSON, every request is in them, and a collector gets its traces."""
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -42,13 +43,17 @@ class Observed:
             return value
 
     def trace(self, trace_id: str, *names: str) -> list[ReceivedSpan]:
-        """The spans of a trace, once there are some of these names."""
+        """The spans of a trace, once it has these names, each as often as it is given.
+
+        Each process sends its spans when it comes to it. So a test names those of every process that it looks at.
+        """
+        wanted = Counter(names)
 
         def complete() -> list[ReceivedSpan] | None:
             spans = self.collector.of(trace_id)
-            return spans if set(names) <= {span.name for span in spans} else None
+            return spans if wanted <= Counter(span.name for span in spans) else None
 
-        return wait_until(complete, message=f"{names} in {[span.name for span in self.collector.of(trace_id)]}")
+        return wait_until(complete, timeout_s=30, message=f"a trace has not all of {dict(wanted)}")
 
 
 def new_trace(*, sampled: bool = True) -> tuple[str, dict[str, str]]:

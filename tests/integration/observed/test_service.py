@@ -115,12 +115,8 @@ def test_the_jobs_of_a_batch_are_below_the_request_that_created_it(observed: Obs
     batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     trace_id, headers = new_trace()
     batch_id = observed.client.post("/v1/batches", json=batch, headers=headers).json()["id"]
-
-    def done() -> list[ReceivedSpan] | None:
-        spans = observed.collector.of(trace_id)
-        return spans if [span.name for span in spans].count("commit") == 3 else None
-
-    spans = wait_until(done, timeout_s=30)
+    by_worker = 3 * ("claim", "commit") + 2 * ("job",) + ("encode",)
+    spans = observed.trace(trace_id, "POST /v1/batches", *by_worker)
     request = named(spans, "POST /v1/batches")
     claims = [span for span in spans if span.name == "claim"]
     assert {span.parent_id for span in claims} == {request.span_id}
