@@ -28,19 +28,25 @@ _LEAST_TOKENS = 512
 """With fewer, the texts of a pass differ more in length, and it costs more than it takes off a wait."""
 
 
-def plan(lengths: Sequence[int], max_padded_tokens: int, row_tokens: int = 0) -> list[list[int]]:
+def plan(lengths: Sequence[int], max_padded_tokens: int, row_widths: Sequence[int] = ()) -> list[list[int]]:
     """Micro-batches as lists of indexes into `lengths`; every index occurs once. Equal input gives an equal plan.
 
-    Texts of up to `row_tokens` share rows; the others have a row each. No batch computes more than `max_padded_tokens`,
-    as `layout` never computes more than rows of `row_tokens` would; except that a single text above the budget is a
-    batch of its own.
+    Texts share rows of the first of `row_widths` that takes them; shorter ones fill what is left of such rows. Texts
+    above all of them have a row each. No batch computes more than `max_padded_tokens`, as `layout` never computes more
+    than these rows would; except that a single text above the budget is a batch of its own.
     """
-    widest = row_tokens if row_tokens <= max_padded_tokens else 0
-    own = [index for index, length in enumerate(lengths) if not 0 < length <= widest]
-    shared = [index for index, length in enumerate(lengths) if 0 < length <= widest]
-    return _in_own_rows(own, lengths, max_padded_tokens) + _in_shared_rows(
-        shared, lengths, max_padded_tokens, row_tokens
-    )
+    widths = [width for width in row_widths if width <= max_padded_tokens]
+    shared = [index for index, length in enumerate(lengths) if 0 < length <= max(widths, default=0)]
+    sharing = set(shared)
+    own = [index for index in range(len(lengths)) if index not in sharing]
+    batches = _in_own_rows(own, lengths, max_padded_tokens)
+    for width in sorted(widths, reverse=True):
+        narrower = max((other for other in widths if other < width), default=0)
+        rows = [[shared[i] for i in row] for row in fill([lengths[i] for i in shared], width, opens_above=narrower)]
+        batches += _together(rows, max_padded_tokens // width)
+        placed = {index for row in rows for index in row}
+        shared = [index for index in shared if index not in placed]
+    return batches
 
 
 def _in_own_rows(indexes: Sequence[int], lengths: Sequence[int], max_padded_tokens: int) -> list[list[int]]:
@@ -64,15 +70,12 @@ def _in_own_rows(indexes: Sequence[int], lengths: Sequence[int], max_padded_toke
     return batches
 
 
-def _in_shared_rows(
-    indexes: Sequence[int], lengths: Sequence[int], max_padded_tokens: int, row_tokens: int
-) -> list[list[int]]:
-    if len(indexes) <= 1:
-        return [[index] for index in indexes]
-    rows = fill([lengths[index] for index in indexes], row_tokens)
-    most = max_padded_tokens // row_tokens
+def _together(rows: Sequence[Sequence[int]], most: int) -> list[list[int]]:
+    """Batches of at most so many rows, and of about as many each."""
+    if not rows:
+        return []
     batches = -(-len(rows) // most)
-    return [[indexes[i] for row in batch for i in row] for batch in pieces(rows, -(-len(rows) // batches))]
+    return [[index for row in batch for index in row] for batch in pieces(rows, -(-len(rows) // batches))]
 
 
 @dataclass(frozen=True, slots=True)

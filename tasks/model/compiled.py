@@ -19,7 +19,7 @@ from tasks.model.encoder import WayUnusable
 from tasks.model.packing import (
     LONE_WIDTHS,
     PACKED_INPUTS,
-    ROW_TOKENS,
+    ROW_WIDTHS,
     Packed,
     first_position,
     lone_width,
@@ -84,8 +84,8 @@ class CompiledTransformer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._first_position = first_position(transformer, names)
-        self.row_tokens = 0 if self._first_position is None else ROW_TOKENS
-        """As `Encoder.row_tokens`."""
+        self.row_widths = () if self._first_position is None else ROW_WIDTHS
+        """As `Encoder.row_widths`."""
         try:
             model = _convert(transformer, names, packs=self._first_position is not None)
             self._shared = self._whole = _Copy(_compile(model, precision, streams, threads))
@@ -93,7 +93,7 @@ class CompiledTransformer:
                 self._whole = _Copy(_compile(model, precision, 1, threads))
             # An input that changes nothing (token types of a model that has none) does not exist in the compiled one.
             self._inputs = tuple(map(_name, model.inputs))
-            self.lone_widths = LONE_WIDTHS if self.row_tokens and one_shape_is_faster(self._try, clock) else ()
+            self.lone_widths = LONE_WIDTHS if self.row_widths and one_shape_is_faster(self._try, clock) else ()
             """As `Encoder.lone_widths`."""
         except Exception as error:
             # OpenVINO raises anything here: unknown operations, shapes that do not fit, no memory.
@@ -143,11 +143,11 @@ class CompiledTransformer:
 
     def _packed(self, copy: "_Copy", padded: dict[str, Any], first: int) -> Any:
         is_token = padded.pop("attention_mask")
-        packed = Packed(padded, is_token, row_tokens=self.row_tokens, lone_widths=self.lone_widths, first=first)
+        packed = Packed(padded, is_token, row_widths=self.row_widths, lone_widths=self.lone_widths, first=first)
         found = self._run(copy, packed.inputs)
         if packed.rearranged and not math.isfinite(float(found.sum())):
             # A mask does not keep NaN of one text from another one in its row: 0 times NaN is NaN.
-            packed = Packed(padded, is_token, row_tokens=0, lone_widths=(), first=first)
+            packed = Packed(padded, is_token, row_widths=(), lone_widths=(), first=first)
             found = self._run(copy, packed.inputs)
         return packed.unpack(found)
 

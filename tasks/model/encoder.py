@@ -165,8 +165,8 @@ class Encoder(Protocol):
         ...
 
     @property
-    def row_tokens(self) -> int:
-        """Texts of up to so many tokens share rows of a pass (`packing.layout`); 0: each text has a row of its own."""
+    def row_widths(self) -> tuple[int, ...]:
+        """Of rows that texts share in a pass, in tokens (`packing.layout`); none: each text has a row of its own."""
         ...
 
     @property

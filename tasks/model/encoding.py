@@ -170,7 +170,7 @@ def _forward(
     batches = [
         [group[i] for i in batch]
         for group in groups.values()
-        for batch in plan([texts[i].length for i in group], max_padded_tokens, encoder.row_tokens)
+        for batch in plan([texts[i].length for i in group], max_padded_tokens, encoder.row_widths)
     ]
     raw, stats = forward.run(encoder, texts, batches, gate=gate, limit=limit, between=between, finished=finished)
     broken = dict.fromkeys(np.flatnonzero(~np.isfinite(raw.vectors).all(axis=1)).tolist(), NON_FINITE)

@@ -112,7 +112,7 @@ class FakeEncoder:
             precision="float32",
         )
         self.streams = streams
-        self.row_tokens = 0
+        self.row_widths: tuple[int, ...] = ()
         self.lone_widths: tuple[int, ...] = ()
         self.launch = None
         self._tokens_per_s = tokens_per_s

@@ -113,7 +113,7 @@ def _take(
 
 def _padded(encoder: Encoder, texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
     lengths = [texts[i].length for i in batch]
-    return layout(lengths, encoder.row_tokens, encoder.lone_widths).padded_tokens
+    return layout(lengths, encoder.row_widths, encoder.lone_widths).padded_tokens
 
 
 def _attempt(

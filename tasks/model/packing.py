@@ -1,8 +1,9 @@
-"""Several short texts in one row of a forward pass, where a token sees the tokens of its own text alone.
+"""Several texts in one row of a forward pass, where a token sees the tokens of its own text alone.
 
-A pass of one row for each text computes as much for every text as for its longest one. Claims of queries are small, so
-sorting helps little: of 32 queries it would be two or three passes, padded by an eighth. In rows of one width only the
-ends of rows are padded, all of them fit into one pass, and passes have few different shapes.
+A pass of one row for each text computes as much for every text as for its longest one. Claims of texts for which
+somebody waits are small, so sorting helps little: of 32 queries it would be two or three passes, padded by an eighth,
+and of 20 passages seven, none of them full. In rows of one width only the ends of rows are padded, passes are full, and
+they have few different shapes.
 """
 
 import logging
@@ -18,12 +19,19 @@ _log = logging.getLogger(__name__)
 
 Int64Array = npt.NDArray[np.int64]
 
-ROW_TOKENS = 64
-"""Of a row. Wider ones are filled no better by queries, and attention computes more of what the mask throws away."""
+ROW_WIDTHS = (64, 256)
+"""Of rows, in tokens: queries share narrow ones, passages wide ones. Wider ones are filled no better by queries, and
+attention computes more of what the mask throws away: in rows of 128 and 256, claims of 16 queries took 1.19 and 1.24
+times as long. Rows of 256 hold two passages; beside a row for each, claims of 21 passages took 0.93 of the time and
+those of 128 0.97."""
 _WIDER = (80, 96, 112, 128)
 """Widths that a few rows may have instead, in tokens: 5 queries of 18 fill one row of 96, and two of 64 not nearly."""
 _FEW_ROWS = 4
-"""Of `ROW_TOKENS`. More are filled well enough, and with one width passes have fewer different shapes."""
+"""Of narrow ones. More are filled well enough, and with one width passes have fewer different shapes."""
+_SHAPE_TOKENS = 64
+"""What another shape of a pass is taken to cost, in tokens. Passes of wide rows have four shapes, and rows of their own
+lengths always another one, so these must compute as much less: claims of passages took 0.98 of the time. Narrow rows
+have a dozen shapes, and gain nothing by it."""
 LONE_WIDTHS = (24, 32)
 """Of the row of a text that is alone in a pass, in tokens: the first that is wide enough. Of a benchmark's queries 97 %
 have 24 tokens at most and all have 32, so that the shape of a pass hardly ever changes. With 32 alone, more is computed
@@ -59,18 +67,19 @@ class Layout:
         return self.rows * self.width
 
 
-def layout(lengths: Sequence[int], row_tokens: int, lone_widths: tuple[int, ...] = ()) -> Layout:
+def layout(lengths: Sequence[int], row_widths: tuple[int, ...], lone_widths: tuple[int, ...] = ()) -> Layout:
     """Where texts of such lengths are in a pass: whichever computes the fewest tokens, and of equal ones the first.
 
-    These are a row for each text, shared rows of `row_tokens`, and where these are few, shared rows that are wider.
-    A text that is alone has a row of the first of `lone_widths` that is wide enough.
+    The choices are a row for each text, shared rows of the first of `row_widths` that takes the longest text, and where
+    these are few and narrow, shared rows that are somewhat wider. Beside wide rows, a row for each text has to compute
+    clearly less (`_SHAPE_TOKENS`). A text that is alone has a row of the first of `lone_widths` that is wide enough.
 
     Args:
         lengths: in tokens, of one text at least.
-        row_tokens: the longest text that shares a row; 0: none does.
+        row_widths: ascending; a text above all of them shares no row.
         lone_widths: ascending; a lone text above all of them has a row of its own length.
     """
-    return _layout(tuple(lengths), row_tokens, lone_widths)
+    return _layout(tuple(lengths), row_widths, lone_widths)
 
 
 def lone_width(length: int, lone_widths: Sequence[int]) -> int:
@@ -79,14 +88,15 @@ def lone_width(length: int, lone_widths: Sequence[int]) -> int:
 
 
 @lru_cache(maxsize=64)  # each pass asks twice: what it computes, and where its texts are
-def _layout(lengths: tuple[int, ...], row_tokens: int, lone_widths: tuple[int, ...]) -> Layout:
+def _layout(lengths: tuple[int, ...], row_widths: tuple[int, ...], lone_widths: tuple[int, ...]) -> Layout:
     longest = max(lengths)
     if len(lengths) == 1:
         return Layout(1, lone_width(longest, lone_widths), np.zeros(1, dtype=np.int64))
     own = len(lengths) * longest
-    if longest <= row_tokens < own:
+    row_tokens = next((width for width in row_widths if longest <= width), own)
+    if row_tokens < own:
         width, rows = _cheapest(lengths, row_tokens)
-        if len(rows) * width < own:
+        if len(rows) * width < own + (_SHAPE_TOKENS if width > _WIDER[-1] else 0):
             return Layout(len(rows), width, _starts(rows, lengths, width))
     return Layout(len(lengths), longest, longest * np.arange(len(lengths)))  # of a static model 0 may be the longest
 
@@ -94,15 +104,17 @@ def _layout(lengths: tuple[int, ...], row_tokens: int, lone_widths: tuple[int, .
 def _cheapest(lengths: Sequence[int], row_tokens: int) -> tuple[int, list[list[int]]]:
     """The width of shared rows that computes the fewest tokens, the narrowest of several, and these rows."""
     rows = fill(lengths, row_tokens)
-    widths = [width for width in _WIDER if width > row_tokens] if len(rows) <= _FEW_ROWS else []
-    choices = [(row_tokens, rows), *((width, fill(lengths, width)) for width in widths)]
+    wider = [width for width in _WIDER if width > row_tokens] if len(rows) <= _FEW_ROWS else []
+    choices = [(row_tokens, rows), *((width, fill(lengths, width)) for width in wider)]
     return min(choices, key=lambda choice: choice[0] * len(choice[1]))
 
 
-def fill(lengths: Sequence[int], row_tokens: int) -> list[list[int]]:
+def fill(lengths: Sequence[int], row_tokens: int, *, opens_above: int = 0) -> list[list[int]]:
     """Rows of indexes into `lengths`, each of `row_tokens` tokens at most; every index occurs once.
 
     The longest text comes first, into the row that it fills best. Rows that are left out leave the others as they are.
+    Texts of up to `opens_above` tokens take what others leave of their rows; where that is too little, they are left
+    out.
     """
     rows: list[list[int]] = []
     by_free: list[list[int]] = [[] for _ in range(row_tokens + 1)]
@@ -110,6 +122,8 @@ def fill(lengths: Sequence[int], row_tokens: int) -> list[list[int]]:
         length = lengths[index]
         free = next((free for free in range(length, row_tokens + 1) if by_free[free]), None)
         if free is None:
+            if length <= opens_above:
+                continue
             free = row_tokens
             by_free[free].append(len(rows))
             rows.append([])
@@ -135,7 +149,7 @@ class Packed:
     Args:
         padded: int64 [texts, longest], the features of a row for each text, padded on the right.
         is_token: int64 of the same shape, 1 where there is a token.
-        row_tokens, lone_widths: as for `layout`.
+        row_widths, lone_widths: as for `layout`.
         first: position of a text's first token.
     """
 
@@ -144,12 +158,12 @@ class Packed:
         padded: dict[str, Int64Array],
         is_token: Int64Array,
         *,
-        row_tokens: int,
+        row_widths: tuple[int, ...],
         lone_widths: tuple[int, ...],
         first: int,
     ) -> None:
         texts, longest = is_token.shape
-        self._place = place = layout(is_token.sum(axis=1).tolist(), row_tokens, lone_widths)
+        self._place = place = layout(is_token.sum(axis=1).tolist(), row_widths, lone_widths)
         self.rearranged = (place.rows, place.width) != (texts, longest)
         """Whether its rows are others than those that came."""
         self._columns = np.arange(longest)
@@ -223,7 +237,7 @@ def _vectors_agree(transformer: Any, names: Sequence[str], first: int) -> bool:
     padded = {"input_ids": words * is_token}
     if "token_type_ids" in names:
         padded["token_type_ids"] = np.zeros_like(words)
-    packed = Packed(padded, is_token, row_tokens=ROW_TOKENS, lone_widths=LONE_WIDTHS, first=first)
+    packed = Packed(padded, is_token, row_widths=ROW_WIDTHS, lone_widths=LONE_WIDTHS, first=first)
     output = transformer.module_output_name
     with torch.inference_mode():
         alone = {**padded, "attention_mask": is_token}

@@ -106,10 +106,10 @@ class SentenceEncoder:
             model[0].to(device)
 
     @property
-    def row_tokens(self) -> int:
-        """See `Encoder.row_tokens`."""
+    def row_widths(self) -> tuple[int, ...]:
+        """See `Encoder.row_widths`."""
         first = self._modules[0]
-        return first.row_tokens if isinstance(first, CompiledTransformer | UnpaddedTransformer) else 0
+        return first.row_widths if isinstance(first, CompiledTransformer | UnpaddedTransformer) else ()
 
     @property
     def lone_widths(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from tasks.model.compiled import CompiledTransformer
 from tasks.model.device import Way
 from tasks.model.encoder import TextItem
 from tasks.model.encoding import NON_FINITE, encode
-from tasks.model.packing import LONE_WIDTHS, ROW_TOKENS, first_position
+from tasks.model.packing import LONE_WIDTHS, ROW_WIDTHS, first_position
 from tasks.model.sentence import SentenceEncoder
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
 from tests.integration.model.tiny_model import TinyModel
@@ -26,6 +26,7 @@ Folders = Mapping[TinyModel, Path]
 NAMES = ("input_ids", "token_type_ids", "attention_mask")
 TEXTS = ["".join(chr(97 + (7 * i + j) % 26) for j in range(2 + i % 19)) for i in range(40)]
 RAW = Options(normalize=False)
+POSITIONS = 256
 
 
 def library(folder: Path) -> Any:
@@ -36,17 +37,48 @@ def compiled(model: Any) -> SentenceEncoder:
     return SentenceEncoder(model, name="tiny", revision="0", way=Way("openvino", "float32"))
 
 
+def built(config_class: Any, *, tokenizer: Any, folder: Path) -> Any:
+    """A small model of a type, with random weights."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    positions = POSITIONS + 2  # RoBERTa's begin behind that of padding
+    config = config_class(
+        intermediate_size=64, max_position_embeddings=positions, initializer_range=0.5, pad_token_id=0, **sizes
+    )
+    tokenizer.model_max_length = POSITIONS
+    tokenizer.save_pretrained(str(folder))
+    transformers.AutoModel.from_config(config).save_pretrained(str(folder))
+    return sentence_transformers.SentenceTransformer(
+        modules=[sentence_modules.Transformer(str(folder)), sentence_modules.Pooling(32, "mean")], device="cpu"
+    )
+
+
 @pytest.mark.parametrize("kind", [TinyModel.CLS, TinyModel.DENSE, TinyModel.PROMPTED, TinyModel.INSTRUCTED])
 def test_vectors_of_texts_in_shared_rows_equal_the_library(kind: TinyModel, tiny_folders: Folders) -> None:
     model = library(tiny_folders[kind])
     expected = np.asarray(model.encode(TEXTS, show_progress_bar=False), dtype=np.float32)
     encoder = compiled(model)
-    assert encoder.row_tokens == ROW_TOKENS
+    assert encoder.row_widths == ROW_WIDTHS
     outcomes, stats = encode(encoder, [TextItem(text, RAW) for text in TEXTS], max_padded_tokens=1024)
     found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert stats.forward_passes == 1
-    assert stats.padded_tokens % ROW_TOKENS == 0
+    assert stats.padded_tokens % ROW_WIDTHS[0] == 0
+    assert stats.tokens / stats.padded_tokens > 0.85
+
+
+def test_vectors_of_passages_in_wide_rows_equal_the_library(tiny_folders: Folders, tmp_path: Path) -> None:
+    bert = built(transformers.BertConfig, tokenizer=library(tiny_folders[TinyModel.CLS]).tokenizer, folder=tmp_path)
+    passages = [" ".join(TEXTS[start : start + 12]) for start in range(0, 28, 2)]
+    expected = np.asarray(bert.encode([*passages, *TEXTS], show_progress_bar=False), dtype=np.float32)
+    encoder = compiled(bert)
+    lengths = [text.length for text in encoder.tokenize(passages, None)]
+    assert ROW_WIDTHS[0] < min(lengths) <= max(lengths) <= POSITIONS, lengths
+    items = [TextItem(text, RAW) for text in (*passages, *TEXTS)]
+    outcomes, stats = encode(encoder, items, max_padded_tokens=1024)
+    found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert stats.forward_passes < len(passages) / 4
     assert stats.tokens / stats.padded_tokens > 0.85
 
 
@@ -79,17 +111,8 @@ def test_a_decoder_of_a_known_type_has_a_row_for_each_text(tiny_folders: Folders
 
 
 def test_positions_begin_where_the_type_of_model_lets_them_begin(tiny_folders: Folders, tmp_path: Path) -> None:
-    model = library(tiny_folders[TinyModel.CLS])
-    torch.manual_seed(0)
-    sizes = {"vocab_size": len(model.tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = transformers.RobertaConfig(
-        intermediate_size=64, max_position_embeddings=64, initializer_range=0.5, pad_token_id=0, **sizes
-    )
-    model.tokenizer.save_pretrained(str(tmp_path))
-    transformers.RobertaModel(config).save_pretrained(str(tmp_path))
-    roberta = sentence_transformers.SentenceTransformer(
-        modules=[sentence_modules.Transformer(str(tmp_path)), sentence_modules.Pooling(32, "mean")], device="cpu"
-    )
+    tokenizer = library(tiny_folders[TinyModel.CLS]).tokenizer
+    roberta = built(transformers.RobertaConfig, tokenizer=tokenizer, folder=tmp_path)
     assert first_position(roberta[0], ("input_ids", "attention_mask")) == 1
     expected = np.asarray(roberta.encode(TEXTS, show_progress_bar=False), dtype=np.float32)
     outcomes, stats = encode(compiled(roberta), [TextItem(text, RAW) for text in TEXTS], max_padded_tokens=1024)
@@ -106,7 +129,7 @@ def test_a_text_without_finite_vector_spoils_none_in_its_row(tiny_folders: Folde
     with torch.no_grad():
         model[0].model.embeddings.word_embeddings.weight[model.tokenizer.convert_tokens_to_ids("?")] = torch.nan
     encoder = compiled(model)
-    assert encoder.row_tokens == ROW_TOKENS
+    assert encoder.row_widths == ROW_WIDTHS
     items = [TextItem(text, RAW) for text in ("a?", *TEXTS)]
     [broken, *outcomes], _ = encode(encoder, items, max_padded_tokens=1024)
     assert broken.error == NON_FINITE
@@ -117,4 +140,4 @@ def test_a_text_without_finite_vector_spoils_none_in_its_row(tiny_folders: Folde
 def test_without_a_mask_there_are_no_shared_rows_and_no_padding(tiny_folders: Folders) -> None:
     transformer = library(tiny_folders[TinyModel.CLS])[0]
     module = CompiledTransformer(transformer, ["input_ids"], precision="float32", threads=1)
-    assert (module.row_tokens, module.lone_widths) == (0, ())
+    assert (module.row_widths, module.lone_widths) == ((), ())

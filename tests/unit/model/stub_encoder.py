@@ -23,7 +23,7 @@ class StubEncoder:
         row: replaces the vector of every text.
         prompt_lengths: prompt name -> the `prompt_length` of its texts.
         counted: characters of a text that are counted.
-        row_tokens, lone_widths: as in `Encoder`.
+        row_widths, lone_widths: as in `Encoder`.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class StubEncoder:
         max_tokens: int = 100,
         counted: int = sys.maxsize,
         streams: int = 1,
-        row_tokens: int = 0,
+        row_widths: tuple[int, ...] = (),
         lone_widths: tuple[int, ...] = (),
     ) -> None:
         self.info = ModelInfo("stub", "0", 4, max_tokens, ("query", "document"), "cpu", "stub", "float32")
         self.reference: Float32Array = np.zeros((0, 4), dtype=np.float32)
         self.streams = streams
-        self.row_tokens = row_tokens
+        self.row_widths = row_widths
         self.lone_widths = lone_widths
         self.launch: Launch | None = None
         self.batches: list[list[int]] = []

@@ -85,11 +85,13 @@ def test_a_mixed_corpus_wastes_less_than_a_tenth_on_padding() -> None:
     assert 1 - sum(corpus) / sum(padded(batch, corpus) for batch in unsorted) > 0.4  # what sorting saves
 
 
-@given(st.lists(st.integers(0, 512), max_size=300), budgets, st.sampled_from([0, 16, 64]))
-def test_with_shared_rows_every_text_is_in_one_batch_within_the_budget(of: list[int], budget: int, row: int) -> None:
-    batches = plan(of, budget, row)
+@given(st.lists(st.integers(0, 512), max_size=300), st.integers(256, 4096), st.sampled_from([(), (64,), (64, 256)]))
+def test_with_shared_rows_every_text_is_in_one_batch_within_the_budget(
+    of: list[int], budget: int, widths: tuple[int, ...]
+) -> None:
+    batches = plan(of, budget, widths)
     assert sorted(i for batch in batches for i in batch) == list(range(len(of)))
-    computed = [layout([of[i] for i in batch], row).padded_tokens for batch in batches]
+    computed = [layout([of[i] for i in batch], widths).padded_tokens for batch in batches]
     assert all(tokens <= budget or len(batch) == 1 for tokens, batch in zip(computed, batches, strict=True))
 
 
@@ -97,13 +99,29 @@ def test_with_shared_rows_every_text_is_in_one_batch_within_the_budget(of: list[
 def test_a_claim_of_queries_is_one_pass_that_is_mostly_not_padding(count: int) -> None:
     source = random.Random(count)  # noqa: S311 - a fixed corpus, not a secret
     claim = [min(28, max(10, round(source.gauss(18, 3)))) for _ in range(count)]
-    assert len(plan(claim, 1024, 64)) == 1
-    assert sum(claim) / layout(claim, 64).padded_tokens > 0.8
+    assert len(plan(claim, 1024, (64,))) == 1
+    assert sum(claim) / layout(claim, (64,)).padded_tokens > 0.8
 
 
 def test_long_texts_share_no_rows_and_no_batch_with_short_ones() -> None:
-    assert plan([70, 20, 65, 20, 20], 1024, 64) == [[0, 2], [1, 3, 4]]
+    assert plan([70, 20, 65, 20, 20], 1024, (64,)) == [[0, 2], [1, 3, 4]]
+
+
+def test_short_texts_fill_what_is_left_of_wide_rows_and_share_narrow_ones_beyond_that() -> None:
+    assert plan([200, 40, 60, 180, 60], 1024, (64, 256)) == [[0, 1, 3, 2], [4]]
+
+
+def test_rows_wider_than_the_budget_are_not_planned() -> None:
+    assert plan([70, 20, 65, 20, 20], 255, (64, 256)) == plan([70, 20, 65, 20, 20], 255, (64,))
+
+
+def test_a_claim_of_passages_is_full_passes() -> None:
+    source = random.Random(7)  # noqa: S311 - a fixed corpus, not a secret
+    claim = [min(256, max(3, int(source.lognormvariate(4.75, 0.6)))) for _ in range(20)]
+    passes = [layout([claim[i] for i in batch], (64, 256)) for batch in plan(claim, 1024, (64, 256))]
+    assert len(passes) < len(plan(claim, 1024, (64,))) / 2
+    assert sum(claim) / sum(place.padded_tokens for place in passes) > 0.9
 
 
 def test_equal_shared_batches_rather_than_full_ones_and_a_rest() -> None:
-    assert list(map(len, plan([64] * 17, 1024, 64))) == [9, 8]
+    assert list(map(len, plan([64] * 17, 1024, (64,)))) == [9, 8]

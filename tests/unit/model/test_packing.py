@@ -5,14 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.model.packing import LONE_WIDTHS, ROW_TOKENS, Int64Array, Packed, fill, layout
+from tasks.model.packing import LONE_WIDTHS, ROW_WIDTHS, Int64Array, Packed, fill, layout
 
-short = st.lists(st.integers(1, ROW_TOKENS), min_size=1, max_size=80)
-mixed = st.lists(st.integers(1, 3 * ROW_TOKENS), min_size=1, max_size=40)
+NARROW, WIDE = ROW_WIDTHS
+
+short = st.lists(st.integers(1, NARROW), min_size=1, max_size=80)
+mixed = st.lists(st.integers(1, WIDE + NARROW), min_size=1, max_size=40)
 
 
 def packed(features: dict[str, Int64Array], is_token: Int64Array, *, first: int = 0) -> Packed:
-    return Packed(features, is_token, row_tokens=ROW_TOKENS, lone_widths=LONE_WIDTHS, first=first)
+    return Packed(features, is_token, row_widths=ROW_WIDTHS, lone_widths=LONE_WIDTHS, first=first)
 
 
 def texts_of(lengths: list[int]) -> tuple[Int64Array, Int64Array]:
@@ -25,46 +27,47 @@ def texts_of(lengths: list[int]) -> tuple[Int64Array, Int64Array]:
 
 @given(short)
 def test_every_text_is_in_one_row_and_no_row_is_too_long(lengths: list[int]) -> None:
-    rows = fill(lengths, ROW_TOKENS)
+    rows = fill(lengths, NARROW)
     assert sorted(index for row in rows for index in row) == list(range(len(lengths)))
-    assert all(0 < sum(lengths[index] for index in row) <= ROW_TOKENS for row in rows)
+    assert all(0 < sum(lengths[index] for index in row) <= NARROW for row in rows)
 
 
 @given(short)
 def test_at_most_one_row_is_not_half_full(lengths: list[int]) -> None:
-    rows = fill(lengths, ROW_TOKENS)
-    assert sum(2 * sum(lengths[index] for index in row) <= ROW_TOKENS for row in rows) <= 1
+    rows = fill(lengths, NARROW)
+    assert sum(2 * sum(lengths[index] for index in row) <= NARROW for row in rows) <= 1
 
 
 @given(short, st.data())
 def test_rows_that_are_left_out_leave_the_others_as_they_are(lengths: list[int], data: st.DataObject) -> None:
-    rows = fill(lengths, ROW_TOKENS)
+    rows = fill(lengths, NARROW)
     kept = data.draw(st.lists(st.sampled_from(rows), min_size=1, unique_by=tuple))
     indexes = sorted(index for row in kept for index in row)
-    again = fill([lengths[index] for index in indexes], ROW_TOKENS)
+    again = fill([lengths[index] for index in indexes], NARROW)
     assert sorted(sorted(indexes[i] for i in row) for row in again) == sorted(map(sorted, kept))
 
 
 @given(mixed)
 def test_shared_rows_never_cost_more_than_own_ones(lengths: list[int]) -> None:
-    alone = layout(lengths, 0)
+    alone = layout(lengths, ())
     assert (alone.rows, alone.width) == (len(lengths), max(lengths))
-    assert layout(lengths, ROW_TOKENS).padded_tokens <= alone.padded_tokens
+    assert layout(lengths, (NARROW,)).padded_tokens <= alone.padded_tokens
+    assert layout(lengths, ROW_WIDTHS).padded_tokens < alone.padded_tokens + NARROW  # a usual shape is worth as much
 
 
 def test_a_few_texts_that_do_not_fill_rows_have_their_own() -> None:
-    assert layout([18], ROW_TOKENS).padded_tokens == 18
-    assert layout([18, 20], ROW_TOKENS).padded_tokens == 40
+    assert layout([18], ROW_WIDTHS).padded_tokens == 18
+    assert layout([18, 20], ROW_WIDTHS).padded_tokens == 40
 
 
 @pytest.mark.parametrize(("length", "width"), [(1, 24), (18, 24), (24, 24), (25, 32), (32, 32), (33, 33), (300, 300)])
 def test_a_lone_text_has_a_row_of_the_first_width_that_takes_it(length: int, width: int) -> None:
-    alone = layout([length], ROW_TOKENS, LONE_WIDTHS)
+    alone = layout([length], ROW_WIDTHS, LONE_WIDTHS)
     assert (alone.rows, alone.width, alone.starts.tolist()) == (1, width, [0])
 
 
 def test_two_texts_are_not_alone() -> None:
-    assert layout([18, 20], ROW_TOKENS, LONE_WIDTHS).padded_tokens == 40
+    assert layout([18, 20], ROW_WIDTHS, LONE_WIDTHS).padded_tokens == 40
 
 
 def test_a_lone_text_that_fills_its_row_comes_as_it_goes() -> None:
@@ -84,27 +87,51 @@ def test_a_lone_text_that_fills_its_row_comes_as_it_goes() -> None:
     ],
 )
 def test_a_few_rows_have_the_width_that_computes_fewest_tokens(lengths: list[int], rows: int, width: int) -> None:
-    place = layout(lengths, ROW_TOKENS)
+    place = layout(lengths, ROW_WIDTHS)
     assert (place.rows, place.width) == (rows, width)
 
 
 def test_many_rows_have_one_width() -> None:
-    assert layout([30, 20, 20] * 5, ROW_TOKENS).width == ROW_TOKENS
+    assert layout([30, 20, 20] * 5, ROW_WIDTHS).width == NARROW
 
 
 @given(short)
 def test_a_few_wider_rows_never_compute_more_than_those_the_passes_are_cut_by(lengths: list[int]) -> None:
-    assert layout(lengths, ROW_TOKENS).padded_tokens <= len(fill(lengths, ROW_TOKENS)) * ROW_TOKENS
+    assert layout(lengths, ROW_WIDTHS).padded_tokens <= len(fill(lengths, NARROW)) * NARROW
 
 
-@pytest.mark.parametrize("row_tokens", [ROW_TOKENS, 0])
-def test_nobody_changes_the_places_that_others_are_given(row_tokens: int) -> None:
+@pytest.mark.parametrize("row_widths", [ROW_WIDTHS, ()])
+def test_nobody_changes_the_places_that_others_are_given(row_widths: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        layout([30, 14, 14], row_tokens).starts[0] = 1
+        layout([30, 14, 14], row_widths).starts[0] = 1
 
 
 def test_texts_too_long_for_a_row_have_their_own() -> None:
-    assert layout([ROW_TOKENS + 1, 3, 3], ROW_TOKENS).padded_tokens == 3 * (ROW_TOKENS + 1)
+    assert layout([WIDE + 1, 3, 3], ROW_WIDTHS).padded_tokens == 3 * (WIDE + 1)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "rows", "width"),
+    [
+        ([100, 90, 60, 150, 30, 70], 2, WIDE),
+        ([NARROW + 1, 3, 3], 3, NARROW + 1),  # one wide row is more by half
+        ([240, 241, 242, 243], 4, WIDE),  # a row for each computes less, and is another shape each time
+        ([190, 191, 192], 3, 192),
+    ],
+)
+def test_passages_share_wide_rows(lengths: list[int], rows: int, width: int) -> None:
+    place = layout(lengths, ROW_WIDTHS)
+    assert (place.rows, place.width) == (rows, width)
+
+
+@given(mixed)
+def test_texts_that_open_no_row_take_what_is_left_of_the_others(lengths: list[int]) -> None:
+    longer = [length for length in lengths if length > NARROW]
+    rows = fill(lengths, WIDE + NARROW, opens_above=NARROW)
+    assert len(rows) == len(fill(longer, WIDE + NARROW))
+    free = [WIDE + NARROW - sum(lengths[index] for index in row) for row in rows]
+    left_out = set(range(len(lengths))) - {index for row in rows for index in row}
+    assert all(max(free, default=0) < lengths[index] <= NARROW for index in left_out)
 
 
 @given(mixed)

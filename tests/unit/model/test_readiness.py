@@ -16,7 +16,7 @@ from tasks.model.encoder import (
 )
 from tasks.model.fake import FakeEncoder
 from tasks.model.load import first_that_passes, load
-from tasks.model.packing import LONE_WIDTHS, ROW_TOKENS
+from tasks.model.packing import LONE_WIDTHS, ROW_WIDTHS
 from tasks.model.self_test import MIN_COSINE, TEXTS, self_test, worst_cosine
 from tests.unit.model.stub_encoder import Batch, StubEncoder
 from worker_config.settings import load_settings
@@ -87,7 +87,7 @@ class PaddedAlone(FakeEncoder):
 
     def __init__(self, streams: int) -> None:
         super().__init__(streams=streams)
-        self.row_tokens, self.lone_widths = ROW_TOKENS, LONE_WIDTHS
+        self.row_widths, self.lone_widths = ROW_WIDTHS, LONE_WIDTHS
 
     def forward(self, batch: Sequence[TokenizedText], *, alone: bool = False) -> Float32Array:
         rows = super().forward(batch, alone=alone)
