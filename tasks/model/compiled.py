@@ -19,11 +19,11 @@ from tasks.model.encoder import WayUnusable
 from tasks.model.packing import (
     LONE_WIDTHS,
     PACKED_INPUTS,
-    ROW_WIDTHS,
     Packed,
     first_position,
     lone_width,
     packed_features,
+    row_widths,
 )
 
 _log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class CompiledTransformer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._first_position = first_position(transformer, names)
-        self.row_widths = () if self._first_position is None else ROW_WIDTHS
+        self.row_widths = () if self._first_position is None else row_widths(precision)
         """As `Encoder.row_widths`."""
         try:
             model = _convert(transformer, names, packs=self._first_position is not None)

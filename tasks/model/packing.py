@@ -22,8 +22,7 @@ Int64Array = npt.NDArray[np.int64]
 ROW_WIDTHS = (64, 256)
 """Of rows, in tokens: queries share narrow ones, passages wide ones. Wider ones are filled no better by queries, and
 attention computes more of what the mask throws away: in rows of 128 and 256, claims of 16 queries took 1.19 and 1.24
-times as long. Rows of 256 hold two passages; beside a row for each, claims of 21 passages took 0.93 of the time and
-those of 128 0.97."""
+times as long. See `row_widths`."""
 _WIDER = (80, 96, 112, 128)
 """Widths that a few rows may have instead, in tokens: 5 queries of 18 fill one row of 96, and two of 64 not nearly."""
 _FEW_ROWS = 4
@@ -65,6 +64,15 @@ class Layout:
     def padded_tokens(self) -> int:
         """That the pass computes."""
         return self.rows * self.width
+
+
+def row_widths(precision: str) -> tuple[int, ...]:
+    """Of the rows that pay where passes compute in this precision.
+
+    Wide ones do in bfloat16, where what a pass costs whatever it holds is a larger part of it. Beside a row for each
+    passage, claims of 21 took 0.92 of the time and those of 128 0.97; in float32 1.02 and 0.99.
+    """
+    return ROW_WIDTHS if precision == "bfloat16" else ROW_WIDTHS[:1]
 
 
 def layout(lengths: Sequence[int], row_widths: tuple[int, ...], lone_widths: tuple[int, ...] = ()) -> Layout:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tasks.item import Options
-from tasks.model.compiled import CompiledTransformer
+from tasks.model.compiled import CompiledTransformer, cpu_precisions
 from tasks.model.device import Way
 from tasks.model.encoder import TextItem
 from tasks.model.encoding import NON_FINITE, encode
@@ -58,7 +58,7 @@ def test_vectors_of_texts_in_shared_rows_equal_the_library(kind: TinyModel, tiny
     model = library(tiny_folders[kind])
     expected = np.asarray(model.encode(TEXTS, show_progress_bar=False), dtype=np.float32)
     encoder = compiled(model)
-    assert encoder.row_widths == ROW_WIDTHS
+    assert encoder.row_widths == ROW_WIDTHS[:1]
     outcomes, stats = encode(encoder, [TextItem(text, RAW) for text in TEXTS], max_padded_tokens=1024)
     found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -67,19 +67,27 @@ def test_vectors_of_texts_in_shared_rows_equal_the_library(kind: TinyModel, tiny
     assert stats.tokens / stats.padded_tokens > 0.85
 
 
-def test_vectors_of_passages_in_wide_rows_equal_the_library(tiny_folders: Folders, tmp_path: Path) -> None:
-    bert = built(transformers.BertConfig, tokenizer=library(tiny_folders[TinyModel.CLS]).tokenizer, folder=tmp_path)
-    passages = [" ".join(TEXTS[start : start + 12]) for start in range(0, 28, 2)]
-    expected = np.asarray(bert.encode([*passages, *TEXTS], show_progress_bar=False), dtype=np.float32)
-    encoder = compiled(bert)
-    lengths = [text.length for text in encoder.tokenize(passages, None)]
-    assert ROW_WIDTHS[0] < min(lengths) <= max(lengths) <= POSITIONS, lengths
-    items = [TextItem(text, RAW) for text in (*passages, *TEXTS)]
-    outcomes, stats = encode(encoder, items, max_padded_tokens=1024)
-    found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+def test_passages_in_wide_rows_have_the_embeddings_of_the_library(tiny_folders: Folders, tmp_path: Path) -> None:
+    tokenizer = library(tiny_folders[TinyModel.CLS]).tokenizer
+    transformer = built(transformers.BertConfig, tokenizer=tokenizer, folder=tmp_path)[0]
+    module = CompiledTransformer(transformer, NAMES, precision="float32", threads=1)
+    assert module.row_widths == ROW_WIDTHS[:1]
+    module.row_widths = ROW_WIDTHS
+    lengths = torch.tensor([150, 70, 101, 90, 64, 7])
+    mask = (torch.arange(max(lengths)) < lengths[:, None]).long()
+    words = torch.randint(5, len(tokenizer), mask.shape) * mask
+    features = {"input_ids": words, "token_type_ids": torch.zeros_like(words), "attention_mask": mask}
+    with torch.inference_mode():
+        expected = transformer(dict(features))["token_embeddings"][mask.bool()].numpy()
+    found = module(features)["token_embeddings"][mask.bool()].numpy()
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert stats.forward_passes < len(passages) / 4
-    assert stats.tokens / stats.padded_tokens > 0.85
+
+
+def test_passages_share_rows_where_the_processor_computes_in_bfloat16(tiny_folders: Folders) -> None:
+    for precision in cpu_precisions():
+        way = Way("openvino", precision)
+        encoder = SentenceEncoder(library(tiny_folders[TinyModel.CLS]), name="tiny", revision="0", way=way)
+        assert encoder.row_widths == (ROW_WIDTHS if precision == "bfloat16" else ROW_WIDTHS[:1])
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -129,7 +137,7 @@ def test_a_text_without_finite_vector_spoils_none_in_its_row(tiny_folders: Folde
     with torch.no_grad():
         model[0].model.embeddings.word_embeddings.weight[model.tokenizer.convert_tokens_to_ids("?")] = torch.nan
     encoder = compiled(model)
-    assert encoder.row_widths == ROW_WIDTHS
+    assert encoder.row_widths == ROW_WIDTHS[:1]
     items = [TextItem(text, RAW) for text in ("a?", *TEXTS)]
     [broken, *outcomes], _ = encode(encoder, items, max_padded_tokens=1024)
     assert broken.error == NON_FINITE
