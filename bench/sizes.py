@@ -11,7 +11,8 @@ class Sizes:
         warm_s: load before each measurement, not counted.
         load_s: of one measurement of queries or submissions, and of each part of the bare encoder's.
         passages_s: of one measurement of passages; slow servers need several requests in it.
-        bulk_s: a bulk task is made about this long.
+        bulk_s: a bulk task is made about this long. It begins and ends with half a second in which not all streams
+            have work, so a short one measures that.
         silence_s: how long nobody asks before a first query.
         silences: how many such queries.
         under_bulk_s: of queries beside a bulk task.
@@ -27,7 +28,7 @@ class Sizes:
     warm_s: float = 2.0
     load_s: float = 8.0
     passages_s: float = 15.0
-    bulk_s: float = 12.0
+    bulk_s: float = 30.0
     silence_s: float = 10.0
     silences: int = 3
     under_bulk_s: float = 15.0
@@ -62,14 +63,10 @@ QUICK = Sizes(
 def for_seconds(sizes: Sizes, load_s: float) -> Sizes:
     """The same with loads of so many seconds, and everything else that lasts in proportion.
 
-    Silences keep their length, which is what they are about, and so does the time before each measurement.
+    Silences keep their length, which is what they are about, and so does the time before each measurement. So do bulk
+    tasks and ingestions, whose beginning and end would count for more.
     """
     factor = load_s / sizes.load_s
-    lasting = ("load_s", "passages_s", "bulk_s", "under_bulk_s", "under_batch_s")
+    lasting = ("load_s", "passages_s", "under_bulk_s", "under_batch_s")
     scaled = {name: factor * getattr(sizes, name) for name in lasting}
-    return replace(
-        sizes,
-        **scaled,
-        batch_lines=round(factor * sizes.batch_lines),
-        ingest_passages=round(factor * sizes.ingest_passages),
-    )
+    return replace(sizes, **scaled, batch_lines=round(factor * sizes.batch_lines))
