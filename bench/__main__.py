@@ -166,7 +166,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--peers", action="store_true", help="all peers too, each in an environment that is made once")
     parser.add_argument(
-        "--seconds", type=float, metavar="S", help=f"of one load (default: {NORMAL.load_s:g}); the others in proportion"
+        "--seconds",
+        type=float,
+        metavar="S",
+        help=f"of one load of queries (default: {NORMAL.load_s:g}); other loads in proportion",
     )
     parser.add_argument(
         "--url", type=_http_url, help="a running OpenAI-compatible server to measure, alone or beside --servers"

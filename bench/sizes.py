@@ -61,10 +61,10 @@ QUICK = Sizes(
 
 
 def for_seconds(sizes: Sizes, load_s: float) -> Sizes:
-    """The same with loads of so many seconds, and everything else that lasts in proportion.
+    """The same with loads of queries of so many seconds. Passages, and what runs beside other work, in proportion.
 
-    Silences keep their length, which is what they are about, and so does the time before each measurement. So do bulk
-    tasks and ingestions, whose beginning and end would count for more.
+    Everything else keeps its length: silences are about it, and of shorter bulk tasks and ingestions the beginning and
+    the end would count for more.
     """
     factor = load_s / sizes.load_s
     lasting = ("load_s", "passages_s", "under_bulk_s", "under_batch_s")

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from tasks.model.packing import fill
+from tasks.model.packing import fill, layout
 from tasks.pieces import pieces
 
 PASSES_PER_BUDGET = 16
@@ -31,17 +32,30 @@ _LEAST_TOKENS = 512
 def plan(lengths: Sequence[int], max_padded_tokens: int, row_widths: Sequence[int] = ()) -> list[list[int]]:
     """Micro-batches as lists of indexes into `lengths`; every index occurs once. Equal input gives an equal plan.
 
-    Texts share rows of the first of `row_widths` that takes them; shorter ones fill what is left of such rows. Texts
-    above all of them have a row each. No batch computes more than `max_padded_tokens`, as `layout` never computes more
-    than these rows would; except that a single text above the budget is a batch of its own.
+    Texts share rows of the first of `row_widths`, which ascend, that takes them; shorter ones fill what is left of such
+    rows. Texts above all of them have a row each. Where the widest rows do not pay, they are not used: a row of 256
+    tokens holds one text of 140, and four such rows are half a pass. No batch computes more than `max_padded_tokens`,
+    as `layout` never computes more than these rows would; except that a single text above the budget is a batch of its
+    own.
     """
     widths = [width for width in row_widths if width <= max_padded_tokens]
+    batches, narrower = _in_rows(lengths, max_padded_tokens, widths), widths[:-1]
+    if not narrower or not any(narrower[-1] < length <= widths[-1] for length in lengths):
+        return batches
+
+    def cost(batches: Sequence[Sequence[int]]) -> float:
+        computed = sum(layout([lengths[i] for i in batch], tuple(row_widths)).padded_tokens for batch in batches)
+        return computed + len(batches) * max_padded_tokens / PASSES_PER_BUDGET
+
+    return min(batches, _in_rows(lengths, max_padded_tokens, narrower), key=cost)
+
+
+def _in_rows(lengths: Sequence[int], max_padded_tokens: int, widths: Sequence[int]) -> list[list[int]]:
     shared = [index for index, length in enumerate(lengths) if 0 < length <= max(widths, default=0)]
     sharing = set(shared)
     own = [index for index in range(len(lengths)) if index not in sharing]
     batches = _in_own_rows(own, lengths, max_padded_tokens)
-    for width in sorted(widths, reverse=True):
-        narrower = max((other for other in widths if other < width), default=0)
+    for narrower, width in reversed(list(pairwise((0, *widths)))):
         rows = [[shared[i] for i in row] for row in fill([lengths[i] for i in shared], width, opens_above=narrower)]
         batches += _together(rows, max_padded_tokens // width)
         placed = {index for row in rows for index in row}

@@ -23,8 +23,9 @@ from tasks.model.packing import (
     first_position,
     lone_width,
     packed_features,
-    row_widths,
+    widths_for,
 )
+from tasks.pieces import pieces
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class CompiledTransformer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._first_position = first_position(transformer, names)
-        self.row_widths = () if self._first_position is None else row_widths(precision)
+        self.row_widths = () if self._first_position is None else widths_for(precision)
         """As `Encoder.row_widths`."""
         try:
             model = _convert(transformer, names, packs=self._first_position is not None)
@@ -147,9 +148,19 @@ class CompiledTransformer:
         found = self._run(copy, packed.inputs)
         if packed.rearranged and not math.isfinite(float(found.sum())):
             # A mask does not keep NaN of one text from another one in its row: 0 times NaN is NaN.
-            packed = Packed(padded, is_token, row_widths=(), lone_widths=(), first=first)
-            found = self._run(copy, packed.inputs)
+            return self._apart(copy, padded, is_token, packed.padded_tokens, first)
         return packed.unpack(found)
+
+    def _apart(self, copy: "_Copy", padded: dict[str, Any], is_token: Any, max_padded_tokens: int, first: int) -> Any:
+        """The same with a row for each text, in as many passes as compute no more than so many tokens each."""
+        texts, longest = is_token.shape
+        found = []
+        for some in pieces(range(texts), max(1, max_padded_tokens // longest)):
+            rows = slice(some[0], some[-1] + 1)
+            inputs = {name: values[rows] for name, values in padded.items()}
+            packed = Packed(inputs, is_token[rows], row_widths=(), lone_widths=(), first=first)
+            found.append(self._run(copy, packed.inputs).copy())  # the next pass of this request overwrites it
+        return np.concatenate(found)
 
 
 class _Copy:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tasks.gate import ALONE, Gate, nothing
 from tasks.item import ItemError
+from tasks.model.batching import plan
 from tasks.model.encoder import (
     PASSES_AHEAD,
     Encoder,
@@ -63,8 +64,8 @@ def run(
 
     Where the encoder can launch passes, they go two by two: the second one is begun before the first one is collected.
     Between such turns nothing is under way, because a hook may serve other texts, or wait for those who want to be
-    alone. A batch of more padded tokens than `limit` says before its pass is halved. A text that alone runs out of
-    memory beside other passes is tried once more when those have ended. Whatever a hook raises goes through to the
+    alone. A batch of more padded tokens than `limit` says before its pass is planned anew. A text that alone runs out
+    of memory beside other passes is tried once more when those have ended. Whatever a hook raises goes through to the
     caller.
 
     Raises:
@@ -101,19 +102,16 @@ def _take(
     sizes: list[int] = []
     turn: list[list[int]] = []
     while pending and len(turn) < (1 if encoder.launch is None else PASSES_AHEAD):
-        batch = pending.pop()
-        while (computed := _padded(encoder, texts, batch)) > limit() and len(batch) > 1:
-            middle = len(batch) // 2
-            pending.append(batch[middle:])
-            batch = batch[:middle]
+        batch, most = pending.pop(), limit()
+        lengths = [texts[i].length for i in batch]
+        computed = layout(lengths, encoder.row_widths, encoder.lone_widths).padded_tokens
+        parts = plan(lengths, most, encoder.row_widths) if computed > most else []
+        if len(parts) > 1:
+            pending += [[batch[i] for i in part] for part in reversed(parts)]
+            continue
         sizes.append(computed)
         turn.append(batch)
     return sizes, turn
-
-
-def _padded(encoder: Encoder, texts: Sequence[TokenizedText], batch: Sequence[int]) -> int:
-    lengths = [texts[i].length for i in batch]
-    return layout(lengths, encoder.row_widths, encoder.lone_widths).padded_tokens
 
 
 def _attempt(

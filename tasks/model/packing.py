@@ -20,17 +20,17 @@ _log = logging.getLogger(__name__)
 Int64Array = npt.NDArray[np.int64]
 
 ROW_WIDTHS = (64, 256)
-"""Of rows, in tokens: queries share narrow ones, passages wide ones. Wider ones are filled no better by queries, and
-attention computes more of what the mask throws away: in rows of 128 and 256, claims of 16 queries took 1.19 and 1.24
-times as long. See `row_widths`."""
+"""Of rows, in tokens: queries share narrow ones, passages wide ones (`widths_for`). Queries fill wide rows no better,
+and attention computes more of what the mask throws away: in rows of 128 and 256, claims of 16 took 1.19 and 1.24 times
+as long."""
 _WIDER = (80, 96, 112, 128)
 """Widths that a few rows may have instead, in tokens: 5 queries of 18 fill one row of 96, and two of 64 not nearly."""
 _FEW_ROWS = 4
 """Of narrow ones. More are filled well enough, and with one width passes have fewer different shapes."""
 _SHAPE_TOKENS = 64
-"""What another shape of a pass is taken to cost, in tokens. Passes of wide rows have four shapes, and rows of their own
-lengths always another one, so these must compute as much less: claims of passages took 0.98 of the time. Narrow rows
-have a dozen shapes, and gain nothing by it."""
+"""What another shape of a pass is taken to cost, in tokens. Passes of up to four wide rows have four shapes, and those
+of a row for each text nearly always another one. So these must compute as much less: claims of 21 passages took 0.99 of
+the time, and those of 128 0.98. Narrow rows have a dozen shapes, and gain nothing by it."""
 LONE_WIDTHS = (24, 32)
 """Of the row of a text that is alone in a pass, in tokens: the first that is wide enough. Of a benchmark's queries 97 %
 have 24 tokens at most and all have 32, so that the shape of a pass hardly ever changes. With 32 alone, more is computed
@@ -66,10 +66,10 @@ class Layout:
         return self.rows * self.width
 
 
-def row_widths(precision: str) -> tuple[int, ...]:
+def widths_for(precision: str) -> tuple[int, ...]:
     """Of the rows that pay where passes compute in this precision.
 
-    Wide ones do in bfloat16, where what a pass costs whatever it holds is a larger part of it. Beside a row for each
+    Wide ones do in bfloat16: there the fixed cost of a pass is a larger part of it. Beside a row for each
     passage, claims of 21 took 0.92 of the time and those of 128 0.97; in float32 1.02 and 0.99.
     """
     return ROW_WIDTHS if precision == "bfloat16" else ROW_WIDTHS[:1]
@@ -79,8 +79,8 @@ def layout(lengths: Sequence[int], row_widths: tuple[int, ...], lone_widths: tup
     """Where texts of such lengths are in a pass: whichever computes the fewest tokens, and of equal ones the first.
 
     The choices are a row for each text, shared rows of the first of `row_widths` that takes the longest text, and where
-    these are few and narrow, shared rows that are somewhat wider. Beside wide rows, a row for each text has to compute
-    clearly less (`_SHAPE_TOKENS`). A text that is alone has a row of the first of `lone_widths` that is wide enough.
+    these are few and narrow, shared rows that are somewhat wider. A row for each text replaces wide rows only where it
+    computes `_SHAPE_TOKENS` fewer. A text that is alone has a row of the first of `lone_widths` that is wide enough.
 
     Args:
         lengths: in tokens, of one text at least.
@@ -104,7 +104,8 @@ def _layout(lengths: tuple[int, ...], row_widths: tuple[int, ...], lone_widths: 
     row_tokens = next((width for width in row_widths if longest <= width), own)
     if row_tokens < own:
         width, rows = _cheapest(lengths, row_tokens)
-        if len(rows) * width < own + (_SHAPE_TOKENS if width > _WIDER[-1] else 0):
+        is_wide = row_tokens > row_widths[0]
+        if len(rows) * width < own + (_SHAPE_TOKENS if is_wide else 0):
             return Layout(len(rows), width, _starts(rows, lengths, width))
     return Layout(len(lengths), longest, longest * np.arange(len(lengths)))  # of a static model 0 may be the longest
 
@@ -118,11 +119,15 @@ def _cheapest(lengths: Sequence[int], row_tokens: int) -> tuple[int, list[list[i
 
 
 def fill(lengths: Sequence[int], row_tokens: int, *, opens_above: int = 0) -> list[list[int]]:
-    """Rows of indexes into `lengths`, each of `row_tokens` tokens at most; every index occurs once.
+    """Rows of indexes into `lengths`, each of `row_tokens` tokens at most; every index occurs once at most.
 
     The longest text comes first, into the row that it fills best. Rows that are left out leave the others as they are.
-    Texts of up to `opens_above` tokens take what others leave of their rows; where that is too little, they are left
-    out.
+
+    Args:
+        lengths: in tokens, each from 1 to `row_tokens`.
+        row_tokens: of a row.
+        opens_above: texts of up to so many tokens only take what others leave of their rows. Where that is too little,
+            they are left out.
     """
     rows: list[list[int]] = []
     by_free: list[list[int]] = [[] for _ in range(row_tokens + 1)]
@@ -174,6 +179,8 @@ class Packed:
         self._place = place = layout(is_token.sum(axis=1).tolist(), row_widths, lone_widths)
         self.rearranged = (place.rows, place.width) != (texts, longest)
         """Whether its rows are others than those that came."""
+        self.padded_tokens = place.padded_tokens
+        """That the pass computes."""
         self._columns = np.arange(longest)
         positions = np.broadcast_to(first + self._columns, is_token.shape)
         named = {**padded, "position_ids": positions}

@@ -22,7 +22,7 @@ Attention: TypeAlias = Callable[..., Any]
 """As `torch.nn.attention.varlen.varlen_attn`: query, key and value [tokens, heads, d], twice the int32 starts of the
 texts and the end, twice the longest length; `scale` by name."""
 
-ROW_WIDTHS = (256,)
+COUNTED_WIDTHS = (256,)
 """By which passes are cut, as if texts of up to so many tokens shared rows of this width. A pass computes a little less
 than is counted so: of passages of 40 to 200 tokens such rows were 98.9 % full."""
 _NAME = "embedq_unpadded"
@@ -49,7 +49,7 @@ class UnpaddedTransformer:
         first: position of a text's first token.
     """
 
-    row_widths = ROW_WIDTHS
+    row_widths = COUNTED_WIDTHS
 
     def __init__(self, transformer: Any, attention: Attention, first: int) -> None:
         from transformers import AttentionInterface, AttentionMaskInterface  # noqa: PLC0415 - see `SentenceEncoder`

@@ -1,4 +1,4 @@
-"""Models whose short texts share rows of a pass give the vectors that the library gives."""
+"""Models whose texts share rows of a pass give the vectors that the library gives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.model.compiled import CompiledTransformer, cpu_precisions
 from tasks.model.device import Way
 from tasks.model.encoder import TextItem
 from tasks.model.encoding import NON_FINITE, encode
-from tasks.model.packing import LONE_WIDTHS, ROW_WIDTHS, first_position
+from tasks.model.packing import LONE_WIDTHS, ROW_WIDTHS, first_position, layout
 from tasks.model.sentence import SentenceEncoder
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
 from tests.integration.model.tiny_model import TinyModel
@@ -26,7 +26,8 @@ Folders = Mapping[TinyModel, Path]
 NAMES = ("input_ids", "token_type_ids", "attention_mask")
 TEXTS = ["".join(chr(97 + (7 * i + j) % 26) for j in range(2 + i % 19)) for i in range(40)]
 RAW = Options(normalize=False)
-POSITIONS = 256
+POSITIONS = 160
+"""Fewer than a wide row has tokens: positions begin anew with each text."""
 
 
 def library(folder: Path) -> Any:
@@ -74,6 +75,8 @@ def test_passages_in_wide_rows_have_the_embeddings_of_the_library(tiny_folders: 
     assert module.row_widths == ROW_WIDTHS[:1]
     module.row_widths = ROW_WIDTHS
     lengths = torch.tensor([150, 70, 101, 90, 64, 7])
+    place = layout(lengths.tolist(), ROW_WIDTHS)
+    assert (place.rows, place.width) == (2, ROW_WIDTHS[1])
     mask = (torch.arange(max(lengths)) < lengths[:, None]).long()
     words = torch.randint(5, len(tokenizer), mask.shape) * mask
     features = {"input_ids": words, "token_type_ids": torch.zeros_like(words), "attention_mask": mask}

@@ -19,7 +19,7 @@ from tasks.model.encoding import NON_FINITE, encode
 from tasks.model.self_test import self_test
 from tasks.model.sentence import SentenceEncoder
 from tasks.model.transfer import OnCpu
-from tasks.model.unpadded import ROW_WIDTHS
+from tasks.model.unpadded import COUNTED_WIDTHS
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
 from tests.integration.model.tiny_model import TinyModel
 
@@ -82,7 +82,7 @@ def test_vectors_without_padding_equal_the_library(kind: TinyModel, tiny_folders
     model, cpu = library(tiny_folders[kind]), WithAttention()
     expected = reference(model, TEXTS)
     encoder = encoder_of(model, cpu)
-    assert encoder.row_widths == ROW_WIDTHS
+    assert encoder.row_widths == COUNTED_WIDTHS
     cpu.tokens.clear()
     outcomes, stats = encode(encoder, [TextItem(text, RAW) for text in TEXTS], max_padded_tokens=1024)
     found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
@@ -115,7 +115,7 @@ def test_positions_begin_where_the_type_of_model_lets_them_begin(
     )
     expected, cpu = reference(model, TEXTS), WithAttention()
     encoder = encoder_of(model, cpu)
-    assert encoder.row_widths == ROW_WIDTHS
+    assert encoder.row_widths == COUNTED_WIDTHS
     compare(encoder, expected, TEXTS)
 
 
@@ -149,7 +149,7 @@ def test_a_text_without_finite_vector_spoils_none_beside_it(tiny_folders: Folder
     with torch.no_grad():
         model[0].model.embeddings.word_embeddings.weight[model.tokenizer.convert_tokens_to_ids("?")] = torch.nan
     encoder = encoder_of(model, WithAttention())
-    assert encoder.row_widths == ROW_WIDTHS
+    assert encoder.row_widths == COUNTED_WIDTHS
     items = [TextItem(text, RAW) for text in (*TEXTS[:20], "abcd?", *TEXTS[20:])]
     outcomes, _ = encode(encoder, items, max_padded_tokens=1024)
     assert outcomes.pop(20).error == NON_FINITE

@@ -85,7 +85,7 @@ def test_a_mixed_corpus_wastes_less_than_a_tenth_on_padding() -> None:
     assert 1 - sum(corpus) / sum(padded(batch, corpus) for batch in unsorted) > 0.4  # what sorting saves
 
 
-@given(st.lists(st.integers(0, 512), max_size=300), st.integers(256, 4096), st.sampled_from([(), (64,), (64, 256)]))
+@given(st.lists(st.integers(0, 512), max_size=300), budgets, st.sampled_from([(), (64,), (64, 256), (256,)]))
 def test_with_shared_rows_every_text_is_in_one_batch_within_the_budget(
     of: list[int], budget: int, widths: tuple[int, ...]
 ) -> None:
@@ -109,6 +109,26 @@ def test_long_texts_share_no_rows_and_no_batch_with_short_ones() -> None:
 
 def test_short_texts_fill_what_is_left_of_wide_rows_and_share_narrow_ones_beyond_that() -> None:
     assert plan([200, 40, 60, 180, 60], 1024, (64, 256)) == [[0, 1, 3, 2], [4]]
+
+
+def cost(batches: list[list[int]], of: list[int], budget: int, widths: tuple[int, ...]) -> float:
+    computed = sum(layout([of[i] for i in batch], widths).padded_tokens for batch in batches)
+    return computed + len(batches) * budget / PASSES_PER_BUDGET
+
+
+@given(st.lists(st.integers(1, 300), max_size=60), st.integers(16, 2048))
+def test_a_plan_with_wide_rows_never_costs_more_than_one_without(of: list[int], budget: int) -> None:
+    wide, narrow = plan(of, budget, (64, 256)), plan(of, budget, (64,))
+    assert cost(wide, of, budget, (64, 256)) <= cost(narrow, of, budget, (64, 256))
+
+
+@pytest.mark.parametrize(("length", "passes"), [(140, 9), (170, 10), (200, 12)])
+def test_passages_that_would_leave_wide_rows_half_empty_have_their_own(length: int, passes: int) -> None:
+    assert len(plan([length] * 60, 1024, (64, 256))) == passes
+
+
+def test_few_queries_beside_one_passage_are_not_as_dear_as_a_wide_row() -> None:
+    assert plan([100, 18, 18], 1024, (64, 256)) == [[0], [1, 2]]
 
 
 def test_rows_wider_than_the_budget_are_not_planned() -> None:

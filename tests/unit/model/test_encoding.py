@@ -33,7 +33,7 @@ def test_each_outcome_is_that_of_its_text_encoded_alone(texts: list[str], budget
         assert (outcome.tokens, outcome.truncated) == (alone.tokens, alone.truncated)
 
 
-def test_a_limit_that_falls_meanwhile_halves_the_passes_that_are_left() -> None:
+def test_a_limit_that_falls_meanwhile_cuts_the_passes_that_are_left() -> None:
     encoder, limits = StubEncoder(), iter([8, 4, 4, 4, 4, 4, 4, 4])
     outcomes, stats = encode(encoder, items(*"abcdefghijklmnopqrst"), max_padded_tokens=8, limit=lambda: next(limits))
     assert [len(batch) for batch in encoder.batches] == [8, 4, 4, 4]
