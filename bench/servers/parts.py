@@ -14,9 +14,13 @@ _NO_LIMIT: dict[str, Any] = {"max_backlog_s": 86_400, "max_backlog_bulk_s": 31_5
 
 
 @contextmanager
-def api_alone(folder: Path) -> Iterator[tuple[Server, RedisServer, Roles]]:
-    """A web tier without a worker, that accepts everything; `Roles` starts a worker later."""
-    redis = RedisServer(folder / "redis", unix_socket=True, maxmemory_bytes=default_maxmemory_bytes())
+def api_alone(folder: Path, *, maxmemory_bytes: int | None = None) -> Iterator[tuple[Server, RedisServer, Roles]]:
+    """A web tier without a worker, that accepts everything there is room for; `Roles` starts a worker later.
+
+    `maxmemory_bytes`: of Redis, 0: no limit; None: that of a local stack.
+    """
+    maxmemory = default_maxmemory_bytes() if maxmemory_bytes is None else maxmemory_bytes
+    redis = RedisServer(folder / "redis", unix_socket=True, maxmemory_bytes=maxmemory)
     try:
         redis.start()
         with Roles(folder, redis.url) as roles:
