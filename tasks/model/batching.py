@@ -1,5 +1,6 @@
 """Micro-batches: which texts share a forward pass, and how many padded tokens one may have. Pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,8 +45,11 @@ def plan(lengths: Sequence[int], max_padded_tokens: int, row_widths: Sequence[in
         return batches
 
     def cost(batches: Sequence[Sequence[int]]) -> float:
-        computed = sum(layout([lengths[i] for i in batch], tuple(row_widths)).padded_tokens for batch in batches)
-        return computed + len(batches) * max_padded_tokens / PASSES_PER_BUDGET
+        computed = [layout([lengths[i] for i in batch], tuple(row_widths)).padded_tokens for batch in batches]
+        # `layout` may prefer wide rows, of a usual shape, to rows that were just within the budget.
+        if any(len(batch) > 1 and tokens > max_padded_tokens for batch, tokens in zip(batches, computed, strict=True)):
+            return math.inf
+        return sum(computed) + len(batches) * max_padded_tokens / PASSES_PER_BUDGET
 
     return min(batches, _in_rows(lengths, max_padded_tokens, narrower), key=cost)
 

@@ -4,7 +4,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tasks.model.batching import PASSES_PER_BUDGET, plan
@@ -119,7 +119,14 @@ def cost(batches: list[list[int]], of: list[int], budget: int, widths: tuple[int
 @given(st.lists(st.integers(1, 300), max_size=60), st.integers(16, 2048))
 def test_a_plan_with_wide_rows_never_costs_more_than_one_without(of: list[int], budget: int) -> None:
     wide, narrow = plan(of, budget, (64, 256)), plan(of, budget, (64,))
+    computed = [layout([of[i] for i in batch], (64, 256)).padded_tokens for batch in narrow]
+    assume(all(tokens <= budget or len(batch) == 1 for tokens, batch in zip(computed, narrow, strict=True)))
     assert cost(wide, of, budget, (64, 256)) <= cost(narrow, of, budget, (64, 256))
+
+
+def test_a_plan_whose_usual_shape_is_above_the_budget_is_none() -> None:
+    assert layout([250] * 3, (64, 256)).padded_tokens == 768  # and 750 in rows of their own
+    assert plan([250] * 3, 760, (64, 256)) == [[0, 1], [2]]
 
 
 @pytest.mark.parametrize(("length", "passes"), [(140, 9), (170, 10), (200, 12)])
