@@ -23,6 +23,8 @@ SERIES = "ingest-million"
 _TEXTS_AT_ONCE = 10_000
 _MB = 1e6
 _START_TIMEOUT_S = 60.0
+_LOOK_EVERY_S = 0.5
+"""For the end, which may come between two samples: with a look every 5 s the rate was up to a twentieth too low."""
 Sample = dict[str, float]
 
 
@@ -120,22 +122,25 @@ def _samples(
     look: Callable[[], Mapping[str, Any] | None], store: redis.Redis, processes: Processes, every_s: float
 ) -> Iterator[Sample]:
     began = time.monotonic()
-    start = processes.sample()
+    start, due = processes.sample(), began
     while True:
         if (ingestion := look()) is not None:
-            now = processes.sample()
-            spent = {key: value - start[key] for key, value in now.items() if key.endswith("_cpu_s")}
-            yield {
-                "seconds": time.monotonic() - began,
-                "documents": ingestion["file_counts"]["completed"],
-                **now,
-                **spent,
-                "redis_used_mb": float(store.info("memory")["used_memory"]) / _MB,
-            }
-            if ingestion["status"] in ingesting.ENDED:
+            ended = ingestion["status"] in ingesting.ENDED
+            if ended or time.monotonic() >= due:
+                due = time.monotonic() + every_s
+                now = processes.sample()
+                spent = {key: value - start[key] for key, value in now.items() if key.endswith("_cpu_s")}
+                yield {
+                    "seconds": time.monotonic() - began,
+                    "documents": ingestion["file_counts"]["completed"],
+                    **now,
+                    **spent,
+                    "redis_used_mb": float(store.info("memory")["used_memory"]) / _MB,
+                }
+            if ended:
                 ingesting.require_completed(ingestion)
                 return
-        time.sleep(every_s)
+        time.sleep(min(every_s, _LOOK_EVERY_S))
 
 
 def _rate(samples: Sequence[Sample], third: int) -> float:
