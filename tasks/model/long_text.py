@@ -30,12 +30,15 @@ _CHARS_PER_TOKEN = 8
 _LONG = 4
 """Times that: longer texts are cut. Shorter ones are counted to their end, which takes some milliseconds."""
 _GROWTH = 4
-"""Of what is read, from try to try. All tries together read at most a third more than the last one."""
+"""Of what is looked through for a seam, from try to try."""
+_MORE, _LEAST_GROWTH, _MOST_GROWTH = 1.5, 2, 64
+"""What is read of a text from try to try grows as its tokens so far demand, and by so much more."""
 
 _HAN = "\u4e00-\u9fd5"
 _LETTERS_OF_WORDS = (
     "0-9A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"  # Latin
     "\u0391-\u03a1\u03a3-\u03ce\u0400-\u0481\u048a-\u0527"  # Greek, Cyrillic
+    "\u0531-\u0556\u0561-\u0587\u10d0-\u10f0"  # Armenian, Georgian
     "\u05d0-\u05ea\u0621-\u063a\u0641-\u064a\u0904-\u0939\u0e01-\u0e30"  # Hebrew, Arabic, Devanagari, Thai
     "\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3"  # Kana, Hangul
 )
@@ -49,6 +52,15 @@ _BEHIND = _BLANKS + "".join(sorted(set(string.punctuation) - {"'", "_"})) + "\u3
 """Candidates for the side behind a seam. Not the apostrophe (`'s` is one piece), nor `_`, which may belong to words."""
 _SAMPLES = "aZ1\u00e9\u044f\u6f22"
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+
+_ASKED = (
+    *(range(0x21), range(0x7F, 0xC0), range(0x300, 0x370)),  # controls, blanks, signs of Latin, marks
+    *(range(0x900, 0x10A0), range(0x1200, 0x1380), range(0x1780, 0x1800)),  # India, South-east Asia, Ethiopia
+    *(range(0x2000, 0x2070), range(0x20A0, 0x2C00), range(0x3000, 0x3001)),  # blanks, symbols, lines
+    *(range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xFFFD, 0xFFFE)),  # marks, replacement
+    *(range(0x1D400, 0x1D800), range(0x1F300, 0x1FB00)),  # letters of mathematics, emoji
+)
+"""Code points of which BERT's tokenizers are asked whether they are blanks, nothing, or parts of words."""
 
 _NORMALIZERS = {
     "BertNormalizer",
@@ -93,7 +105,8 @@ class WindowReader:
         truncation = tokenizer.truncation or {}
         # What is cut off on the left is the beginning: the end has to be read.
         from_the_right = truncation.get("direction") == "right" and not truncation.get("stride")
-        self._first_chars = _CHARS_PER_TOKEN * int(truncation.get("max_length", 0))
+        self._window = int(truncation.get("max_length", 0))
+        self._first_chars = _CHARS_PER_TOKEN * self._window
         self._seam = find_seam(tokenizer) if from_the_right and self._first_chars else None
         self._counted_chars = sys.maxsize if self._seam is None else _LONG * self._first_chars
         self._shorten = _Shortener(tokenizer) if self._seam is not None and _has_whole_words(tokenizer) else None
@@ -134,7 +147,8 @@ class WindowReader:
 
     def _grown(self, text: str, end: int, prompt: str, encoding: Any) -> Reading:
         while end < len(text) and not encoding.overflowing:
-            end = self._end(text, _GROWTH * end)
+            growth = _MORE * self._window / max(1, len(encoding.ids))
+            end = self._end(text, int(end * min(max(growth, _LEAST_GROWTH), _MOST_GROWTH)))
             [encoding] = self._encode([prompt + self._beginning(text, end)])
         return Reading(encoding, exact=end == len(text))
 
@@ -142,21 +156,63 @@ class WindowReader:
 class _Shortener:
     """Makes texts short that have few tokens in many characters, and so have to be read far or to their end.
 
-    Where each word has tokens of its own, two things have no influence on them: all but one of several blanks, and the
-    middle of a word that is one unknown token because of its length.
+    Where each word has tokens of its own, three things have no influence on them: all but one of several blanks, all
+    but two of several characters that the normalizer takes away, and the middle of a word that is one unknown token
+    because of its length.
     """
 
     def __init__(self, tokenizer: Any) -> None:
+        added = _added(tokenizer)
+        kinds: dict[str, str] = {" ": "", "": "", "word": ""}
+        for code_point in sorted({point for points in _ASKED for point in points} - set(map(ord, "".join(added)))):
+            kind = _within_a_word(tokenizer, chr(code_point))
+            if kind is not None:
+                kinds[kind] += chr(code_point)
         # An added token at the edge of a word must find as much of the word as it has.
-        longest = max(map(len, _added(tokenizer)), default=0)
-        kept = max(tokenizer.model.max_input_chars_per_word // 2 + 1, longest)
-        letter = f"[{_LETTERS_OF_WORDS}]"
-        self._words = re.compile(f"({letter}(?<!{letter}{letter}){letter}{{{kept}}}){letter}+({letter}{{{kept}}})")
+        kept = max(tokenizer.model.max_input_chars_per_word // 2 + 1, max(map(len, added), default=0))
+        nothing = kinds[""]
+        self._blanks = kinds[" "].replace(" ", "")
+        self._any = _runs(nothing, _LETTERS_OF_WORDS + _as_ranges(kinds["word"]), kept)
+        # A small set is searched several times as fast.
+        self._ascii = _runs("".join(filter(str.isascii, nothing)), "0-9A-Za-z", kept)
 
     def __call__(self, text: str) -> str:
-        for blank in "\t\n\r":
+        for blank in self._blanks:  # many times as fast as a search for any of them
             text = text.replace(blank, " ")
-        return self._words.sub(r"\1\2", re.sub("  +", " ", text))
+        text = re.sub("  +", " ", text)
+        for run in self._ascii if text.isascii() else self._any:
+            text = run.sub(r"\1\2", text)
+        return text
+
+
+def _runs(nothing: str, letters: str, kept: int) -> tuple[re.Pattern[str], ...]:
+    """Words, and runs of characters that are nothing. The groups are the ends that stay: of words `kept` characters."""
+    # Each begins with one set of characters, as in `_compiled`.
+    none, letter = f"[{_as_ranges(nothing)}]", f"[{letters}]"
+    return (
+        re.compile(f"({letter}(?<!{letter}{letter}){letter}{{{kept}}}){letter}+({letter}{{{kept}}})"),
+        # What stands beside an added token may decide whether it is one.
+        re.compile(f"({none}){none}+({none})"),
+    )
+
+
+def _within_a_word(tokenizer: Any, character: str) -> str | None:
+    """A blank, nothing or `word`: what a character is between two letters. None: it is a word of its own."""
+    normalized = _normalized(tokenizer, f"a{character}a")
+    if (between := normalized[1:-1]) in {" ", ""}:
+        return between
+    return "word" if len(tokenizer.pre_tokenizer.pre_tokenize_str(normalized)) == 1 else None
+
+
+def _as_ranges(characters: str) -> str:
+    """Of ascending characters, as within a set."""
+    ranges: list[list[str]] = []
+    for character in characters:
+        if ranges and ord(character) == ord(ranges[-1][1]) + 1:
+            ranges[-1][1] = character
+        else:
+            ranges.append([character, character])
+    return "".join(f"{re.escape(first)}-{re.escape(last)}" for first, last in ranges)
 
 
 def _has_whole_words(tokenizer: Any) -> bool:
@@ -204,6 +260,11 @@ def _seams_of_pieces(
     blanks = "".join(character for character in behind if character in _BLANKS)
     if blanks and not any(_has_pattern(step) for step in splitters):
         seams.append((re.escape(_CLOSING), re.escape(blanks)))
+    if any(step["type"] == "BertPreTokenizer" for step in splitters):  # each of these is a piece
+        marks = "".join(mark for mark in string.punctuation if _separates(tokenizer, mark, ".b"))
+        behind = "".join(mark for mark in marks if mark not in joined and _separates(tokenizer, ".", mark + "b"))
+        if behind:
+            seams.append((re.escape(marks), re.escape(behind)))
     alone = any(step["type"] == "BertNormalizer" and step["handle_chinese_chars"] for step in normalizers)
     # An added token that is a whole word (`single_word`) is looked for between characters that belong to no word.
     if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(_added(tokenizer))):

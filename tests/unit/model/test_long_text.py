@@ -60,6 +60,11 @@ def made(kind: str, window: int = WINDOW) -> Tokenizer:
 
 
 @cache
+def reader(kind: str) -> WindowReader:
+    return WindowReader(made(kind))
+
+
+@cache
 def uncut(kind: str) -> Tokenizer:
     tokenizer = (WITH_SEAMS[kind] if kind in WITH_SEAMS else WITHOUT_SEAMS[kind])()
     tokenizer.no_padding()
@@ -101,7 +106,7 @@ def test_the_tokens_in_front_of_every_seam_are_those_of_the_whole_text(kind: str
 def test_texts_have_the_tokens_that_they_have_when_they_are_read_to_their_end(
     kind: str, texts: list[str], prompt: str
 ) -> None:
-    readings = WindowReader(made(kind))(texts, prompt)
+    readings = reader(kind)(texts, prompt)
     for reading, expected in zip(
         readings, made(kind).encode_batch_fast([prompt + text for text in texts]), strict=True
     ):
@@ -121,7 +126,10 @@ def test_of_a_long_text_no_more_is_read_than_the_window_takes(kind: str, unit: s
     assert characters < 100 * WINDOW
 
 
-@pytest.mark.parametrize("unit", ["\u6f22\u5b57", "\u6f22\u5b57\u3002", "abc+/", "a" * 99 + " "])
+@pytest.mark.parametrize(
+    "unit",
+    ["\u6f22\u5b57", "\u6f22\u5b57\u3002", "abc+/", "a" * 99 + " ", ".", "-_", "\u0561\u0562 ", "\u10d0\u10d1 "],
+)
 def test_the_default_model_cuts_texts_without_blanks_too(unit: str) -> None:
     reading, characters = read("word-piece", unit * LARGE)
     assert (reading.exact, len(reading.encoding.ids)) == (False, WINDOW)
@@ -133,8 +141,14 @@ def test_the_default_model_cuts_texts_without_blanks_too(unit: str) -> None:
     [
         ("a", 3),
         ("\u0436", 3),
+        ("\u0b95", 3),
+        ("\U0001f600\U0001f92a", 3),
+        ("\u2500\u2502", 3),
         (" ", 2),
         (" \n\t\r", 2),
+        ("\u00a0\u3000", 2),
+        ("\x00\x01\x7f", 2),
+        ("\u0301\u200b\ufffd", 2),
         pytest.param("a" * 5000 + " " * 5000, 2 + LARGE // 5000, id="long words and many blanks"),
     ],
 )
@@ -146,6 +160,13 @@ def test_the_default_model_reads_little_where_many_characters_are_few_tokens(uni
     assert (reading.exact, reading.encoding.ids) == (True, expected.ids)
     assert tokens(reading.encoding) >= count
     assert characters < LARGE // 10
+
+
+def test_how_far_a_text_is_read_again_follows_from_its_tokens() -> None:
+    window = 100
+    reading, characters = read("word-piece", ("a" * 150 + " ") * LARGE, window=window)
+    assert (reading.exact, len(reading.encoding.ids)) == (False, window)
+    assert characters < 200 * window  # 150 for each token, of which a third is left out; one and a half times as many
 
 
 @pytest.mark.parametrize("kind", WITHOUT_SEAMS)
