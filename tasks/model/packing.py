@@ -7,6 +7,7 @@ they have few different shapes.
 """
 
 import logging
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -130,19 +131,19 @@ def fill(lengths: Sequence[int], row_tokens: int, *, opens_above: int = 0) -> li
             they are left out.
     """
     rows: list[list[int]] = []
-    by_free: list[list[int]] = [[] for _ in range(row_tokens + 1)]
+    free: list[tuple[int, int]] = []  # what is left of each row, ascending
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         length = lengths[index]
-        free = next((free for free in range(length, row_tokens + 1) if by_free[free]), None)
-        if free is None:
-            if length <= opens_above:
-                continue
-            free = row_tokens
-            by_free[free].append(len(rows))
+        place = bisect_left(free, (length,))
+        if place < len(free):
+            left, row = free.pop(place)
+        elif length <= opens_above:
+            continue
+        else:
+            left, row = row_tokens, len(rows)
             rows.append([])
-        row = by_free[free].pop()
         rows[row].append(index)
-        by_free[free - length].append(row)
+        insort(free, (left - length, row))
     return rows
 
 
