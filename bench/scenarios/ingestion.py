@@ -16,7 +16,7 @@ SEED = 1_000_003
 """Of the passages: the bare encoder gets the same, and nothing else in a run does."""
 _WARM = 64
 _TIMEOUT_S = 600.0
-_LOOK_EVERY_S, _LOOK_SELDOM_S = 0.25, 2.0
+_LOOK_EVERY_S, _LOOK_SELDOM_S = 0.1, 2.0
 """Looking costs the cores that the model needs: seldom in the middle, where nothing depends on it."""
 _NEAR_THE_END_S = 4.0
 
