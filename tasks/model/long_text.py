@@ -185,15 +185,15 @@ class _Shortener:
         return text
 
 
-def _runs(nothing: str, letters: str, kept: int) -> tuple[re.Pattern[str], ...]:
+def _runs(nothing: str, letters: str, kept: int) -> list[re.Pattern[str]]:
     """Words, and runs of characters that are nothing. The groups are the ends that stay: of words `kept` characters."""
     # Each begins with one set of characters, as in `_compiled`.
-    none, letter = f"[{_as_ranges(nothing)}]", f"[{letters}]"
-    return (
-        re.compile(f"({letter}(?<!{letter}{letter}){letter}{{{kept}}}){letter}+({letter}{{{kept}}})"),
+    letter, none = f"[{letters}]", f"[{_as_ranges(nothing)}]"
+    runs = [f"({letter}(?<!{letter}{letter}){letter}{{{kept}}}){letter}+({letter}{{{kept}}})"]
+    if nothing:  # a normalizer may keep all
         # What stands beside an added token may decide whether it is one.
-        re.compile(f"({none}){none}+({none})"),
-    )
+        runs.append(f"({none}){none}+({none})")
+    return list(map(re.compile, runs))
 
 
 def _within_a_word(tokenizer: Any, character: str) -> str | None:

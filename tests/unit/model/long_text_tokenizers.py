@@ -115,6 +115,10 @@ WITH_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "words, accents kept": lambda: _words(
         normalizers.BertNormalizer(lowercase=False, strip_accents=False), pre_tokenizers.BertPreTokenizer()
     ),
+    "words, all characters kept": lambda: _words(
+        normalizers.BertNormalizer(clean_text=False, lowercase=False, strip_accents=False),
+        pre_tokenizers.BertPreTokenizer(),
+    ),
     "words, digits alone": lambda: _words(
         normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()]),
         pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True)]),
