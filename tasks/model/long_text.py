@@ -21,6 +21,7 @@ import json
 import re
 import string
 import sys
+import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -51,6 +52,8 @@ _CLOSING = ".,;:!?)\u3001\u3002\uff0c\uff01\uff1f\uff1a\uff1b\uff09\u300d\u300f"
 _BEHIND = _BLANKS + "".join(sorted(set(string.punctuation) - {"'", "_"})) + "\u3001\u3002\uff0c\uff01\uff1f\uff1a\uff1b"
 """Candidates for the side behind a seam. Not the apostrophe (`'s` is one piece), nor `_`, which may belong to words."""
 _SAMPLES = "aZ1\u00e9\u044f\u6f22"
+_LONGEST_WORD = 1000
+"""That a model may read at most, for long ones to be shortened."""
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 
 _ASKED = (
@@ -168,8 +171,8 @@ class _Shortener:
             kind = _within_a_word(tokenizer, chr(code_point))
             if kind is not None:
                 kinds[kind] += chr(code_point)
-        # An added token at the edge of a word must find as much of the word as it has.
-        kept = max(tokenizer.model.max_input_chars_per_word // 2 + 1, max(map(len, added), default=0))
+        # An added token at the edge of a word takes as much of the word as it has, and leaves enough.
+        kept = tokenizer.model.max_input_chars_per_word // 2 + 1 + max(map(len, added), default=0)
         nothing = kinds[""]
         self._blanks = kinds[" "].replace(" ", "")
         self._any = _runs(nothing, _LETTERS_OF_WORDS + _as_ranges(kinds["word"]), kept)
@@ -197,11 +200,18 @@ def _runs(nothing: str, letters: str, kept: int) -> list[re.Pattern[str]]:
 
 
 def _within_a_word(tokenizer: Any, character: str) -> str | None:
-    """A blank, nothing or `word`: what a character is between two letters. None: it is a word of its own."""
+    """A blank, nothing or `word`: what a character is between two letters. None: anything else."""
     normalized = _normalized(tokenizer, f"a{character}a")
-    if (between := normalized[1:-1]) in {" ", ""}:
+    if (between := normalized[1:-1]) == "" and _is_barrier(character):
+        return None
+    if between in {" ", ""}:
         return between
     return "word" if len(tokenizer.pre_tokenizer.pre_tokenize_str(normalized)) == 1 else None
+
+
+def _is_barrier(character: str) -> bool:
+    """Whether marks are not sorted over it, though it is taken away afterwards."""
+    return unicodedata.category(character).startswith("M") and not unicodedata.combining(character)
 
 
 def _as_ranges(characters: str) -> str:
@@ -221,6 +231,7 @@ def _has_whole_words(tokenizer: Any) -> bool:
     return (
         kinds == ["BertNormalizer", "BertPreTokenizer"]
         and type(tokenizer.model).__name__ == "WordPiece"
+        and tokenizer.model.max_input_chars_per_word <= _LONGEST_WORD
         and all(_PUNCTUATION.search(form) and not re.search(r"\s", form) for form in _added(tokenizer))
     )
 
@@ -261,10 +272,12 @@ def _seams_of_pieces(
     if blanks and not any(_has_pattern(step) for step in splitters):
         seams.append((re.escape(_CLOSING), re.escape(blanks)))
     if any(step["type"] == "BertPreTokenizer" for step in splitters):  # each of these is a piece
-        marks = "".join(mark for mark in string.punctuation if _separates(tokenizer, mark, ".b"))
-        behind = "".join(mark for mark in marks if mark not in joined and _separates(tokenizer, ".", mark + "b"))
+        pieces = "".join(mark for mark in string.punctuation if _is_own_piece(tokenizer, mark))
+        # An added token that is a whole word (`single_word`) does not stand beside `_`.
+        kept_out = joined | ({"_"} if any(token.single_word for token in _added_tokens(tokenizer)) else set())
+        behind = "".join(mark for mark in pieces if mark not in kept_out)
         if behind:
-            seams.append((re.escape(marks), re.escape(behind)))
+            seams.append((re.escape(pieces), re.escape(behind)))
     alone = any(step["type"] == "BertNormalizer" and step["handle_chinese_chars"] for step in normalizers)
     # An added token that is a whole word (`single_word`) is looked for between characters that belong to no word.
     if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(_added(tokenizer))):
@@ -348,6 +361,10 @@ def _separates(tokenizer: Any, left: str, right: str) -> bool:
     return both[: len(alone)] == alone and len(both) > len(alone)
 
 
+def _is_own_piece(tokenizer: Any, mark: str) -> bool:
+    return _normalized(tokenizer, mark) == mark and _split(tokenizer, f"a{mark}{mark}b") == ["a", mark, mark, "b"]
+
+
 def _split(tokenizer: Any, text: str) -> list[str]:
     normalized = _normalized(tokenizer, text)
     if tokenizer.pre_tokenizer is None:
@@ -362,8 +379,12 @@ def _normalized(tokenizer: Any, text: str) -> str:
 
 def _added(tokenizer: Any) -> set[str]:
     """The added tokens, as they are written and as they are normalized: either may be looked for."""
-    contents = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+    contents = [token.content for token in _added_tokens(tokenizer)]
     return {form for content in contents for form in (content, _normalized(tokenizer, content))}
+
+
+def _added_tokens(tokenizer: Any) -> Sequence[Any]:
+    return list(tokenizer.get_added_tokens_decoder().values())
 
 
 def _is_unicode(text: str) -> bool:

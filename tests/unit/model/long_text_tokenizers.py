@@ -94,6 +94,11 @@ def _with_odd_added_tokens(tokenizer: Tokenizer, *more: str | AddedToken) -> Tok
     return tokenizer
 
 
+def _with_added_tokens(tokenizer: Tokenizer, *tokens: str | AddedToken) -> Tokenizer:
+    tokenizer.add_tokens(list(tokens))
+    return tokenizer
+
+
 def _split(pattern: str) -> Any:
     return pre_tokenizers.Sequence(
         [
@@ -112,6 +117,13 @@ def _as_xlm_roberta() -> Any:
 WITH_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "word-piece": _word_piece,
     "word-piece with odd added tokens": lambda: _with_odd_added_tokens(_word_piece(), "Dog\n"),
+    "word-piece with added tokens of punctuation": lambda: _with_added_tokens(
+        _word_piece(), "fox.", AddedToken("[x]", single_word=True), AddedToken("!y!", lstrip=True, rstrip=True)
+    ),
+    "words, punctuation replaced": lambda: _words(
+        normalizers.Sequence([normalizers.Replace("-", ""), normalizers.BertNormalizer()]),
+        pre_tokenizers.BertPreTokenizer(),
+    ),
     "words, accents kept": lambda: _words(
         normalizers.BertNormalizer(lowercase=False, strip_accents=False), pre_tokenizers.BertPreTokenizer()
     ),

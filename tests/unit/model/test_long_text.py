@@ -28,6 +28,7 @@ UNITS = [
     *("\u2581", "\u2581a", "\u00bd", "\ufb01"),
     *("\U0001f986", "\U0001f468\u200d\U0001f469", "\U0001f1e9\U0001f1ea", "\U00020000", "\uf8ff", "\U000e0001"),
     *("<mask>", "<sep>", "<s>", "</s>", "[SEP]", "[x,y]", "<|end|>", "fox.", "over", "Dog\n", "[", "<", ">", "]", "x,"),
+    *("[x]", "!y!", "\u302e", "\u034f", "\u1b44"),
 ]  # fmt: skip
 
 PARTS = st.tuples(st.sampled_from(UNITS) | st.text(max_size=3), st.sampled_from([1, 1, 1, 2, 3, 40, 130]))
@@ -160,6 +161,23 @@ def test_the_default_model_reads_little_where_many_characters_are_few_tokens(uni
     assert (reading.exact, reading.encoding.ids) == (True, expected.ids)
     assert tokens(reading.encoding) >= count
     assert characters < LARGE // 10
+
+
+def test_a_token_at_the_edge_of_a_word_leaves_it_unknown() -> None:
+    kind, text = "word-piece with added tokens of punctuation", "a" * 2000 + "fox."
+    reading, _ = read(kind, text)
+    [expected] = made(kind).encode_batch_fast([text])
+    assert (reading.encoding.ids, bool(reading.encoding.overflowing)) == (expected.ids, False)
+
+
+def test_punctuation_that_the_normalizer_takes_away_is_no_seam() -> None:
+    seams = [find_seam(made(kind)) for kind in ("word-piece", "words, punctuation replaced")]
+    assert [bool(seam and seam.search("--")) for seam in seams] == [True, False]
+
+
+def test_an_underscore_is_no_seam_beside_an_added_token_that_is_a_whole_word() -> None:
+    seams = [find_seam(made(kind)) for kind in ("word-piece", "word-piece with added tokens of punctuation")]
+    assert [bool(seam and seam.search("]_")) for seam in seams] == [True, False]
 
 
 def test_how_far_a_text_is_read_again_follows_from_its_tokens() -> None:
