@@ -33,7 +33,7 @@ _LONG = 4
 _GROWTH = 4
 """Of what is looked through for a seam, from try to try."""
 _MORE, _LEAST_GROWTH, _MOST_GROWTH = 1.5, 2, 64
-"""What is read of a text from try to try grows as its tokens so far demand, and by so much more."""
+"""If a beginning has half the tokens of the window, the next one is three times as long: `_MORE` than it seems to need."""
 
 _HAN = "\u4e00-\u9fd5"
 _LETTERS_OF_WORDS = (
@@ -53,7 +53,7 @@ _BEHIND = _BLANKS + "".join(sorted(set(string.punctuation) - {"'", "_"})) + "\u3
 """Candidates for the side behind a seam. Not the apostrophe (`'s` is one piece), nor `_`, which may belong to words."""
 _SAMPLES = "aZ1\u00e9\u044f\u6f22"
 _LONGEST_WORD = 1000
-"""That a model may read at most, for long ones to be shortened."""
+"""In characters. A model that reads longer ones as more than an unknown token has none that may be shortened."""
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 
 _ASKED = (
