@@ -33,7 +33,7 @@ _LONG = 4
 _GROWTH = 4
 """Of what is looked through for a seam, from try to try."""
 _MORE, _LEAST_GROWTH, _MOST_GROWTH = 1.5, 2, 64
-"""If a beginning has half the tokens of the window, the next one is three times as long: `_MORE` than it seems to need."""
+"""If a beginning has half the tokens of the window, the next one is three times as long: twice, and `_MORE`."""
 
 _HAN = "\u4e00-\u9fd5"
 _LETTERS_OF_WORDS = (
