@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha1
@@ -37,7 +37,7 @@ SCRIPTS = Path(__file__).parent / "lua"
 
 _USES = re.compile(r"^-- uses: (.+)$", re.MULTILINE)
 _MAY_USE = re.compile(r"^-- may use: (\w+ \w+)$", re.MULTILINE)
-_NAMED = re.compile(r"^local (?:([\w,\s]+) = named\(\d+\)|function \w+\(([\w,\s]+)\) +-- named\b)", re.MULTILINE)
+_NAMED = re.compile(r"^ *local (?:([\w,\s]+) = named\([\w, ]+\)|function \w+\(([\w,\s]+)\) +-- named\b)", re.MULTILINE)
 
 _REASONS = {
     "LOADING": "is loading its data",
@@ -199,17 +199,18 @@ class Ledger:
             EmbedqError: whatever the operation's docstring names.
         """
         try:
-            return operation.read(self._evaluate(operation))
+            reply = self._evaluate(operation)
         except RedisError as error:
             raise translate(error) from error
+        return operation.read(reply[0] if operation.joins else reply)
 
     def _evaluate(self, operation: Operation[T]) -> Any:
         clock = self.clock_offset_ms if self.frozen_ms is None else f"@{self.frozen_ms}"
-        arguments = script_arguments(self.root, clock, operation)
+        arguments = (0, self.root, clock, operation.queue, *own_arguments(operation))
         try:
-            return self._call(operation, "EVALSHA", _sha(operation.script, self._scripts), 0, *arguments)
+            return self._call(operation, "EVALSHA", _sha(operation.script, self._scripts), *arguments)
         except NoScriptError:
-            return self._call(operation, "EVAL", source(operation.script, self._scripts), 0, *arguments)
+            return self._call(operation, "EVAL", source(operation.script, self._scripts), *arguments)
 
     def _call(self, operation: Operation[T], *command: Any) -> Any:
         if self._replicas is None or not operation.promised:
@@ -325,15 +326,20 @@ class AsyncLedger:
 
     async def _evaluate(self, operation: Operation[T], *, large: bool) -> Any:
         clock = 0 if self.frozen_ms is None else f"@{self.frozen_ms}"
-        arguments = script_arguments(ROOT, clock, operation)
+        head, own = (0, ROOT, clock, operation.queue), own_arguments(operation)
         try:
-            return await self._call(operation, large, "EVALSHA", _sha(operation.script), 0, *arguments)
+            return await self._call(operation, large, ("EVALSHA", _sha(operation.script), *head), own)
         except NoScriptError:
-            return await self._call(operation, large, "EVAL", source(operation.script), 0, *arguments)
+            return await self._call(operation, large, ("EVAL", source(operation.script), *head), own)
 
-    async def _call(self, operation: Operation[T], large: bool, *command: Any) -> Any:
+    async def _call(self, operation: Operation[T], large: bool, head: tuple[Any, ...], own: Sequence[Any]) -> Any:
         if not large:
-            return await (self._promising if operation.promised else self._gatherer).call(*command)
+            gatherer = self._promising if operation.promised else self._gatherer
+            return await (gatherer.join(head, own) if operation.joins else gatherer.call(*head, *own))
+        reply = await self._alone(operation, *head, *own)
+        return reply[0] if operation.joins else reply
+
+    async def _alone(self, operation: Operation[T], *command: Any) -> Any:
         if self._replicas is None or not operation.promised:
             return await self._large.execute_command(*command)  # type: ignore[no-untyped-call]
         async with self._large.pipeline(transaction=False) as pipeline:
@@ -428,8 +434,8 @@ def _keepalive(url: str) -> dict[str, Any]:
     return {} if url.startswith("unix:") else {"socket_keepalive": True}
 
 
-def script_arguments(root: str, clock: int | str, operation: Operation[Any]) -> list[Any]:
-    """ARGV of a call: what `lua/shared/base.lua` reads, then the script's own, those by name first and in its order.
+def own_arguments(operation: Operation[Any]) -> list[Any]:
+    """ARGV of a call behind what `lua/shared/base.lua` reads: those by name first and in the script's order.
 
     Raises:
         ValueError: the script takes other names.
@@ -443,4 +449,4 @@ def script_arguments(root: str, clock: int | str, operation: Operation[Any]) -> 
         raise ValueError(f"{operation.script}.lua takes {names}, not {tuple(operation.named)}")
     # Enum members are str subclasses whose redis-py encoding would be their repr on some versions: plain str here.
     values = [str(a) if isinstance(a, str) else a for a in (*named, *operation.arguments)]
-    return [root, clock, operation.queue, *values]
+    return [len(values), *values] if operation.joins else values

@@ -7,7 +7,7 @@ import redis
 from redis.client import Monitor
 
 from tasks.ledger import Claim, Lane, NewUnit, operations
-from tasks.ledger.executor import script_arguments, source
+from tasks.ledger.executor import own_arguments, source
 from tests.integration.ledger.driver import Driver, commands, finished
 from tests.integration.ledger.listener import Listener
 from tests.integration.ledger.scripts import SCRIPTS
@@ -20,7 +20,7 @@ def queue_up(driver: Driver, tasks: int, tag: str, owners: int = 1) -> None:
     digest = driver.client.script_load(source("submit", SCRIPTS))
     for number in range(tasks):
         call = operations.submit(driver.submission(task_id=f"{tag}-{number}", owner=f"o{number % owners}"))
-        pipeline.evalsha(digest, 0, *script_arguments("eq", f"@{driver.now_ms}", call))
+        pipeline.evalsha(digest, 0, "eq", f"@{driver.now_ms}", call.queue, *own_arguments(call))
     pipeline.execute()
 
 

@@ -20,7 +20,7 @@ from tasks.ledger.task import Lane
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing sends RST instead of FIN."""
 
-PING = packed("PING", ())
+PING = packed("PING")
 READONLY = b"-READONLY You can't write against a read only replica."
 
 
@@ -28,7 +28,7 @@ def test_a_command_is_packed_as_the_library_does() -> None:
     arguments = ("sha", 0, b"\x00\xff", "Größe", 1.5, -3, "")
     connection: Any = Connection
     (expected,) = connection().pack_command("EVALSHA", *arguments)
-    assert packed("EVALSHA", arguments) == expected
+    assert packed("EVALSHA", *arguments) == expected
 
 
 @asynccontextmanager
@@ -125,5 +125,5 @@ def test_a_command_is_packed_alike_without_hiredis(monkeypatch: pytest.MonkeyPat
     for arguments in (("sha", 0, b"\x00\xff", "Größe", 1e-7, 2**40, -3, ""), ("sha", True), ("sha", Lane.BULK)):
         with monkeypatch.context() as here:
             here.setattr("tasks.ledger.gather.pack_command", None)
-            expected = packed("EVALSHA", arguments)
-        assert packed("EVALSHA", arguments) == expected
+            expected = packed("EVALSHA", *arguments)
+        assert packed("EVALSHA", *arguments) == expected

@@ -8,14 +8,23 @@ local function memory()                 -- bytes that Redis uses and its limit, 
   local used, limit = string.match(seen, '^(%d+) (%d+)$')
   if used and tonumber(limit) > 0 then return tonumber(used), tonumber(limit) end
 end
-local function memory_room(percent)     -- bytes up to so much of the limit, without what is promised; nil: no limit
+local filled = 0                        -- bytes of what has come in, until WATCH looks again
+local function fill_memory(bytes) filled = filled + bytes end
+local function write_memory()
   local used, limit = memory()
-  return used and limit * percent / 100 - used - tonumber(call('GET', RESERVED) or 0)
+  if used and filled > 0 then call('SET', MEMORY, int(used + filled) .. ' ' .. int(limit), 'KEEPTTL') end
 end
 
 -- What a script adds to sums is gathered, of however many tasks, and written by write_sums: what is read of them before
 -- is as it was. A command costs as much as dozens of fields, and one HINCRBY for each sum of each task was most of a COMMIT.
 local sums, reserved = {}, 0            -- hash -> field -> n; bytes
+local promised                          -- bytes reserved in all, read once
+local function memory_room(percent)     -- bytes up to so much of the limit, without what is promised; nil: no limit
+  local used, limit = memory()
+  if not used then return end
+  promised = promised or tonumber(call('GET', RESERVED) or 0)
+  return limit * percent / 100 - used - filled - promised - reserved
+end
 local passing, counted = {}, {}         -- fields that go when they come to 0; those whose coming and going is counted, and where
 local function tally(name, n, hash)
   hash = hash or S
@@ -53,6 +62,7 @@ local function write_sums()
     if only then call('HINCRBY', hash, only, int(changes[only])) else write_many(hash, changes, names) end
   end
   if reserved ~= 0 then call('INCRBY', RESERVED, int(reserved)) end
+  promised = promised and promised + reserved
   sums, reserved = {}, 0
 end
 local function owe(lane, owner, cost)

@@ -16,6 +16,10 @@ local function queued_beside(lane, owner, default_rate)
     others = number(6) - (tasks > 0 and 1 or 0), rate = tonumber(s[2] or default_rate), bytes = number(3),
     my_bytes = number(7), cost = number(8) + number(9), turn = {s[10], s[11], s[12]}}
 end
+local function one_more_beside(q, cost, bytes, held)  -- the same, when another task of this owner has come in
+  q.mine, q.all, q.cost, q.tasks = q.mine + cost, q.all + cost, q.cost + cost, q.tasks + 1
+  q.bytes, q.my_bytes, q.held = q.bytes + bytes, q.my_bytes + bytes, q.held and q.held + held
+end
 
 -- A task is judged by the work that is served before its own end, not by all that is queued: tasks of one owner take
 -- turns by cost, so each of them gets no more than this one before it ends, and so do owners. An owner with nothing
@@ -49,6 +53,7 @@ end
 -- The reply that refuses a task of so much cost, or nil. Changes q.
 local function backlog_full(q, cost, limit_cost)
   if wait_of(q, cost, limit_cost) == 0 then return end
+  q.changed = true
   local soon = NOW + UNWANTED_MS
   local unwanted = call('ZRANGEBYSCORE', DEADLINES, '-inf', int(soon), 'LIMIT', 0, LOOK)
   for _, other in ipairs(unwanted) do without(q, other) end
@@ -90,7 +95,8 @@ local function bytes_full(q, bytes, reserve, max_bytes, max_memory, share)
   -- The vectors of accepted work need room too: it is reserved now, or running work could not be finished later.
   local room = memory_room(max_memory)
   if not room then return end
-  local n, of_owner = bytes_over(room, tonumber(call('HGET', HELD, q.owner) or 0), bytes + reserve, share)
+  q.held = q.held or tonumber(call('HGET', HELD, q.owner) or 0)
+  local n, of_owner = bytes_over(room, q.held, bytes + reserve, share)
   if n then
     local gone = results_gone(n, of_owner and q.owner or nil)
     return {of_owner and 'share' or 'memory', tostring(math.min(gone, worked_off(q, n)))}

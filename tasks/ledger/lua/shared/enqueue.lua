@@ -14,7 +14,8 @@ local function room_for(total, vector_bytes)  -- which the vectors of so many it
 end
 -- t: id lane owner ttl options meta alias digest listed wakes trace answer deadline_in, and of its units (ARGV[at]:
 -- items, cost and payload of the first one) units at total cost bytes reserve; turn as of enter_lane. `write` does the
--- first write. A full Redis refuses that one, before anything has changed; what it said is returned.
+-- first write. A full Redis refuses that one, before anything has changed; what it said is returned. The caller writes the
+-- sums.
 local function store_task(t, write)
   local id, lane, owner = t.id, t.lane, t.owner
   local f = {'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued', 'total', int(t.total), 'completed', 0,
@@ -70,7 +71,6 @@ local function store_task(t, write)
   count_open(lane, owner, 1, t.bytes)
   add(HELD, owner, t.bytes + t.reserve)
   reserved = reserved + t.reserve
-  write_sums()
   enter_lane(id, lane, owner, tonumber(ARGV[t.at + 1]), t.turn)
 end
 -- Successors: tasks of work that was let in long ago, so they are not judged again. They are named from ARGV[at] on,
@@ -86,6 +86,7 @@ local function enqueue(at)
       t.total, t.cost, t.bytes = measure(t.at, t.units)
       t.reserve, t.meta, t.alias, t.answer, t.deadline_in = room_for(t.total, t.vector_bytes), '', '', '', 0
       store_task(t, call)
+      write_sums()
     end
     if ready() > 0 and wake() == 1 then bells[#bells + 1] = t.queue end
     at = at + 2 + 3 * t.units
