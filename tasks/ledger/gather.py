@@ -187,6 +187,7 @@ MAX_BATCH = 64
 MAX_UNDER_WAY = 2
 """Round trips at the same time: while one is answered the next is filled."""
 
+
 class _Call(NamedTuple):
     """What is to be sent, and who waits for the reply.
 
@@ -298,15 +299,14 @@ class Gatherer:
                 doubt = self._replicas.doubt(replies[len(groups) :])
                 if doubt:
                     await line.close()  # this master may have been cut off; the next connection asks the Sentinels
-                replies = [reply if isinstance(reply, Exception) else doubt or reply for reply in replies[: len(groups)]]
+                replies = [
+                    reply if isinstance(reply, Exception) else doubt or reply for reply in replies[: len(groups)]
+                ]
         except Exception as error:  # noqa: BLE001 - those who wait would never be answered
             replies = [error] * len(groups)
         for calls, reply in zip(groups, replies, strict=True):
-            if not calls[0].head or isinstance(reply, Exception):
-                parts = [reply] * len(calls)
-            else:
-                parts = reply
-            for call, part in zip(calls, parts, strict=True):
+            for_all = not calls[0].head or isinstance(reply, Exception)
+            for call, part in zip(calls, [reply] * len(calls) if for_all else reply, strict=True):
                 _tell(call.answer, part)
 
     async def close(self) -> None:

@@ -78,6 +78,7 @@ _NORMALIZERS = {
     "Strip",
     "StripAccents",
 }
+_BERT = ["BertNormalizer", "BertPreTokenizer"]
 _REPLACED = {" {2,}", r"\s+"}
 _SPLITTERS = {"BertPreTokenizer", "ByteLevel", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit"}
 _BEFORE_NUMBERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -166,47 +167,73 @@ class _Shortener:
 
     def __init__(self, tokenizer: Any) -> None:
         added = _added(tokenizer)
-        kinds: dict[str, str] = {" ": "", "": "", "word": ""}
+        kinds: dict[str, str] = {" ": "", "": "", "word": "", "mark": ""}
         for code_point in sorted({point for points in _ASKED for point in points} - set(map(ord, "".join(added)))):
             kind = _within_a_word(tokenizer, chr(code_point))
             if kind is not None:
                 kinds[kind] += chr(code_point)
         # An added token at the edge of a word takes as much of the word as it has, and leaves enough.
         kept = tokenizer.model.max_input_chars_per_word // 2 + 1 + max(map(len, added), default=0)
-        nothing = kinds[""]
         self._blanks = kinds[" "].replace(" ", "")
-        self._any = _runs(nothing, _LETTERS_OF_WORDS + _as_ranges(kinds["word"]), kept)
+        letters = _LETTERS_OF_WORDS + _as_ranges(kinds["word"])
+        self._any = _Runs(letters, nothing=kinds[""], marks=kinds["mark"], kept=kept)
         # A small set is searched several times as fast.
-        self._ascii = _runs("".join(filter(str.isascii, nothing)), "0-9A-Za-z", kept)
+        self._ascii = _Runs("0-9A-Za-z", nothing="".join(filter(str.isascii, kinds[""])), marks="", kept=kept)
 
     def __call__(self, text: str) -> str:
         for blank in self._blanks:  # many times as fast as a search for any of them
             text = text.replace(blank, " ")
         text = re.sub("  +", " ", text)
-        for run in self._ascii if text.isascii() else self._any:
-            text = run.sub(r"\1\2", text)
-        return text
+        return (self._ascii if text.isascii() else self._any).shortened(text)
 
 
-def _runs(nothing: str, letters: str, kept: int) -> list[re.Pattern[str]]:
-    """Words, and runs of characters that are nothing. The groups are the ends that stay: of words `kept` characters."""
-    # Each begins with one set of characters, as in `_compiled`.
-    letter, none = f"[{letters}]", f"[{_as_ranges(nothing)}]"
-    runs = [f"({letter}(?<!{letter}{letter}){letter}{{{kept}}}){letter}+({letter}{{{kept}}})"]
-    if nothing:  # a normalizer may keep all
-        # What stands beside an added token may decide whether it is one.
-        runs.append(f"({none}){none}+({none})")
-    return list(map(re.compile, runs))
+class _Runs:
+    """Finds words of which only the ends count, and what is nothing.
+
+    Args:
+        letters: of words, as within a set.
+        nothing: characters that the normalizer takes away.
+        marks: the same, where they stand behind a letter alone: other marks are not sorted over them.
+        kept: letters of a long word that stay at each end.
+    """
+
+    def __init__(self, letters: str, *, nothing: str, marks: str, kept: int) -> None:
+        # Each begins with one set of characters, as in `_compiled`.
+        letter, some = f"[{letters}]", f"[{letters}{_as_ranges(nothing + marks)}]"
+        self._words = re.compile(f"{some}(?<!{some}{some}){some}{{{2 * kept},}}")
+        # The first way is fast, the second one is for words with marks. No character can be both, or a word without an
+        # end would be searched in ever more ways.
+        marked = f"(?:[{_as_ranges(nothing + marks)}]*{letter}){{{kept}}}"
+        self._end = re.compile(f"{letter}{{{kept}}}|{marked}" if nothing + marks else f"{letter}{{{kept}}}")
+        # A normalizer may keep all characters. What stands beside an added token may decide whether it is one.
+        none = f"[{_as_ranges(nothing)}]"
+        self._few = nothing if nothing.isascii() else ""  # a text without any of them is known in a quarter of the time
+        self._nothing = re.compile(f"({none}){none}+({none})") if nothing else None
+
+    def shortened(self, text: str) -> str:
+        """The same words, as far as their tokens are concerned."""
+        if self._nothing is not None and (not self._few or any(one in text for one in self._few)):
+            text = self._nothing.sub(r"\1\2", text)
+        return self._words.sub(self._ends, text)
+
+    def _ends(self, found: re.Match[str]) -> str:
+        """Of a word, each to a letter: no mark is sorted over it."""
+        word = found[0]
+        first, last = self._end.match(word), self._end.match(word[::-1])
+        if first is None or last is None or first.end() + last.end() >= len(word):
+            return word
+        return word[: first.end()] + word[-last.end() :]
 
 
 def _within_a_word(tokenizer: Any, character: str) -> str | None:
-    """A blank, nothing or `word`: what a character is between two letters. None: anything else."""
+    """A blank, nothing, `mark` or `word`: what a character is between two letters. None: anything else."""
     normalized = _normalized(tokenizer, f"a{character}a")
     if (between := normalized[1:-1]) == "" and _is_barrier(character):
-        return None
+        return "mark"
     if between in {" ", ""}:
         return between
-    return "word" if len(tokenizer.pre_tokenizer.pre_tokenize_str(normalized)) == 1 else None
+    is_word = len(tokenizer.pre_tokenizer.pre_tokenize_str(normalized)) == 1 and not unicodedata.combining(character)
+    return "word" if is_word else None
 
 
 def _is_barrier(character: str) -> bool:
@@ -229,7 +256,7 @@ def _has_whole_words(tokenizer: Any) -> bool:
     """Whether it is BERT's, and no added token may lie within a word or hold a blank."""
     kinds = [step["type"] for step in (*_steps(tokenizer.normalizer), *_steps(tokenizer.pre_tokenizer))]
     return (
-        kinds == ["BertNormalizer", "BertPreTokenizer"]
+        kinds == _BERT
         and type(tokenizer.model).__name__ == "WordPiece"
         and tokenizer.model.max_input_chars_per_word <= _LONGEST_WORD
         and all(_PUNCTUATION.search(form) and not re.search(r"\s", form) for form in _added(tokenizer))
@@ -278,6 +305,10 @@ def _seams_of_pieces(
         behind = "".join(mark for mark in pieces if mark not in kept_out)
         if behind:
             seams.append((re.escape(pieces), re.escape(behind)))
+    if blanks and [step["type"] for step in (*normalizers, *splitters)] == _BERT:
+        seams.append(
+            ("^" + re.escape(_BLANKS), re.escape(blanks))
+        )  # a blank ends all words, and no mark is sorted over it
     alone = any(step["type"] == "BertNormalizer" and step["handle_chinese_chars"] for step in normalizers)
     # An added token that is a whole word (`single_word`) is looked for between characters that belong to no word.
     if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(_added(tokenizer))):

@@ -18,7 +18,7 @@ LARGE = 2**16
 
 UNITS = [
     *("a", "B", "word", "dog", "7", "x" * 30, "\u00e9", "e\u0301", "\u0301", "\u0430\u0431"),
-    *("\u05d0", "\u0627", "\u0915\u093f"),
+    *("\u05d0", "\u0627", "\u0915\u093f", "\u0e01\u0e31", "\u0e35", "\u0628\u064e", "\u0628\u0651\u064f "),
     *("\u6f22", "\u6f22\u5b57", "\u3042", "\u30ab", "\ud55c", "\u1112\u1161\u11ab", "\u0e01\u0e33", "\uff76\uff9e"),
     *(" ", "  ", "    ", "\n", "\r\n", "\t", "\u3000"),
     *("\u00a0", "\u2028", "\u200b", "\ufeff", "\x0b", "\x0c", "\x1c", "\x85"),
@@ -129,7 +129,10 @@ def test_of_a_long_text_no_more_is_read_than_the_window_takes(kind: str, unit: s
 
 @pytest.mark.parametrize(
     "unit",
-    ["\u6f22\u5b57", "\u6f22\u5b57\u3002", "abc+/", "a" * 99 + " ", ".", "-_", "\u0561\u0562 ", "\u10d0\u10d1 "],
+    [
+        *("\u6f22\u5b57", "\u6f22\u5b57\u3002", "abc+/", "a" * 99 + " ", ".", "-_", "\u0561\u0562 ", "\u10d0\u10d1 "),
+        *("\u0628\u0650\u0633\u0652\u0645\u0650 ", "z\u0337\n", "\u1820\u1821 ", "\u20ac\t"),
+    ],
 )
 def test_the_default_model_cuts_texts_without_blanks_too(unit: str) -> None:
     reading, characters = read("word-piece", unit * LARGE)
@@ -150,6 +153,11 @@ def test_the_default_model_cuts_texts_without_blanks_too(unit: str) -> None:
         ("\u00a0\u3000", 2),
         ("\x00\x01\x7f", 2),
         ("\u0301\u200b\ufffd", 2),
+        ("a\u0301", 3),
+        ("\u0e17\u0e35\u0e48\u0e43\u0e2b\u0e0d\u0e48", 3),
+        ("\u1780\u17b6\u179a", 3),
+        ("\U0001f468\u200d\U0001f469\u200d\U0001f467", 3),
+        ("\U0001f44d\U0001f3fd\u2764\ufe0f", 3),
         pytest.param("a" * 5000 + " " * 5000, 2 + LARGE // 5000, id="long words and many blanks"),
     ],
 )
