@@ -211,12 +211,45 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("the alias of a key may vanish", "shared/enqueue.lua", "if ends and not t.listed then", "if ends then"),
     Mutation("a caller's alias stays", "shared/enqueue.lua", "if ends and not t.listed then", "if false then"),
     Mutation(
-        "joining does not prolong the alias", "submit.lua", "if call('PTTL', alias_key(owner, alias)) >= 0", "if false"
+        "joining does not prolong the alias",
+        "submit.lua",
+        "if call('PTTL', alias_key(t.owner, t.alias)) >= 0",
+        "if false",
     ),
-    Mutation("joining does not prolong", "submit.lua", "NOW + deadline_in > tonumber(f[2]) then", "false then"),
-    Mutation("joining shortens", "submit.lua", "NOW + deadline_in > tonumber(f[2]) then", "true then"),
-    Mutation("joins what was cancelled", "submit.lua", "of == digest and OPEN[f[1]] then", "of == digest then"),
-    Mutation("another body joins", "submit.lua", "if of ~= digest then return {'conflict'} end", ""),
+    Mutation(
+        "joining does not prolong", "submit.lua", "and ends > tonumber(call('HGET'", "and 0 > tonumber(call('HGET'"
+    ),
+    Mutation("joining shortens", "submit.lua", "and ends > tonumber(call('HGET'", "and 9e15 > tonumber(call('HGET'"),
+    Mutation("joins what was cancelled", "submit.lua", "of == t.digest and OPEN[f[1]] then", "of == t.digest then"),
+    Mutation("another body joins", "submit.lua", "if of ~= t.digest then return {'conflict'} end", ""),
+    # Tasks that come together
+    Mutation(
+        "who joins together shortens",
+        "submit.lua",
+        "tonumber(call('HGET', task_key(other), 'deadline'))",
+        "tonumber(f[2])",
+    ),
+    Mutation(
+        "joining lets a full Redis store",
+        "submit.lua",
+        "if rest then later[#replies] = rest end",
+        "if rest then allowed_when_full(); replies[#replies] = rest() end",
+    ),
+    _cut(
+        "what comes together is judged alone",
+        "submit.lua",
+        "  one_more_beside(queue, t.cost, t.bytes, t.bytes + t.reserve)\n",
+    ),
+    Mutation("owners who come together are one", "submit.lua", " or beside.owner ~= t.owner then", " then"),
+    Mutation("lanes that come together are one", "submit.lua", " or beside.lane ~= t.lane", ""),
+    Mutation("one stream is woken for all", "submit.lua", "  if not wake_lingerer() then\n", "  if true then\n"),
+    Mutation(
+        "the last of those together fills memory", "shared/accounts.lua", "filled = filled + bytes", "filled = bytes"
+    ),
+    Mutation("those together reserve nothing", "shared/accounts.lua", " - promised - reserved", " - promised"),
+    Mutation(
+        "held bytes of those together are forgotten", "shared/admission.lua", "q.held and q.held + held", "q.held"
+    ),
     Mutation(
         "want only prolongs",
         "want.lua",
@@ -224,7 +257,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "math.max(deadline, at)",
     ),
     # Results that travel with the news
-    Mutation("what has waiters in two processes is told to one", "submit.lua", "f[4] ~= answer_to then", "false then"),
+    Mutation("what has waiters in two processes is told to one", "submit.lua", "f[4] ~= t.answer then", "false then"),
     Mutation("an answer that nobody got is not announced", "shared/answers.lua", ")) > 0 then", ")) >= 0 then"),
     Mutation("a part is told as a result", "shared/answers.lua", "if t.ended < t.total or", "if"),
     Mutation("large results are sent", "shared/answers.lua", "bytes > MAX_ANSWER or", ""),
@@ -285,10 +318,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut("a charge is not remembered", "charge.lua", "call('HINCRBY', S, 'pass_' .. t[2] .. ':' .. t[3], int(more))\n"),
     Mutation("release wakes nobody", "release.lua", "return ready() > 0 and wake() or 0", "return 0"),
     Mutation("abandon wakes nobody", "abandon.lua", "return ready() > 0 and wake() or 0", "return 0"),
-    Mutation("submit wakes nobody", "submit.lua", "handed and 0 or wake()", "0", quick=True),
+    Mutation("submit wakes nobody", "submit.lua", "in ipairs(waked_for) do", "in ipairs({}) do", quick=True),
     # Handing over
-    Mutation("a crowd is handed over one by one", "submit.lua", "queue.cost == 0 and lane ==", "lane =="),
-    Mutation("large texts are handed over", "submit.lua", "and bytes <= MAX_HANDED", ""),
+    Mutation("a crowd is handed over one by one", "submit.lua", "queue.cost == 0 and t", "t"),
+    Mutation("large texts are handed over", "submit.lua", "and lone.bytes <= MAX_HANDED", ""),
     _cut(
         "nobody holds what nobody heard",
         "shared/claiming.lua",
@@ -425,15 +458,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         "math.min(gone, worked_off(q, n))",
         "gone",
     ),
-    Mutation("a full Redis does not say when", "submit.lua", "tostring(results_gone(bytes + reserve))", "'1e6'"),
+    Mutation("a full Redis does not say when", "submit.lua", "tostring(results_gone(t.bytes + t.reserve))", "'1e6'"),
     Mutation(
         "submit grows a full Redis",
         "submit.lua",
-        "local refusal = store_task(",
-        "allowed_when_full()\nlocal refusal = store_task(",
+        "  local refusal = store_task(",
+        "  allowed_when_full()\n  local refusal = store_task(",
     ),
     Mutation("claim stops when full", "shared/claiming.lua", "call('ZREM', LINGER, worker)            --", "--"),
-    Mutation("joining stops when full", "submit.lua", "        allowed_when_full()\n", ""),
+    Mutation("joining stops when full", "submit.lua", "  allowed_when_full()\n", ""),
     # Lists
     _cut("a forgotten task stays listed", "shared/forgetting.lua", "call('ZREM', tasks_key(f[1]), id)\n"),
     Mutation(
@@ -632,7 +665,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "batches that are gone count", "batch_create.lua", "call('ZCARD', running) - lost", "call('ZCARD', running)"
     ),
-    Mutation("reserved memory takes batches", "shared/accounts.lua", " - tonumber(call('GET', RESERVED) or 0)", ""),
+    Mutation("reserved memory takes batches", "shared/accounts.lua", "tonumber(call('GET', RESERVED) or 0)", "0"),
     Mutation("a list of records keeps its dead", "shared/records.lua", "call('ZRANDMEMBER', list, -2)", "{}"),
     Mutation("an ended batch counts as open", "batch_move.lua", "call('ZREM', R .. ':batches-open:' .. f[3], id)", ""),
     Mutation(
@@ -648,7 +681,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut(
         "an accepted task takes no tokens",
         "submit.lua",
-        "if limits.tokens_per_minute then take_from(token_bucket(owner, limits.tokens_per_minute), cost) end\n",
+        "  if t.limits and t.limits.tokens_per_minute then take_from(token_bucket(t.owner, "
+        "t.limits.tokens_per_minute), t.cost) end\n",
     ),
     Mutation("tokens come back at once", "shared/limits.lua", "b.full = b.full + n * b.each", "b.full = b.full"),
     Mutation(

@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 import redis
 
+from tasks.errors import EmbedqError
 from tasks.item import ItemError
 from tasks.ledger import (
     Claim,
@@ -28,6 +29,7 @@ from tasks.ledger import (
     keys,
     operations,
 )
+from tasks.ledger.executor import own_arguments, source
 from tasks.ledger.operations import ClaimRequest, Operation, list_tasks
 from tests import ledger_builders
 from tests.integration.ledger.scripts import SCRIPTS
@@ -74,6 +76,7 @@ class Driver:
         self.model = model
         self.ledger = Ledger(client, scripts=scripts)
         self.ledger.frozen_ms = START_MS
+        self._scripts = scripts
         self._numbers = itertools.count(1)
 
     @property
@@ -106,6 +109,13 @@ class Driver:
 
     def submit(self, *sizes: tuple[int, int], **changed: Any) -> SubmitReply:
         return self.run(operations.submit(self.submission(*sizes, **changed)))
+
+    def submit_together(self, submissions: Sequence[Submission]) -> list[SubmitReply | EmbedqError]:
+        """The replies, or the refusals, of tasks that come in one call, as those of the web tier do."""
+        calls = [operations.submit(submission) for submission in submissions]
+        own = [argument for call in calls for argument in own_arguments(call)]
+        replies = self.client.eval(source("submit", self._scripts), 0, keys.ROOT, f"@{self.now_ms}", self.model, *own)
+        return [_read(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
     def task(self, task_id: str) -> Task:
         task = self.run(operations.read_task(task_id))
@@ -161,6 +171,13 @@ class Driver:
             self.commit(claim)
             done += claim.units
         raise AssertionError(f"work is left after {limit} claims")
+
+
+def _read(call: Operation[SubmitReply], reply: Any) -> SubmitReply | EmbedqError:
+    try:
+        return call.read(reply)
+    except EmbedqError as refused:
+        return refused
 
 
 def unchanging(task: Task) -> Task:

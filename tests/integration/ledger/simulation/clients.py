@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tasks.errors import IdempotencyConflict
-from tasks.ledger import Admission, Alias, Lane, NewUnit, State, Submission, operations
+from tasks.ledger import Admission, Alias, Lane, NewUnit, State, Submission, SubmitReply, operations
 from tasks.storage.row_file import UnitReference
 from tests.integration.ledger.simulation.claims import check_handed
 from tests.integration.ledger.simulation.world import TTLS_MS, VECTOR_BYTES, ExpectedTask, World
@@ -52,6 +52,27 @@ def submit(world: World, request: Request) -> None:
     world.sends(reply.bell_due, sent=request.sent)
     check_handed(world)
     world.last = lambda: _submit_again(world, submission, reply.task_id)
+
+
+def submit_together(world: World, requests: Sequence[Request]) -> None:
+    """New tasks in one call, which looks for one caller to ring."""
+    submissions = [_submission(world, request) for request in requests]
+    _come_together(world, submissions)
+    for submission, request in zip(submissions, requests, strict=True):
+        expect(world, submission, poison=request.poison)
+    check_handed(world)
+    world.stats["together"] += 1
+    world.last = lambda: _come_together(world, submissions)
+
+
+def _come_together(world: World, submissions: Sequence[Submission]) -> None:
+    replies = world.driver.submit_together(submissions)
+    for submission, reply in zip(submissions, replies, strict=True):
+        assert isinstance(reply, SubmitReply)
+        assert (reply.task_id, reply.joined) == (submission.task_id, False)
+    due = [reply.bell_due for reply in replies if isinstance(reply, SubmitReply)]
+    assert sum(due) <= 1
+    world.sends(any(due))
 
 
 def cancel(world: World, number: int) -> None:

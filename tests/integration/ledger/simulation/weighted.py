@@ -38,6 +38,7 @@ _WEIGHTS = {
     "exchange": 0,
     "lone": 0,
     "list": 0,
+    "together": 0,
 }
 _CHANGED: dict[str, dict[str, float]] = {
     "mixed": {},
@@ -45,7 +46,7 @@ _CHANGED: dict[str, dict[str, float]] = {
     "idle": {"submit": 0.03, "trickle": 0.8, "work": 14, "advance": 0.6, "watch": 0.2, "deliver": 6, "crash": 0.1},
     "lone": {"lone": 1.5, "submit": 0.2, "trickle": 0.2},
     "lists": {"list": 3, "submit": 0.2, "trickle": 1, "crash": 0.1, "advance": 0.3},
-    "flood": {"submit": 4, "trickle": 2, "work": 6, "advance": 0.2, "cancel": 0.1},
+    "flood": {"submit": 4, "trickle": 2, "together": 1, "work": 6, "advance": 0.2, "cancel": 0.1},
     "chaos": {"crash": 1.5, "lose": 0.8, "zombie_commit": 1, "zombie_release": 0.5, "advance": 2},
 }
 _DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "then": 1, "part": 2, "preempt": 8, "suspect": 8}
@@ -103,6 +104,14 @@ def _list(world: World, chance: random.Random) -> None:
 def _trickle(world: World, chance: random.Random) -> None:
     lane = chance.choice([Lane.ONLINE, Lane.ONLINE, Lane.BULK])
     clients.submit(world, clients.Request(lane=lane, owner=chance.choice("ab"), sent=chance.random() > 0.05))
+
+
+def _together(world: World, chance: random.Random) -> None:
+    requests = [
+        clients.Request(lane=chance.choice([Lane.ONLINE, Lane.ONLINE, Lane.BULK]), owner=chance.choice("aab"))
+        for _ in range(chance.randint(2, 5))
+    ]
+    clients.submit_together(world, requests)
 
 
 def _lone(world: World, chance: random.Random) -> None:
@@ -172,6 +181,7 @@ def _of_message(step: Callable[[World, random.Random], None]) -> Callable[[World
 _STEPS: dict[str, Callable[[World, random.Random], None]] = {
     "submit": _submit,
     "trickle": _trickle,
+    "together": _together,
     "lone": _lone,
     "list": _list,
     "cancel": _of_task(clients.cancel),
