@@ -88,7 +88,9 @@ def ended(driver: Driver, client: redis.Redis) -> tuple[dict[str, Any], set[str]
 @settings(
     deadline=None, max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(first=COMERS, then=COMERS, again=st.lists(st.integers(0, 20), max_size=2), limit=st.sampled_from([0, 6000]))
+@given(
+    first=COMERS, then=COMERS, again=st.lists(st.integers(0, 20), max_size=2), limit=st.sampled_from([0, 3000, 5000])
+)
 def test_together_is_as_one_by_one(
     redis_client: redis.Redis, first: list[Any], then: list[Any], again: list[int], limit: int
 ) -> None:
@@ -138,6 +140,16 @@ def test_what_is_refused_takes_nobody_along(driver: Driver) -> None:
     assert [type(reply) for reply in replies] == [SubmitReply, IdempotencyConflict, type(replies[2]), SubmitReply]
     assert isinstance(replies[2], EmbedqError)
     assert len(driver.work_off()) == 3
+
+
+@pytest.mark.parametrize(("limit", "share", "stored"), [(3000, 0, 2), (7000, 2, 3)], ids=["of all", "of one owner"])
+def test_room_for_vectors_is_kept_of_those_who_come_together(
+    driver: Driver, redis_client: redis.Redis, limit: int, share: float, stored: int
+) -> None:
+    redis_client.set("eq:memory", f"100 {limit}")
+    admission = Admission(max_backlog_s=1e9, max_memory_percent=90, vector_bytes=100, owner_share=share)
+    replies = driver.submit_together([driver.submission(admission=admission) for _ in range(stored + 1)])
+    assert [type(reply) for reply in replies] == [SubmitReply] * stored + [StorageFull]
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2], [1, 2, 0]])
