@@ -240,12 +240,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "submit.lua",
         "  one_more_beside(queue, t.cost, t.bytes, t.bytes + t.reserve)\n",
     ),
+    Mutation("who is joined in this call has no caller", "submit.lua", "wanted[other] = true", "local _ = true"),
+    Mutation("what nobody waits for is taken off twice", "shared/admission.lua", "  q.changed = true\n", ""),
     Mutation("owners who come together are one", "submit.lua", " or beside.owner ~= t.owner then", " then"),
     Mutation("lanes that come together are one", "submit.lua", " or beside.lane ~= t.lane", ""),
     Mutation("one stream is woken for all", "submit.lua", "  if not wake_lingerer() then\n", "  if true then\n"),
-    Mutation(
-        "the last of those together fills memory", "shared/accounts.lua", "filled = filled + bytes", "filled = bytes"
-    ),
+    Mutation("the last of those together fills memory", "submit.lua", "filled = filled + t.bytes", "filled = t.bytes"),
     Mutation("those together reserve nothing", "shared/accounts.lua", " - promised - reserved", " - promised"),
     Mutation(
         "held bytes of those together are forgotten", "shared/admission.lua", "q.held and q.held + held", "q.held"
@@ -318,7 +318,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _cut("a charge is not remembered", "charge.lua", "call('HINCRBY', S, 'pass_' .. t[2] .. ':' .. t[3], int(more))\n"),
     Mutation("release wakes nobody", "release.lua", "return ready() > 0 and wake() or 0", "return 0"),
     Mutation("abandon wakes nobody", "abandon.lua", "return ready() > 0 and wake() or 0", "return 0"),
-    Mutation("submit wakes nobody", "submit.lua", "in ipairs(waked_for) do", "in ipairs({}) do", quick=True),
+    Mutation("submit wakes nobody", "submit.lua", "in ipairs(to_wake) do", "in ipairs({}) do", quick=True),
     # Handing over
     Mutation("a crowd is handed over one by one", "submit.lua", "queue.cost == 0 and t", "t"),
     Mutation("large texts are handed over", "submit.lua", "and lone.bytes <= MAX_HANDED", ""),

@@ -202,7 +202,7 @@ class Ledger:
             reply = self._evaluate(operation)
         except RedisError as error:
             raise translate(error) from error
-        return operation.read(reply[0] if operation.joins else reply)
+        return operation.read(reply[0] if operation.merges else reply)
 
     def _evaluate(self, operation: Operation[T]) -> Any:
         clock = self.clock_offset_ms if self.frozen_ms is None else f"@{self.frozen_ms}"
@@ -335,9 +335,9 @@ class AsyncLedger:
     async def _call(self, operation: Operation[T], large: bool, head: tuple[Any, ...], own: Sequence[Any]) -> Any:
         if not large:
             gatherer = self._promising if operation.promised else self._gatherer
-            return await (gatherer.join(head, own) if operation.joins else gatherer.call(*head, *own))
+            return await (gatherer.merge(head, own) if operation.merges else gatherer.call(*head, *own))
         reply = await self._alone(operation, *head, *own)
-        return reply[0] if operation.joins else reply
+        return reply[0] if operation.merges else reply
 
     async def _alone(self, operation: Operation[T], *command: Any) -> Any:
         if self._replicas is None or not operation.promised:
@@ -435,7 +435,9 @@ def _keepalive(url: str) -> dict[str, Any]:
 
 
 def own_arguments(operation: Operation[Any]) -> list[Any]:
-    """ARGV of a call behind what `lua/shared/base.lua` reads: those by name first and in the script's order.
+    """ARGV of a call behind what `lua/shared/base.lua` reads: those by name in the script's order, then the others.
+
+    Of an operation that merges their number comes first.
 
     Raises:
         ValueError: the script takes other names.
@@ -449,4 +451,4 @@ def own_arguments(operation: Operation[Any]) -> list[Any]:
         raise ValueError(f"{operation.script}.lua takes {names}, not {tuple(operation.named)}")
     # Enum members are str subclasses whose redis-py encoding would be their repr on some versions: plain str here.
     values = [str(a) if isinstance(a, str) else a for a in (*named, *operation.arguments)]
-    return [len(values), *values] if operation.joins else values
+    return [len(values), *values] if operation.merges else values

@@ -165,7 +165,7 @@ class Operation(Generic[T]):
         read: from the script's reply to the value; it may raise.
         named: those by name, of a script that takes more than six.
         promised: somebody relies on it after the reply, so a replica must have it where `EMBEDQ_REDIS_ACK` says so.
-        joins: one call of the script may stand for several of these, of one queue. For each it takes the number of its
+        merges: one call of the script may stand for several of these, of one queue. For each it takes the number of its
             arguments before them, and its reply is a list with one for each.
     """
 
@@ -175,7 +175,7 @@ class Operation(Generic[T]):
     read: Callable[[Any], T]
     named: Mapping[str, Argument] = field(default_factory=dict)
     promised: bool = False
-    joins: bool = False
+    merges: bool = False
 
 
 # ---- clients ---------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
         **_key_arguments(admission.key),
     }
     # A caller that waits on its connection is promised nothing: the answer is all it wants.
-    return Operation("submit", s.queue, tuple(_unit_arguments(s)), _submitted, named, promised=s.listed, joins=True)
+    return Operation("submit", s.queue, tuple(_unit_arguments(s)), _submitted, named, promised=s.listed, merges=True)
 
 
 def _key_arguments(key: KeyAdmission) -> dict[str, Argument]:

@@ -58,12 +58,13 @@ _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 
 _ASKED = (
     *(range(0x21), range(0x7F, 0xC0), range(0x300, 0x370)),  # controls, blanks, signs of Latin, marks
+    *(range(0x591, 0x5C8), range(0x610, 0x61B), range(0x64B, 0x660), range(0x670, 0x671)),  # marks of Hebrew and Arabic
     *(range(0x900, 0x10A0), range(0x1200, 0x1380), range(0x1780, 0x1800)),  # India, South-east Asia, Ethiopia
     *(range(0x2000, 0x2070), range(0x20A0, 0x2C00), range(0x3000, 0x3001)),  # blanks, symbols, lines
     *(range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xFFFD, 0xFFFE)),  # marks, replacement
     *(range(0x1D400, 0x1D800), range(0x1F300, 0x1FB00)),  # letters of mathematics, emoji
 )
-"""Code points of which BERT's tokenizers are asked whether they are blanks, nothing, or parts of words."""
+"""Code points of which BERT's tokenizers are asked whether they are blanks, nothing, marks, or parts of words."""
 
 _NORMALIZERS = {
     "BertNormalizer",
@@ -168,9 +169,11 @@ class _Shortener:
     def __init__(self, tokenizer: Any) -> None:
         added = _added(tokenizer)
         kinds: dict[str, str] = {" ": "", "": "", "word": "", "mark": ""}
+        known = re.compile(f"[{_LETTERS_OF_WORDS}]")
+        sorts_marks = _decomposes(tokenizer)
         for code_point in sorted({point for points in _ASKED for point in points} - set(map(ord, "".join(added)))):
-            kind = _within_a_word(tokenizer, chr(code_point))
-            if kind is not None:
+            kind = _within_a_word(tokenizer, chr(code_point), sorts_marks=sorts_marks)
+            if kind is not None and not known.match(chr(code_point)):
                 kinds[kind] += chr(code_point)
         # An added token at the edge of a word takes as much of the word as it has, and leaves enough.
         kept = tokenizer.model.max_input_chars_per_word // 2 + 1 + max(map(len, added), default=0)
@@ -193,7 +196,7 @@ class _Runs:
     Args:
         letters: of words, as within a set.
         nothing: characters that the normalizer takes away.
-        marks: the same, where they stand behind a letter alone: other marks are not sorted over them.
+        marks: characters that it takes away too, but that other marks do not move across.
         kept: letters of a long word that stay at each end.
     """
 
@@ -204,36 +207,50 @@ class _Runs:
         # The first way is fast, the second one is for words with marks. No character can be both, or a word without an
         # end would be searched in ever more ways.
         marked = f"(?:[{_as_ranges(nothing + marks)}]*{letter}){{{kept}}}"
-        self._end = re.compile(f"{letter}{{{kept}}}|{marked}" if nothing + marks else f"{letter}{{{kept}}}")
-        # A normalizer may keep all characters. What stands beside an added token may decide whether it is one.
-        none = f"[{_as_ranges(nothing)}]"
-        self._few = nothing if nothing.isascii() else ""  # a text without any of them is known in a quarter of the time
-        self._nothing = re.compile(f"({none}){none}+({none})") if nothing else None
+        self._edge = re.compile(f"{letter}{{{kept}}}|{marked}" if nothing + marks else f"{letter}{{{kept}}}")
+        # What stands beside an added token may decide whether it is one. A run of either kind keeps its ends, so marks
+        # move across as little as before.
+        self._nothing, self._marks = (_runs_of(characters) for characters in (nothing, marks))
+        self._seldom = nothing if nothing.isascii() else ""
+        """A text without any of these few is known as such in a quarter of the time."""
 
     def shortened(self, text: str) -> str:
         """The same words, as far as their tokens are concerned."""
-        if self._nothing is not None and (not self._few or any(one in text for one in self._few)):
+        if self._nothing is not None and (not self._seldom or any(one in text for one in self._seldom)):
             text = self._nothing.sub(r"\1\2", text)
-        return self._words.sub(self._ends, text)
+        text = self._words.sub(self._without_middle, text)
+        # The last, as most marks are in words.
+        return text if self._marks is None else self._marks.sub(r"\1\2", text)
 
-    def _ends(self, found: re.Match[str]) -> str:
-        """Of a word, each to a letter: no mark is sorted over it."""
+    def _without_middle(self, found: re.Match[str]) -> str:
+        """Both ends of a word. The cut lies between two letters, so no mark moves across it."""
         word = found[0]
-        first, last = self._end.match(word), self._end.match(word[::-1])
+        first, last = self._edge.match(word), self._edge.match(word[::-1])
         if first is None or last is None or first.end() + last.end() >= len(word):
             return word
         return word[: first.end()] + word[-last.end() :]
 
 
-def _within_a_word(tokenizer: Any, character: str) -> str | None:
+def _runs_of(characters: str) -> re.Pattern[str] | None:
+    """Three and more of them; the first and the last one are groups. None: a normalizer may keep all characters."""
+    one = f"[{_as_ranges(characters)}]"
+    return re.compile(f"({one}){one}+({one})") if characters else None
+
+
+def _within_a_word(tokenizer: Any, character: str, *, sorts_marks: bool) -> str | None:
     """A blank, nothing, `mark` or `word`: what a character is between two letters. None: anything else."""
     normalized = _normalized(tokenizer, f"a{character}a")
     if (between := normalized[1:-1]) == "" and _is_barrier(character):
         return "mark"
     if between in {" ", ""}:
         return between
-    is_word = len(tokenizer.pre_tokenizer.pre_tokenize_str(normalized)) == 1 and not unicodedata.combining(character)
-    return "word" if is_word else None
+    moves = sorts_marks and unicodedata.combining(character)
+    return "word" if not moves and len(tokenizer.pre_tokenizer.pre_tokenize_str(normalized)) == 1 else None
+
+
+def _decomposes(tokenizer: Any) -> bool:
+    """Whether the normalizer takes characters apart, and so sorts their marks."""
+    return _normalized(tokenizer, "\u00e7") != "\u00e7"
 
 
 def _is_barrier(character: str) -> bool:
@@ -302,13 +319,14 @@ def _seams_of_pieces(
         pieces = "".join(mark for mark in string.punctuation if _is_own_piece(tokenizer, mark))
         # An added token that is a whole word (`single_word`) does not stand beside `_`.
         kept_out = joined | ({"_"} if any(token.single_word for token in _added_tokens(tokenizer)) else set())
-        behind = "".join(mark for mark in pieces if mark not in kept_out)
-        if behind:
-            seams.append((re.escape(pieces), re.escape(behind)))
-    if blanks and [step["type"] for step in (*normalizers, *splitters)] == _BERT:
-        seams.append(
-            ("^" + re.escape(_BLANKS), re.escape(blanks))
-        )  # a blank ends all words, and no mark is sorted over it
+        marks = "".join(mark for mark in pieces if mark not in kept_out)
+        if marks:
+            seams.append((re.escape(pieces), re.escape(marks)))
+        if [step["type"] for step in (*normalizers, *splitters)] == _BERT:
+            # They end every word, and no mark of a letter is sorted over them, so anything may stand in front.
+            within = {character for form in _added(tokenizer) for character in form[1:]}
+            ends = "".join(character for character in dict.fromkeys(behind + marks) if character not in within)
+            seams = [("^" + re.escape(_BLANKS), re.escape(ends))] if ends else []
     alone = any(step["type"] == "BertNormalizer" and step["handle_chinese_chars"] for step in normalizers)
     # An added token that is a whole word (`single_word`) is looked for between characters that belong to no word.
     if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(_added(tokenizer))):

@@ -30,7 +30,8 @@ local function task_from(at, n)         -- of n arguments behind ARGV[at]
   return t
 end
 
-local beside                            -- as of queued_beside, of the lane and owner of the last task
+-- As of queued_beside, of the lane and owner of the last task. The rate that it assumes is the same for all tasks of a call.
+local beside
 local function queue_of(t)
   if not beside or beside.changed or beside.lane ~= t.lane or beside.owner ~= t.owner then
     write_sums()
@@ -42,10 +43,10 @@ end
 local function answer(t, how, id)
   return {how, id, 0, t.limits and key_room(t.limits, queue_of(t)) or nil}
 end
-local waked_for = {}                    -- replies with whose tasks somebody should begin
+local to_wake = {}                      -- replies of tasks for which a stream is to be woken
 local function found(t, how, id)
   local reply = answer(t, how, id)
-  if ready() > 0 then waked_for[#waked_for + 1] = reply end
+  if ready() > 0 then to_wake[#to_wake + 1] = reply end
   return reply
 end
 
@@ -60,6 +61,7 @@ local function known(t)
       return answer(t, 'joined', other)
     end
     if f[1] and of == t.digest and OPEN[f[1]] then
+      if t.deadline_in > UNWANTED_MS then wanted[other] = true end
       return nil, function()
         -- Requests of two processes wait for it: all hear of its end.
         if f[4] and f[4] ~= t.answer then call('HDEL', task_key(other), 'answer') end
@@ -102,10 +104,14 @@ local function bring_in(t)
   if t.limits and t.limits.tokens_per_minute then take_from(token_bucket(t.owner, t.limits.tokens_per_minute), t.cost) end
   lone = queue.cost == 0 and t
   one_more_beside(queue, t.cost, t.bytes, t.bytes + t.reserve)
-  fill_memory(t.bytes)
+  filled = filled + t.bytes
   local reply = answer(t, 'ok', t.id)
-  waked_for[#waked_for + 1] = reply
+  to_wake[#to_wake + 1] = reply
   return reply
+end
+local function write_all()
+  write_sums()
+  write_memory()
 end
 
 local replies, later = {}, {}
@@ -117,16 +123,17 @@ while ARGV[at] do
   if not reply and not rest then
     local refusal
     reply, refusal = bring_in(t)
-    if refusal then return redis.error_reply('ERR ' .. refusal) end
+    if refusal then
+      write_all()                       -- of those that are stored
+      return redis.error_reply('ERR ' .. refusal)
+    end
   end
   replies[#replies + 1] = reply or false
   if rest then later[#replies] = rest end
   at = at + n + 1
 end
-write_sums()
-write_memory()
--- Behind those that are stored: what is left to do does not matter to a full Redis, but after a first write it would
--- refuse no other.
+write_all()
+-- A full Redis lets tasks be joined, but after the first write of a script it refuses nothing any more. So this comes last.
 if next(later) then
   allowed_when_full()
   for i = 1, #replies do
@@ -137,7 +144,7 @@ end
 if lone and #replies == 1 and lone.lane == 'online' and lone.units == 1 and lone.bytes <= MAX_HANDED and hand_over() then
   return replies
 end
-for _, reply in ipairs(waked_for) do
+for _, reply in ipairs(to_wake) do
   if not wake_lingerer() then
     reply[3] = bell_due()
     break

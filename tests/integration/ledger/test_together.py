@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import orjson
 import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stack.testing import RedisServer
-from tasks.errors import EmbedqError, IdempotencyConflict, RedisUnavailable, StorageFull
-from tasks.ledger import Admission, Alias, AsyncLedger, Lane, Submission, SubmitReply, operations
+from tasks.errors import BacklogFull, EmbedqError, IdempotencyConflict, RedisUnavailable, StorageFull
+from tasks.ledger import Admission, Alias, AsyncLedger, Lane, NewUnit, Submission, SubmitReply, operations
 from tasks.ledger.task import KeyAdmission
 from tests.integration.ledger.driver import Driver, commands
 from tests.integration.ledger.listener import Listener
@@ -125,6 +126,23 @@ def test_the_latest_of_those_who_join_together_decides(driver: Driver) -> None:
     known = driver.submit(alias=JOINED, deadline_in_ms=5000)
     driver.submit_together([driver.submission(alias=JOINED, deadline_in_ms=ms) for ms in (9000, 7000)])
     assert driver.task(known.task_id).deadline_ms == driver.now_ms + 9000
+
+
+def test_a_task_that_is_joined_in_this_call_counts(driver: Driver) -> None:
+    admission = Admission(max_backlog_s=3, default_rate=RATE)
+    driver.submit((1, 50), alias=JOINED, deadline_in_ms=2000)
+    comers = [
+        driver.submission((1, 50), alias=JOINED, deadline_in_ms=30_000),
+        driver.submission((1, 40), admission=admission),
+    ]
+    assert [type(reply) for reply in driver.submit_together(comers)] == [SubmitReply, BacklogFull]
+
+
+def test_what_nobody_waits_for_is_taken_off_once(driver: Driver) -> None:
+    admission = Admission(max_backlog_s=3, default_rate=RATE)
+    driver.submit((1, 50), deadline_in_ms=2000)
+    replies = driver.submit_together([driver.submission((1, 40), admission=admission) for _ in range(2)])
+    assert [type(reply) for reply in replies] == [SubmitReply, BacklogFull]
 
 
 def test_what_is_refused_takes_nobody_along(driver: Driver) -> None:
@@ -252,6 +270,29 @@ async def test_a_caller_who_leaves_takes_no_other_along(ledger: AsyncLedger) -> 
         asyncio.CancelledError,
         *("task_3", "task_4"),
     ]
+
+
+async def test_a_caller_who_leaves_during_the_call_takes_no_other_along(
+    ledger: AsyncLedger, redis_client: redis.Redis
+) -> None:
+    await ledger.run(operations.submit(submission(task_id="known")))
+    redis_client.client_pause(300)
+    calls = [asyncio.ensure_future(ledger.run(operations.submit(submission(task_id=f"task_{n}")))) for n in range(3)]
+    for _ in range(20):
+        await asyncio.sleep(0)  # the call is on its way, and is not answered before the pause is over
+    calls[0].cancel()
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(reply) for reply in replies] == [asyncio.CancelledError, SubmitReply, SubmitReply]
+
+
+async def test_tasks_of_many_bytes_are_several_calls(ledger: AsyncLedger, redis_client: redis.Redis) -> None:
+    await ledger.run(operations.submit(submission(task_id="known")))
+    redis_client.config_resetstat()
+    units = [NewUnit(items=1, cost=1, payload=orjson.dumps(["x" * 20_000]))]
+    tasks = [submission(task_id=f"task_{n}", units=units) for n in range(9)]
+    replies = await asyncio.gather(*(ledger.run(operations.submit(task)) for task in tasks))
+    assert [reply.task_id for reply in replies] == [task.task_id for task in tasks]
+    assert _calls(redis_client) == 3
 
 
 async def test_each_hears_of_its_own_refusal(ledger: AsyncLedger) -> None:

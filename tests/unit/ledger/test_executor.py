@@ -18,7 +18,8 @@ from redis.exceptions import (
 
 from tasks.errors import RedisUnavailable, StorageFull
 from tasks.ledger.executor import SCRIPTS, argument_names, own_arguments, source, translate
-from tasks.ledger.operations import ClaimRequest, Operation, claim
+from tasks.ledger.operations import ClaimRequest, Operation, claim, submit
+from tests.ledger_builders import submission
 
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.lua"))
 IN_SCRIPT = "Error running script (call to f_0): @user_script:226: @user_script: 226: "
@@ -156,6 +157,11 @@ def test_arguments_by_name_travel_in_the_order_of_the_script() -> None:
     assert len(sent) == len(names) == 15
     values = dict(zip(names, sent, strict=True))
     assert (values["worker"], values["token"], values["budget"], values["stamp"]) == ("w", "w/1", 10, "s")
+
+
+def test_an_operation_that_merges_says_how_many_arguments_are_its_own() -> None:
+    number, *own = own_arguments(submit(submission(task_id="t")))
+    assert (number, len(own), own[0], own[-1]) == (26, 26, "t", b'["a"]')
 
 
 @pytest.mark.parametrize("named", [{}, {"worker": "w"}, dict.fromkeys([*argument_names("claim")[1:], "speed"], 1)])

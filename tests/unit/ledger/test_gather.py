@@ -14,7 +14,7 @@ import uvloop
 from redis.connection import Connection
 
 from tasks.ledger.connection import OutOfService, Refusals, watched_async
-from tasks.ledger.gather import PipelinedConnection, packed
+from tasks.ledger.gather import PipelinedConnection, merged, packed
 from tasks.ledger.task import Lane
 
 RESET = struct.pack("ii", 1, 0)
@@ -29,6 +29,12 @@ def test_a_command_is_packed_as_the_library_does() -> None:
     connection: Any = Connection
     (expected,) = connection().pack_command("EVALSHA", *arguments)
     assert packed("EVALSHA", *arguments) == expected
+
+
+def test_merged_commands_are_one_with_the_words_of_all() -> None:
+    tails = [("a", 1), (), (b"\r\n*9\r\n", "Gr\u00f6\u00dfe")]
+    expected = packed("EVALSHA", "sha", 0, *(word for tail in tails for word in tail))
+    assert merged(packed("EVALSHA", "sha", 0), [packed(*tail) for tail in tails]) == expected
 
 
 @asynccontextmanager

@@ -120,6 +120,9 @@ WITH_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "word-piece with added tokens of punctuation": lambda: _with_added_tokens(
         _word_piece(), "fox.", AddedToken("[x]", single_word=True), AddedToken("!y!", lstrip=True, rstrip=True)
     ),
+    "word-piece with odd added tokens of two words": lambda: _with_added_tokens(
+        _word_piece(), "abc\u2581 d", "x\u00a0 y"
+    ),
     "words, punctuation replaced": lambda: _words(
         normalizers.Sequence([normalizers.Replace("-", ""), normalizers.BertNormalizer()]),
         pre_tokenizers.BertPreTokenizer(),

@@ -28,7 +28,7 @@ UNITS = [
     *("\u2581", "\u2581a", "\u00bd", "\ufb01"),
     *("\U0001f986", "\U0001f468\u200d\U0001f469", "\U0001f1e9\U0001f1ea", "\U00020000", "\uf8ff", "\U000e0001"),
     *("<mask>", "<sep>", "<s>", "</s>", "[SEP]", "[x,y]", "<|end|>", "fox.", "over", "Dog\n", "[", "<", ">", "]", "x,"),
-    *("[x]", "!y!", "\u302e", "\u034f", "\u1b44"),
+    *("[x]", "!y!", "abc\u2581 d", "x\u00a0 y", "\u302e", "\u034f", "\u1b44"),
 ]  # fmt: skip
 
 PARTS = st.tuples(st.sampled_from(UNITS) | st.text(max_size=3), st.sampled_from([1, 1, 1, 2, 3, 40, 130]))
@@ -169,6 +169,25 @@ def test_the_default_model_reads_little_where_many_characters_are_few_tokens(uni
     assert (reading.exact, reading.encoding.ids) == (True, expected.ids)
     assert tokens(reading.encoding) >= count
     assert characters < LARGE // 10
+
+
+@pytest.mark.parametrize(
+    "unit", ["\u0e17\u0e35\u0e48", "a\u0301", "\u0915\u094d\u0937\u093f", "\u0e35\u0e48", "\ufe0f", "\u064b"]
+)
+@pytest.mark.parametrize("kind", ["word-piece", "words, accents kept"])
+def test_marks_are_read_to_their_end_by_no_tokenizer(kind: str, unit: str) -> None:
+    text = unit * (LARGE // len(unit))
+    reading, characters = read(kind, text, window=100)
+    [expected] = made(kind, 100).encode_batch_fast([text])
+    assert (reading.exact, reading.encoding.ids) == (True, expected.ids)
+    alternates = kind == "word-piece" and unit == "\u0e35\u0e48"  # two kinds of marks in turn, and no letter
+    assert (characters < LARGE // 10) is not alternates
+
+
+def test_a_token_of_two_words_has_no_seam_within_it() -> None:
+    seam = find_seam(made("word-piece with odd added tokens of two words"))
+    assert seam is not None
+    assert [bool(seam.search(text)) for text in ("abc\u2581 d", "x\u00a0 y", "a.")] == [False, False, True]
 
 
 def test_a_token_at_the_edge_of_a_word_leaves_it_unknown() -> None:

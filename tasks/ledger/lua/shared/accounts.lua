@@ -8,9 +8,8 @@ local function memory()                 -- bytes that Redis uses and its limit, 
   local used, limit = string.match(seen, '^(%d+) (%d+)$')
   if used and tonumber(limit) > 0 then return tonumber(used), tonumber(limit) end
 end
-local filled = 0                        -- bytes of what has come in, until WATCH looks again
-local function fill_memory(bytes) filled = filled + bytes end
-local function write_memory()
+local filled = 0                        -- bytes that this script has stored
+local function write_memory()           -- until WATCH looks again
   local used, limit = memory()
   if used and filled > 0 then call('SET', MEMORY, int(used + filled) .. ' ' .. int(limit), 'KEEPTTL') end
 end

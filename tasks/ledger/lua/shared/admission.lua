@@ -44,7 +44,9 @@ local function wait_of(q, cost, limit_cost)  -- seconds until it is let in, and 
 end
 -- A task that is not listed has a caller who waits, until UNWANTED_MS before its end. From then on it does not count: it
 -- ends unserved, or soon. Only what was looked at is taken off: others may be of another size, or of another lane.
+local wanted = {}                       -- tasks that others join in this call: they end later than is written
 local function without(q, other)
+  if wanted[other] then return end
   local f = call('HMGET', task_key(other), 'lane', 'owner', 'cost', 'listed')
   if f[1] ~= q.lane or f[4] then return end
   q.all = q.all - f[3]

@@ -15,9 +15,9 @@ end
 local function enter_lane(id, lane, owner, cost, turn)  -- turn: the values of these, where they have been read
   local v = turn or call('HMGET', S, turn_fields(lane, owner))
   call('ZADD', owner_key(lane, owner), 'NX', int(tonumber(v[1] or 0) + cost), id)
-  if v.entered then return end            -- with another task that has the same turn
+  if turn and turn.owner_is_there then return end  -- he has entered with another task of this turn
   call('ZADD', lane_key(lane), 'NX', int(math.max(tonumber(v[2] or 0), tonumber(v[3] or 0))), owner)
-  v.entered = true
+  if turn then turn.owner_is_there = true end
 end
 local function leave_lane(id, lane, owner)
   call('ZREM', owner_key(lane, owner), id)
