@@ -319,14 +319,14 @@ def _seams_of_pieces(
         pieces = "".join(mark for mark in string.punctuation if _is_own_piece(tokenizer, mark))
         # An added token that is a whole word (`single_word`) does not stand beside `_`.
         kept_out = joined | ({"_"} if any(token.single_word for token in _added_tokens(tokenizer)) else set())
-        marks = "".join(mark for mark in pieces if mark not in kept_out)
-        if marks:
-            seams.append((re.escape(pieces), re.escape(marks)))
+        punctuation = "".join(character for character in pieces if character not in kept_out)
         if [step["type"] for step in (*normalizers, *splitters)] == _BERT:
             # They end every word, and no mark of a letter is sorted over them, so anything may stand in front.
             within = {character for form in _added(tokenizer) for character in form[1:]}
-            ends = "".join(character for character in dict.fromkeys(behind + marks) if character not in within)
+            ends = "".join(character for character in dict.fromkeys(behind + punctuation) if character not in within)
             seams = [("^" + re.escape(_BLANKS), re.escape(ends))] if ends else []
+        elif punctuation:
+            seams.append((re.escape(pieces), re.escape(punctuation)))
     alone = any(step["type"] == "BertNormalizer" and step["handle_chinese_chars"] for step in normalizers)
     # An added token that is a whole word (`single_word`) is looked for between characters that belong to no word.
     if alone and _separates(tokenizer, "\u6f22", "\u5b57") and not re.search(f"[{_HAN}]", "".join(_added(tokenizer))):

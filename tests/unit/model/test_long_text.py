@@ -175,7 +175,7 @@ def test_the_default_model_reads_little_where_many_characters_are_few_tokens(uni
     "unit", ["\u0e17\u0e35\u0e48", "a\u0301", "\u0915\u094d\u0937\u093f", "\u0e35\u0e48", "\ufe0f", "\u064b"]
 )
 @pytest.mark.parametrize("kind", ["word-piece", "words, accents kept"])
-def test_marks_are_read_to_their_end_by_no_tokenizer(kind: str, unit: str) -> None:
+def test_runs_of_marks_are_not_read_to_their_end(kind: str, unit: str) -> None:
     text = unit * (LARGE // len(unit))
     reading, characters = read(kind, text, window=100)
     [expected] = made(kind, 100).encode_batch_fast([text])
