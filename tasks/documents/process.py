@@ -135,6 +135,7 @@ class JobWorker:
             rate=JOBS_PER_S,
             rss_bytes=self._process.memory_info().rss,
             items=self._work.done,
+            dropped_bells=self._start.files.dropped_bells(),
             storage_error=storage_error,
             storage_error_since=since,
         )

@@ -192,6 +192,7 @@ class ModelWorker:
             cache_hits=cache.hits,
             cache_misses=cache.misses,
             cache_bytes=cache.size_bytes,
+            dropped_bells=self._start.files.dropped_bells(),
             storage_error=storage_error,
             storage_error_since=since,
         )

@@ -84,6 +84,8 @@ class WorkerEntry:
     """Distinct texts of claims whose vector it had kept; `cache_misses`: had not."""
     cache_misses: int = 0
     cache_bytes: int = 0
+    dropped_bells: int = 0
+    """Messages that were no bells, since its parent's start."""
     storage_error: str = ""
     """Code of what the storage last answered, while nothing that needs it goes on."""
     storage_error_since: float = 0.0

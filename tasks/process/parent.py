@@ -1,4 +1,4 @@
-"""The Celery parent of a worker: how it starts, stops, waits for the broker, and how one sees that it is alive.
+"""The Celery parent of a worker: how it starts, stops, and how one sees that it is alive.
 
 Every role has the same one: it consumes bells and keeps one child. It imports nothing heavy.
 """
@@ -7,10 +7,8 @@ import contextlib
 import gc
 import itertools
 import logging
-import math
 import os
 import signal
-import time
 import warnings
 from types import FrameType
 from typing import Any, NoReturn
@@ -18,12 +16,10 @@ from typing import Any, NoReturn
 import psutil
 from celery import Celery, bootsteps, signals
 from celery.apps import worker as celery_worker
-from celery.exceptions import CPendingDeprecationWarning
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
-from celery.worker.consumer import Consumer
-from celery.worker.state import maybe_shutdown
 
 from tasks.process.child import WorkerChild
+from tasks.process.consumer import ALIVE_EVERY_S, PatientConsumer
 from tasks.process.liveness import DEFAULT_PATIENCE, HangWatch, Patience
 from tasks.process.role import Role
 from tasks.process.run_files import RunFiles
@@ -42,14 +38,6 @@ from worker_config.settings import (
 _log = logging.getLogger(__name__)
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-ALIVE_EVERY_S = 0.2
-"""The loop looks for a stop only when it turns, so this is also how long a stop may go unnoticed."""
-
-SAY_AGAIN_S = 60.0
-
-RECONNECT_EVERY_S = 1.0
-"""Celery's own waits grow to 30 s: after an outage of a minute nobody would work for half a minute more."""
 
 
 def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
@@ -151,7 +139,7 @@ class _Parent(celery_worker.Worker):
         app.steps["worker"].add(_Alive)
         super().__init__(
             app=app,
-            consumer_cls=_PatientConsumer,
+            consumer_cls=PatientConsumer,
             quiet=True,
             without_gossip=True,
             without_mingle=True,
@@ -189,6 +177,10 @@ class _Parent(celery_worker.Worker):
             self._files.clear_beat()
             _kill_children()
 
+    def dropped(self, bells: int) -> None:
+        """So many messages since the start were no bells."""
+        self._files.set_dropped_bells(bells)
+
 
 class _Alive(bootsteps.StartStopStep):
     """From the loop's timer: the file grows old when the loop hangs, which is what a probe must see."""
@@ -199,48 +191,3 @@ class _Alive(bootsteps.StartStopStep):
         """Called by Celery when the timer runs."""
         parent.turned()
         parent.timer.call_repeatedly(ALIVE_EVERY_S, parent.turned)
-
-
-class _PatientConsumer(Consumer):
-    """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well."""
-
-    _refused_s = -math.inf
-    controller: _Parent
-
-    def on_connection_error_after_connected(self, exc: Exception) -> None:
-        """Called by Celery before it connects anew."""
-        self._say(exc)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CPendingDeprecationWarning)  # of an option that is set here on purpose
-            super().on_connection_error_after_connected(exc)
-        self._pause()  # connecting may work, and the first command fail again
-
-    def on_connection_error_before_connected(self, exc: Exception) -> None:
-        """Called by Celery where a broker answers and lets nobody in. Where it is away, `ensure_connected` waits."""
-        self._say(exc)
-        self._pause()
-
-    def _pause(self) -> None:
-        self.controller.turned()
-        time.sleep(RECONNECT_EVERY_S)
-
-    def ensure_connected(self, conn: Any) -> Any:
-        """The connection, once there is one; a stop ends the wait."""
-        return conn.ensure_connection(
-            lambda exc, _interval_s: self._say(exc),
-            None,
-            interval_start=RECONNECT_EVERY_S,
-            interval_step=0,
-            interval_max=RECONNECT_EVERY_S,
-            callback=self._waited,
-        )
-
-    def _say(self, exc: Exception) -> None:
-        if time.monotonic() - self._refused_s > SAY_AGAIN_S:
-            address = self.app.connection_for_read().as_uri()  # without its password
-            _log.warning("the broker at %s fails (%s); connecting anew every second", address, type(exc).__name__)
-            self._refused_s = time.monotonic()
-
-    def _waited(self) -> None:
-        self.controller.turned()
-        maybe_shutdown()

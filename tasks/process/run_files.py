@@ -1,7 +1,8 @@
 """The files that a worker leaves for probes, and its two processes for each other.
 
 `ready`: a model is loaded. `alive`: the parent's loop turns. `beat`: the child's heartbeat turns. `failure`: why a
-child left. `worker`: who uses the folder, or did. `liveness.py` decides what the times of the files mean.
+child left. `dropped`: how many messages were no bells. `worker`: who uses the folder, or did. `liveness.py` decides
+what the times of the files mean.
 """
 
 import errno
@@ -24,6 +25,7 @@ class RunFiles:
         self._alive = folder / "alive"
         self._beat = folder / "beat"
         self._failure = folder / "failure"
+        self._dropped = folder / "dropped"
         self._worker = folder / "worker"
         self._lock: IO[bytes] | None = None
 
@@ -53,14 +55,12 @@ class RunFiles:
     def clear(self) -> None:
         """Makes the folder and removes what an earlier process left there."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path in (self._ready, self._alive, self._beat, self._failure):
+        for path in (self._ready, self._alive, self._beat, self._failure, self._dropped):
             path.unlink(missing_ok=True)
 
     def set_ready(self, facts: Mapping[str, object]) -> None:
         """Says that this process has a loaded model. `facts` are for people who look."""
-        temporary = self._ready.with_suffix(".new")
-        temporary.write_bytes(orjson.dumps({"pid": os.getpid(), **facts}))
-        temporary.replace(self._ready)
+        _replace(self._ready, orjson.dumps({"pid": os.getpid(), **facts}))
 
     def clear_ready(self) -> None:
         """Says that no model is loaded, and that no heartbeat is to be waited for."""
@@ -78,6 +78,17 @@ class RunFiles:
     def clear_beat(self) -> None:
         """No heartbeat is to be waited for, until one begins."""
         self._beat.unlink(missing_ok=True)
+
+    def set_dropped_bells(self, number: int) -> None:
+        """So many messages since the parent's start were no bells."""
+        _replace(self._dropped, b"%d" % number)
+
+    def dropped_bells(self) -> int:
+        """What the parent said last."""
+        try:
+            return int(self._dropped.read_bytes())
+        except FileNotFoundError:
+            return 0
 
     def set_failure(self, message: str) -> None:
         """Leaves the reason for which a child cannot serve, for its parent."""
@@ -116,3 +127,9 @@ class RunFiles:
     def is_alive(self, max_age_s: float) -> bool:
         """Whether the parent's loop turned in the last `max_age_s` seconds."""
         return time.time() - self.alive_at() < max_age_s
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(content)
+    temporary.replace(path)

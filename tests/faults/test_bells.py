@@ -1,13 +1,100 @@
-"""Bells that get lost or come twice."""
+"""Bells that get lost or come twice, and messages in their place that are none."""
 
+import base64
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
 import pytest
 
-from stack.testing import Roles, wait_until
+from stack.testing import RedisServer, Roles, wait_until
+from tasks.ledger import DOCUMENTS
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
-from worker_config.celery_app import bell_queue
+from worker_config.bell import send_bell
+from worker_config.celery_app import DRAIN_TASK, bell_queue, make_celery
+from worker_config.settings import load_settings
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+
+SECRET = "a text of somebody"
+LISTS = ("", "\x06\x163", "\x06\x166", "\x06\x169")
+"""Celery reads a list for each of four priorities."""
+
+
+def message(says: bytes = b"[[], {}, {}]", /, **changed: Any) -> dict[str, Any]:
+    """As Celery sends a bell."""
+    return {
+        "body": base64.b64encode(says).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {"lang": "py", "task": DRAIN_TASK, "id": "an-id", "argsrepr": "()", "kwargsrepr": "{}"},
+        "properties": {"delivery_info": {"exchange": "", "routing_key": "x"}, "delivery_tag": "a-tag", "priority": 0}
+        | {"body_encoding": "base64"},
+    } | changed
+
+
+NO_BELLS = [
+    SECRET.encode(),
+    b"",
+    b"null",
+    b"[]",
+    b"1",
+    b"{}",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'"' + SECRET.encode() * 1_000_000 + b'"',
+    *(
+        json.dumps(found).encode()
+        for found in (
+            message(body="a"),  # no base64
+            message(body=7),
+            message(properties=None),
+            message(properties={}),
+            message(properties={"delivery_tag": [1]}),
+            message(properties=SECRET),
+            message(headers=None),
+            message(headers=[SECRET]),
+            message(headers={"task": "os.system", "id": SECRET}),
+            message(headers={"task": "celery.accumulate", "id": "x"}),
+            message(headers={"task": ["x"]}),
+            message(headers={"task": DRAIN_TASK, "compression": "application/x-gzip"}),
+            message() | {"content-type": "application/evil\n" + SECRET},
+            message() | {"content-type": "application/x-python-serialize", "content-encoding": "binary"},
+            message() | {"content-encoding": "punycode"},
+            message() | {"content-type": 3},
+        )
+    ),
+]
+
+ODD_BELLS = [
+    json.dumps(found).encode()
+    for found in (
+        message(SECRET.encode()),
+        message(body="%%%"),
+        message(b"[[1, 2], {}, {}]"),
+        message(b'[[], {}, {"callbacks": [{"task": "x", "args": [], "kwargs": {}, "options": {"queue": "pwn"}}]}]'),
+        *(
+            message(headers={"task": DRAIN_TASK, "id": "an-id"} | odd)
+            for odd in (
+                {"id": [1, 2]},
+                {"id": SECRET * 100_000},
+                {"eta": "2099-01-01T00:00:00+00:00"},
+                {"eta": SECRET},
+                {"expires": SECRET},
+                {"timelimit": ["a", "b"]},
+                {"timelimit": [0.001, 0.001]},
+                {"stamped_headers": 7},
+                {"retries": "many"},
+            )
+        ),
+    )
+]
+"""Their name is right. Nothing else of a bell is read, so they ring."""
 
 
 def test_a_lost_bell_is_noticed(private_roles: Roles, client: LedgerClient) -> None:
@@ -37,3 +124,109 @@ def test_a_doubled_bell_is_harmless(private_roles: Roles, client: LedgerClient) 
         client.completed(task)
     wait_until(lambda: not redis.llen(queue), message="all bells heard")
     assert client.counter("committed_items") == len(tasks)
+
+
+def test_a_message_that_is_no_bell_is_dropped_and_counted(
+    private_roles: Roles, client: LedgerClient, private_redis: RedisServer
+) -> None:
+    broker = client.ledger.client
+    # It lies there at the start, which once killed each worker that was started.
+    broker.lpush(bell_queue(client.model), *NO_BELLS)
+    broker.lpush(bell_queue(DOCUMENTS), *NO_BELLS)
+    api = private_roles.api()
+    quick = QUICK | {"slice_s": 0.1}  # many bells, one after the other
+    workers = {client.model: private_roles.worker(**quick), DOCUMENTS: private_roles.documents(**quick)}
+    children = {queue: worker.child_pid for queue, worker in workers.items()}
+    for queue, worker in workers.items():
+        for each in LISTS:
+            broker.lpush(bell_queue(queue) + each, *NO_BELLS)
+        broker.lpush(bell_queue(queue), *ODD_BELLS)
+        _wait_for_an_ear(private_redis, queue)
+        assert (worker.running, worker.child_pid) == (True, children[queue])
+        assert SECRET not in worker.log()
+        assert "Traceback" not in worker.log()
+        assert worker.log().count("no bell") == 1, "one warning a minute"
+    with api.client() as http:
+        counts = dict.fromkeys(workers, float(len(NO_BELLS) * (1 + len(LISTS))))
+        wait_until(lambda: {queue: _dropped(http, queue) for queue in workers} == counts, message="the counts")
+        assert http.post("/v1/embeddings", json={"input": "and on"}).status_code == httpx.codes.OK
+    assert set(broker.keys("*pwn*")) == set()
+
+
+def test_work_goes_on_while_somebody_poisons_the_bells(private_roles: Roles, client: LedgerClient) -> None:
+    worker = private_roles.worker(**QUICK)
+    child = worker.child_pid
+    with _poisoned(client):
+        for number in range(20):
+            client.completed(client.submit([f"text {number}"]))
+    assert (worker.running, worker.child_pid) == (True, child)
+
+
+def test_the_end_of_the_consumer_is_an_outage_of_the_broker(private_roles: Roles, client: LedgerClient) -> None:
+    """Of a transport that reads no more after a broken message, here files: a reason that nobody has foreseen."""
+    client.model = "m"  # part of a file's name
+    worker = private_roles.worker(broker_url="filesystem://", served_name=client.model, **QUICK)
+    child = worker.child_pid
+    folder = worker.folder / "data_in"
+    folder.mkdir(exist_ok=True)
+    for number in range(3):
+        (folder / f"{number}.{bell_queue(client.model)}.msg").write_text(SECRET)
+    wait_until(lambda: " fails (" in worker.log(), message="the outage in the log")
+    client.completed(client.submit(["meanwhile"]))
+    assert (worker.running, worker.child_pid) == (True, child)
+    wait_until(lambda: not list(folder.glob("*.msg")), message="a consumer that was begun anew each time")
+    assert SECRET not in worker.log()
+    assert "Traceback" not in worker.log()
+
+
+def test_a_consumer_that_ends_again_and_again_costs_bells_alone(
+    private_roles: Roles, client: LedgerClient, private_redis: RedisServer
+) -> None:
+    worker = private_roles.worker(**QUICK)
+    bells = bell_queue(client.model)
+    client.ledger.client.set(bells, "not a list")
+    wait_until(lambda: " fails (" in worker.log(), message="the outage in the log")
+    client.completed(client.submit(["meanwhile"]))
+    killed = worker.kill_child()
+    client.completed(client.submit(["by a new child"]))
+    child = worker.child_pid
+    assert child != killed
+    client.ledger.client.delete(bells)
+    _wait_for_an_ear(private_redis, client.model)
+    assert (worker.running, worker.child_pid) == (True, child)
+    assert worker.log().count(" fails (") == 1
+    assert worker.stop() == 0
+
+
+@contextmanager
+def _poisoned(client: LedgerClient) -> Iterator[None]:
+    """Meanwhile the list of bells is never without broken messages."""
+    bells, done = bell_queue(client.model), threading.Event()
+
+    def poison() -> None:
+        while not done.is_set():
+            client.ledger.client.lpush(bells, *[b"garbage"] * 20)
+
+    thread = threading.Thread(target=poison)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _wait_for_an_ear(server: RedisServer, queue: str) -> None:
+    """Returns when a bell is heard, after all that was in the list."""
+    bells = bell_queue(queue)
+    with server.client() as connection:
+        wait_until(lambda: not any(connection.llen(bells + each) for each in LISTS), message="empty lists")
+        celery = make_celery(load_settings(redis_url=server.url))
+        send_bell(celery, queue)
+        celery.close()
+        wait_until(lambda: not connection.llen(bells), message="a bell is heard")
+
+
+def _dropped(http: httpx.Client, queue: str) -> float:
+    found = rf'^embedq_worker_dropped_bells_total{{model="{re.escape(queue)}",worker=".*"}} (\S+)$'
+    return sum(map(float, re.findall(found, http.get("/metrics").text, re.MULTILINE)))
