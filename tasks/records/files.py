@@ -125,8 +125,8 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
     """Makes a stored object a file of its owner; the record as it is now. `quota`: None for what is not refused.
 
     A record with this id that is there already stays as it is and is returned. The cleanup deletes what a repetition
-    stored under another name. A record expires as long after this call as it would after `created_ms`, which is of
-    another clock than Redis's.
+    stored under another name. Redis, whose clock is another one, keeps a record for as long after this call as it
+    says to live after `created_ms`.
 
     Raises on reading:
         QuotaExceeded: the owner's files would be too many or too large. Nothing was changed.

@@ -71,7 +71,8 @@ if batch ~= '' then
   if status ~= 'finalizing' and status ~= 'cancelling' then return {'ended'} end
 end
 if #record > 0 then return {'ok', record} end
-local expires = for_ms > 0 and NOW + for_ms or 0
+-- Said as of `created`, as clients were promised. Redis keeps it for so long from now on, by its own clock.
+local expires = for_ms > 0 and tonumber(created) + for_ms or 0
 local account = account_of(owner)
 local refused, gone = refusal(account)
 if refused then return refused end
@@ -79,7 +80,7 @@ call('HSET', key, 'owner', owner, 'filename', filename, 'purpose', purpose, 'siz
   'expires', int(expires), 'stored', stored)
 if expires > 0 then
   call('PEXPIRE', key, int(for_ms))
-  call('ZADD', account.ends, int(expires), id .. ' ' .. int(size))
+  call('ZADD', account.ends, int(NOW + for_ms), id .. ' ' .. int(size))
 end
 call('ZADD', account.files, created, id)
 call('HDEL', account.uploads, id)

@@ -69,10 +69,22 @@ def test_a_document_may_be_empty(upload: Upload, client: httpx.Client) -> None:
 
 
 def test_an_expiry_that_was_asked_for(client: httpx.Client, redis_client: redis.Redis) -> None:
-    form = {"purpose": "user_data", "expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"}
-    file = client.post("/v1/files", data=form, files={"file": ("a", b"x")}).json()
+    head = '--b\r\nContent-Disposition: form-data; name="'
+    fields = {"purpose": "user_data", "expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"}
 
-    assert file["created_at"] <= file["expires_at"] - 3600 <= time.time()
+    def body() -> Iterator[bytes]:
+        for name, value in fields.items():
+            yield f'{head}{name}"\r\n\r\n{value}\r\n'.encode()
+        yield f'{head}file"; filename="a"\r\n\r\n'.encode()
+        began = int(time.time())
+        wait_until(lambda: time.time() > began + 2, message="an upload that takes more than a second")
+        yield b"x\r\n--b--\r\n"
+
+    kind = {"content-type": "multipart/form-data; boundary=b"}
+    file = client.post("/v1/files", content=body(), headers=kind).json()
+
+    assert file["expires_at"] == file["created_at"] + 3600
+    assert client.get(f"/v1/files/{file['id']}").json() == file
     assert 3500 < redis_client.ttl(f"eq:file:{file['id']}") <= 3600
 
 
