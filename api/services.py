@@ -87,7 +87,7 @@ class Services:
         registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
-        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger), settings.search_bytes)
+        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
         door = Door(lambda: stall.recent_s, shared=lambda: keys.several)
         requests, answers = (
             Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")

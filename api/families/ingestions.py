@@ -572,7 +572,7 @@ async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> 
 async def _create(services: Services, wanted: IngestionRequest) -> str:
     """Stores what was asked for; the id of the ingestion, which may be that of an earlier request with the same key."""
     # Before the record: whoever works on it finds the list there.
-    storage = await services.storage.open_to_write()
+    storage = await services.storage.open()
     await services.storage.run(storage.write, wanted.stored, wanted.listed)
     try:
         held = await services.storage.run(datasets.held_bytes, storage, wanted.ingestion.owner)

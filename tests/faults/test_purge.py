@@ -75,7 +75,7 @@ def test_a_purge_that_is_killed_goes_on_to_the_end(private_redis: RedisServer, p
         ids = [path.rpartition("/")[2] for path in paths]
         kinds = ("eq:task:", "eq:result:", "eq:units:", "eq:file:", "eq:batch:", "eq:ingestion:")
         assert [name for name in names if name.startswith(kinds) or "bob" in name or any(i in name for i in ids)] == []
-        kept = {"models", "storage-id"}
+        kept = {"models", "storage-id", "sweeper"}
         assert [str(path) for path in root.rglob("*") if path.is_file() and not kept & {*path.parts, path.name}] == []
         assert int(redis.get("eq:reserved") or 0) == 0
         assert purge_once(api, ops)["deleted"]["bytes"] == 0  # type: ignore[index]

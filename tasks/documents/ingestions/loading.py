@@ -262,7 +262,7 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
 
 
 def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> JobEnd:
-    _clean_up(context, ingestion)
+    _forget_loaded(context, ingestion)
     loading = Loading(context, ingestion, pages)
     outcomes = _loaded(context, ingestion, loading, tools)
     writer = OutcomeWriter(context, ingestion, outcomes, loading.failures)
@@ -270,13 +270,10 @@ def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], 
     return JobEnd(DONE, Then(ingestion=ingestion.id, move=move.to_json()))
 
 
-def _clean_up(context: JobContext, ingestion: Ingestion) -> None:
-    """Removes what is left of the load before: nothing needs it any more, also when this one runs again."""
-    for page in ingestion.cleanup_pages:
-        context.progress()
-        context.storage.delete(ingestion.page_folder(page))
-    if ingestion.cleanup_pages:
-        embedded = [ingestion.task_id("embed", page) for page in ingestion.cleanup_pages]
+def _forget_loaded(context: JobContext, ingestion: Ingestion) -> None:
+    """Forgets the tasks of the load before. Their objects stay until the ingestion has ended: Redis may go back."""
+    if ingestion.loaded_pages:
+        embedded = [ingestion.task_id("embed", page) for page in ingestion.loaded_pages]
         context.ledger.run(operations.forget_all(ingestion.model, embedded))
 
 
@@ -287,7 +284,7 @@ def _closing(ingestion: Ingestion, pages: Sequence[PageInFlight], loaded: Sequen
         stages={page.number: PageStage.LOADING for page in pages},
         drop=[page.number for page in pages],
         close=closed,
-        set={"litter": " ".join(str(page.number) for page in pages), "loaded_ms": ingestion.now_ms},
+        set={"loaded_pages": " ".join(str(page.number) for page in pages), "loaded_ms": ingestion.now_ms},
         add={
             "loaded": sum(page.loaded for page in closed),
             "unchanged": sum(page.unchanged for page in closed),
