@@ -239,6 +239,7 @@ class Counts:
         documents: listed so far; `loaded`, `unchanged`, `failed` and `cancelled` of them have ended.
         deleted: documents of earlier ingestions that `sync` took away.
         replaced: of those loaded, in whose place an earlier ingestion had brought another content.
+        emptied: of those loaded, those that have no text any more.
         chunks: cut so far.
         tokens: that the model has read.
         chunk_tokens: of all chunks, counted before.
@@ -259,6 +260,7 @@ class Counts:
     chunk_tokens: int = 0
     pages_parsed: int = 0
     replaced: int = 0
+    emptied: int = 0
 
     @property
     def done(self) -> int:
