@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stack.data_folder import locked
+from stack.data_folder import locked, write_address
 from stack.errors import StackError
 from stack.log import OWN_NAME, Log
 from stack.ports import answers_ok, free_port, require_free
@@ -52,6 +52,7 @@ def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -
         endpoint = choose_endpoint(data)
         redis_url = endpoint.url
         roles.append(redis_role(endpoint, data / "redis", lock))
+    write_address(data, redis_url)
     named = "storage_url" in settings.model_fields_set
     places = Places(redis_url, None if named else str((data / "storage").resolve()))
     run_dir = data / "run"

@@ -38,6 +38,21 @@ def locked(folder: Path, *, patience_s: float = 2.0) -> Iterator[int]:
         os.close(descriptor)
 
 
+def write_address(folder: Path, redis_url: str) -> None:
+    """Leaves the address of the stack's Redis, which may hold a password, for this user alone: `embedq keys create`.
+
+    Raises:
+        StackError: the folder cannot be written.
+    """
+    file = folder / "redis-url"
+    try:
+        file.unlink(missing_ok=True)  # whoever could read the former file reads nothing of this one
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(f"{redis_url}\n")
+    except OSError as error:
+        raise StackError(f"{file} cannot be written: {error.strerror}. Choose another folder: --data.") from None
+
+
 def _lock(descriptor: int, folder: Path, patience_s: float) -> None:
     end = time.monotonic() + patience_s
     while True:

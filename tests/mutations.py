@@ -558,7 +558,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a change of a key stays unseen", "key_write.lua", "call('HSET', key, '@stamp', arg(4))\n", ""),
     Mutation("the last change of a key wins", "key_write.lua", "if now ~= before then return 'changed' end\n", ""),
     Mutation("a repeated change is a conflict", "key_write.lua", "if now == after then return 'ok' end", ""),
-    Mutation("two keys are the first", "key_write.lua", "arg(5) == '1' and keys > 0", "false"),
     Mutation("the stamp of deleted keys is a key", "key_write.lua", "call('HLEN', key) - 1", "call('HLEN', key)"),
     Mutation("a full Redis keeps a revoked key alive", "key_write.lua", "allowed_when_full()", ""),
     # Figures
