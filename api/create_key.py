@@ -25,7 +25,7 @@ from worker_config.settings import Settings, SettingsError, load_settings
 
 ADDRESS_FILE = "redis-url"
 """In the data folder of `embedq up`, for its user alone."""
-_REFUSED, _UNREACHABLE = 3, 4
+_USAGE, _REFUSED, _UNREACHABLE = 2, 3, 4
 """Exit codes, as docs/client.md lists them."""
 
 
@@ -41,14 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         settings = load_settings()
-        url = settings.redis_url if "redis_url" in settings.model_fields_set else _address_in(options.data)
-        made = create(Ledger.connect(url, settings.redis_ack), settings, options.body)
+        if "redis_url" not in settings.model_fields_set:
+            settings = load_settings(redis_url=_address_in(options.data))
+        made = create(Ledger.connect(settings.redis_url, settings.redis_ack), settings, options.body)
     except EmbedqError as error:
         print(json.dumps({"code": error.code, "message": error.detail}))
         return _UNREACHABLE if isinstance(error, Unavailable) else _REFUSED
     except (NoRedis, SettingsError) as error:
         print(json.dumps({"code": "settings", "message": str(error)}))
-        return _REFUSED
+        return _USAGE
     time.sleep(2 * REFRESH_S)  # the next line of a script may use it: all processes know it by then
     print(json.dumps(made))
     return 0

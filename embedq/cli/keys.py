@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from embedq import environment
-from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, UsageError
+from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
 from embedq.cli.options import checked_address, server_options
 from embedq.cli.output import Output, printable
 from embedq.cli.serve import CHECKOUT, command_for
@@ -84,6 +84,8 @@ def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
     if made.returncode == OK:
         _tell(answer, output)
         return OK
+    if made.returncode == USAGE:
+        raise UsageError(answer["message"])
     kind = UnreachableError if made.returncode == UNREACHABLE else RefusedError
     raise kind(answer["message"], code=answer["code"])
 

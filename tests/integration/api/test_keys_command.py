@@ -84,7 +84,7 @@ def test_where_no_redis_is_named_nothing_is_guessed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["keys", "create", "ops"]) == 3
+    assert main(["keys", "create", "ops"]) == 2
     assert "EMBEDQ_REDIS_URL" in capsys.readouterr().err
 
 
