@@ -144,7 +144,7 @@ documents queue `steps` too, to the steppers of all documents workers. `R:promis
 tasks/ledger/replicas.py.
 """
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """Owner of tasks that came in without an API key."""
