@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from tasks.errors import StorageUnavailable
-from tasks.ledger import AsyncLedger
-from tasks.records.storage_identity import NOT_OURS, give_first_id, id_of, new_id, redis_id
+from tasks.errors import EmbedqError, StorageUnavailable
+from tasks.ledger.operations import Operation
+from tasks.records.storage_identity import open_proved
 from tasks.storage.storage import Storage, Writer
 
 P = ParamSpec("P")
@@ -20,16 +20,24 @@ _log = logging.getLogger(__name__)
 
 _THREADS = 16
 """Calls that wait for the storage at the same time; further ones wait for a thread."""
+_LOOK_S = 1.0
+"""So long a probe waits for the storage."""
+
+
+Ask: TypeAlias = Callable[[Operation[str]], Coroutine[Any, Any, str]]
 
 
 class AsyncStorage:
-    """A `Storage` that never blocks the event loop. All methods raise `StorageUnavailable`; none remembers it."""
+    """A `Storage` that never blocks the event loop. All methods raise `StorageUnavailable`; none remembers it.
 
-    def __init__(self, url: str, ledger: AsyncLedger) -> None:
+    `ask` runs an operation of the ledger.
+    """
+
+    def __init__(self, url: str, ask: Ask) -> None:
         self._url = url
-        self._ledger = ledger
+        self._ask = ask
         self._opened: Storage | None = None
-        self._identified = False
+        self._looking: asyncio.Task[str] | None = None
         # Not asyncio's own threads: a disk that hangs would take those along that read large requests.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="storage")
 
@@ -39,31 +47,37 @@ class AsyncStorage:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def open(self) -> Storage:
-        """The storage itself."""
+        """The storage, once it is proved to be the one that Redis knows. Raises `RedisUnavailable` too."""
         if self._opened is None:
-            self._opened = await self.run(Storage.open, self._url)
+            loop = asyncio.get_running_loop()
+
+            def ask(operation: Operation[str]) -> str:
+                return asyncio.run_coroutine_threadsafe(self._ask(operation), loop).result()
+
+            self._opened = await self.run(open_proved, self._url, ask)
         return self._opened
 
-    async def open_to_write(self) -> Storage:
-        """The storage, which has an id from now on: that of Redis, if it was empty. Raises `RedisUnavailable` too.
+    async def trouble(self) -> str:
+        """What keeps this process from its storage, in a sentence; "" for nothing, or while nobody can say."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="storage")
+        done, _ = await asyncio.wait({self._looking}, timeout=_LOOK_S)
+        return self._looking.result() if done else "The storage (EMBEDQ_STORAGE_URL) does not answer."
 
-        What is written before that would be garbage to the sweep of any other Redis (`tasks.records.storage_identity`).
-        """
-        storage = await self.open()
-        if not self._identified:
-            own_id = await self._ledger.run(redis_id(new_id()))
-            if await self.run(id_of, storage) is None:
-                await self.run(give_first_id, storage, own_id)
-            stored_id = await self.run(id_of, storage)
-            if stored_id != own_id:
-                _log.warning(NOT_OURS, stored_id)
-            self._identified = True
-        return storage
+    async def _look(self) -> str:
+        try:
+            storage = await self.open()
+            await self.run(storage.require)
+        except StorageUnavailable as error:
+            return error.detail
+        except EmbedqError:  # of Redis, which is another matter
+            return ""
+        return ""
 
     @asynccontextmanager
     async def writing(self, name: str) -> AsyncIterator[Writer]:
         """As `Storage.writing`. The writer itself is synchronous: use it in threads, one at a time."""
-        whole = (await self.open_to_write()).writing(name)
+        whole = (await self.open()).writing(name)
         writer = await self.run(whole.__enter__)
         try:
             yield writer
@@ -90,8 +104,8 @@ class AsyncStorage:
         await self.run((await self.open()).delete, name)
 
     async def discard(self, name: str) -> None:
-        """Deletes what no record leads to. What cannot be deleted now is left to the sweep."""
+        """Deletes what no record leads to. What cannot be deleted now stays, and is listed for a person."""
         try:
             await self.delete(name)
         except StorageUnavailable:
-            _log.warning("%s could not be deleted; the sweep will", name)
+            _log.warning("%s could not be deleted; `embedq storage unknown` lists it", name)

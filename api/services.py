@@ -87,7 +87,7 @@ class Services:
         registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
-        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger), settings.search_bytes)
+        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
         door = Door(lambda: stall.recent_s, shared=lambda: keys.several)
         requests, answers = (
             Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
@@ -134,8 +134,7 @@ class Services:
             RedisUnavailable: the keys of the ledger are not known yet.
             Overloaded: the caller's requests fill the connections.
         """
-        founding = scopes == {Scope.ADMIN} and self.keys.is_empty and self.visitors.is_local(request.scope)
-        grant = self.keys.founder() if founding else self.keys.grant(request.headers)
+        grant = self.keys.grant(request.headers)
         let_in(request.scope, grant)
         request.scope[OWNER] = grant.caller.name
         self.places.enter(request.scope)
@@ -150,8 +149,8 @@ class Services:
         needed = " or ".join(scope for scope in Scope if scope in scopes)
         if caller.name == ANONYMOUS:
             raise ScopeMissing(
-                f"This call needs a key with the scope {needed}. The first key is made on the machine of the server, "
-                "at localhost or 127.0.0.1 and without a proxy between: embedq keys create NAME"
+                f"This call needs a key with the scope {needed}. The first key is made where the service runs, through "
+                "its Redis: embedq keys create NAME"
             )
         having = ",".join(scope for scope in Scope if scope in caller.scopes) or "none"
         if caller.name in self.keys.environment:

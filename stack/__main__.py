@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stack.data_folder import locked
+from stack.data_folder import locked, remove_address, write_address
 from stack.errors import StackError
 from stack.log import OWN_NAME, Log
 from stack.ports import answers_ok, free_port, require_free
@@ -31,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         port = _port(options.port if options.port is not None else settings.port)
         with locked(options.data) as lock:
             roles = _roles(settings, options.data, options.workers, port, lock)
-            return _supervise(roles, _host(settings.host), port, settings.log_format)
+            try:
+                return _supervise(roles, _host(settings.host), port, settings.log_format)
+            finally:
+                remove_address(options.data)
     except (SettingsError, StackError) as error:
         write_refusal("embedq", str(error))
         return CONFIGURATION_EXIT_CODE
@@ -52,6 +55,7 @@ def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -
         endpoint = choose_endpoint(data)
         redis_url = endpoint.url
         roles.append(redis_role(endpoint, data / "redis", lock))
+    write_address(data, redis_url)
     named = "storage_url" in settings.model_fields_set
     places = Places(redis_url, None if named else str((data / "storage").resolve()))
     run_dir = data / "run"

@@ -10,6 +10,7 @@ from pathlib import Path
 from stack.errors import StackError
 
 _POLL_S = 0.05
+_ADDRESS = "redis-url"
 
 
 @contextmanager
@@ -36,6 +37,26 @@ def locked(folder: Path, *, patience_s: float = 2.0) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def write_address(folder: Path, redis_url: str) -> None:
+    """Leaves the address of the stack's Redis, which may hold a password, for this user alone: `embedq keys create`.
+
+    Raises:
+        StackError: the folder cannot be written.
+    """
+    file = folder / _ADDRESS
+    try:
+        remove_address(folder)  # whoever could read the former file reads nothing of this one
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(f"{redis_url}\n")
+    except OSError as error:
+        raise StackError(f"{file} cannot be written: {error.strerror}. Choose another folder: --data.") from None
+
+
+def remove_address(folder: Path) -> None:
+    """Its Redis has stopped."""
+    (folder / _ADDRESS).unlink(missing_ok=True)
 
 
 def _lock(descriptor: int, folder: Path, patience_s: float) -> None:

@@ -114,7 +114,7 @@ class Process:
             self._process = subprocess.Popen(
                 self.command,
                 cwd=self.folder,  # not the checkout: a developer's .env must not reach the test
-                env=_environment(self.settings),
+                env=_environment({"storage_url": self.folder / ".embedq" / "storage"} | self.settings),
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=log,

@@ -558,7 +558,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a change of a key stays unseen", "key_write.lua", "call('HSET', key, '@stamp', arg(4))\n", ""),
     Mutation("the last change of a key wins", "key_write.lua", "if now ~= before then return 'changed' end\n", ""),
     Mutation("a repeated change is a conflict", "key_write.lua", "if now == after then return 'ok' end", ""),
-    Mutation("two keys are the first", "key_write.lua", "arg(5) == '1' and keys > 0", "false"),
     Mutation("the stamp of deleted keys is a key", "key_write.lua", "call('HLEN', key) - 1", "call('HLEN', key)"),
     Mutation("a full Redis keeps a revoked key alive", "key_write.lua", "allowed_when_full()", ""),
     # Figures
@@ -745,5 +744,30 @@ MUTATIONS: tuple[Mutation, ...] = (
         "purge_close.lua",
         "call('ZREMRANGEBYSCORE', purged, '-inf', int(NOW - TOLD_MS))\n",
     ),
-    _cut("a purged record is opened again", "purge_record.lua", "call('SREM', R .. ':open-' .. kinds, id)\n"),
+    _cut(
+        "a step removes what is being purged",
+        "purge_sweep.lua",
+        "  call('SREM', R .. ':open-' .. KINDS[kind], id)  -- or a step would remove the record before its objects\n",
+    ),
+    _cut("what is purged leaves an entry", "purge_record.lua", "no_litter(kinds .. '/' .. id .. '/ ' .. owner)\n"),
+    # The sweep
+    Mutation("what has ended is litter at once", "shared/litter.lua", "int(at + GRACE_MS)", "int(at)"),
+    Mutation("litter is never due", "shared/litter.lua", "int(at + GRACE_MS)", "int(at + 100 * GRACE_MS)"),
+    Mutation("what is not due is swept", "litter_read.lua", "'-inf', int(NOW)", "'-inf', '+inf'"),
+    Mutation("the sweep forgets what was tried again", "litter_done.lua", "or tonumber(due) > NOW ", ""),
+    Mutation("what comes after the sweep stays", "litter_done.lua", "if left > 0 then", "if false then"),
+    _cut("an ended batch is no litter", "batch_move.lua", "  litter('batches/' .. id .. '/ ' .. f[3], NOW)\n"),
+    _cut(
+        "an ended ingestion is no litter",
+        "shared/ingestions.lua",
+        "    litter('ingestions/' .. id .. '/ ' .. f[3], NOW)\n",
+    ),
+    _cut("one tried again is litter", "shared/ingestions.lua", "    no_litter('ingestions/' .. id .. '/ ' .. f[3])\n"),
+    _cut("a deleted record is no litter", "record_delete.lua", "litter(kinds .. '/' .. id .. '/ ' .. f[2], NOW)\n"),
+    _cut("an expired file is no litter", "file_write.lua", "  litter(stored .. ' ' .. owner, expires)\n"),
+    _cut(
+        "a deleted file is litter",
+        "file_write.lua",
+        "  no_litter(f[3] .. ' ' .. f[1])          -- its bytes were deleted before\n",
+    ),
 )

@@ -44,6 +44,7 @@ MAY_IMPORT = {
         "tasks.ledger",
         "tasks.model",
         "tasks.process",
+        "tasks.records",
         "tasks.storage",
         "tasks.wire",
         *_LEAVES,

@@ -52,10 +52,8 @@ class Settings(BaseSettings):
     redis_ack: RedisAck = "local"
     """Who has what a caller was promised, before it is: the master alone, or a replica too."""
     storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
-        default=".embedq/storage", min_length=1, max_length=4096
+        default="~/.embedq/storage", min_length=1, max_length=4096
     )
-    adopt_storage: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}$")
-    """Id of a storage that this Redis may take over, and then sweep: what it does not know is deleted."""
     ingest_roots: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.roots)] = ()
     """Folders and URL prefixes that ingestion may read."""
     sinks: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.sinks)] = Field(

@@ -115,7 +115,7 @@ async def standings_of(ledger: AsyncLedger, served: ServedModels, records: Seque
 def _with_outage(queue: QueueStanding, served: ServedModels) -> QueueStanding:
     overview = served.documents if queue.name == DOCUMENTS else served.overviews.get(queue.name)
     outage = overview.storage_outage if overview else None
-    return queue if outage is None else replace(queue, outage=(outage[0], round(outage[1] * 1000)))
+    return queue if outage is None else replace(queue, outage=(outage[0], round(outage[1] * 1000), outage[2]))
 
 
 def waiting_json(record: Record, standings: Standings) -> dict[str, Any] | None:
@@ -208,7 +208,7 @@ def _of_batch(batch: Batch, standings: Standings) -> _Reason:
 def _of_stored(standings: Standings, queue: QueueStanding, task_ids: Sequence[str]) -> _Reason:
     """As `_of_task`, of what is read from the storage and written to it."""
     if queue.workers and queue.outage:
-        code, since_ms = queue.outage
+        code, since_ms, _ = queue.outage
         return _Reason("disk_full" if code == DiskFull.code else "storage_unavailable", queue=queue, since_ms=since_ms)
     return _of_task(standings, queue, task_ids)
 
@@ -231,7 +231,8 @@ def _of_ingestion(ingestion: Ingestion, standings: Standings) -> _Reason:
     setback = next((one for one in ingestion.setbacks.values() if one.what in _AWAY), None)
     if setback is not None:
         wait_ms = max(0, setback.until_ms - ingestion.now_ms)
-        return _Reason(_AWAY[setback.what], next_try_in_s=-(-wait_ms // 1000), since_ms=setback.since_ms)
+        code, seconds = _AWAY[setback.what], -(-wait_ms // 1000)
+        return _Reason(code, queue=documents, next_try_in_s=seconds, since_ms=setback.since_ms)
     embeddings, jobs = _embeddings(ingestion), _document_jobs(ingestion)
     reasons = [
         *([_of_stored(standings, model, embeddings)] if embeddings else []),
@@ -264,10 +265,14 @@ def _sentence(reason: _Reason, rate: float | None) -> str:
         "model_not_ready": "The files of the model are not in the storage; a worker that starts puts them there.",
         "no_room": "Its lines are checked; they wait for room in the queue.",
         "sink_unavailable": f"The sink does not answer{since}{again}.",
-        "storage_unavailable": f"The server's storage does not answer{since}{again}.",
+        "storage_unavailable": _storage_says(reason) or f"The server's storage does not answer{since}{again}.",
         "disk_full": f"The server's storage is full{since}{again}.",
         "workers_died": f"The workers of its last try died{again}.",
     }[reason.code]
+
+
+def _storage_says(reason: _Reason) -> str:
+    return reason.queue.outage[2] if reason.queue and reason.queue.outage else ""
 
 
 def _place(reason: _Reason) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -27,6 +27,9 @@ class Ready(BaseModel):
     status: Literal["ready"]
     redis: Literal["up"]
     workers: dict[str, int]
+    storage: str | None = Field(
+        description="What keeps a role from the storage, and what to do. Work that needs it waits; queries do not."
+    )
 
 
 router = Family("health")
@@ -56,7 +59,8 @@ async def ready(request: Request) -> Response:
             param="worker",
             retry_after_s=5,
         )
-    return json_response({"status": "ready", "redis": "up", "workers": workers}, NO_STORE)
+    storage = await services.storage.trouble() or services.registry.storage_trouble() or None
+    return json_response({"status": "ready", "redis": "up", "workers": workers, "storage": storage}, NO_STORE)
 
 
 @router.describe("GET", "/metrics", Answer(200, media_types=("text/plain",)), scopes=PUBLIC)

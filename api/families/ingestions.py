@@ -148,16 +148,7 @@ def ingestion_json(ingestion: ingestions.Ingestion, waiting: dict[str, Any] | No
         "mode": spec["mode"],
         "dry_run": ingestion.dry_run,
         "metadata": spec.get("metadata") or {},
-        "file_counts": {
-            "total": counts.documents,
-            "in_progress": counts.in_progress,
-            "completed": counts.loaded + counts.unchanged,
-            "failed": counts.failed,
-            "cancelled": counts.cancelled,
-            "unchanged": counts.unchanged,
-            "deleted": counts.deleted,
-            "replaced": counts.replaced,
-        },
+        "file_counts": _document_counts(counts),
         "listing_complete": ingestion.listing_complete,
         "chunks": {
             "total": counts.chunks,
@@ -174,6 +165,20 @@ def ingestion_json(ingestion: ingestions.Ingestion, waiting: dict[str, Any] | No
         "waiting_for": ingestion.waiting_for,
         "waiting": waiting,
         "resumable": ingestion.resumable,
+    }
+
+
+def _document_counts(counts: ingestions.Counts) -> dict[str, int]:
+    return {
+        "total": counts.documents,
+        "in_progress": counts.in_progress,
+        "completed": counts.loaded + counts.unchanged,
+        "failed": counts.failed,
+        "cancelled": counts.cancelled,
+        "unchanged": counts.unchanged,
+        "deleted": counts.deleted,
+        "replaced": counts.replaced,
+        "emptied": counts.emptied,
     }
 
 
@@ -225,6 +230,7 @@ class DocumentCounts(BaseModel):
     unchanged: int = Field(description="Of the completed ones.")
     deleted: int = Field(description="Of earlier ingestions, taken away by the mode sync; not in total.")
     replaced: int = Field(description="Of the completed ones: an earlier ingestion had another content under this id.")
+    emptied: int = Field(description="Of the completed ones: they have no text any more, and lost their chunks.")
 
 
 class ChunkCounts(BaseModel):
@@ -572,7 +578,7 @@ async def _require_files(services: Services, owner: str, ids: Sequence[str]) -> 
 async def _create(services: Services, wanted: IngestionRequest) -> str:
     """Stores what was asked for; the id of the ingestion, which may be that of an earlier request with the same key."""
     # Before the record: whoever works on it finds the list there.
-    storage = await services.storage.open_to_write()
+    storage = await services.storage.open()
     await services.storage.run(storage.write, wanted.stored, wanted.listed)
     try:
         held = await services.storage.run(datasets.held_bytes, storage, wanted.ingestion.owner)

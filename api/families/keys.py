@@ -1,6 +1,7 @@
 """API keys of the ledger: made, listed, limited, rotated, revoked and deleted by callers with the scope `admin`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,9 +17,7 @@ from api.request.body import parse_object
 from api.services import Services
 from tasks import errors
 from tasks.errors import InvalidValue, KeyExists, KeyInUse, KeyRevoked
-from tasks.ledger import ANONYMOUS
 from tasks.records.keys import (
-    ALL_SCOPES,
     NO_LIMITS,
     USUAL_SCOPES,
     KeyDigest,
@@ -144,36 +143,57 @@ async def read_own_key(request: Request) -> Response:
     body=json_body(CreateKey),
 )
 async def create_key(request: Request) -> Response:
-    """Makes a key and tells its text, once. While there is no key at all, a caller on the same machine may do so."""
+    """Makes a key and tells its text, once."""
     services = Services.from_request(request)
-    fields = parse_object(await services.bodies.read(request))
-    body = validated(CreateKey, fields, {"limits": _known_limits})
-    first = services.owner(request) == ANONYMOUS  # let in as founder; meanwhile somebody else may have made a key
-    scopes = _scopes_of_new(body, first=first)
+    body = validated(CreateKey, parse_object(await services.bodies.read(request)), {"limits": known_limits})
+    new = new_key_of(body, services.keys.environment.keys(), USUAL_SCOPES)
+    record = await services.ledger_keys.create(new.record)
+    if record is None:
+        raise name_taken()
+    return json_response(_ledger_key(record) | {"key": new.text}, NO_STORE, status=201)
+
+
+@dataclass(frozen=True, slots=True)
+class NewKeyRecord:
+    """A key that is about to be stored, and its text, which nobody is told again."""
+
+    text: str = field(repr=False)
+    body: CreateKey
+    scopes: frozenset[Scope]
+
+    def record(self, now_s: float) -> KeyRecord:
+        """Of the key, made now: Unix seconds by the clock of Redis."""
+        return KeyRecord(
+            name=self.body.name,
+            digests=(KeyDigest(sha256=digest_of(self.text)),),
+            scopes=self.scopes,
+            created=now_s,
+            expires=None if self.body.expires_in is None else now_s + self.body.expires_in,
+            limits=self.body.limits or NO_LIMITS,
+        )
+
+
+def new_key_of(body: CreateKey, taken: Collection[str], scopes: frozenset[Scope]) -> NewKeyRecord:
+    """The key that a body asks for; `scopes`: where it names none.
+
+    Raises:
+        InvalidValue: its name is none.
+        KeyExists: EMBEDQ_API_KEYS has a key with this name, which `taken` lists.
+    """
     if not is_key_name(body.name):
         raise InvalidValue("name must have 1 to 48 letters, digits, - and _, and not be anonymous.", param="name")
-    if body.name in services.keys.environment:
+    if body.name in taken:
         raise KeyExists("EMBEDQ_API_KEYS has a key with this name. Choose another one.", param="name")
-    text = new_key()
+    return NewKeyRecord(new_key(), body, scopes if body.scopes is None else frozenset(body.scopes))
 
-    def make(now_s: float) -> KeyRecord:
-        return KeyRecord(
-            name=body.name,
-            digests=(KeyDigest(sha256=digest_of(text)),),
-            scopes=scopes,
-            created=now_s,
-            expires=None if body.expires_in is None else now_s + body.expires_in,
-            limits=body.limits or NO_LIMITS,
-        )
 
-    record = await services.ledger_keys.create(make, first=first)
-    if record is None:
-        raise KeyExists(
-            "There is a key with this name. Rotate it for another text. To give the name to somebody else: revoke it, "
-            "purge it and delete it.",
-            param="name",
-        )
-    return json_response(_ledger_key(record) | {"key": text}, NO_STORE, status=201)
+def name_taken() -> KeyExists:
+    """The ledger has a key with the name."""
+    return KeyExists(
+        "There is a key with this name. Rotate it for another text. To give the name to somebody else: revoke it, "
+        "purge it and delete it.",
+        param="name",
+    )
 
 
 @router.describe("GET", "/v1/keys", Answer(200, KeyList), scopes=MANAGING)
@@ -207,7 +227,7 @@ async def change_key(request: Request, name: str) -> Response:
     """Changes scopes, end and limits of a key, within a second and without a restart."""
     services = Services.from_request(request)
     fields = parse_object(await services.bodies.read(request))
-    body = validated(ChangeKey, fields, {"limits": _known_limits})
+    body = validated(ChangeKey, fields, {"limits": known_limits})
 
     def edit(record: KeyRecord, now_s: float) -> KeyRecord:
         if record.revoked is not None:
@@ -272,18 +292,8 @@ async def delete_key(request: Request, name: str) -> Response:
     return json_response({"name": name, "object": "key", "deleted": True}, NO_STORE)
 
 
-def _scopes_of_new(body: CreateKey, *, first: bool) -> frozenset[Scope]:
-    if body.scopes is None:
-        return ALL_SCOPES if first else USUAL_SCOPES
-    if first and Scope.ADMIN not in body.scopes:
-        raise InvalidValue(
-            "The first key needs the scope admin: without it nobody could make another. Leave scopes out for all.",
-            param="scopes",
-        )
-    return frozenset(body.scopes)
-
-
-def _known_limits(value: object) -> object:
+def known_limits(value: object) -> object:
+    """Limits as given; raises `InvalidType` for one that there is not."""
     if isinstance(value, dict):
         require_known(value, KeyLimits, "limits.")
     return value

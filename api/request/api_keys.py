@@ -181,11 +181,6 @@ class KeyRing:
         """The same, as far as is known: before Redis has answered for the first time nobody knows."""
         return not (self._of_environment or self._required or self._closed)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no key at all, also no revoked one, so that the first may be made."""
-        return self.stamp is not None and not (self._of_environment or self._stored)
-
     def limits(self, name: str) -> KeyLimits:
         """Of the key with this name; keys of the environment have none."""
         record = self.records.get(name)
@@ -213,10 +208,6 @@ class KeyRing:
         raise Unauthenticated(
             next((self._refusal(grant) for grant in grants if grant), _UNKNOWN) if presented else _NEEDED
         )
-
-    def founder(self) -> Grant:
-        """The right of a caller on this machine while there is no key at all: to manage keys, beside what all may."""
-        return Grant(Caller(ANONYMOUS, ALL_SCOPES if self.is_open else frozenset({Scope.ADMIN})))
 
     def take(self, reading: KeyReading) -> None:
         """Takes in what the ledger holds."""
@@ -366,17 +357,17 @@ class LedgerKeys:
         """
         return (await self._current(name))[0]
 
-    async def create(self, make: Callable[[float], KeyRecord], *, first: bool) -> KeyRecord | None:
+    async def create(self, make: Callable[[float], KeyRecord]) -> KeyRecord | None:
         """Stores a new key, which `make` makes for the present time; None if one with its name is there already.
 
         Raises:
-            KeyExists, QuotaExceeded: as `write_key` does.
+            QuotaExceeded: as `write_key` does.
             Unavailable: no answer, or none that was read in time.
         """
         record = make((await self._ledger.run(read_keys(self._ring.stamp))).now_s)
         text = record.to_json()
         try:
-            made = await self._ledger.run(write_key(record.name, b"", text, first=first))
+            made = await self._ledger.run(write_key(record.name, b"", text))
         except Unavailable:
             await self._undo(record.name, text, b"")
             raise

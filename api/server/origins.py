@@ -6,7 +6,7 @@ A page whose name resolves to 127.0.0.1 is of the same origin for the browser (D
 
 import logging
 from collections.abc import Collection, Sequence
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Scope
@@ -20,7 +20,6 @@ _log = logging.getLogger(__name__)
 _MAX_KNOWN = 1000
 _LOCAL = (".localhost", ".internal")
 """Ends of names that nobody can have in the public tree: the second is for private networks, as of containers."""
-_OF_PROXIES = frozenset({b"forwarded", b"via", b"x-real-ip"})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -71,23 +70,6 @@ class Visitors:
             client = scope.get("client")
             self._without_key.add(f"from {client[0]}" if client else "from an unknown address")
 
-    def is_local(self, scope: Scope) -> bool:
-        """Whether a program on this machine called, and no proxy and no web page is between.
-
-        A proxy that says nothing of those for whom it calls is told by what it does by default: nginx speaks HTTP/1.0,
-        and others pass on the name that the caller has used. One that does neither looks like such a program.
-        """
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        host, client = headers.get(b"host", b""), scope.get("client")
-        return (
-            client is not None
-            and _is_loopback(client[0])
-            and scope["http_version"] != "1.0"
-            and not any(name in _OF_PROXIES or name.startswith(b"x-forwarded-") for name in headers)
-            and _is_loopback_name(_name_of(host))
-            and not _is_foreign(host, headers.get(b"origin"), headers.get(b"sec-fetch-site"), frozenset())
-        )
-
     def _is_ours(self, host: bytes) -> bool:
         good = _is_named(host, self._own_hosts)
         if good and len(self._good_hosts) < _MAX_KNOWN:
@@ -98,10 +80,6 @@ class Visitors:
 def _name_of(host: bytes) -> str:
     text = host.decode("latin-1").lower()
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
-
-
-def _is_loopback_name(name: str) -> bool:
-    return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
 
 
 def _is_named(host: bytes, names: Collection[str]) -> bool:
@@ -118,15 +96,6 @@ def _is_foreign(host: bytes | None, origin: bytes | None, site: bytes | None, or
         return False
     same = host is not None and text.partition("://")[2] == host.decode("latin-1").lower()
     return site is not None or not same
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return False
-    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None  # of a socket for both versions
-    return (mapped or parsed).is_loopback
 
 
 def _is_address(name: str) -> bool:

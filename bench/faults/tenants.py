@@ -11,10 +11,13 @@ from typing import Any, Self
 
 import httpx
 
+from api.create_key import create
 from bench.faults.rig import Rig
 from bench.load.plan import Load, LoadResult
 from bench.load.run import Running, run_raw
 from stack.testing import wait_until
+from tasks.ledger import Ledger
+from worker_config.settings import load_settings
 
 _SHARE_PER_S = 20.0
 """The limit of each of the two keys: a twentieth of what the model does in a second."""
@@ -49,14 +52,19 @@ class Tenants:
 
     def __init__(self, rig: Rig) -> None:
         self._base = rig.api.base_url
-        self._admin = self.make("operator", scopes=["online", "bulk", "files", "ingest", "read", "admin"])
+        settings = load_settings(redis_url=rig.roles.redis_url)
+        self._admin = _as_headers(create(Ledger.connect(settings.redis_url), settings, {"name": "operator"}))
+        wait_until(self._is_known, message="the first key")
+
+    def _is_known(self) -> bool:
+        name: str = httpx.get(f"{self._base}/v1/key", headers=self._admin).json().get("name")
+        return name == "operator"
 
     def make(self, name: str, **fields: Any) -> dict[str, str]:
         """A new key, as the headers of a call."""
-        headers = getattr(self, "_admin", {})
-        answer = httpx.post(f"{self._base}/v1/keys", json={"name": name, **fields}, headers=headers)
+        answer = httpx.post(f"{self._base}/v1/keys", json={"name": name, **fields}, headers=self._admin)
         assert answer.is_success, answer.text
-        return {"Authorization": f"Bearer {answer.json()['key']}"}
+        return _as_headers(answer.json())
 
     def load(self, key: Mapping[str, str], rate_per_s: float, seconds: float, name: str) -> Load:
         """Queries of one key at a rate, no text twice."""
@@ -70,6 +78,10 @@ class Tenants:
         """A new key that submits bulk work."""
         http = httpx.Client(base_url=self._base, headers=self.make(name), timeout=60)
         return BulkCaller(http, name, words, tasks, backlog_words)
+
+
+def _as_headers(key: Mapping[str, Any]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key['key']}"}
 
 
 class BulkCaller:

@@ -30,6 +30,7 @@ _COMMANDS = (
     ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
     ("dataset", "dataset", "list and delete datasets on the server"),
     ("keys", "keys", "make, limit, rotate, revoke and purge API keys of a server"),
+    ("storage", "serve", "list or remove what no record names; accept another storage (needs the service's settings)"),
     ("search", "search", "print the nearest rows of a dataset, a folder or a finished task"),
     ("top", "top", "show what the service does: models, workers, lanes, the last hour"),
     ("doctor", "doctor", "check a running server and say what to do"),

@@ -62,7 +62,10 @@ async def examine(transport: Transport) -> AsyncIterator[Finding]:
     """Checks a server from its process to its documents worker. A server that does not answer ends the checks."""
     try:
         yield _live(await transport.probe("/health/live"))
-        yield _ready(await transport.probe("/health/ready"))
+        ready = await transport.probe("/health/ready")
+        yield _ready(ready)
+        if ready.is_success:
+            yield _storage(ready.json().get("storage"))
         for finding in _redis(await transport.probe("/v1/service/redis")):
             yield finding
         for finding in _models(await transport.probe("/v1/models")):
@@ -93,6 +96,12 @@ def _ready(response: httpx.Response) -> Finding:
     if error.param == "redis":
         advice = "docs/operations.md, “Redis does not answer”; callers get 503 meanwhile"
     return Finding("queue and worker", False, error.message, advice)
+
+
+def _storage(trouble: str | None) -> Finding:
+    if not trouble:
+        return Finding("storage", True, "all roles have the one that Redis knows")
+    return Finding("storage", False, trouble, "docs/operations.md, “A storage that is not the right one”")
 
 
 def _redis(response: httpx.Response) -> list[Finding]:

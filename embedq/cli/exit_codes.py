@@ -15,8 +15,8 @@ HELP = """exit codes:
   1    some texts or documents failed, or `doctor` found something
   2    wrong usage, or an input file that cannot be used
   3    the server refused (4xx)
-  4    the server cannot be reached, had no room for as long as it was tried, or may have made a key
-       whose text is lost (`keys create`, `keys rotate`)
+  4    the server or its Redis cannot be reached, had no room for as long as it was tried, or may have
+       made a key whose text is lost (`keys create`, `keys rotate`)
   5    the time of --timeout is over; the work goes on
   78   a role cannot start as it is configured (api, worker, up)
   130  interrupted; submitted tasks go on

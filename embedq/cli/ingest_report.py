@@ -1,7 +1,7 @@
 """What `embedq ingest` prints of an ingestion: its state in one line, its failures, and its end."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
 from embedq.cli.output import Output
@@ -53,6 +53,8 @@ def describe(ingestion: Ingestion) -> str:
     parts += [f"{ingestion.unchanged:,} unchanged"] if ingestion.unchanged else []
     replaced = ingestion.raw["file_counts"].get("replaced")
     parts += [f"{replaced:,} replaced"] if replaced else []
+    emptied = ingestion.raw["file_counts"].get("emptied")
+    parts += [f"{emptied:,} emptied"] if emptied else []
     parts += [f"{ingestion.failed:,} failed"] if ingestion.failed else []
     parts += [f"{ingestion.cancelled:,} cancelled"] if ingestion.cancelled else []
     deleted = ingestion.raw["file_counts"].get("deleted")
@@ -131,13 +133,21 @@ async def report(
     more = ended.failed + len(not_sent) - len(failed)
     if more > 0:
         output.note(f"{more:,} more documents failed; all of them: embedq ingest --errors {ended.id}", more=more)
-    for warning in ended.raw.get("warnings") or ():
-        output.note(str(warning))
-    if ended.raw.get("mode") == "skip_unchanged" and (replaced := ended.raw["file_counts"].get("replaced")):
-        output.note(f"{replaced:,} took the place of other content under the same id: changed, or of another folder")
+    for warning in _warnings(ended):
+        output.note(warning)
     if ended.error:
         output.note(f"it failed: {ended.error[0]}: {as_options(ended.error[1])}", code=ended.error[0])
     if ended.resumable:
         output.note(f"when that is mended it goes on where it was: embedq ingest --retry {ended.id}", id=ended.id)
     unsent = f", and {len(not_sent):,} more not sent" if not_sent else ""
     output.result(describe(ended) + unsent, {**ended.raw, "not_sent": len(not_sent)})
+
+
+def _warnings(ended: Ingestion) -> Iterator[str]:
+    """What the server says, and what became of documents that somebody may not have expected."""
+    counts = ended.raw["file_counts"]
+    yield from map(str, ended.raw.get("warnings") or ())
+    if ended.raw.get("mode") == "skip_unchanged" and (replaced := counts.get("replaced")):
+        yield f"{replaced:,} took the place of other content under the same id: changed, or of another folder"
+    if emptied := counts.get("emptied"):
+        yield f"{emptied:,} have no text any more, and their chunks were deleted: is that what you meant?"

@@ -1,12 +1,15 @@
 """`embedq keys`: makes, lists, limits, rotates, revokes and purges the API keys of a server.
 
-It needs a key with the scope `admin` in `EMBEDQ_API_KEY`, or for the first key of a server nothing but its machine.
+It needs a key with the scope `admin` in `EMBEDQ_API_KEY`. Without it, `create` goes through the Redis of the service,
+which proves the operator.
 """
 
 import argparse
 import asyncio
+import json
 import math
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,10 +18,11 @@ from typing import Any
 from urllib.parse import quote
 
 from embedq import environment
-from embedq.cli.exit_codes import OK, UsageError
+from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
 from embedq.cli.options import checked_address, server_options
 from embedq.cli.output import Output, printable
-from embedq.errors import UncertainError
+from embedq.cli.serve import CHECKOUT, command_for
+from embedq.errors import RefusedError, UncertainError, UnreachableError
 from embedq.responses import reading
 from embedq.transport import Call, Transport
 
@@ -31,11 +35,12 @@ _NONE = "none"
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.description = (
-        "API keys of a server. EMBEDQ_API_KEY must be a key with the scope admin. While the server has no key at all, "
-        "a call on its own machine may make the first one, which gets all scopes."
+        "API keys of a server. EMBEDQ_API_KEY must be a key with the scope admin. Without it, create goes through the "
+        "Redis of the service (EMBEDQ_REDIS_URL, or the data folder of embedq up); the first key has all scopes."
     )
     parts = parser.add_subparsers(metavar="WHAT", required=True)
     creating = _part(parts, "create", _create, "make a key and print its text, which is told this once")
+    creating.add_argument("--data", default=".embedq", metavar="DIR", help="of embedq up (default: %(default)s)")
     rotating = _part(parts, "rotate", _rotate, "give a key another text and print it")
     rotating.add_argument("--grace", type=duration, default=0.0, metavar="T", help="the old text is valid for so long")
     limiting = _part(parts, "limits", _limit, "change limits, scopes or the end of a key; without options, print them")
@@ -63,7 +68,34 @@ def _part(parts: Any, name: str, work: "Work", text: str) -> argparse.ArgumentPa
 
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
-    return asyncio.run(_run(args, Output(args.json)))
+    output = Output(args.json)
+    if args.work is _create and environment.api_key() is None:
+        return _create_through_redis(args, output)
+    return asyncio.run(_run(args, output))
+
+
+def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
+    command = command_for("api.create_key", "--data", args.data, json.dumps(_new(args)))
+    made = subprocess.run(command, env=environment.with_python_path(CHECKOUT), stdout=subprocess.PIPE, check=False)  # noqa: S603 - our own
+    try:
+        answer = json.loads(made.stdout)
+    except ValueError:  # it has died, and its last words are on the terminal
+        return made.returncode or SOME_FAILED
+    if made.returncode == OK:
+        _tell(answer, output)
+        return OK
+    if made.returncode == USAGE:
+        raise UsageError(answer["message"])
+    kind = UnreachableError if made.returncode == UNREACHABLE else RefusedError
+    raise kind(answer["message"], code=answer["code"])
+
+
+def _new(args: argparse.Namespace) -> dict[str, Any]:
+    """What the options ask for, as the server reads it."""
+    body = {"name": args.name} | {name: value for name, value in _changes(args).items() if value is not None}
+    if "limits" in body:
+        body["limits"] = {name: value for name, value in body["limits"].items() if value is not None}
+    return body
 
 
 async def _run(args: argparse.Namespace, output: Output) -> int:
@@ -102,15 +134,12 @@ Work = Callable[[_Server, argparse.Namespace, Output], Any]
 
 
 async def _create(server: _Server, args: argparse.Namespace, output: Output) -> None:
-    body = {"name": args.name} | {name: value for name, value in _changes(args).items() if value is not None}
-    if "limits" in body:
-        body["limits"] = {name: value for name, value in body["limits"].items() if value is not None}
     try:
-        _tell(await server.call("POST", body=body, once=True), output)
+        _tell(await server.call("POST", body=_new(args), once=True), output)
     except UncertainError as error:
         raise error.reworded(
             f"{error.message} The key may exist, with a text that nobody knows. embedq keys rotate {args.name} gives "
-            "it another one. For the first key of a server this needs a key of EMBEDQ_ADMIN_KEYS."
+            "it another one."
         ) from error
 
 

@@ -60,6 +60,7 @@ class JobWork:
         self._pace = pace
         self._clock = clock
         self.done = 0
+        self._waits_for = ""
         self.storage_error: tuple[str, float] = ("", 0.0)
         """Code of what makes a job wait, and since when in Unix seconds; "" and 0.0 for nothing."""
 
@@ -84,11 +85,13 @@ class JobWork:
                 for queue in self._committer.commit_job(claim, finished, then):
                     self._send_bell(queue)
                 self.done += 1
-            self.storage_error = ("", 0.0)
+            self.storage_error, self._waits_for = ("", 0.0), ""
         except Stopping:
             self._committer.give_back(claim)
         except Unavailable as error:
-            _log.warning("a job waits: %s", error.code)
+            if error.detail != self._waits_for:
+                _log.warning("a job waits: %s", error.detail)
+            self._waits_for = error.detail
             if isinstance(error, StorageUnavailable | DiskFull):
                 self.storage_error = (error.code, self.storage_error[1] or time.time())
             self._committer.give_back(claim)

@@ -13,6 +13,7 @@ from tasks.documents.claims import JOBS_PER_S, JobWork
 from tasks.documents.context import StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.stepper import STEPS, STEPS_STREAM, SWEEPS, Stepper
+from tasks.documents.sweep import SWEEP_EVERY_S
 from tasks.drain.commit import Committer
 from tasks.drain.loop import Consumer, Drain
 from tasks.drain.suspects import Suspects
@@ -24,12 +25,12 @@ from tasks.process.joining import take_over, wait_for
 from tasks.process.liveness import HangWatch, Progress, any_hangs
 from tasks.process.role import Start
 from tasks.process.wakeup import Wakeup
+from tasks.records.storage_identity import StorageProof
 from tasks.storage.storage import Storage
 
 _log = logging.getLogger(__name__)
 
 JOB_HANGS_AFTER_S = 300.0
-_SWEEP_EVERY_S = 0.5
 
 
 class JobWorker:
@@ -41,9 +42,10 @@ class JobWorker:
         self._started_at = time.time()
         self._process = psutil.Process()
         self._ledger = ledger = Ledger.connect(settings.redis_url, settings.redis_ack)
+        storage = storage.proved(StorageProof(storage, ledger.run))
         context = StepContext(ledger, storage, settings, start.send_bell, start.stop)
         self._stepper = Stepper(context, STEPS, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
-        self._sweeper = Stepper(context, SWEEPS, every_s=_SWEEP_EVERY_S, name="sweeper")
+        self._sweeper = Stepper(context, SWEEPS, every_s=SWEEP_EVERY_S, name="sweeper")
         progress = Progress()
         committer = Committer(ledger, DOCUMENTS, patience_s=settings.lease_s, stop=start.stop)
         self._work = JobWork(
@@ -69,7 +71,6 @@ class JobWorker:
             traces=start.traces,
         )
         self._drain = Drain(consumer, 0, self._work)
-        job_hangs = progress.hang_watch(JOB_HANGS_AFTER_S, outside_s=JOB_HANGS_AFTER_S)
         step_hangs = HangWatch(lambda: self._stepper.moves, JOB_HANGS_AFTER_S)
         self._heartbeat = Heartbeat(
             start,
@@ -78,7 +79,7 @@ class JobWorker:
             self._beat,
             [progress],
             lease_s=settings.lease_s,
-            work_hangs=any_hangs([job_hangs, step_hangs]),
+            work_hangs=any_hangs([progress.hang_watch(JOB_HANGS_AFTER_S, outside_s=JOB_HANGS_AFTER_S), step_hangs]),
         )
 
     @classmethod
@@ -127,6 +128,7 @@ class JobWorker:
 
     def _beat(self) -> operations.Operation[None]:
         storage_error, since = self._work.storage_error
+        trouble, trouble_since = self._sweeper.storage_trouble or ("", 0.0)
         entry = WorkerEntry(
             id=self._start.worker_id,
             pid=os.getpid(),
@@ -136,7 +138,8 @@ class JobWorker:
             rss_bytes=self._process.memory_info().rss,
             items=self._work.done,
             dropped_bells=self._start.files.dropped_bells(),
-            storage_error=storage_error,
-            storage_error_since=since,
+            storage_error=storage_error or (StorageUnavailable.code if trouble else ""),
+            storage_error_since=since or trouble_since,
+            storage_detail=trouble,
         )
         return operations.beat(DOCUMENTS, entry, int(self._settings.heartbeat_ttl_s * 1000))

@@ -7,19 +7,13 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from tasks.documents.context import StepContext
-from tasks.errors import EmbedqError, StorageUnavailable
+from tasks.errors import EmbedqError
 from tasks.ledger.operations import Operation
 
-_CLEANUP = "cleanup"
 _ODD_S = 30.0
 """So long one that no step can make sense of is left alone: an operator may mend it, and it must not fill the log."""
 
 _log = logging.getLogger(__name__)
-
-
-class _Status(Protocol):
-    @property
-    def terminal(self) -> bool: ...
 
 
 class Stepped(Protocol):
@@ -28,10 +22,6 @@ class Stepped(Protocol):
     @property
     def id(self) -> str:
         """Of it alone."""
-
-    @property
-    def status(self) -> _Status:
-        """Where it is."""
 
 
 T = TypeVar("T", bound=Stepped)
@@ -51,25 +41,20 @@ class Round(Generic[T]):
     step: Callable[[StepContext, T], None]
 
     def take(self, ids: Sequence[str]) -> list[T]:
-        """Takes one step with each, last with those that have ended; as they were before.
+        """Takes one step with each; as they were before.
 
         Raises what the last one raised that could not take its step. What nobody foresaw is logged instead.
         """
         raised: EmbedqError | None = None
-        # Only what has ended needs the storage, and others must not wait for one that is away.
-        read = sorted(self._read(ids), key=lambda one: one.status.terminal)
+        read = self._read(ids)
         for one in read:
             if self.context.stop():
-                break
-            if one.status.terminal and self.context.postponed.waits(_CLEANUP):
                 break
             self.context.moved()
             try:
                 self.step(self.context, one)
             except EmbedqError as error:
                 raised = error
-                if isinstance(error, StorageUnavailable):
-                    self.context.postponed.refused(_CLEANUP, error.retry_after_s)
             except Exception as error:  # noqa: BLE001 - of one of them: the others go on
                 self._leave_alone(one.id, error)
         if raised is not None:

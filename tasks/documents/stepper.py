@@ -3,15 +3,16 @@
 import dataclasses
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tasks.documents.batches.steps import step_batches
-from tasks.documents.cleanup import Cleanup
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.ingestions.tools import TOOLS
-from tasks.errors import Unavailable
+from tasks.documents.sweep import StorageSweep
+from tasks.errors import StorageUnavailable, Unavailable
 from tasks.process.wakeup import Wakeup
 
 # The steps that every documents worker takes: what moves batches and ingestions from stage to stage.
@@ -22,7 +23,7 @@ this one again in the next round."""
 
 STEPS: list[Step] = [step_batches, IngestionSteps(TOOLS)]
 
-SWEEPS: list[Step] = [Cleanup()]
+SWEEPS: list[Step] = [StorageSweep()]
 """What takes as long as the storage is large: it has a thread of its own."""
 
 
@@ -71,6 +72,8 @@ class Stepper(threading.Thread):
         self._bell = bell
         self._done = threading.Event()
         self._trouble: dict[Step, str] = {}
+        self.storage_trouble: tuple[str, float] | None = None
+        """What the storage answers to a step, for people, and since when in Unix seconds; None: nothing is wrong."""
 
     def run(self) -> None:
         """Steps at once, and then whenever it is woken, or after a pause."""
@@ -104,9 +107,12 @@ class Stepper(threading.Thread):
             try:
                 waits = bool(step(self._context)) or waits
             except Exception as error:  # noqa: BLE001 - a step that fails must not keep the others from theirs
-                self._note(step, error.code if isinstance(error, Unavailable) else type(error).__name__)
+                self._note(step, error.detail if isinstance(error, Unavailable) else type(error).__name__)
+                if isinstance(error, StorageUnavailable):
+                    self.storage_trouble = (error.detail, (self.storage_trouble or ("", time.time()))[1])
             else:
-                self._trouble.pop(step, None)
+                if self._trouble.pop(step, None):
+                    self.storage_trouble = None
             finally:
                 self._in_step = False
         return waits
@@ -133,5 +139,5 @@ class Stepper(threading.Thread):
 
     def _note(self, step: Step, what: str) -> None:
         if self._trouble.get(step) != what and not self._done.is_set():
-            _log.warning("step %s: %s; trying again", getattr(step, "__name__", type(step).__name__), what)
+            _log.warning("step %s waits: %s", getattr(step, "__name__", type(step).__name__), what)
         self._trouble[step] = what

@@ -50,7 +50,7 @@ class ModelWorker:
         self._lease_s = lease_for(encoder, max_padded_tokens=budget.most, least_s=settings.lease_s)
         off, shared = (settings.cache_sharing == way for way in ("off", "shared"))
         self._cache = VectorCache(0 if off else settings.cache_bytes, shared=shared)
-        storage = LateStorage(settings.storage_url)
+        self._storage = storage = LateStorage(settings.storage_url, self._ledger.run)
         self._rows = RowStore(storage, encoder.info.prompts, encoder.info.revision)
         self._tokenizer_store = TokenizerStore(storage, encoder)
         self._purges_read_ms = 0
@@ -195,6 +195,7 @@ class ModelWorker:
             dropped_bells=self._start.files.dropped_bells(),
             storage_error=storage_error,
             storage_error_since=since,
+            storage_detail=self._storage.detail,
         )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tasks.embedding.units import RowUnit
-from tasks.errors import EmbedqError, NotStored, Unavailable
+from tasks.errors import EmbedqError, NotStored, StorageUnavailable, Unavailable
 from tasks.ledger import ClaimedUnit, CommitOutcome, Finished, OutcomeKind
+from tasks.records.storage_identity import RunId, open_proved
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, PartWriter, RowOutcome, part_name
@@ -24,22 +25,34 @@ Written: TypeAlias = tuple[RowUnit, Sequence[RowOutcome]]
 
 
 class LateStorage:
-    """The storage at a URL, opened when it is first needed: a worker that gets no rows needs none."""
+    """The storage at a URL, opened when it is first needed: a worker that gets no rows needs none.
 
-    def __init__(self, url: str) -> None:
+    Attributes:
+        detail: what keeps it from being opened, for people; "" for nothing.
+    """
+
+    def __init__(self, url: str, run: RunId) -> None:
         self._url = url
+        self._run = run
         self._lock = threading.Lock()
         self._storage: Storage | None = None
+        self.detail = ""
 
     def __call__(self) -> Storage:
         """The storage, the same one for all threads.
 
         Raises:
-            StorageUnavailable: it cannot be opened now.
+            StorageUnavailable: it cannot be opened now, or is not the one that Redis knows.
+            RedisUnavailable: that cannot be known now.
         """
         with self._lock:
             if self._storage is None:
-                self._storage = Storage.open(self._url)
+                try:
+                    self._storage = open_proved(self._url, self._run)
+                except StorageUnavailable as error:
+                    self.detail = error.detail
+                    raise
+                self.detail = ""
             return self._storage
 
 
@@ -127,7 +140,7 @@ class RowStore:
         self._proof.missed(folder, size_bytes)
         self._failed_last = folder
         if not self._away:
-            _log.warning("the storage is away (%s); batches wait for it", error.code)
+            _log.warning("batches wait: %s", error.detail)
         self._away = True
 
     def discard_stale(self, parts: Iterable[Finished], outcomes: Iterable[CommitOutcome]) -> None:

@@ -67,9 +67,9 @@ class TokenizerStore:
                 self._store()
                 logged = ""
             except Unavailable as error:
-                if error.code != logged:
-                    _log.warning("the tokenizer is not in the storage yet (%s): ingestions wait for it", error.code)
-                logged, pause_s = error.code, self._retry_s
+                if error.detail != logged:
+                    _log.warning("ingestions wait for the tokenizer to be stored: %s", error.detail)
+                logged, pause_s = error.detail, self._retry_s
             except Exception:  # noqa: BLE001 - whatever it is, the worker serves texts all the same
                 _log.exception("the tokenizer cannot be stored: documents cannot be cut for this model")
                 break

@@ -220,6 +220,17 @@ class Ledger:
                 pipeline.execute_command(*one)  # type: ignore[no-untyped-call]
             return _confirmed(self._replicas, *pipeline.execute(raise_on_error=False))
 
+    def run_id(self) -> str:
+        """What Redis has called itself at its start, anew each time; "" where it does not tell.
+
+        Raises:
+            RedisUnavailable: no answer.
+        """
+        try:
+            return str(self.client.info("server").get("run_id", ""))
+        except RedisError as error:
+            raise translate(error) from error
+
     def find_master(self) -> None:
         """Asks the Sentinels, if there are any. What leads to a former master is given up at its next use.
 

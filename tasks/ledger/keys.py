@@ -13,6 +13,9 @@ For ever, of bounded size:
                                  before
     R:keys               hash    API keys (tasks.records.keys): name -> JSON KeyRecord, also of revoked ones; `@stamp`:
                                  changes with each change, and stays when the last key is deleted
+    R:litter             zset    "name owner" -> when the sweep may look at it: stored objects of files that
+                                 expire, folders of batches and ingestions that have ended, each until
+                                 it is deleted (tasks.records.litter)
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one
                                  that had neither workers nor open tasks for a week, and its Q:state
     R:reserved           string  bytes of vectors that open tasks may still need
@@ -116,8 +119,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  which of two ingestions is the newer one; model revision, dimension, fingerprint,
                                  vectors, cursor and number of the next listing, stored name of the `ids` listed so far,
                                  numbers of the next page and load; counts (documents,
-                                 loaded, chunks, bytes, …), `litter`: numbers of pages whose stored objects are to be
-                                 cleaned up, samples base, s0, s1 for rates, `setback_{job}`:
+                                 loaded, chunks, bytes, …), `loaded_pages`: numbers of those that the last load
+                                 closed, samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away, `away_{job}`: since
                                  when; `losses_{job}`: how often in a row their workers died; `deleted_at` as of a batch
                                  (`deleted` is a count); `trace` as of a task. Tasks:
@@ -141,7 +144,7 @@ documents queue `steps` too, to the steppers of all documents workers. `R:promis
 tasks/ledger/replicas.py.
 """
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """Owner of tasks that came in without an API key."""

@@ -90,6 +90,8 @@ class WorkerEntry:
     """Code of what the storage last answered, while nothing that needs it goes on."""
     storage_error_since: float = 0.0
     """Unix seconds."""
+    storage_detail: str = ""
+    """The same for people: what is wrong with the storage of this worker, and what to do."""
 
     def to_json(self) -> bytes:
         """As stored in Redis."""
@@ -178,12 +180,12 @@ class ModelOverview:
     ended: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def storage_outage(self) -> tuple[str, float] | None:
-        """Code, and since when in Unix seconds, while no live worker gets on with work that needs the storage."""
+    def storage_outage(self) -> tuple[str, float, str] | None:
+        """Code, since when in Unix seconds, and why, while no live worker gets on with what needs the storage."""
         if not self.workers or not all(worker.storage_error for worker in self.workers):
             return None
         first = min(self.workers, key=lambda worker: worker.storage_error_since)
-        return first.storage_error, first.storage_error_since
+        return first.storage_error, first.storage_error_since, first.storage_detail
 
     @classmethod
     def from_reply(cls, row: list[Any], redis: RedisUse) -> Self:

@@ -19,14 +19,15 @@ class QueueStanding:
         workers: how many live.
         rate: estimated tokens per second of all of them, or the last known; None: never known.
         absent_ms: since when none lives; None where one does, and where that is not known.
-        outage: code and moment in milliseconds, while what needs the storage stands still; not from the script.
+        outage: code, moment in milliseconds and a sentence or "", while what needs the storage stands still; not from
+            the script.
     """
 
     name: str
     workers: int
     rate: float | None
     absent_ms: int | None
-    outage: tuple[str, int] | None = None
+    outage: tuple[str, int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,14 +105,15 @@ class Quota:
 def stored_name(file_id: str, fence: str = "") -> str:
     """Where a file's bytes go.
 
-    `fence`: of the claim that writes them, so that a worker taken for dead cannot replace what its successor wrote.
+    `fence`: of the claim that writes them, so that a worker taken for dead cannot replace what its successor wrote. All
+    attempts at a file have one folder.
     """
-    return f"{FOLDER}/{file_id}.{fence}" if fence else f"{FOLDER}/{file_id}"
+    return f"{FOLDER}/{file_id}/{fence}" if fence else f"{FOLDER}/{file_id}"
 
 
 def file_id_of(stored: str) -> str:
     """The id in a stored name."""
-    return stored.removeprefix(f"{FOLDER}/").partition(".")[0]
+    return stored.removeprefix(f"{FOLDER}/").partition("/")[0]
 
 
 # Ledger operations of files: values like those in `operations`, each one script, each harmless to repeat.
@@ -124,9 +125,8 @@ MAX_PAGE = 500
 def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRecord]:
     """Makes a stored object a file of its owner; the record as it is now. `quota`: None for what is not refused.
 
-    A record with this id that is there already stays as it is and is returned. The cleanup deletes what a repetition
-    stored under another name. Redis, whose clock is another one, keeps a record for as long after this call as it
-    says to live after `created_ms`.
+    A record with this id that is there already stays as it is and is returned. Redis, whose clock is another one, keeps
+    a record for as long after this call as it says to live after `created_ms`.
 
     Raises on reading:
         QuotaExceeded: the owner's files would be too many or too large. Nothing was changed.

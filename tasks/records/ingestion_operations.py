@@ -258,7 +258,7 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         waiting=int(waiting),
         begin_next=tuple(WaitingPage.from_text(entry.decode()) for entry in begin),
         pages={page.number: page for page in in_flight},
-        cleanup_pages=tuple(int(page) for page in f.get("litter", "").split()),
+        loaded_pages=tuple(int(page) for page in f.get("loaded_pages", "").split()),
         loaded_ms=int(f["loaded_ms"]) if "loaded_ms" in f else None,
         samples=tuple(Sample.from_text(f[name]) for name in ("s0", "s1") if name in f),
         base=Sample.from_text(f["base"]) if "base" in f else None,

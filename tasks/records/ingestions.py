@@ -239,6 +239,7 @@ class Counts:
         documents: listed so far; `loaded`, `unchanged`, `failed` and `cancelled` of them have ended.
         deleted: documents of earlier ingestions that `sync` took away.
         replaced: of those loaded, in whose place an earlier ingestion had brought another content.
+        emptied: of those loaded, those that have no text any more.
         chunks: cut so far.
         tokens: that the model has read.
         chunk_tokens: of all chunks, counted before.
@@ -259,6 +260,7 @@ class Counts:
     chunk_tokens: int = 0
     pages_parsed: int = 0
     replaced: int = 0
+    emptied: int = 0
 
     @property
     def done(self) -> int:
@@ -333,7 +335,7 @@ class Ingestion:
         list_number, next_page, load_number: of the next listing, page and load.
         waiting: how many pages are listed and not begun; `begin_next` are the first of them.
         pages: those in flight, by number.
-        cleanup_pages: numbers of the pages that the last load closed and whose stored objects are still there.
+        loaded_pages: numbers of the pages that the last load closed, and whose tasks may still be there.
         loaded_ms: when a load ended last.
         samples: two earlier moments, the older one first.
         base: the moment at which this try began.
@@ -368,7 +370,7 @@ class Ingestion:
     waiting: int = 0
     begin_next: Sequence[WaitingPage] = ()
     pages: Mapping[int, PageInFlight] = field(default_factory=dict)
-    cleanup_pages: Sequence[int] = ()
+    loaded_pages: Sequence[int] = ()
     loaded_ms: int | None = None
     samples: Sequence[Sample] = ()
     base: Sample | None = None

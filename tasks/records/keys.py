@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from tasks.errors import KeyExists, KeyInUse, KeyRevoked, QuotaExceeded
+from tasks.errors import KeyInUse, KeyRevoked, QuotaExceeded
 from tasks.ledger.operations import Operation
 from tasks.ledger.replies import fields_from_reply
 
@@ -206,27 +206,23 @@ def read_keys(known: str | None = None, purged_since_s: float | None = None) -> 
     return Operation("key_read", "", ("@none" if known is None else known, since), read)
 
 
-def write_key(name: str, before: bytes, after: bytes, *, first: bool = False, most: int = MAX_KEYS) -> Operation[bool]:
+def write_key(name: str, before: bytes, after: bytes, *, most: int = MAX_KEYS) -> Operation[bool]:
     """Stores a record; False if it is not as it was `before`. b"" stands for no record.
 
     Args:
         name: of the key.
         before: as it was read.
         after: as it shall be.
-        first: only where there is no key at all.
         most: keys that there may be.
 
     Raises:
-        KeyExists: it was to be the first one, and is not.
         QuotaExceeded: there are `most`.
     """
 
     def read(reply: bytes) -> bool:
-        if reply == b"not_first":
-            raise KeyExists("Somebody has made the first key in this moment. Use it to make others.")
         if reply == b"full":
             raise QuotaExceeded(f"There are {most:,} keys. Purge and delete those that nobody uses.")
         return reply == b"ok"
 
     stamp = secrets.token_hex(8)
-    return Operation("key_write", "", (name, before, after, stamp, int(first), most), read, promised=True)
+    return Operation("key_write", "", (name, before, after, stamp, most), read, promised=True)

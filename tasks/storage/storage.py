@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from tasks.errors import NotStored
 from tasks.storage.bucket import ObjectStore
@@ -16,6 +16,8 @@ from tasks.storage.folder import LocalFolder
 from tasks.storage.writer import Writer
 
 CHUNK_BYTES = 2**20
+_NOTHING = "nothing"
+"""Name of an object that nobody stores."""
 # Neither "", "." and ".." nor a hidden name, so that no name leads out of the root or to what is being written.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*(/[a-z0-9_][a-z0-9_.-]*)*")
 
@@ -29,15 +31,26 @@ class Stored:
     modified_ms: int
 
 
+class Proof(Protocol):
+    """Says whether this is the storage that all roles share. Its methods raise `StorageUnavailable` where it is not."""
+
+    def before_writing(self) -> None:
+        """Something is about to be written."""
+
+    def before_missing(self) -> None:
+        """Something is not there. Only in the right storage does that mean that it was deleted."""
+
+
 class Storage:
     """Objects by name in one place. Synchronous; may be used by several threads, not across a fork.
 
-    All methods raise `StorageUnavailable` when the place cannot be reached or refuses, and `ValueError` for a name that
-    is not lowercase letters, digits, `_`, `.` and `-` in parts separated by `/`.
+    All methods raise `StorageUnavailable` when the place cannot be reached or refuses, or is not proved to be the right
+    one, and `ValueError` for a name that is not lowercase letters, digits, `_`, `.` and `-` in parts separated by `/`.
     """
 
-    def __init__(self, place: "LocalFolder | ObjectStore") -> None:
+    def __init__(self, place: "LocalFolder | ObjectStore", proof: Proof | None = None) -> None:
         self._place = place
+        self._proof = proof
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -49,12 +62,16 @@ class Storage:
         path = LocalFolder.path_of(url)
         return cls(ObjectStore.open(url) if path is None else LocalFolder.open(path))
 
+    def proved(self, proof: Proof) -> "Storage":
+        """The same place, which is asked for its proof before something is written or said to be missing."""
+        return Storage(self._place, proof)
+
     def reporting(self, moved: Callable[[], None]) -> "Storage":
         """The same place for someone who is watched: `moved` is called now and then while an object is uploaded.
 
         It is called by other threads, must return at once and raise nothing.
         """
-        return Storage(self._place.reporting(moved))
+        return Storage(self._place.reporting(moved), self._proof)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Writer]:
@@ -66,6 +83,7 @@ class Storage:
         Raises:
             DiskFull: there is no room; nothing is visible.
         """
+        self._before_writing()
         with self._place.writing(_checked(name)) as writer:
             yield writer
 
@@ -83,6 +101,7 @@ class Storage:
         Raises:
             DiskFull: there is no room; nothing is visible.
         """
+        self._before_writing()
         if self._place.create(_checked(name), data):
             return True
         with suppress(NotStored):
@@ -95,17 +114,19 @@ class Storage:
         Raises:
             NotStored: nothing has this name.
         """
-        return self._place.read(_checked(name), first, size)
+        with self._missing():
+            return self._place.read(_checked(name), first, size)
 
     def size_bytes(self, name: str) -> int:
         """Its size; raises `NotStored`."""
-        return self._place.size_bytes(_checked(name))
+        with self._missing():
+            return self._place.size_bytes(_checked(name))
 
     def chunks(
         self, name: str, first: int = 0, size: int | None = None, chunk_bytes: int = CHUNK_BYTES
     ) -> Iterator[bytes]:
         """The same bytes as `read`, in pieces of at most `chunk_bytes`. `NotStored` comes with the first piece."""
-        return self._place.chunks(_checked(name), first, size, chunk_bytes)
+        return self._pieces(self._place.chunks(_checked(name), first, size, chunk_bytes))
 
     def delete(self, name: str) -> None:
         """Removes an object, or with a "/" at the end everything below. What is not there is fine."""
@@ -121,6 +142,28 @@ class Storage:
     def discard_unfinished(self, older_than_s: float) -> int:
         """Removes what writers that died left behind, if it was last written to before that; returns their number."""
         return self._place.discard_unfinished(older_than_s)
+
+    def require(self) -> None:
+        """Raises `StorageUnavailable` if the place is not there, or is not proved to be the right one."""
+        with suppress(NotStored):
+            self.read(_NOTHING)
+
+    def _before_writing(self) -> None:
+        if self._proof is not None:
+            self._proof.before_writing()
+
+    def _pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        with self._missing():
+            yield from pieces
+
+    @contextmanager
+    def _missing(self) -> Iterator[None]:
+        try:
+            yield
+        except NotStored:
+            if self._proof is not None:
+                self._proof.before_missing()
+            raise
 
 
 def _checked(name: str) -> str:

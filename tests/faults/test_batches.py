@@ -14,6 +14,7 @@ from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
 from tests.heavy import openai
 from tests.ledger_client import LedgerClient
+from tests.swept import swept
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -79,8 +80,8 @@ def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_r
         bulk.documents.start()
         batch = bulk.ended(watcher.batch_id, timeout_s=120)
         assert_complete(bulk, batch, lines)
-        batches = private_roles.folder / "storage" / "batches"
-        wait_until(lambda: not list(batches.iterdir()), message="nothing but its files is left")
+        with private_redis.client() as redis:
+            swept(redis, private_roles.folder / "storage", "batches")
 
 
 def test_four_deaths_of_the_documents_worker_throw_nothing_away(

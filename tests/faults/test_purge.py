@@ -10,6 +10,7 @@ import pytest
 from stack.testing import ApiProcess, RedisServer, Roles, wait_until
 from tests.bulk import line
 from tests.faults.conftest import QUICK
+from tests.made_keys import found
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
@@ -50,7 +51,7 @@ def test_a_purge_that_is_killed_goes_on_to_the_end(private_redis: RedisServer, p
     model, documents = private_roles.worker(**settings), private_roles.documents(**settings)
     api.wait_ready()
     with api.client() as client, private_redis.client() as redis:
-        ops, bob = ({"authorization": f"Bearer {key}"} for key in make_keys(client))
+        ops, bob = make_keys(client, private_redis.url)
         client.headers.update(bob)
         paths = begin(client)
         running = lambda: all(client.get(path).json()["status"] == "in_progress" for path in paths)  # noqa: E731
@@ -75,14 +76,14 @@ def test_a_purge_that_is_killed_goes_on_to_the_end(private_redis: RedisServer, p
         ids = [path.rpartition("/")[2] for path in paths]
         kinds = ("eq:task:", "eq:result:", "eq:units:", "eq:file:", "eq:batch:", "eq:ingestion:")
         assert [name for name in names if name.startswith(kinds) or "bob" in name or any(i in name for i in ids)] == []
-        kept = {"models", "storage-id"}
+        kept = {"models", "storage-id", "sweeper"}
         assert [str(path) for path in root.rglob("*") if path.is_file() and not kept & {*path.parts, path.name}] == []
         assert int(redis.get("eq:reserved") or 0) == 0
         assert purge_once(api, ops)["deleted"]["bytes"] == 0  # type: ignore[index]
 
 
-def make_keys(client: httpx.Client) -> list[str]:
-    """Texts of the keys ops, which may manage keys, and bob."""
-    ops: str = client.post("/v1/keys", json={"name": "ops"}).raise_for_status().json()["key"]
-    headers = {"authorization": f"Bearer {ops}"}
-    return [ops, client.post("/v1/keys", json={"name": "bob"}, headers=headers).raise_for_status().json()["key"]]
+def make_keys(client: httpx.Client, redis_url: str) -> list[dict[str, str]]:
+    """Headers of the keys ops, which may manage keys, and bob."""
+    ops = found(client, redis_url)
+    bob = client.post("/v1/keys", json={"name": "bob"}, headers=ops).raise_for_status().json()["key"]
+    return [ops, {"authorization": f"Bearer {bob}"}]

@@ -134,7 +134,7 @@ export const TEXTS = {
     "binary_file": "Convert the file into one of the formats that are read.",
     "missing_parser": "The server lacks a library; the message contains the command that installs it.",
     "password_protected": "Save the file without a password.",
-    "no_text": "A scanned PDF: run OCR first.",
+    "no_text": "The file has content and no text that can be read, such as a scanned PDF: run OCR first.",
     "corrupt_document": "The file is damaged, or its content does not match its name.",
     "unknown_encoding": "Save the file as UTF-8.",
     "invalid_encoding": "Save the file as UTF-8.",

@@ -37,7 +37,7 @@ function Entry({ open, close }) {
     ${refused && html`<p role="alert"><strong>${key ? "The server does not know this key." : "This server needs an API key."}</strong>
       ${key
         ? " It may have been mistyped, or removed on the server. Enter another one, or ask whoever runs the server for one. "
-        : " Whoever runs the server gives you one. "}
+        : html` Whoever runs the service makes one where it runs: <code>embedq keys create NAME</code>. `}
       The page goes on where you are.</p>`}
     <label>API key <input ref=${field} type="password" autocomplete="off" spellcheck=${false} value=${value}
       onInput=${(event) => setValue(event.target.value)} /></label>

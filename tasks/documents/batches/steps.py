@@ -123,12 +123,11 @@ def _outcome_of(context: StepContext, batch: Batch, stage: Stage) -> dict[str, A
 
 
 def clean_up(context: StepContext, batch: Batch) -> None:
-    """Removes what only a running batch needs: its tasks, its index, its parts."""
+    """Forgets the tasks of a batch that has ended. What it has in the storage is the sweep's, a minute later."""
     for stage in batch.stages:
         task = context.ledger.run(operations.read_task(batch.task_id(stage)))
         if task is not None:
             context.ledger.run(operations.forget(task.queue, task.id))
-    context.storage.delete(batch.folder)
     context.ledger.run(close_batch(batch.id, deleted=batch.deleted))
 
 

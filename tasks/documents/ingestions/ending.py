@@ -1,4 +1,4 @@
-"""How an ingestion ends: by itself, cancelled, or because it cannot go on; and what is left of it removed."""
+"""How an ingestion ends: by itself, cancelled, or because it cannot go on; and its tasks are forgotten."""
 
 import dataclasses
 from collections import Counter
@@ -6,17 +6,14 @@ from collections.abc import Sequence
 
 import orjson
 
-from tasks.documents.cleanup import remove_work
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.job_tasks import forget, move_on
 from tasks.errors import SinkRefused
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, operations
 from tasks.ledger.overview import ServedModel
-from tasks.records import datasets
 from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
-from tasks.storage.storage import Storage
 
 _OURS = {"worker_lost", "not_stored", "internal_error", SinkRefused.code}
 """Faults of the installation, not of the request: somebody mends them, and it goes on."""
@@ -100,7 +97,7 @@ def _dropping(move: Move, pages: Sequence[PageInFlight], *, resumable: bool) -> 
 
 
 def clean_up(context: StepContext, ingestion: Ingestion) -> None:
-    """Removes what only a running ingestion needs: its tasks, its chunks, its parts. Of one deleted, everything."""
+    """Forgets the tasks of an ingestion that has ended. What it has in the storage is the sweep's, a minute later."""
     # All that there can be: whoever died between a move and what it makes superfluous has left some.
     tries = range(ingestion.list_number + 1)
     jobs = {"parse": range(ingestion.next_page), "load": range(ingestion.load_number), "list": tries, "finish": tries}
@@ -108,18 +105,7 @@ def clean_up(context: StepContext, ingestion: Ingestion) -> None:
     named.append((ingestion.model, [ingestion.task_id("embed", page) for page in range(ingestion.next_page)]))
     if not all(_forget_all(context, ingestion, model, task_ids) for model, task_ids in named):
         return
-    if ingestion.deleted:
-        _remove_all(context.storage, ingestion)
-    else:
-        remove_work(context.storage, ingestion)
     context.ledger.run(close_ingestion(ingestion.id, deleted=ingestion.deleted))
-
-
-def _remove_all(storage: Storage, ingestion: Ingestion) -> None:
-    # A dataset that only this ingestion names goes with it. One that has a name of its own is the owner's.
-    if datasets.present(storage, ingestion.owner, ingestion.id).catalog.anonymous:
-        datasets.delete_dataset(storage, ingestion.owner, ingestion.id)
-    storage.delete(ingestion.folder)
 
 
 def _forget_all(context: StepContext, ingestion: Ingestion, model: str, task_ids: Sequence[str]) -> bool:

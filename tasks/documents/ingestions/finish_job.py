@@ -1,6 +1,7 @@
 """The last job of an ingestion that keeps a sink equal to its source: it deletes what the source has no more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
 import orjson
@@ -9,6 +10,7 @@ from tasks.documents.context import JobContext, JobEnd
 from tasks.documents.ingestions.fingerprint import stamp
 from tasks.documents.ingestions.job_tasks import GONE, find, patiently
 from tasks.documents.ingestions.tools import Tools
+from tasks.documents.sources.source import SourceRoot
 from tasks.errors import NotStored, SourceFailed
 from tasks.records.document_outcomes import DocumentOutcome, read_listed, read_outcomes
 from tasks.records.ingestion_operations import list_ingestions, read_closed, read_ingestions
@@ -34,18 +36,51 @@ def finish_ingestion(context: JobContext, job: str, tools: Tools) -> JobEnd:
 
 
 def _finish(context: JobContext, ingestion: Ingestion, tools: Tools) -> JobEnd:
-    _require_whole_listing(context, ingestion)
+    roots = tools.source(context, ingestion).roots()
+    listed = _require_whole_listing(context, ingestion, roots)
+
+    def allow(doomed: Sequence[str]) -> None:
+        _require_listed(doomed, roots, listed)
+
     sink = tools.sink(context, ingestion)
     try:
-        deleted = sink.keep_only(lambda: _seen(context, ingestion), stamp(ingestion), context.progress)
+        deleted = sink.keep_only(lambda: _seen(context, ingestion), stamp(ingestion), context.progress, allow)
     finally:
         sink.close()
     return JobEnd(orjson.dumps({"deleted": deleted}))
 
 
-def _require_whole_listing(context: JobContext, ingestion: Ingestion) -> None:
+def _require_listed(doomed: Sequence[str], roots: Sequence[SourceRoot], listed: AbstractSet[SourceRoot]) -> None:
+    """A root without a single document is more likely a disk that is not mounted than one that was cleared.
+
+    What belongs to a root that has listed something may go. What belongs to no root, such as a record with an id of
+    its own, may have come from the empty one.
+
+    Raises:
+        SourceFailed: nothing is deleted.
+    """
+    empty = next((root for root in roots if root not in listed), None)
+    if empty is None:
+        return
+    lost = sum(not any(root.holds(root.document_id, document_id) for root in listed) for document_id in doomed)
+    if lost:
+        raise SourceFailed(
+            f"{empty.param} lists nothing, and documents that may be from there are known, so none was deleted. Is its "
+            "disk mounted, and is its path right? If it is meant to be empty, leave it out of the request.",
+            param=empty.param,
+        )
+
+
+def _require_whole_listing(
+    context: JobContext, ingestion: Ingestion, roots: Sequence[SourceRoot]
+) -> AbstractSet[SourceRoot]:
+    """The roots that have listed something."""
+    listed, open_roots = set[SourceRoot](), list(roots)
     # An unreadable folder or record file is one failure, and hides as many documents as it likes.
     for outcome in _outcomes(context, ingestion):
+        for root in [root for root in open_roots if root.holds(root.uri, outcome.uri)]:
+            listed.add(root)
+            open_roots.remove(root)
         if outcome.stage == _LISTING:
             raise SourceFailed(
                 f"A part of the source could not be listed ({outcome.code}), so it is not known which documents have "
@@ -53,6 +88,7 @@ def _require_whole_listing(context: JobContext, ingestion: Ingestion) -> None:
                 "and run it again.",
                 param="source",
             )
+    return listed
 
 
 def _seen(context: JobContext, ingestion: Ingestion) -> Iterator[str]:

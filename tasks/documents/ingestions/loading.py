@@ -239,11 +239,15 @@ Outcomes = Mapping[str, Sequence[LoadOutcome]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoadedPage:
-    """A page that is done: how many chunks of it were loaded, how many documents took an earlier content's place."""
+    """A page that is done: how many chunks were loaded, and how many documents took an earlier content's place.
+
+    `emptied`: of these, those that have no text any more.
+    """
 
     closed: ClosedPage
     chunks: int
     replaced: int
+    emptied: int
 
 
 def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
@@ -262,7 +266,7 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
 
 
 def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> JobEnd:
-    _clean_up(context, ingestion)
+    _forget_loaded(context, ingestion)
     loading = Loading(context, ingestion, pages)
     outcomes = _loaded(context, ingestion, loading, tools)
     writer = OutcomeWriter(context, ingestion, outcomes, loading.failures)
@@ -270,13 +274,10 @@ def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], 
     return JobEnd(DONE, Then(ingestion=ingestion.id, move=move.to_json()))
 
 
-def _clean_up(context: JobContext, ingestion: Ingestion) -> None:
-    """Removes what is left of the load before: nothing needs it any more, also when this one runs again."""
-    for page in ingestion.cleanup_pages:
-        context.progress()
-        context.storage.delete(ingestion.page_folder(page))
-    if ingestion.cleanup_pages:
-        embedded = [ingestion.task_id("embed", page) for page in ingestion.cleanup_pages]
+def _forget_loaded(context: JobContext, ingestion: Ingestion) -> None:
+    """Forgets the tasks of the load before. Their objects stay until the ingestion has ended: Redis may go back."""
+    if ingestion.loaded_pages:
+        embedded = [ingestion.task_id("embed", page) for page in ingestion.loaded_pages]
         context.ledger.run(operations.forget_all(ingestion.model, embedded))
 
 
@@ -287,12 +288,13 @@ def _closing(ingestion: Ingestion, pages: Sequence[PageInFlight], loaded: Sequen
         stages={page.number: PageStage.LOADING for page in pages},
         drop=[page.number for page in pages],
         close=closed,
-        set={"litter": " ".join(str(page.number) for page in pages), "loaded_ms": ingestion.now_ms},
+        set={"loaded_pages": " ".join(str(page.number) for page in pages), "loaded_ms": ingestion.now_ms},
         add={
             "loaded": sum(page.loaded for page in closed),
             "unchanged": sum(page.unchanged for page in closed),
             "failed": sum(page.failed for page in closed),
             "replaced": sum(page.replaced for page in loaded),
+            "emptied": sum(page.emptied for page in loaded),
             "chunks_loaded": 0 if ingestion.dry_run else sum(page.chunks for page in loaded),
             "bytes_done": sum(page.size_bytes for page in pages),
         },
@@ -328,7 +330,7 @@ class OutcomeWriter:
     def write(self, page: PageInFlight) -> LoadedPage:
         """Writes those of one page, and counts them."""
         name = self._ingestion.outcomes_name(page.number, self._context.fence)
-        loaded = unchanged = failed = chunks = replaced = 0
+        loaded = unchanged = failed = chunks = replaced = emptied = 0
         with self._context.storage.writing(name) as file:
             for at, (outcome, replaced_one) in enumerate(self._of(page)):
                 if at % 64 == 0:
@@ -337,13 +339,14 @@ class OutcomeWriter:
                 match outcome.status:
                     case DocumentStatus.LOADED:
                         loaded, chunks, replaced = loaded + 1, chunks + outcome.chunks, replaced + replaced_one
+                        emptied += outcome.code == "emptied"
                     case DocumentStatus.COUNTED:
                         loaded += 1
                     case DocumentStatus.UNCHANGED:
                         unchanged += 1
                     case _:
                         failed += 1
-        return LoadedPage(ClosedPage(page.number, name, loaded, unchanged, failed), chunks, replaced)
+        return LoadedPage(ClosedPage(page.number, name, loaded, unchanged, failed), chunks, replaced, emptied)
 
     def _of(self, page: PageInFlight) -> Iterator[tuple[DocumentOutcome, bool]]:
         """What became of each document, and whether it took the place of an earlier content, if it was loaded."""

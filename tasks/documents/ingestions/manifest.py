@@ -107,8 +107,9 @@ class ParsedDocument(NamedTuple):
     ) -> DocumentOutcome:
         """As its owner sees it. `ref`: of what failed: where it is, so that it can be tried again."""
         if error is None:
+            said = _NOTES.get(self.note or "")
             return DocumentOutcome(
-                self.id, self.uri, status, None, self.note, None, self.content_hash, self.chunks, self.tokens
+                self.id, self.uri, status, None, self.note, said, self.content_hash, self.chunks, self.tokens
             )
         return DocumentOutcome(
             self.id,
@@ -124,6 +125,10 @@ class ParsedDocument(NamedTuple):
         )
 
 
+_NOTES = {
+    "emptied": "The document has no text any more: its earlier chunks were deleted.",
+    "superseded": "A newer ingestion has loaded this document, and its version stays.",
+}
 _ERROR = ParsedDocument._fields.index("error")
 
 

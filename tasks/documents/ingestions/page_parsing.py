@@ -38,6 +38,7 @@ from tasks.documents.ingestions.manifest import (
 )
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.parsed_document import Block, check_chars
+from tasks.documents.parsing.refusals import no_text
 from tasks.documents.sinks.sink import Receipt, Stamp, Verdict, judge, replaces
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
@@ -226,6 +227,8 @@ class Documents:
                 return self._empty(fetched, failed.error)
             return ParsedDocument.failed(ref, failed.error, fetched.content_hash)
         if not chunks:
+            if fetched.text is None:  # a parser has found text in it, and the chunker none: that empties no document
+                return ParsedDocument.failed(ref, no_text().error, fetched.content_hash)
             return self._empty(fetched, _EMPTY)
         return self._chunked(fetched, first=first, chunks=chunks, tokens=tokens)
 

@@ -28,7 +28,7 @@ def parse_docx(data: bytes) -> Parsed:
     """The document's text; tables are lines of cells divided by ` | `.
 
     Raises:
-        DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `empty_document`,
+        DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `no_text`,
             `missing_parser`.
     """
     archive = Archive(data, "DOCX")

@@ -55,7 +55,7 @@ def parse_html(data: bytes) -> Parsed:
     """The main content's headings, paragraphs, lists, tables and preformatted text.
 
     Raises:
-        DocumentFailed: `empty_document`, `document_too_large`, `unknown_encoding`, `missing_parser`.
+        DocumentFailed: `no_text`, `document_too_large`, `unknown_encoding`, `missing_parser`.
     """
     try:
         from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 - an extra

@@ -16,7 +16,7 @@ def parse_notebook(data: bytes) -> Parsed:
     """A block for each code cell, and those of the Markdown in the others.
 
     Raises:
-        DocumentFailed: `corrupt_document`, `empty_document`, `document_too_large`.
+        DocumentFailed: `corrupt_document`, `no_text`, `document_too_large`.
     """
     try:
         notebook = orjson.loads(data)

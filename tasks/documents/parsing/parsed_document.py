@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tasks.documents.parsing.refusals import empty, too_large
+from tasks.documents.parsing.refusals import empty, no_text, too_large
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code"]
 
@@ -93,10 +93,10 @@ class Builder:
         """The document.
 
         Raises:
-            DocumentFailed: `empty_document`.
+            DocumentFailed: `no_text`.
         """
         if not self._blocks:
-            raise empty()
+            raise no_text()
         starts = [block.start for block in self._blocks]
         pages = [starts[index] if index < len(starts) else self._chars for index in self._pages]
         return Parsed("".join(self._parts), tuple(self._blocks), tuple(pages), title_of(title), media_type)
@@ -116,7 +116,7 @@ class Builder:
 
 
 def whole(text: str, blocks: list[Block], media_type: str, title: str | None = None) -> Parsed:
-    """A document whose text is clean and stays as it is.
+    """A document of plain text, which is clean and stays as it is.
 
     Raises:
         DocumentFailed: `empty_document`.

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
 _MEDIA_TYPE = "application/pdf"
+_HEADER = b"%PDF-"
 _HEADER_WITHIN = 1024  # readers accept junk before the header, and so do we
+_BEFORE_HEADER = b"\xef\xbb\xbf \t\r\n\f\0"
 _PASSWORD_ERROR = 4  # FPDF_ERR_PASSWORD of fpdfview.h
 _SECURITY_ERROR = 5  # FPDF_ERR_SECURITY: encrypted in a way that PDFium does not know
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
@@ -71,7 +73,13 @@ def _text_of(page: "PdfPage") -> str:
 
 
 def _is_pdf(data: bytes) -> bool:
-    return b"%PDF-" in data[:_HEADER_WITHIN]
+    return data[:_HEADER_WITHIN].lstrip(_BEFORE_HEADER).startswith(_HEADER)
 
 
-PDF = DocumentFormat(_MEDIA_TYPE, "PDF", "binary", parse_pdf, endings=(".pdf",), recognises=_is_pdf)
+def _holds_pdf(data: bytes) -> bool:
+    return _HEADER in data[:_HEADER_WITHIN]
+
+
+PDF = DocumentFormat(
+    _MEDIA_TYPE, "PDF", "binary", parse_pdf, endings=(".pdf",), recognises=_is_pdf, behind_junk=_holds_pdf
+)

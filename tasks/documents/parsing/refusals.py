@@ -4,8 +4,8 @@
 |---|---|
 | `unsupported_type` | a known format that is not read |
 | `binary_file` | bytes that are no text and no known format |
-| `empty_document` | no bytes, or nothing but white space |
-| `no_text` | a PDF of pictures |
+| `empty_document` | no bytes, or plain text of nothing but white space: the document is empty |
+| `no_text` | content without text that can be read, such as a PDF of pictures: nobody knows what it says |
 | `password_protected` | opens with a password only |
 | `corrupt_document` | not what its format demands |
 | `document_too_large` | more bytes or text than one document may have |
@@ -30,11 +30,29 @@ def empty() -> DocumentFailed:
     return refused("empty_document", "The document has no text in it. Leave it out, or check how it was made.")
 
 
+def no_text() -> DocumentFailed:
+    """There is something in it, and no text was found: it is not empty."""
+    return refused(
+        "no_text",
+        "The file has content, and no text in it that can be read. An earlier version of the document is kept. Look "
+        "at how the file was made; to remove the document, delete the file or leave nothing in it.",
+    )
+
+
 def corrupt(format_name: str) -> DocumentFailed:
     """The file is damaged, cut off or made wrongly."""
     return refused(
         "corrupt_document",
         f"The file is damaged and cannot be read as {format_name}. Open it in its application and save it again.",
+    )
+
+
+def misnamed(what: str, promised: str) -> DocumentFailed:
+    """The name promises another format than the bytes are of."""
+    return refused(
+        "corrupt_document",
+        f"The file is {what}, and its name says {promised}. An earlier version of the document is kept. Fetch the "
+        "file again, or give it the ending of what it is.",
     )
 
 

@@ -1,4 +1,7 @@
-"""Recognises the format of a file by its bytes and its name; the bytes win.
+"""Recognises the format of a file by its bytes and its name.
+
+Bytes decide. A name that promises a binary format is held to it: what lies there else is there by mistake, such as a
+pointer of Git LFS or the page of a login.
 
 Cheap and safe enough for the worker's own process: nothing is unpacked.
 """
@@ -8,9 +11,10 @@ from pathlib import PurePosixPath
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.docx import ZIP_BEGINNINGS
+from tasks.documents.parsing.html import HTML
 from tasks.documents.parsing.parsers import FORMATS
 from tasks.documents.parsing.plain_text import TEXT
-from tasks.documents.parsing.refusals import corrupt, protected, refused
+from tasks.documents.parsing.refusals import corrupt, misnamed, protected, refused
 from tasks.documents.parsing.text_encoding import utf16_without_mark
 
 _NAMES = [document_format.name for document_format in FORMATS]
@@ -20,6 +24,16 @@ _SUPPORTED = (
 )
 _SAMPLE_BYTES = 64 * 1024
 _MAX_CONTROL_SHARE = 0.02
+
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_BLANK = b"\xef\xbb\xbf\xff\xfe \t\r\n"
+_BINARY_NAMES = (
+    "7z avi bmp bz2 epub exe gif gz heic jpeg jpg m4a mkv mov mp3 mp4 odp ods odt ogg parquet png ppt pptx rar sqlite "
+    "tar tgz tif tiff wav webm webp xlsx xz zip"
+)
+_READ_BINARY = {ending: one.name for one in FORMATS if one.content == "binary" for ending in one.endings}
+_PROMISED = _READ_BINARY | {f".{ending}": ending.upper() for ending in _BINARY_NAMES.split()}
+"""Endings of binary formats, and what each says. Not DOC and XLS: mails, pages and tables of text are saved so."""
 
 _BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -68,13 +82,15 @@ def sniff(data: bytes, name: str) -> DocumentFormat:
 
     Raises:
         DocumentFailed: `unsupported_type`, `binary_file`, `password_protected`, or `corrupt_document` for a file whose
-            name promises a format that its bytes are not.
+            name promises a binary format that its bytes are not.
     """
     ending = PurePosixPath(name).suffix.lower()
     head = data[:_SAMPLE_BYTES]
-    for candidate in FORMATS:
-        if candidate.content == "binary" and candidate.recognises(data):
-            return candidate
+    found = _binary_format(data, ending)
+    if found is not None:
+        if ending in _READ_BINARY and ending not in found.endings:
+            raise misnamed(found.name, _PROMISED[ending])
+        return found
     if head.startswith(ZIP_BEGINNINGS):
         raise _unsupported(_zipped(data))
     if head.startswith(_OLE):
@@ -86,7 +102,24 @@ def sniff(data: bytes, name: str) -> DocumentFormat:
             raise _unsupported(what)
     if not _is_text(head):
         raise _binary(head, ending)
+    if ending in _PROMISED:
+        raise misnamed(_kind_of_text(head), _PROMISED[ending])
     return _text_format(head, ending)
+
+
+def _binary_format(data: bytes, ending: str) -> DocumentFormat | None:
+    for candidate in (one for one in FORMATS if one.content == "binary"):
+        if candidate.recognises(data):
+            return candidate
+        if candidate.behind_junk(data) and (ending in candidate.endings or not _is_text(data[:_SAMPLE_BYTES])):
+            return candidate
+    return None
+
+
+def _kind_of_text(head: bytes) -> str:
+    if head.lstrip(_BLANK).startswith(_LFS_POINTER):
+        return "a pointer of Git LFS"
+    return "an HTML page" if HTML.recognises(_start(head)) else "text"
 
 
 def _zipped(data: bytes) -> str:
@@ -126,10 +159,15 @@ def _text_format(head: bytes, ending: str) -> DocumentFormat:
     for candidate in texts:
         if ending in candidate.endings:
             return candidate
-    start = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")[:1024].lower()
+    start = _start(head)
     if start.startswith(b"<svg") or (start.startswith(b"<?xml") and b"<svg" in start):
         raise _unsupported("an SVG image")
     return next((candidate for candidate in texts if candidate.recognises(start)), TEXT)
+
+
+def _start(head: bytes) -> bytes:
+    """The first characters in lower case, as they come in ASCII."""
+    return head.replace(b"\0", b"").lstrip(_BLANK)[:1024].lower()
 
 
 def _unsupported(what: str) -> DocumentFailed:

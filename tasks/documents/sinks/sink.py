@@ -102,10 +102,17 @@ class Sink(Protocol):
             SinkRefused: the sink can never take these vectors, such as those of another model. Says what to do.
         """
 
-    def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
+    def keep_only(
+        self,
+        seen: Callable[[], Iterator[str]],
+        stamp: Stamp,
+        progress: Callable[[], None],
+        allow: Callable[[Sequence[str]], None] = lambda _: None,
+    ) -> int:
         """Deletes documents whose id is not among `seen` (millions, in any order), except those of newer ingestions.
 
-        Returns their number. Raises like `load`.
+        Returns their number. Raises like `load`, and what `allow` raises, which is told of all that shall go before
+        anything has gone; nothing is deleted then.
         """
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.page import PageBuilder
 from tasks.documents.sources.record_fields import as_json
 from tasks.documents.sources.records import Record, RecordFormat
-from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage
+from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage, SourceRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,9 @@ class Entries(Protocol):
     def open(self, place: Mapping[str, Any]) -> Content:
         """The content of a file that was listed. Raises `DocumentFailed` and `StorageUnavailable`."""
 
+    def roots(self) -> Sequence[SourceRoot]:
+        """See `Source.roots`."""
+
 
 class FileSource:
     """Files as documents, and the records of files for which `formats` returns a format."""
@@ -66,6 +69,10 @@ class FileSource:
         self._limits = access.limits
         self._progress = access.progress
         self._page_limits = access.page
+
+    def roots(self) -> Sequence[SourceRoot]:
+        """See `Source`."""
+        return self._entries.roots()
 
     # ---- listing
 

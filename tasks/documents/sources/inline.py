@@ -11,7 +11,7 @@ from tasks.documents.sources.content import gone
 from tasks.documents.sources.file_source import record_hash
 from tasks.documents.sources.page import PageBuilder
 from tasks.documents.sources.record_fields import FieldMap, listing_error
-from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage
+from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage, SourceRoot
 from tasks.errors import NotStored, SourceFailed
 
 _FIELDS = FieldMap(id="id", text=("text",))
@@ -33,6 +33,10 @@ class Inline:
                 return page.listed({"after": number})
             self._list(page, number, documents[number])
         return page.listed(None)
+
+    def roots(self) -> Sequence[SourceRoot]:
+        """See `Source`: each document is named."""
+        return ()
 
     def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
         """See `Source`."""

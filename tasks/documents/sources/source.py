@@ -127,6 +127,26 @@ class Fetched(NamedTuple):
     error: DocumentError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SourceRoot:
+    """One of the places that a request names.
+
+    Attributes:
+        param: where the request names it.
+        uri: how URIs of what is listed there begin, or the URI itself.
+        document_id: the same of ids, as far as a file is one document.
+    """
+
+    param: str
+    uri: str
+    document_id: str
+
+    @staticmethod
+    def holds(place: str, name: str) -> bool:
+        """Whether a URI or an id is that of a place, or of something below it."""
+        return name == place or name.startswith((f"{place.rstrip('/')}/", f"{place}#"))
+
+
 class Source(Protocol):
     """Lists and reads documents. Its memory does not grow with the source."""
 
@@ -137,6 +157,9 @@ class Source(Protocol):
             SourceFailed: the job cannot continue, because something that it names is gone, or is of another kind.
             StorageUnavailable: it does not answer now.
         """
+
+    def roots(self) -> Sequence[SourceRoot]:
+        """Places of which each is expected to list something; none where documents are named one by one."""
 
     def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
         """The contents of documents of one page, in order. A document that is gone or too large has an error.

@@ -9,6 +9,7 @@ import orjson
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import StoredContent, gone
 from tasks.documents.sources.file_source import Entry
+from tasks.documents.sources.source import SourceRoot
 from tasks.errors import NotStored, SourceFailed
 from tasks.storage.storage import Storage
 
@@ -34,6 +35,10 @@ class Uploads:
         if record is None:
             raise gone()
         return StoredContent(self._access.storage, record.stored, record.size_bytes)
+
+    def roots(self) -> Sequence[SourceRoot]:
+        """See `Source.roots`: each file is named."""
+        return ()
 
     def _entry(self, number: int, file_id: str, document_id: str | None, metadata: Mapping[str, Any]) -> Entry:
         place = {"file": file_id}

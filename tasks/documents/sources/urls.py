@@ -21,6 +21,7 @@ from tasks.documents.sources.roots import (
     root_around,
     split_url,
 )
+from tasks.documents.sources.source import SourceRoot
 from tasks.documents.sources.walk import Child, FoundFile, LocalTree, Tree, Walk, circle, leads_back, shown, smallest
 from tasks.errors import SourceFailed
 
@@ -72,6 +73,14 @@ class Urls:
         if scheme == "file":
             return LocalContent(path, self._access.real_tops())
         return RemoteContent(self._driver(scheme), scheme, path)
+
+    def roots(self) -> list[SourceRoot]:
+        """See `Source.roots`."""
+        places = [(f"source.urls[{n}]", glob.scheme, glob.base) for n, glob in enumerate(self._globs)]
+        return [
+            SourceRoot(param, _url(scheme, base), document_id(scheme, base, self._access.roots))
+            for param, scheme, base in places
+        ]
 
     def _walk(self, glob: Glob, listing: str) -> Walk:
         tree = self._tree(glob.scheme)

@@ -1,5 +1,6 @@
 -- Moves a batch from one of some states to another, and sets fields with it. It may stay where it is.
 -- own: id to terminal number_of_states state..., then field value...   reply: {1 moved, the status now or ''}
+-- uses: litter
 allowed_when_full()
 local id, to, states = arg(1), arg(2), tonumber(arg(4))
 local key = R .. ':batch:' .. id
@@ -19,6 +20,7 @@ if arg(3) == '1' then
     local alias_at = R .. ':batch-alias:' .. f[3] .. ':' .. f[4]
     if string.match(call('GET', alias_at) or '', '^%S+') == id then call('PEXPIRE', alias_at, f[2]) end
   end
+  litter('batches/' .. id .. '/ ' .. f[3], NOW)
   ended_ids = {id}
   if f[1] ~= to then count_of_documents('batches_' .. to, 1) end
 else

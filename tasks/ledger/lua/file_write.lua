@@ -6,7 +6,7 @@
 --   release: an upload has come to nothing. reply {'ok'}
 --   delete: reply {'ok', what the record was, or false}
 -- Arguments that a verb does not need are empty. max_bytes, max_files: -1: no limit.
--- uses: quota
+-- uses: litter quota
 local verb, id, owner, size, for_ms, max_bytes, max_files, filename, purpose, created, stored, batch = named(12)
 size, for_ms, max_bytes, max_files = tonumber(size), tonumber(for_ms), tonumber(max_bytes), tonumber(max_files)
 local SLACK_MS = 60000      -- the account outlives the last file, so that its entries never outlive the account
@@ -58,9 +58,10 @@ local record = call('HGETALL', key)
 if verb == 'delete' then
   allowed_when_full()
   if #record == 0 then return {'ok', false} end
-  local f = call('HMGET', key, 'owner', 'size')
+  local f = call('HMGET', key, 'owner', 'size', 'stored')
   local account = account_of(f[1])
   call('UNLINK', key)
+  no_litter(f[3] .. ' ' .. f[1])          -- its bytes were deleted before
   forget_file(account, id .. ' ' .. f[2])
   keep(account)
   return {'ok', record}
@@ -80,6 +81,7 @@ call('HSET', key, 'owner', owner, 'filename', filename, 'purpose', purpose, 'siz
   'expires', int(expires), 'stored', stored)
 if expires > 0 then
   call('PEXPIRE', key, int(for_ms))
+  litter(stored .. ' ' .. owner, NOW + for_ms)
   call('ZADD', account.ends, int(NOW + for_ms), id .. ' ' .. int(size))
 end
 call('ZADD', account.files, created, id)

@@ -1,15 +1,13 @@
--- Changes one API key, if nobody else has changed it.   own: name before after stamp first most
--- before, after: the record as JSON, '' for none. first: 1 to store it only where there is no key at all.
--- most: keys that there may be.
--- reply: 'ok', 'changed', 'not_first' or 'full'. Cost: one field.
+-- Changes one API key, if nobody else has changed it.   own: name before after stamp most
+-- before, after: the record as JSON, '' for none. most: keys that there may be.
+-- reply: 'ok', 'changed' or 'full'. Cost: one field.
 allowed_when_full()                     -- keys are small and few, and to revoke one must not need memory
 local name, before, after, key = arg(1), arg(2), arg(3), R .. ':keys'
 local now = call('HGET', key, name) or ''
 if now == after then return 'ok' end    -- this very call, again
 if now ~= before then return 'changed' end
 local keys = math.max(0, call('HLEN', key) - 1)
-if arg(5) == '1' and keys > 0 then return 'not_first' end
-if before == '' and keys >= tonumber(arg(6)) then return 'full' end
+if before == '' and keys >= tonumber(arg(5)) then return 'full' end
 if after == '' then call('HDEL', key, name) else call('HSET', key, name, after) end
 call('HSET', key, '@stamp', arg(4))
 return 'ok'

@@ -6,7 +6,7 @@
 --   {file, stored name, size...}, {kind, record, 1 somebody still works for it...}}
 --   or nil: a key of this name may be used. Somebody may have made it anew since the purge began
 -- Cost: the keys that it looks at; where there are records among them, the units of all claims.
--- uses: forgetting keys
+-- uses: forgetting keys litter
 allowed_when_full()
 local owner, look = arg(1), arg(2)
 if key_lives(owner) then return end
@@ -37,6 +37,8 @@ local function stop(kind, id, key)      -- nothing new begins for it, and no wor
     count_of_documents(KINDS[kind] .. '_cancelled', 1)
   end
   call('HSETNX', key, 'deleted_at', int(NOW))
+  call('SREM', R .. ':open-' .. KINDS[kind], id)  -- or a step would remove the record before its objects
+  litter(KINDS[kind] .. '/' .. id .. '/ ' .. owner, NOW)
   if kind == 'batch' then
     for _, stage in ipairs({'validate', 'embed', 'assemble'}) do found(id .. '-' .. stage) end
     return

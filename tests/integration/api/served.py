@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, ClassVar, Self
+from uuid import uuid4
 
 import httpx
 import uvicorn
@@ -84,6 +85,7 @@ class ServedApp:
             "served_name": MODEL,
             "max_wait_s": 20,
             "token_inputs": "reject",  # the vocabulary would come from the network
+            "storage_url": f"memory://{uuid4().hex}",
         } | settings
         self.app = create_app(load_settings(**merged), times=times)
         self.app.openapi_schema = ServedApp._document or self.app.openapi()

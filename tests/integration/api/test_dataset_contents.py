@@ -234,18 +234,18 @@ def test_a_map_is_drawn_once_by_whoever_lives_and_goes_with_its_version(
     problem(client.get(MAP, params={"color": "nothing"}, headers=ANN), 400, "invalid_value", "color")
     problem(client.get(MAP, params={"limit": "50001"}, headers=ANN), 400, "invalid_value", "limit")
 
-    assert sweep_datasets(storage, hands.ledger, grace_s=-60, spare_s=-60) == 0
+    assert sweep_datasets(storage, grace_s=-60) == 0
     now = load(storage, document("new", [1, 2, 3, 4]))
     assert client.get(MAP, headers=ANN).status_code == 202
-    assert sweep_datasets(storage, hands.ledger) == 0, "a reader may have it in hand"
-    assert sweep_datasets(storage, hands.ledger, grace_s=-60) == 2, "the first catalog and its map"
+    assert sweep_datasets(storage) == 0, "a reader may have it in hand"
+    assert sweep_datasets(storage, grace_s=-60) == 2, "the first catalog and its map"
     hands.work()
     assert client.get(MAP, headers=ANN).json()["rows"] == 42
     assert storage.size_bytes(map_name(now)) > 0
     assert delete_dataset(storage, "ann", NAME)
     problem(client.get(MAP, headers=ANN), 404, "dataset_not_found", "name")
-    sweep_datasets(storage, hands.ledger, grace_s=-60)
-    sweep_datasets(storage, hands.ledger, grace_s=-60)
+    sweep_datasets(storage, grace_s=-60)
+    sweep_datasets(storage, grace_s=-60)
     assert [*storage.stored("datasets"), *storage.stored("catalogs")] == []
     assert catalog.version == 1
 

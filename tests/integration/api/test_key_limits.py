@@ -11,12 +11,15 @@ from tasks.ledger.executor import source
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import code_of, make
 from tests.integration.api.served import ServedApp
+from tests.made_keys import found
 
 
-def test_requests_of_a_key_are_counted_and_those_of_others_are_not(app: ServedApp, redis_client: redis.Redis) -> None:
+def test_requests_of_a_key_are_counted_and_those_of_others_are_not(
+    app: ServedApp, redis_client: redis.Redis, redis_url: str
+) -> None:
     client = app.client
     app.services.ledger.frozen_ms = round(time.time() * 1000)  # nothing comes back meanwhile
-    ops = make(client, {}, "ops")
+    ops = found(client, redis_url)
     slow = make(client, ops, "slow", limits={"requests_per_second": 2})
     redis_client.script_flush()
     take = hashlib.sha1(source("take").encode(), usedforsecurity=False).hexdigest()
@@ -37,9 +40,9 @@ def test_requests_of_a_key_are_counted_and_those_of_others_are_not(app: ServedAp
 
 
 def test_a_flood_costs_redis_nothing_until_the_bucket_has_a_request_again(
-    app: ServedApp, redis_client: redis.Redis
+    app: ServedApp, redis_client: redis.Redis, redis_url: str
 ) -> None:
-    ops = make(app.client, {}, "ops")
+    ops = found(app.client, redis_url)
     key = make(app.client, ops, "loud", limits={"requests_per_second": 0.01})
     answers = [app.client.get("/v1/models", headers=key) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]
@@ -59,8 +62,8 @@ def test_a_flood_costs_redis_nothing_until_the_bucket_has_a_request_again(
     assert app.client.get("/v1/models", headers=key).status_code == 200, "another limit counts at once"
 
 
-def test_tokens_queues_and_jobs_of_a_key(client: httpx.Client) -> None:
-    ops = make(client, {}, "ops")
+def test_tokens_queues_and_jobs_of_a_key(client: httpx.Client, redis_url: str) -> None:
+    ops = found(client, redis_url)
     keys = {
         name: make(client, ops, name.replace("_", "-"), limits={name: number})
         for name, number in (("tokens_per_minute", 10), ("queued_tokens", 10), ("open_jobs", 1))
@@ -82,8 +85,8 @@ def test_tokens_queues_and_jobs_of_a_key(client: httpx.Client) -> None:
     assert client.post("/v1/tasks", json={"input": text}, headers=ops).status_code == 202
 
 
-def test_stored_bytes_take_the_place_of_the_quota(client: httpx.Client) -> None:
-    ops = make(client, {}, "ops")
+def test_stored_bytes_take_the_place_of_the_quota(client: httpx.Client, redis_url: str) -> None:
+    ops = found(client, redis_url)
     small = make(client, ops, "small", limits={"stored_bytes": 100})
 
     def upload(key: dict[str, str], size: int) -> httpx.Response:
@@ -95,8 +98,8 @@ def test_stored_bytes_take_the_place_of_the_quota(client: httpx.Client) -> None:
     assert upload(ops, 90).status_code == 200
 
 
-def test_the_headers_are_of_the_limit_that_leaves_least(app: ServedApp, worker: LedgerWorker) -> None:
-    ops = make(app.client, {}, "ops")
+def test_the_headers_are_of_the_limit_that_leaves_least(app: ServedApp, worker: LedgerWorker, redis_url: str) -> None:
+    ops = found(app.client, redis_url)
     limits = {"tokens_per_minute": 1000, "requests_per_second": 5}
     key = make(app.client, ops, "limited", limits=limits)
     app.services.ledger.frozen_ms = round(time.time() * 1000)  # nothing comes back meanwhile
@@ -113,8 +116,8 @@ def test_the_headers_are_of_the_limit_that_leaves_least(app: ServedApp, worker: 
     assert int(free["x-ratelimit-limit-tokens"]) > 1000
 
 
-def test_a_lower_limit_counts_within_a_second(client: httpx.Client) -> None:
-    ops = make(client, {}, "ops")
+def test_a_lower_limit_counts_within_a_second(client: httpx.Client, redis_url: str) -> None:
+    ops = found(client, redis_url)
     key = make(client, ops, "later")
     assert client.get("/v1/models", headers=key).status_code == 200
     changed = client.post("/v1/keys/later", json={"limits": {"requests_per_second": 0.01}}, headers=ops)

@@ -1,21 +1,26 @@
-"""`embedq keys` against a server whose first key it makes."""
+"""`embedq keys` against a server whose first key it makes through Redis."""
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from embedq.cli import main
+from stack.data_folder import write_address
 from tests.integration.api.served import ServedApp
 
 Keys = Callable[..., Any]
 
 
 @pytest.fixture
-def keys(serve: Callable[..., ServedApp], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Keys:
+def keys(
+    serve: Callable[..., ServedApp], redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Keys:
     """Runs the command with a key; its JSON, or its exit code and code of error where it fails."""
     monkeypatch.setenv("EMBEDQ_URL", str(serve().client.base_url))
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", redis_url)
 
     def run(*arguments: str, key: str = "") -> Any:
         monkeypatch.setenv("EMBEDQ_API_KEY", key)
@@ -32,7 +37,9 @@ def test_a_key_from_its_first_day_to_its_last(keys: Keys) -> None:
     [made] = keys("create", "ops")
     assert set(made) == {"name", "key"}
     ops = made["key"]
-    assert keys("create", "acme") == (3, "invalid_api_key")
+    assert keys("create", "ops") == (3, "key_exists")
+    assert keys("create", "no name") == (3, "invalid_value")
+    assert keys("list") == (3, "invalid_api_key")
     with pytest.raises(SystemExit, match="2"):
         keys("create", "acme", "--requests-per-second", "nan")
 
@@ -71,3 +78,33 @@ def test_people_get_lines(keys: Keys, capsys: pytest.CaptureFixture[str], monkey
 
     assert main(["keys", "list"]) == 0
     assert capsys.readouterr().out == "ops online,bulk,files,ingest,read,admin tokens_per_minute=1000\n"
+
+
+def test_where_no_redis_is_named_nothing_is_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["keys", "create", "ops"]) == 2
+    assert "EMBEDQ_REDIS_URL" in capsys.readouterr().err
+
+
+def test_the_address_lies_in_the_data_folder_for_its_user_alone(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "redis-url").write_text("redis://somebody-else")
+    (tmp_path / "redis-url").chmod(0o644)
+    write_address(tmp_path, redis_url)
+    assert (tmp_path / "redis-url").stat().st_mode & 0o777 == 0o600
+    assert main(["keys", "create", "ops", "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("embedq_")
+
+
+def test_a_redis_that_is_away_is_said_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://user:secret@127.0.0.1:1/0")
+    assert main(["keys", "create", "ops"]) == 4
+    told = capsys.readouterr()
+    assert "secret" not in told.out + told.err

@@ -101,7 +101,7 @@ def test_ready_once_a_worker_beats(serve: Callable[..., ServedApp], redis_url: s
         "param": "worker",
         "code": "not_ready",
     }
-    assert after.json() == {"status": "ready", "redis": "up", "workers": {MODEL: 1}}
+    assert after.json() == {"status": "ready", "redis": "up", "workers": {MODEL: 1}, "storage": None}
 
 
 def test_live(client: httpx.Client) -> None:

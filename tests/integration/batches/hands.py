@@ -14,12 +14,12 @@ from tasks.documents.batches.steps import step_batches
 from tasks.documents.claims import failed_job
 from tasks.documents.context import JobContext, JobEnd, Pace, Postponed, StepContext
 from tasks.documents.jobs import JOBS
+from tasks.documents.sweep import sweep_litter
 from tasks.errors import EmbedqError, Unavailable
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
 from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, read_file, stored_name
-from tasks.records.storage_identity import is_ours
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartWriter, RowError, RowOutcome, part_name
@@ -28,6 +28,8 @@ from worker_config.settings import load_settings
 
 MODEL = "test/model"
 HOUR_MS = 3_600_000
+GRACE_S = 61.0
+"""After it the sweep deletes what an end has left."""
 STEP_S = 0.25
 """Between two steps."""
 
@@ -46,10 +48,9 @@ class Hands:
     `meanwhile`: happens once, in the middle of the next job.
     """
 
-    def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
+    def __init__(self, ledger: Ledger, folder: Path, *, storage: Storage | None = None, **settings: Any) -> None:
         self.ledger = ledger
-        self.storage = Storage.open(str(folder))
-        is_ours(self.storage, ledger)
+        self.storage = storage or Storage.open(str(folder))
         self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
         self.bad: dict[str, RowError] = {}
         self.deadly: set[str] = set()
@@ -124,6 +125,14 @@ class Hands:
         """One step of the documents worker, a quarter of a second after the one before."""
         self.clock_s += STEP_S
         step_batches(self.step_context)
+
+    def sweep(self, after_s: float = GRACE_S) -> int:
+        """What the sweep of the documents worker deletes so much later; how many entries it looks at."""
+        self.ledger.clock_offset_ms += round(after_s * 1000)
+        try:
+            return sweep_litter(self.storage, self.ledger)
+        finally:
+            self.ledger.clock_offset_ms -= round(after_s * 1000)
 
     def _again(self) -> None:
         self.asked_again += 1
@@ -256,6 +265,7 @@ class Hands:
 def nothing_is_left(hands: Hands, batch: Batch) -> None:
     """Fails when an ended batch has left a task, an object, or work for a step."""
     assert batch.stages == {}
+    hands.sweep()
     assert list(hands.storage.stored(f"batches/{batch.id}")) == []
     assert hands.ledger.run(open_batches(10)) == []
 

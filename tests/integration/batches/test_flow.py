@@ -10,8 +10,7 @@ import orjson
 import pytest
 
 from tasks.documents.batches.steps import step
-from tasks.documents.cleanup import sweep, sweep_batches
-from tasks.errors import StorageUnavailable
+from tasks.errors import NotStored, StorageUnavailable
 from tasks.ledger import Ledger, State, operations
 from tasks.ledger.operations import read_committed
 from tasks.records.batches import BatchStatus, Stage, delete_batch, move_batch, open_batches, read_batch
@@ -19,7 +18,7 @@ from tasks.records.files import Purpose
 from tasks.storage.vector_part import PartReference, RowError
 from tasks.wire.embedding_list import embedding_list, items
 from tests.integration.api.ledger_worker import vector
-from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
+from tests.integration.batches.hands import GRACE_S, HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
 TOO_LONG = RowError("input_too_long", "This text has 9 tokens; the model takes at most 8.", 400, "input")
 
@@ -280,28 +279,34 @@ def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(redis_url: str, tm
     ledger.close()
 
 
-def test_what_comes_after_the_end_is_swept_away(hands: Hands) -> None:
+def test_what_comes_after_the_end_goes_with_the_record(hands: Hands) -> None:
     running, ended = half_way(hands), hands.create_over("file-none")
     hands.until(lambda: hands.batch(ended).status is BatchStatus.FAILED, model=False)
     hands.step()
+    assert hands.sweep() == 1
     for batch_id in (ended, "batch_forgotten"):
         hands.storage.write(f"batches/{batch_id}/parts/late", b"x")
-    assert sweep_batches(hands.storage, hands.ledger) == 0, "too young"
-    assert sweep_batches(hands.storage, hands.ledger, spare_s=-1) == 2
-    assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {running}
+    assert hands.sweep() == 0
+    hands.sweep(after_s=HOUR_MS / 1000 + 2 * GRACE_S)
+    assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {running, "batch_forgotten"}
 
 
-def test_outputs_that_wait_for_their_record_are_not_swept(hands: Hands) -> None:
+def test_outputs_that_wait_for_their_record_stay_and_those_of_other_attempts_go(hands: Hands) -> None:
     batch_id = hands.create([request("a", "x")])
     hands.until(lambda: hands.batch(batch_id).stages.get(Stage.ASSEMBLE) is State.COMPLETED)
-    waiting = [found.name for found in hands.storage.stored("files") if "." in found.name]
-    assert len(waiting) == 1
-    hands.storage.write("files/" + waiting[0].partition("/")[2].replace("file-", "file-0", 1), b"of nobody")
-    assert sweep(hands.storage, hands.ledger, spare_s=-1) == 1
+    (waiting,) = [found.name for found in hands.storage.stored("files") if found.name.count("/") == 2]
+    other = waiting.rpartition("/")[0] + "/00ff"
+    hands.storage.write(other, b"of a worker that was taken for dead")
+    hands.sweep()
+    assert hands.storage.read(waiting)
     hands.work()
     batch = hands.batch(batch_id)
     assert (batch.status, len(hands.lines(batch.output_file_id))) == (BatchStatus.COMPLETED, 1)
-    assert sweep(hands.storage, hands.ledger, spare_s=-1) == 0
+    hands.sweep()
+    assert len(hands.lines(batch.output_file_id)) == 1
+    assert list(hands.storage.stored(other.rpartition("/")[0])) != []
+    with pytest.raises(NotStored):
+        hands.storage.read(other)
 
 
 def test_a_batch_that_is_deleted_leaves_its_files_and_nothing_else(hands: Hands) -> None:
@@ -315,6 +320,7 @@ def test_a_batch_that_is_deleted_leaves_its_files_and_nothing_else(hands: Hands)
     assert hands.batch(batch_id).deleted
 
     hands.step()
+    hands.sweep()
 
     assert hands.ledger.run(read_batch(batch_id)) is None
     assert list(hands.storage.stored(ended.folder.rstrip("/"))) == []
@@ -330,13 +336,12 @@ def test_a_deletion_waits_for_the_storage(hands: Hands, tmp_path: Path) -> None:
     hands.ledger.run(delete_batch(batch_id))
     root = tmp_path / "storage"
     root.rename(tmp_path / "unmounted")
-    with pytest.raises(StorageUnavailable):
-        hands.step()
-    (tmp_path / "unmounted").rename(root)
-    assert hands.batch(batch_id).deleted
-    hands.clock_s += 60
     hands.step()
     assert hands.ledger.run(read_batch(batch_id)) is None
+    with pytest.raises(StorageUnavailable):
+        hands.sweep()
+    (tmp_path / "unmounted").rename(root)
+    hands.sweep()
     assert list(hands.storage.stored(f"batches/{batch_id}")) == []
 
 

@@ -2,12 +2,9 @@
 
 import dataclasses
 
-import pytest
-
 from tasks.documents.batches.steps import step
-from tasks.errors import StorageUnavailable
 from tasks.ledger import DOCUMENTS, Lane, State, operations
-from tasks.records.batches import Batch, BatchStatus, Stage, move_batch, open_batches
+from tasks.records.batches import Batch, BatchStatus, Stage, move_batch
 from tasks.records.files import delete_file, read_file
 from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
 from tests.ledger_client import LedgerClient
@@ -155,29 +152,3 @@ def test_requests_that_were_submitted_since_the_round_began_are_not_ended_unseen
     hands.work()
     assert hands.batch(batch_id).status is BatchStatus.CANCELLED
     nothing_is_left(hands, hands.batch(batch_id))
-
-
-def test_a_storage_that_is_away_is_asked_once_by_a_round_and_holds_up_no_other_batch(
-    hands: Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = [hands.create([request("a", "x")]) for _ in range(5)]
-    for batch_id in ended:
-        hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLED, only_from=[BatchStatus.VALIDATING]))
-    opened = [hands.create([request("a", "x")]) for _ in range(5)]
-    begun: list[int] = []
-
-    def away(_: str) -> None:
-        begun.append(sum(Stage.VALIDATE in hands.batch(batch_id).stages for batch_id in opened))
-        raise StorageUnavailable("It does not answer.", retry_after_s=10)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(hands.storage, "delete", away)
-        with pytest.raises(StorageUnavailable):
-            hands.step()
-        assert begun == [5], "the open ones first, and one attempt"
-        hands.step()
-        assert len(begun) == 1, "and not again at once"
-    hands.clock_s += 10
-    hands.step()
-    left = hands.ledger.run(open_batches(100))
-    assert set(left) == set(opened)

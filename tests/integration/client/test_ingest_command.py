@@ -57,7 +57,10 @@ def test_a_folder_goes_in_is_searched_and_costs_nothing_again(
     assert {row["text"] for row in command("search", "x", "--in", "out", "--json").json} == {whole, "We open at ten."}
     (handbook / "hours.txt").write_text("")
     emptied = command("ingest", "handbook", "--out", "out", "--mode", "sync")
-    assert emptied.lines[-1].endswith(" completed: 2/2 documents, 1 unchanged, 1 replaced, 0 chunks"), emptied.err
+    assert emptied.lines[-1].endswith(" completed: 2/2 documents, 1 unchanged, 1 replaced, 1 emptied, 0 chunks"), (
+        emptied.err
+    )
+    assert "1 have no text any more, and their chunks were deleted" in emptied.err
     assert [row["text"] for row in command("search", "x", "--in", "out", "--json").json] == [whole]
     (handbook / "hours.txt").unlink()
     synced = command("ingest", "handbook", "--out", "out", "--mode", "sync")

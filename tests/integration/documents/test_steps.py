@@ -29,7 +29,7 @@ def test_steps_go_on_beside_one_that_fails_and_after_an_outage(
     worker = private_roles.documents(module=TRIAL)
     wait_until(lambda: _taken(storage) >= 2, message="the steps")
     private_redis.kill()
-    wait_until(lambda: "step count: " in worker.log(), message="a step that misses Redis")
+    wait_until(lambda: "step count waits: " in worker.log(), message="a step that misses Redis")
     child = worker.child_pid
     private_redis.start()
     before = _taken(storage)
@@ -38,7 +38,7 @@ def test_steps_go_on_beside_one_that_fails_and_after_an_outage(
         documents = DocumentsClient(Ledger(connection))
         assert documents.answer(documents.submit_job("echo", "job"))["id"] == "job"
     assert worker.child_pid == child
-    assert worker.log().count("step fail: ZeroDivisionError") == 1
+    assert worker.log().count("step fail waits: ZeroDivisionError") == 1
 
 
 def test_a_step_that_hangs_loses_its_process_and_the_sweep_holds_up_nothing(roles: Roles, storage: Storage) -> None:

@@ -1,6 +1,5 @@
 """Records of files: an owner's account, pages, expiry, and the sweep."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 import redis
 
 from stack.testing import wait_until
-from tasks.documents.cleanup import sweep
+from tasks.documents.sweep import sweep_litter
 from tasks.errors import QuotaExceeded, StorageFull
 from tasks.records.batches import NewBatch, create_batch, new_batch_id
 from tasks.records.creation import RecordLimits
@@ -23,6 +22,7 @@ from tasks.records.files import (
     delete_file,
     file_id_from,
     list_files,
+    new_file_id,
     put_file,
     read_file,
     read_files,
@@ -32,7 +32,6 @@ from tasks.records.files import (
 )
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
-from tasks.records.storage_identity import is_ours
 from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import START_MS, Driver
 
@@ -319,42 +318,36 @@ def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client
 
 @pytest.fixture
 def storage(driver: Driver, tmp_path: Path) -> Storage:
-    storage = Storage.open(str(tmp_path / "storage"))
-    assert is_ours(storage, driver.ledger)
-    return storage
+    return Storage.open(str(tmp_path / "storage"))
 
 
 def stored(storage: Storage) -> list[str]:
     return sorted(stored.name for stored in storage.stored("files"))
 
 
-def test_the_sweep_deletes_what_no_record_names(driver: Driver, storage: Storage) -> None:
-    (kept, deleted) = put(driver, 1, 2)
-    fenced = stored_name(kept.id, "00ff")  # what a worker taken for dead wrote of the same file
-    for name in (kept.stored, deleted.stored, fenced):
+def test_the_sweep_deletes_a_file_a_minute_after_it_has_expired(driver: Driver, storage: Storage) -> None:
+    kept, deleted = put(driver, 1, 2)
+    expiring, early = put(driver, 3, 4, expires_in_ms=5_000)
+    unknown = stored_name(new_file_id())
+    for name in (kept.stored, deleted.stored, expiring.stored, unknown):
         storage.write(name, b"x")
-    driver.ledger.run(delete_file(deleted.id))
-    storage.write("batches/b/index", b"x")
+    for file in (deleted, early):  # who deletes a file has deleted its bytes before
+        driver.ledger.run(delete_file(file.id))
 
-    assert sweep(storage, driver.ledger, spare_s=-1) == 2
-    assert stored(storage) == [kept.stored]
-    assert storage.read("batches/b/index") == b"x"
-    assert sweep(storage, driver.ledger, spare_s=-1) == 0
-
-
-def test_the_sweep_spares_what_is_young(driver: Driver, storage: Storage, tmp_path: Path) -> None:
-    for number in (1, 2):
-        storage.write(record(number).stored, b"x")
-    os.utime(tmp_path / "storage" / record(1).stored, (0, 0))
-
-    assert sweep(storage, driver.ledger) == 1
-    assert stored(storage) == [record(2).stored]
+    driver.stand_still(64_000)
+    assert sweep_litter(storage, driver.ledger) == 0
+    driver.stand_still(2_000)
+    assert sweep_litter(storage, driver.ledger) == 1
+    driver.stand_still(10**9)
+    assert sweep_litter(storage, driver.ledger) == 0
+    assert stored(storage) == sorted([kept.stored, deleted.stored, unknown])
 
 
 def test_the_sweep_works_off_many(driver: Driver, storage: Storage) -> None:
-    held = put(driver, *range(5))
-    for number in range(MAX_PAGE + 10):
-        storage.write(record(number).stored, b"")
+    held, expired = put(driver, *range(5)), put(driver, *range(5, 255), expires_in_ms=5_000)
+    for file in (*held, *expired):
+        storage.write(file.stored, b"")
+    driver.stand_still(66_000)
 
-    assert sweep(storage, driver.ledger, spare_s=-1) == MAX_PAGE + 5
+    assert sweep_litter(storage, driver.ledger) == 250
     assert stored(storage) == sorted(file.stored for file in held)

@@ -1,12 +1,11 @@
 """API keys in Redis: read only after a change, changed only as they were read, whatever else is the matter."""
 
 from collections.abc import Iterator
-from itertools import permutations
 
 import pytest
 import redis
 
-from tasks.errors import KeyExists, QuotaExceeded
+from tasks.errors import QuotaExceeded
 from tasks.records.keys import KeyReading, KeyRecord, Scope, read_keys, write_key
 from tasks.records.purge import close_account
 from tests.integration.ledger.driver import Driver
@@ -69,14 +68,6 @@ def test_the_same_call_again_changes_nothing(driver: Driver) -> None:
         stamp = reading(driver).stamp
         assert driver.ledger.run(call)
         assert reading(driver, stamp).records is None
-
-
-def test_only_one_key_is_the_first(driver: Driver) -> None:
-    for first, second in permutations(("one", "two")):
-        assert driver.ledger.run(write_key(first, b"", ONE, first=True))
-        with pytest.raises(KeyExists):
-            driver.ledger.run(write_key(second, b"", ONE, first=True))
-        assert driver.ledger.run(write_key(first, ONE, b""))  # then there is none again
 
 
 def test_there_is_a_number_of_keys_that_is_enough(driver: Driver) -> None:

@@ -71,7 +71,7 @@ def test_a_record_waits_for_the_worker_that_has_a_job_of_it(driver: Driver) -> N
     documents.release(claim)  # or its lease ends
     (record,) = records(a_round(driver, "ann"))
     assert not record.busy
-    assert driver.client.sismember("eq:open-batches", batch_id)
+    assert not driver.client.sismember("eq:open-batches", batch_id), "no step removes the record before its objects"
     assert driver.run(remove_record(record))
     assert not driver.client.exists("eq:open-batches", f"eq:batch:{batch_id}", "eq:batches:ann", "eq:batches-open:ann")
     assert not driver.run(remove_record(record)), "this very call, again"

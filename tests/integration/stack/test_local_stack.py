@@ -3,6 +3,7 @@
 import contextlib
 import json
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import psutil
 import pytest
 import redis
 
+from embedq.cli import main
 from stack.testing import Process, wait_until
 
 START_TIMEOUT_S = 90
@@ -134,6 +136,34 @@ def test_data_outlives_a_killed_stack_and_no_orphan_does_and_each_line_is_json(
     assert httpx.get(f"{stack.url}/v1/tasks/{task}/result").json() == result
     logged = [json.loads(line) for line in stack.log().splitlines()]
     assert {line["role"] for line in logged} == {"stack", "redis", "worker", "documents-worker", "api"}
+
+
+def test_whoever_owns_the_data_makes_the_first_key(
+    make_stack: Callable[..., LocalStack], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("EMBEDQ_API_KEY", "EMBEDQ_REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    stack = make_stack("--workers", "1")
+    data = stack.folder / "data"
+    file, command = data / "redis-url", ["keys", "create", "ops", "--data", str(data)]
+    data.mkdir()
+    file.write_text("of a stack that was killed")
+    file.chmod(0o644)
+    assert main(command) == 2, "this is no URL"
+    stack.start()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert httpx.post(f"{stack.url}/v1/keys", json={"name": "mine"}).status_code == 403
+    capsys.readouterr()
+
+    assert main(command) == 0
+
+    headers = {"x-api-key": capsys.readouterr().out.strip()}
+    closed = lambda: httpx.get(f"{stack.url}/v1/key").status_code == 401  # noqa: E731
+    wait_until(closed, timeout_s=1, message="the key is known within a second")
+    assert "admin" in httpx.get(f"{stack.url}/v1/key", headers=headers).json()["scopes"]
+    stack.stop()
+    assert not file.exists()
+    assert main(command) == 2
 
 
 def test_a_second_stack_on_the_same_data_is_refused(make_stack: Callable[..., LocalStack], redis_url: str) -> None:

@@ -1,24 +1,26 @@
 """The service on a bucket: files through the API, and a whole batch through every role."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
 
 from stack.testing import Roles
-from tasks.documents.cleanup import sweep, sweep_batches
 from tasks.documents.map_job import draw_map
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
+from tasks.documents.storage_command import unknown_objects
 from tasks.ledger import Ledger
 from tasks.records.datasets import datasets_of, delete_dataset, present
-from tasks.records.storage_identity import is_ours
+from tasks.records.storage_identity import open_proved
 from tasks.search.nearest_chunks import nearest_chunks
 from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
 from tests.bulk import Bulk, line
 from tests.integration.api.file_uploads import LINES, ids, problem, upload_with
 from tests.integration.api.served import ServedApp
+from tests.integration.batches.hands import Hands
 from tests.integration.documents.sinks.loads import document, load, stamp
 from tests.s3_server import S3Server
 
@@ -103,21 +105,22 @@ def test_a_batch_on_a_bucket(roles: Roles, url: str) -> None:
 
 
 def test_the_sweep_of_a_bucket(redis_url: str, url: str) -> None:
-    storage, ledger = Storage.open(url), Ledger.connect(redis_url)
-    assert is_ours(storage, ledger)
+    ledger = Ledger.connect(redis_url)
+    storage = open_proved(url, ledger.run)
+    hands = Hands(ledger, Path("unused"), storage=storage)
+    ended = hands.create_over("file-none")
+    hands.until(lambda: hands.batch(ended).status.terminal, model=False)
+    storage.write(f"batches/{ended}/index", LINES)
     storage.write("files/file-x", LINES)
-    storage.write("batches/batch_x/index", LINES)
-    assert sweep(storage, ledger) == 0
-    assert sweep(storage, ledger, spare_s=-5) == 1
-    assert names(url) == []
-    assert sweep_batches(storage, ledger, spare_s=-5) == 1
+    assert hands.sweep(after_s=0) == 0
+    assert hands.sweep() == 1
     assert list(storage.stored("batches")) == []
+    assert [found.name for found in unknown_objects(storage, ledger)] == ["files/file-x"]
     ledger.close()
 
 
-def test_a_dataset_in_a_bucket(redis_url: str, url: str) -> None:
-    storage, ledger = Storage.open(url), Ledger.connect(redis_url)
-    assert is_ours(storage, ledger)
+def test_a_dataset_in_a_bucket(url: str) -> None:
+    storage = Storage.open(url)
     sink = ParquetSink(storage, "alice", "handbook")
     late = Dataset(storage, "alice", "handbook")
     before = late.present()
@@ -135,7 +138,6 @@ def test_a_dataset_in_a_bucket(redis_url: str, url: str) -> None:
     assert len(draw_map(reader, catalog, lambda: None).points) == 4
     assert delete_dataset(storage, "alice", "handbook")
     assert list(datasets_of(storage, "alice")) == []
-    sweep_datasets(storage, ledger, grace_s=-5)
-    sweep_datasets(storage, ledger, grace_s=-5)
+    sweep_datasets(storage, grace_s=-5)
+    sweep_datasets(storage, grace_s=-5)
     assert [*storage.stored("datasets"), *storage.stored("catalogs")] == []
-    ledger.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from starlette.requests import Request
@@ -14,6 +13,7 @@ from api.request.api_keys import Caller, Grant, let_in
 from tasks.errors import FileUnknown, RangeNotSatisfiable
 from tasks.records.keys import USUAL_SCOPES
 from tasks.storage.storage import Storage
+from tests.nothing_stored import nothing_stored
 
 SIZE = 100
 
@@ -53,7 +53,7 @@ async def test_a_download_ends_in_silence_with_the_right_of_its_caller_and_for_n
     scope: Scope = {"type": "http", "headers": [], "path": "/"}
     grant = Grant(Caller("ann", USUAL_SCOPES))
     let_in(scope, grant)
-    storage, gone = AsyncStorage(str(tmp_path), cast("Any", None)), FileUnknown("It is gone.")
+    storage, gone = AsyncStorage(str(tmp_path), nothing_stored), FileUnknown("It is gone.")
 
     async def stays() -> Message:
         never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()

@@ -68,7 +68,7 @@ def answer(record: Record, seen: Standings) -> tuple[str, str]:
 
 
 def stuck(queue: QueueStanding, code: str = "storage_unavailable") -> QueueStanding:
-    return dataclasses.replace(queue, outage=(code, NOW_MS - HOUR_MS))
+    return dataclasses.replace(queue, outage=(code, NOW_MS - HOUR_MS, ""))
 
 
 def absent(name: str, since_ms: int | None = NOW_MS - HOUR_MS) -> QueueStanding:

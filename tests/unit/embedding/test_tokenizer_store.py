@@ -65,9 +65,7 @@ def test_a_storage_that_is_away_is_tried_again(tmp_path: Path, caplog: pytest.Lo
     wait_until(lambda: store.checks)
     store.stop()
     assert has_model_files(Storage.open(str(tmp_path)), "fake")
-    assert [record.message for record in caplog.records] == [
-        "the tokenizer is not in the storage yet (storage_unavailable): ingestions wait for it"
-    ]
+    assert [record.message for record in caplog.records] == ["ingestions wait for the tokenizer to be stored: away"]
 
 
 def test_a_stop_ends_the_trying() -> None:

@@ -23,7 +23,7 @@ ROLES = {
 """Where the code of each is."""
 
 KINDS = {"batch": "batches", "ingestion": "ingestions"}
-OF_NO_MODEL = re.compile(r"eq:(ingest|batch|file|uploads)")
+OF_NO_MODEL = re.compile(r"eq:(ingest|batch|file|litter|uploads)")
 """What COMMIT changes for jobs of the documents worker alone. The model worker has the same script and no such job."""
 OF_CALLERS = {"eq:rate:*"}
 """What SUBMIT counts of a key with limits. Documents workers have the same script and submit for no caller."""
@@ -58,11 +58,11 @@ def all_scripts() -> set[str]:
 
 @cache
 def operations() -> dict[str, tuple[set[str], set[str]]]:
-    """What each function or constant of the ledger and the records builds, and which names it uses."""
+    """What each function, class or constant of the ledger and the records builds, and which names it uses."""
     found = {}
     for file in python_files(DEFINITIONS):
         for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 found[node.name] = scripts_in(node), names(node)
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 found[node.targets[0].id] = scripts_in(node), names(node)

@@ -1,5 +1,6 @@
 """The test harness itself: waiting ends, and a developer's own settings reach no test."""
 
+import ast
 import json
 import os
 import signal
@@ -40,7 +41,8 @@ def test_only_chosen_settings_reach_a_process(tmp_path: Path, monkeypatch: pytes
     process = Process("child", [sys.executable, "-c", script], tmp_path, port=1)
     process.launch()
     assert process.wait() == 0
-    assert process.log() == "{'EMBEDQ_PORT': '1'}\n"
+    place = tmp_path / ".embedq" / "storage"
+    assert ast.literal_eval(process.log()) == {"EMBEDQ_PORT": "1", "EMBEDQ_STORAGE_URL": str(place)}
 
 
 def test_a_process_that_dies_early_is_reported_with_its_log(tmp_path: Path) -> None:

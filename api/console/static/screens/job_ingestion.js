@@ -14,7 +14,7 @@ import { hasEnded, nameIn } from "./job_actions.js";
 const PAGE = 100;
 
 export function summary(ingestion) {
-  const { total, completed, failed, unchanged, cancelled } = ingestion.file_counts;
+  const { total, completed, failed, unchanged, emptied, cancelled } = ingestion.file_counts;
   const { source, sink } = ingestion;
   return {
     id: ingestion.id,
@@ -39,6 +39,7 @@ export function summary(ingestion) {
       ["Mode", ingestion.dry_run ? "dry run" : ingestion.mode],
       ["Speed", rate(ingestion.rate?.chunks_per_s, "chunks/s")],
       unchanged > 0 && ["Unchanged", count(unchanged)],
+      emptied > 0 && ["Emptied", count(emptied)],
       cancelled > 0 && ["Cancelled", count(cancelled)],
       ["Tokens", count(ingestion.usage.total_tokens)],
       ["Kept until", ingestion.expires_at && html`<${Time} at=${ingestion.expires_at} />`],

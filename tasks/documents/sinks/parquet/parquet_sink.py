@@ -89,13 +89,22 @@ class ParquetSink:
         self._merge(progress)
         return arrivals.outcomes
 
-    def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
+    def keep_only(
+        self,
+        seen: Callable[[], Iterator[str]],
+        stamp: Stamp,
+        progress: Callable[[], None],
+        allow: Callable[[Sequence[str]], None] = lambda _: None,
+    ) -> int:
         """See `Sink.keep_only`."""
         copies = _Copies(self._parts, progress)
         listed = Seen(seen(), progress)
         while True:
             present = self._dataset.present()
             self._dataset.require_same(present.catalog)
+            for part in present.catalog.parts:  # before the first copy, which nothing would name
+                allow(listed.missing(self._parts.receipts(part), stamp.order))
+                progress()
             parts: list[DatasetPart] = []
             deleted = 0
             for part in present.catalog.parts:

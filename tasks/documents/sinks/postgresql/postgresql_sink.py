@@ -85,7 +85,13 @@ class PostgresSink:
         self._connection.run(work, progress)
         return arrivals.outcomes
 
-    def keep_only(self, seen: Callable[[], Iterator[str]], stamp: Stamp, progress: Callable[[], None]) -> int:
+    def keep_only(
+        self,
+        seen: Callable[[], Iterator[str]],
+        stamp: Stamp,
+        progress: Callable[[], None],
+        allow: Callable[[Sequence[str]], None] = lambda _: None,
+    ) -> int:
         """See `Sink.keep_only`."""
 
         async def work(connection: Any) -> int:
@@ -101,6 +107,7 @@ class PostgresSink:
             deleted, last = 0, ""
             while page := await self._unseen(connection, last, stamp):
                 doomed = [document_id for document_id, unseen in page if unseen]
+                allow(doomed)
                 await rows.delete(doomed)
                 deleted += len(doomed)
                 last = page[-1][0]

@@ -1,4 +1,5 @@
 -- Ingestions: how one changes, whole or not at all.
+-- uses: litter
 
 -- Changes one if it is as expected. Returns whether it did, and its status now or ''.
 -- m: expected are states [status...], equal [[field, value]...], stages [[page, stage or '']...], begin [entry...] (the
@@ -37,11 +38,13 @@ local function move_ingestion(id, m)
     call('PERSIST', R .. ':ingestions:' .. f[3])
     call('SADD', R .. ':ingesting:' .. f[3], id)
     call('SADD', R .. ':open-ingestions', id)
+    no_litter('ingestions/' .. id .. '/ ' .. f[3])
   end
   local function let_go(alias_at)         -- its list lives as long as the one that ends last
     call('PEXPIRE', key, f[2])
     call('PEXPIRE', closed, f[2])
     call('PEXPIRE', pages, f[2])
+    litter('ingestions/' .. id .. '/ ' .. f[3], NOW)
     if call('HGET', key, 'resumable') then call('PEXPIRE', waiting, f[2]) else call('DEL', waiting) end
     if alias_at then call('PEXPIRE', alias_at, f[2]) end
     call('SREM', R .. ':ingesting:' .. f[3], id)

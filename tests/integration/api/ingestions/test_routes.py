@@ -17,6 +17,7 @@ from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import GOOD, create, move
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
+from tests.made_keys import found
 
 
 def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
@@ -44,6 +45,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
             "unchanged": 0,
             "deleted": 0,
             "replaced": 0,
+            "emptied": 0,
         },
         "listing_complete": False,
         "chunks": {"total": 0, "embedded": 0, "loaded": 0, "tokens": 0},
@@ -344,14 +346,14 @@ def test_nobody_sees_an_ingestion_of_somebody_else(serve: Callable[..., ServedAp
 
 
 def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(
-    worker: object, serve: Callable[..., ServedApp], root: Path, ledger: Ledger
+    worker: object, serve: Callable[..., ServedApp], root: Path, ledger: Ledger, redis_url: str
 ) -> None:
     client = serve(storage_url=str(root), sinks="store=postgresql://me:pw@db/vectors").client
-    ops = client.post("/v1/keys", json={"name": "ops"}).json()["key"]
+    ops = found(client, redis_url)
     sink = {"type": "postgresql", "name": "store", "table": "chunks"}
     for name, sinks, shares in (("a", ["store/chu*"], True), ("b", ["store"], None), ("c", None, None)):
         body = {"name": name, "limits": {"sinks": sinks}}
-        key = client.post("/v1/keys", json=body, headers={"authorization": f"Bearer {ops}"}).json()["key"]
+        key = client.post("/v1/keys", json=body, headers=ops).json()["key"]
         answer = client.post("/v1/ingestions", json=GOOD | {"sink": sink}, headers={"authorization": f"Bearer {key}"})
         assert answer.status_code == 202, answer.text
         assert answer.json()["sink"] == sink

@@ -77,7 +77,14 @@ class IngestionHands(Hands):
         self.storage.write(stored_name(file_id), data)
         now_ms = int(time.time() * 1000)
         record = FileRecord(
-            file_id, "anonymous", name, Purpose.USER_DATA, len(data), now_ms, now_ms + HOUR_MS, stored_name(file_id)
+            file_id,
+            "anonymous",
+            name,
+            Purpose.USER_DATA,
+            len(data),
+            now_ms,
+            now_ms + 24 * HOUR_MS,
+            stored_name(file_id),
         )
         self.ledger.run(put_file(record))
         return file_id
@@ -130,6 +137,7 @@ def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
     """Fails when an ended ingestion has left a task, an object of its work, or work for a step."""
     hands.step()
     assert hands.ingestion(ingestion_id).pages == {}
+    hands.sweep()
     assert list(hands.storage.stored(f"ingestions/{ingestion_id}/work")) == []
     assert hands.ledger.run(open_ingestions(10)) == []
     assert hands.open_tasks() == []

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.documents.cleanup import sweep_ingestions
 from tasks.documents.sources.source import PageLimits
 from tasks.ledger import DOCUMENTS, operations
 from tasks.records.document_outcomes import DocumentStatus
@@ -106,7 +105,7 @@ def test_another_try_goes_on_where_the_first_was(hands: IngestionHands) -> None:
     assert (ingestion.status, ingestion.pages, first > 0) == (S.FAILED, {}, True)
     assert ingestion.counts.cancelled == 20 - first
     assert ingestion.counts.chunks == ingestion.counts.chunks_loaded == ingestion.counts.chunks_embedded == first
-    sweep_ingestions(hands.storage, hands.ledger, spare_s=-60)
+    hands.sweep()
     listings, parsed = hands.ran[f"list_page {made}/0"], hands.ran[f"parse_page {made}/0"]
 
     hands.deadly_jobs.clear()

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.documents.cleanup import sweep_ingestions
 from tasks.documents.ingestions import ending
 from tasks.documents.sources.source import PageLimits
 from tasks.documents.stepper import STEPS_STREAM
@@ -20,11 +19,12 @@ from tasks.records.ingestion_operations import (
     resume_ingestion,
 )
 from tasks.records.ingestions import IngestionFault, IngestionStatus, PageStage
+from tasks.records.litter import due_litter
 from tasks.storage.model_files import read_tokenizer
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import RowError
 from tests.integration.api.ledger_worker import vector
-from tests.integration.batches.hands import MODEL
+from tests.integration.batches.hands import GRACE_S, HOUR_MS, MODEL
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands, nothing_is_left
 from tests.integration.ledger.listener import Listener
 
@@ -222,10 +222,13 @@ def test_an_emptied_document_loses_its_chunks(hands: IngestionHands, mode: str, 
 
 def test_an_emptied_file_loses_its_chunks_and_gets_them_again(hands: IngestionHands) -> None:
     for name in ("a.txt", "b.md", "c.html"):
-        for data, left in ((b"<p>a secret", 1), (b"", 0), (b"<p>a secret", 1), (b" \n ", 0)):
+        for data, left in ((b"<p>a secret", 1), (b"", 0), (b"<p>a secret", 1), (b" \n ", int(name == "c.html"))):
             made = hands.ingest({"files": [hands.file(name, data)]})
             hands.work()
-            assert (hands.ingestion(made).status, len(hands.rows())) == (S.COMPLETED, left), (name, data)
+            assert len(hands.rows()) == left, (name, data)
+            assert hands.ingestion(made).counts.emptied == (left == 0)
+        made = hands.ingest({"files": [hands.file(name, b"")]})
+        hands.work()
 
 
 @pytest.mark.parametrize("stage", [None, PageStage.EMBED])
@@ -433,16 +436,25 @@ def test_a_divided_page_goes_on_with_an_ingestion_that_had_failed(hands: Ingesti
     nothing_is_left(hands, made)
 
 
-def test_what_is_left_is_cleaned_up(hands: IngestionHands) -> None:
-    made = hands.texts({"a": "first"})
+def test_its_work_goes_a_minute_after_its_end_and_the_rest_with_its_record(hands: IngestionHands) -> None:
+    made = hands.texts({"a": "first"}, sink={"type": "parquet"})
     hands.work()
-    hands.storage.write(f"ingestions/{made}/work/00000000/zombie", b"x")
+    work = f"ingestions/{made}/work"
+    assert hands.sweep(after_s=30) == 0
+    assert list(hands.storage.stored(work))
     hands.storage.write("ingestions/ing_gone/documents/00000000.x.jsonl", b"x")
-    assert sweep_ingestions(hands.storage, hands.ledger) == 0
-    assert sweep_ingestions(hands.storage, hands.ledger, spare_s=-60) >= 2
-    assert list(hands.storage.stored(f"ingestions/{made}/work")) == []
-    assert list(hands.storage.stored("ingestions/ing_gone")) == []
+    assert hands.sweep() == 1
+    assert list(hands.storage.stored(work)) == []
     assert hands.outcomes(made)["a"].status is DocumentStatus.LOADED
+
+    hands.storage.write(f"{work}/00000000/zombie", b"x")  # by a worker that was taken for dead
+    hands.sweep()
+    assert hands.rows(dataset=made)
+    hands.ledger.client.unlink(f"eq:ingestion:{made}")  # as it expires an hour later
+    hands.sweep(after_s=HOUR_MS / 1000 + 2 * GRACE_S)
+    assert list(hands.storage.stored(f"ingestions/{made}")) == []
+    assert list(hands.storage.stored("ingestions/ing_gone")) != [], "no record has named it"
+    assert hands.rows(dataset=made) == []
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["a named dataset", "a dataset of its own"])
@@ -460,10 +472,12 @@ def test_an_ingestion_that_is_deleted_leaves_its_dataset_if_that_has_a_name(hand
     assert hands.ingestion(made).deleted
 
     hands.step()
+    hands.sweep()
 
     assert hands.ledger.run(read_ingestion(made)) is None
     assert list(hands.storage.stored(f"ingestions/{made}")) == []
     assert [key for key in hands.ledger.client.scan_iter("eq:*") if made.encode() in key] == []
+    assert not [found for found in hands.ledger.run(due_litter(100)) if found.job_id == made]
     assert hands.ledger.run(open_ingestions(10)) == []
     assert bool(hands.rows(dataset=dataset)) is named
     assert hands.outcomes(other)["c"].status is DocumentStatus.LOADED

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from tasks.documents.batches.steps import step_batches
-from tasks.documents.cleanup import remove_work
+from tasks.documents.sweep import remove_work
 from tasks.records.batches import BatchStatus
 from tasks.records.ingestion_operations import retry_ingestion
 from tasks.records.ingestions import IngestionStatus

@@ -17,6 +17,7 @@ from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, stor
 from tasks.records.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, NewIngestion, PageStage, new_ingestion_id
 from tasks.storage.storage import Storage
+from tests.swept import swept
 from worker_config.settings import DEFAULT_MODEL
 
 HOUR_MS = 3_600_000
@@ -28,7 +29,7 @@ class Pair:
     """A documents worker and a model worker on one storage."""
 
     def __init__(self, roles: Roles, ledger: Ledger) -> None:
-        folder = roles.folder / "storage"
+        self.folder = folder = roles.folder / "storage"
         settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3, "heartbeat_s": 0.5}
         self.ledger = ledger
         self.model: WorkerProcess = roles.worker(**settings)
@@ -99,7 +100,7 @@ def everything_is_loaded_once(pair: Pair, ingestion_id: str, records: int) -> No
     assert set(found.values()) == {1}
     assert {name for name, _ in found} == {f"d{n}" for n in range(records)}
     assert counts.chunks == counts.chunks_loaded == len(found)
-    assert list(pair.storage.stored(f"ingestions/{ingestion_id}/work")) == []
+    swept(pair.ledger.client, pair.folder, f"ingestions/{ingestion_id}/work")
 
 
 def test_from_a_file_to_a_dataset_and_again_without_the_model(pair: Pair) -> None:

@@ -34,7 +34,7 @@ def test_the_second_document_with_an_id_fails_on_every_run(
         assert (failed.code, failed.uri) == ("duplicate_document_id", f"file:{file_id}/a.jsonl#3")
         assert f"file:{file_id}/a.jsonl#1" in (failed.message or "")
         assert hands.loaded() == {"x": "version A", "y": "of y"}
-        hands.step()
+        hands.sweep()
         assert list(hands.storage.stored(f"ingestions/{made}/ids")) == []
 
 

@@ -5,20 +5,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import redis
 
-from tasks.documents.sinks.parquet import dataset_cleanup
-from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
+from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets, unnamed_parts
 from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
 from tasks.documents.sinks.parquet.part import GROUP_BYTES, GROUP_ROWS
 from tasks.documents.sinks.parquet.receipt_index import index_of
 from tasks.documents.sinks.sink import Sink, Stamp
 from tasks.documents.sinks.sink_kinds import SinkAccess, open_sink
+from tasks.documents.sweep import sweep_litter
 from tasks.errors import DatasetDeleted, NotStored, StorageUnavailable
 from tasks.ledger.executor import Ledger
 from tasks.records import datasets
@@ -31,9 +31,8 @@ from tasks.records.datasets import (
     datasets_of,
     delete_dataset,
 )
-from tasks.records.ingestion_operations import create_ingestion
-from tasks.records.ingestions import NewIngestion, new_ingestion_id
-from tasks.records.storage_identity import confirmed
+from tasks.records.ingestion_operations import Move, create_ingestion, delete_ingestion, move_ingestion
+from tasks.records.ingestions import IngestionStatus, NewIngestion, new_ingestion_id
 from tasks.storage.folder import LocalFolder
 from tasks.storage.storage import Storage
 from tests.heavy import duckdb, pl
@@ -168,27 +167,29 @@ def test_a_replaced_part_can_be_read_for_a_while(sink: ParquetSink, storage: Sto
     (old,) = first.listed
     assert [part.number for part in second.listed] == [1, 2]  # a number never means two things
     assert second.find(old.name) == old
-    assert sweep_datasets(storage, ledger) == 0
+    assert sweep_datasets(storage) == 0
     assert storage.read(old.stored)
 
-    assert sweep_datasets(storage, ledger, grace_s=-60) == 3  # the part, its receipts and the first catalog
+    assert sweep_datasets(storage, grace_s=-60) == 3  # the part, its receipts and the first catalog
     with pytest.raises(NotStored):
         storage.read(old.stored)
     assert second.find("part-000099.parquet") is None
 
 
-def test_a_sweep_leaves_what_a_load_is_writing_and_takes_what_the_dead_left(
-    sink: ParquetSink, storage: Storage, ledger: Ledger, parquet: Place
-) -> None:
+def test_a_sweep_leaves_what_no_version_names(sink: ParquetSink, storage: Storage, parquet: Place) -> None:
+    """A load may be writing it, also by the clock of another host."""
     load(sink, document("a"))
-    folder = dataset_folder(OWNER, DATASET)
-    storage.write(f"{folder}/part-000001.00ff.parquet", b"half a load")
+    half = f"{dataset_folder(OWNER, DATASET)}/part-000001.00ff.parquet"
+    storage.write(half, b"half a load")
+    aged(storage, 10 * 86_400)
 
-    assert sweep_datasets(storage, ledger) == 0
-    assert sweep_datasets(storage, ledger, spare_s=-60) == 1
-    assert sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60) == 0
+    assert sweep_datasets(storage, grace_s=-60) == 0
+    assert [part.name for part in unnamed_parts(storage)] == [half]
     assert texts(parquet.rows()) == {"a": ["one 0", "one 1"]}
     assert parquet.open().known(["a"]).keys() == {"a"}
+    assert delete_dataset(storage, OWNER, DATASET)
+    sweep_datasets(storage, grace_s=-60)
+    assert list(storage.stored(dataset_folder(OWNER, DATASET))) == [], "what was deleted leaves nothing"
 
 
 def test_a_dataset_outlives_its_redis(
@@ -199,7 +200,7 @@ def test_a_dataset_outlives_its_redis(
     aged(storage, 7200)
     before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
     load(sink, document("a", "new"), by=stamp(2))
-    assert sweep_datasets(storage, ledger) == 0  # the old version was replaced just now, though it is hours old
+    assert sweep_datasets(storage) == 0  # the old version was replaced just now, though it is hours old
     redis_client.flushall()
     for key, value in before.items():
         redis_client.restore(key, 0, cast("bytes", value))
@@ -209,7 +210,8 @@ def test_a_dataset_outlives_its_redis(
     load(again, document("b"), by=stamp(3))
     assert texts(parquet.rows()) == {"a": ["new 0", "new 1"], "b": ["one 0", "one 1"]}
     redis_client.flushall()
-    assert sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60) == 0
+    assert sweep_datasets(storage, grace_s=-60) == 4, "what was replaced, by the word of the catalog"
+    assert sweep_datasets(storage, grace_s=-60) == 0
     assert parquet.open().known(["a", "b"]).keys() == {"a", "b"}
 
 
@@ -252,10 +254,10 @@ def test_a_writer_that_stood_still_for_hours_comes_too_late(
         if deleted:
             assert delete_dataset(storage, OWNER, DATASET)
             while any(storage.stored(catalog_folder(OWNER, DATASET))):
-                assert sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60)
+                assert sweep_datasets(storage, grace_s=-60)
             load(sink, document("d"))
             load(sink, document("e"))
-        sweep_datasets(storage, ledger, grace_s=-60, spare_s=-60)
+        sweep_datasets(storage, grace_s=-60)
 
     def create(self: Storage, name: str, data: bytes) -> bool:
         monkeypatch.undo()
@@ -289,7 +291,7 @@ def test_a_dataset_that_was_deleted_is_gone_at_once_and_its_objects_after_the_gr
     assert parquet.rows() == []
     assert datasets.present(storage, OWNER, DATASET).catalog.find(part.name) is None
     assert parquet.open().known(["a"]) == {}
-    assert sweep_datasets(storage, ledger, spare_s=-60) == 0
+    assert sweep_datasets(storage) == 0
     load(parquet.open(), document("c"))  # another one under the same name
     second = present(storage)
     assert second is not None
@@ -302,8 +304,8 @@ def test_a_dataset_that_was_deleted_is_gone_at_once_and_its_objects_after_the_gr
     assert third.find(part.name) is None
 
     assert delete_dataset(storage, OWNER, DATASET)
-    sweep_datasets(storage, ledger, grace_s=-60)
-    sweep_datasets(storage, ledger, grace_s=-60)
+    sweep_datasets(storage, grace_s=-60)
+    sweep_datasets(storage, grace_s=-60)
     assert list(storage.stored(dataset_folder(OWNER, DATASET))) == []
     assert list(storage.stored(catalog_folder(OWNER, DATASET))) == []
 
@@ -360,42 +362,30 @@ def test_one_dataset_that_cannot_be_read_is_no_other_ones_trouble(
         load(ParquetSink(storage, OWNER, name), document("a", "new"), by=stamp(2))
     storage.write(f"{catalog_folder(OWNER, 'b')}/00000003.json", b"damaged")
 
-    assert sweep_datasets(storage, ledger, grace_s=-60) == 6  # of two, each a part, its receipts and a catalog
+    assert sweep_datasets(storage, grace_s=-60) == 6  # of two, each a part, its receipts and a catalog
     assert "cannot be read" in caplog.text
 
 
 def test_the_dataset_of_one_ingestion_goes_with_its_record(storage: Storage, ledger: Ledger) -> None:
     kept, gone, taken_over = new_ingestion_id(), new_ingestion_id(), new_ingestion_id()
-    ledger.run(create_ingestion(NewIngestion(kept, OWNER, {"model": "m"}, 60_000)))
     for name in (kept, gone, taken_over):
+        ledger.run(create_ingestion(NewIngestion(name, OWNER, {"model": "m"}, 60_000)))
         load(ParquetSink(storage, OWNER, name, anonymous=True), document("a"))
     load(ParquetSink(storage, OWNER, taken_over), document("b"))  # somebody has named it
     load(ParquetSink(storage, OWNER, taken_over, anonymous=True), document("c"))
     load(ParquetSink(storage, OWNER, DATASET), document("a"))
+    for name in (gone, taken_over):
+        ledger.run(move_ingestion(name, Move([IngestionStatus.QUEUED], to=IngestionStatus.CANCELLED)))
+        ledger.run(delete_ingestion(name))
 
-    sweep_datasets(storage, ledger)  # Redis may have been put back to before the ingestion
+    assert sweep_litter(storage, ledger) == 0  # Redis may go back to before the deletion
     assert {each.dataset for each in datasets_of(storage, OWNER)} == {kept, gone, taken_over, DATASET}
-    sweep_datasets(storage, ledger, spare_s=-60)
+    ledger.clock_offset_ms = 61_000
+    assert sweep_litter(storage, ledger) == 2
     assert {each.dataset for each in datasets_of(storage, OWNER)} == {kept, taken_over, DATASET}
-    sweep_datasets(storage, ledger, grace_s=-60)
-    sweep_datasets(storage, ledger, grace_s=-60)
+    sweep_datasets(storage, grace_s=-60)
+    sweep_datasets(storage, grace_s=-60)
     assert list(storage.stored(dataset_folder(OWNER, gone))) == []
-
-
-def test_the_dataset_of_one_ingestion_that_somebody_names_during_the_sweep_stays(
-    storage: Storage, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = new_ingestion_id()
-    load(ParquetSink(storage, OWNER, name, anonymous=True), document("a"))
-    real = confirmed
-
-    def loading(*given: Any) -> Any:
-        load(ParquetSink(storage, OWNER, name), document("b"), by=stamp(2))  # its catalog and the record have been read
-        return real(*given)
-
-    monkeypatch.setattr(dataset_cleanup, "confirmed", loading)
-    sweep_datasets(storage, ledger, spare_s=-60)
-    assert ParquetSink(storage, OWNER, name).known(["a", "b"]).keys() == {"a", "b"}
 
 
 def test_the_index_follows_what_other_processes_load(storage: Storage, ledger: Ledger, parquet: Place) -> None:

@@ -94,7 +94,7 @@ def test_damaged_and_empty_documents() -> None:
     assert code(good.replace(b"PK\x01\x02", b"PK\x01\x03", 1)) == "corrupt_document"
     assert code(docx("<w:p>")) == "corrupt_document"
     assert code(archive({CONTENT_TYPES: "", "word/styles.xml": ""})) == "corrupt_document"
-    assert code(docx(paragraph(" "))) == "empty_document"
+    assert code(docx(paragraph(" "))) == "no_text"
 
 
 def test_a_wrong_checksum_is_seen() -> None:

@@ -107,10 +107,10 @@ def test_the_declared_encoding_is_used(head: str, encoding: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["<html></html>", "<script>x</script>", "<p> &nbsp; </p>"])
-def test_a_page_without_text_is_empty(page: str) -> None:
+def test_a_page_without_text_is_not_called_empty(page: str) -> None:
     with pytest.raises(DocumentFailed) as failed:
         parse_html(page.encode())
-    assert failed.value.error.code == "empty_document"
+    assert failed.value.error.code == "no_text"
 
 
 def test_nesting_costs_no_stack() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.docx import DOCX
+from tasks.documents.parsing.eml import EML
 from tasks.documents.parsing.html import HTML
 from tasks.documents.parsing.markdown import MARKDOWN
 from tasks.documents.parsing.parsers import FORMATS
@@ -28,19 +29,51 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)
         (b"# words", "a.md", MARKDOWN),
         (b"<p>words", "a.HTM", HTML),
         (b"\n<!DOCTYPE html><html>", "page", HTML),
-        (b"<html>an error page in place of the file", "report.pdf", HTML),
         (b"\xef\xbb\xbf<html>", "a.txt", HTML),
         ("wörter".encode("utf-16"), "a.txt", TEXT),
         ("words and more of them".encode("utf-16-le"), "a.txt", TEXT),
         ("w\xf6rter".encode("latin-1"), "a.txt", TEXT),
         ("日本語".encode("shift_jis"), "a.txt", TEXT),
         (pdf(["x"]), "a.txt", PDF),
-        (b"junk of a mail server\r\n" + pdf(["x"]), "", PDF),
+        (b"junk of a mail server\r\n" + pdf(["x"]), "a.PDF", PDF),
+        (b"\0\1junk\r\n" + pdf(["x"]), "", PDF),
+        (b"\xef\xbb\xbf\n " + pdf(["x"]), "a.txt", PDF),
+        (b"A file of this kind begins with %PDF-1.4.", "notes.md", MARKDOWN),
+        (b"Subject: x\n\nIt begins with %PDF-1.4.", "m.eml", EML),
+        (b"It begins with %PDF-1.4.", "README", TEXT),
         (docx(""), "a.zip", DOCX),
     ],
 )
 def test_supported_types(data: bytes, name: str, expected: DocumentFormat) -> None:
     assert sniff(data, name) is expected
+
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.PDF", "a.docx", "a.pptx", "a.png", "a.parquet", "a.zip"])
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (LFS_POINTER, "a pointer of Git LFS"),
+        (b"\n<!DOCTYPE html><html><body>Please log in", "an HTML page"),
+        (b"not found", "text"),
+        ("nicht da: \xfcber".encode("utf-16"), "text"),
+    ],
+)
+def test_a_name_of_a_binary_format_is_held_to_it(name: str, data: bytes, what: str) -> None:
+    with pytest.raises(DocumentFailed) as failed:
+        sniff(data, name)
+    assert failed.value.error.code == "corrupt_document"
+    assert f"The file is {what}, and its name says {name[2:].upper()}" in failed.value.error.message
+
+
+@pytest.mark.parametrize(("data", "name"), [(docx(""), "a.pdf"), (pdf(["x"]), "a.docx")])
+def test_one_binary_format_under_the_name_of_another_is_not_read(data: bytes, name: str) -> None:
+    with pytest.raises(DocumentFailed) as failed:
+        sniff(data, name)
+    assert failed.value.error.code == "corrupt_document"
+    assert f"its name says {name[2:].upper()}" in failed.value.error.message
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 from threading import Event
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from tasks.search.pages import chunks_of_document
 from tasks.search.parts import PartReader
 from tasks.search.row_filter import RowFilter
 from tasks.storage.storage import Storage
+from tests.nothing_stored import nothing_stored
 from tests.unit.documents.search.small_datasets import NAME, OWNER, document, load
 
 
@@ -31,7 +32,7 @@ def storage_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def datasets(storage_url: str) -> AsyncDatasets:
-    return AsyncDatasets(AsyncStorage(storage_url, cast("Any", None)), 2**20)
+    return AsyncDatasets(AsyncStorage(storage_url, nothing_stored), 2**20)
 
 
 def request(gone: asyncio.Event) -> Request:
@@ -75,7 +76,7 @@ async def test_a_search_ends_when_the_process_stops(datasets: AsyncDatasets) -> 
 async def test_one_search_beyond_the_memory_runs_and_the_others_do_not_wait_for_it(
     datasets: AsyncDatasets, storage_url: str
 ) -> None:
-    large = AsyncDatasets(AsyncStorage(storage_url, cast("Any", None)), 8)
+    large = AsyncDatasets(AsyncStorage(storage_url, nothing_stored), 8)
     gone, there, begun, second = asyncio.Event(), request(asyncio.Event()), Event(), Event()
     first = asyncio.create_task(large.search(request(gone), OWNER, NAME, endless(begun)))
     await asyncio.to_thread(begun.wait, 10)

@@ -1,0 +1,369 @@
+"""What the sweep deletes, and what it leaves: of a copy, of another Redis, after Redis has gone back."""
+
+import asyncio
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import orjson
+import pytest
+import redis
+
+from embedq.cli.doctor import Finding, examine
+from embedq.transport import Transport
+from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
+from tasks.documents.sources.source import PageLimits
+from tasks.documents.storage_command import main, unknown_objects
+from tasks.documents.sweep import RENEW_S, SWEEPER, TAKE_OVER_S, StorageSweep, sweeper_of
+from tasks.errors import NotStored, StorageUnavailable
+from tasks.ledger import Ledger
+from tasks.records.batches import BatchStatus, Stage
+from tasks.records.ingestions import IngestionStatus
+from tasks.records.storage_identity import open_proved
+from tasks.storage.folder import LocalFolder
+from tasks.storage.storage import Storage
+from tests.bulk import line
+from tests.integration.batches.hands import Hands, request
+from tests.integration.documents.ingestions.hands import IngestionHands
+from worker_config.settings import Settings
+
+Keys = dict[bytes, tuple[bytes, int]]
+
+
+def kept(client: redis.Redis) -> Keys:
+    """All that a Redis holds, as a backup has it."""
+    keys = cast("list[bytes]", client.keys("eq:*"))
+    return {key: (cast("bytes", client.dump(key)), max(0, client.pttl(key))) for key in keys}
+
+
+def go_back(client: redis.Redis, keys: Keys) -> None:
+    """A crash, or a failover, loses what was written since."""
+    with client.pipeline(transaction=True) as pipeline:
+        pipeline.flushdb()
+        for key, (value, ttl_ms) in keys.items():
+            pipeline.restore(key, ttl_ms, value)
+        pipeline.execute()
+
+
+class Sweeper:
+    """The sweep of one documents worker, at any time."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.now_s = 0.0
+        self._hands = hands
+        self._sweep = StorageSweep(lambda: self.now_s)
+
+    def sweep(self, after_s: float = 0.0) -> None:
+        """Once, so much later by the clocks of its host and of Redis."""
+        self.now_s += after_s
+        self._hands.ledger.clock_offset_ms += round(after_s * 1000)
+        self._sweep(self._hands.step_context)
+
+    def begin(self) -> None:
+        """Twice: whoever takes a storage waits for the next look."""
+        self.sweep()
+        self.sweep(RENEW_S + 1)
+
+
+@pytest.fixture
+def storage(redis_url: str, tmp_path: Path) -> Iterator[Storage]:
+    ledger = Ledger.connect(redis_url)
+    yield open_proved(str(tmp_path / "storage"), ledger.run)
+    ledger.close()
+
+
+@pytest.fixture
+def hands(redis_client: redis.Redis, storage: Storage) -> IngestionHands:
+    return IngestionHands(Ledger(redis_client), Path("unused"), storage=storage)
+
+
+def everything(storage: Storage) -> set[str]:
+    folders = ("files", "batches", "ingestions", "datasets", "catalogs")
+    return {found.name for folder in folders for found in storage.stored(folder)}
+
+
+# ---- Redis goes back
+
+
+def test_a_batch_whose_end_redis_forgets_ends_again_with_the_same_lines(
+    redis_client: redis.Redis, storage: Storage
+) -> None:
+    hands = Hands(Ledger(redis_client), Path("unused"), storage=storage)
+    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(9)])
+    hands.until(lambda: hands.batch(batch_id).stages.get(Stage.ASSEMBLE) is not None)
+    before = kept(redis_client)
+    hands.work()
+    first = hands.lines(hands.batch(batch_id).output_file_id)
+    assert hands.sweep(after_s=50) == 0
+
+    go_back(redis_client, before)
+    assert hands.batch(batch_id).status is BatchStatus.FINALIZING
+    hands.work()
+    again = hands.batch(batch_id)
+    assert (again.status, again.completed, again.failed) == (BatchStatus.COMPLETED, 9, 0)
+    assert hands.lines(again.output_file_id) == first
+
+
+@pytest.mark.parametrize("loads", [0, 1])
+def test_an_ingestion_whose_end_redis_forgets_ends_again(
+    loads: int, redis_client: redis.Redis, hands: IngestionHands
+) -> None:
+    hands.at_pace(page=PageLimits(records=10), load_pages=1, load_every_ms=0)
+    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(40))
+    made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
+    hands.until(lambda: hands.ingestion(made).load_number >= loads)
+    before = kept(redis_client)
+    hands.work()
+    assert hands.ingestion(made).status is IngestionStatus.COMPLETED
+    assert hands.sweep(after_s=50) == 0
+
+    go_back(redis_client, before)
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert (hands.ingestion(made).status, counts.loaded, counts.failed) == (IngestionStatus.COMPLETED, 40, 0)
+    assert hands.loaded() == {f"d{n}": f"text {n}" for n in range(40)}
+
+
+# ---- one Redis sweeps a storage
+
+
+def ended_batch(at: Hands) -> str:
+    """The id of one whose index and parts are still there."""
+    hands = Hands(at.ledger, Path("unused"), storage=at.storage)
+    batch_id = hands.create([request("a", "x")])
+    hands.until(lambda: hands.batch(batch_id).status.terminal)
+    assert list(hands.storage.stored(f"batches/{batch_id}"))
+    return batch_id
+
+
+@pytest.fixture
+def copy(
+    redis_client: redis.Redis, hands: IngestionHands, start_redis: Callable[[Path], RedisServer], tmp_path: Path
+) -> Iterator[Hands]:
+    """A Redis that was started from a backup, with the storage of the original."""
+    server = start_redis(tmp_path / "copy")
+    with server.client() as client:
+        go_back(client, kept(redis_client))
+        yield Hands(Ledger(client), Path("unused"), storage=hands.storage)
+    server.stop()
+
+
+def test_a_copy_of_the_redis_deletes_nothing_while_the_original_sweeps(
+    hands: IngestionHands, copy: Hands, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = hands.file("a.txt", b"made after the backup")
+    original, other = Sweeper(hands), Sweeper(copy)
+    original.begin()
+    ended_batch(copy)  # which the original has never heard of
+    there = everything(hands.storage)
+    for _ in range(30):
+        original.sweep(RENEW_S + 1)
+        other.sweep(RENEW_S + 1)
+    assert everything(hands.storage) == there
+    assert hands.storage.read(f"files/{made}")
+    assert sweeper_of(hands.storage.read(SWEEPER)) == hands.ledger.run_id()
+    assert caplog.text.count("nothing is deleted from the storage") == 1
+    assert copy.ledger.run_id() in caplog.text
+
+
+def test_a_redis_takes_a_storage_over_that_nobody_sweeps_any_more(hands: IngestionHands, copy: Hands) -> None:
+    Sweeper(hands).begin()
+    batch_id = ended_batch(copy)
+    other = Sweeper(copy)
+    other.sweep()
+    other.sweep(TAKE_OVER_S - 1)
+    assert list(hands.storage.stored(f"batches/{batch_id}"))
+    other.sweep(2)
+    assert list(hands.storage.stored(f"batches/{batch_id}")), "another one may have taken it in the same moment"
+    other.sweep(RENEW_S)
+    assert list(hands.storage.stored(f"batches/{batch_id}")) == []
+
+
+def test_of_two_that_take_a_storage_over_one_sweeps(hands: IngestionHands, copy: Hands) -> None:
+    hands.storage.write(SWEEPER, orjson.dumps({"redis": "gone", "at": ""}))
+    both = [Sweeper(hands), Sweeper(copy)]
+    ended = [ended_batch(hands), ended_batch(copy)]
+    for sweeper in both:
+        sweeper.sweep()
+    for _ in range(20):
+        for sweeper in both:
+            sweeper.sweep(TAKE_OVER_S / 10)
+    (winner,) = {sweeper_of(hands.storage.read(SWEEPER))}
+    assert winner in {hands.ledger.run_id(), copy.ledger.run_id()}
+    left = [batch_id for batch_id in ended if list(hands.storage.stored(f"batches/{batch_id}"))]
+    assert left == [ended[0] if winner == copy.ledger.run_id() else ended[1]]
+
+
+def test_an_empty_redis_deletes_nothing_and_the_storage_keeps_its_datasets(
+    redis_client: redis.Redis, hands: IngestionHands
+) -> None:
+    hands.texts({"a": "first"})
+    hands.work()
+    there = everything(hands.storage)
+    redis_client.flushall()
+    again = IngestionHands(Ledger(redis_client), Path("unused"), storage=hands.storage)
+    sweeper = Sweeper(again)
+    sweeper.begin()
+    for _ in range(5):
+        sweeper.sweep(86_400)
+    assert everything(hands.storage) == there
+    assert again.loaded() == {"a": "first"}
+
+
+def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
+    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = [ended_batch(hands) for _ in range(30)]
+    real, tried = Storage.delete, list[str]()
+
+    def delete(self: Storage, name: str) -> None:
+        tried.append(name)
+        if name == f"batches/{ended[3]}/" or away:
+            raise StorageUnavailable("It denies deleting.", retry_after_s=10)
+        real(self, name)
+
+    monkeypatch.setattr(Storage, "delete", delete)
+    away = True
+    with pytest.raises(StorageUnavailable):
+        hands.sweep()
+    assert len(tried) == 20, "each may take many seconds"
+    away = False
+    with pytest.raises(StorageUnavailable):
+        hands.sweep()
+    assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {ended[3]}
+
+
+# ---- what no record names
+
+
+def test_unknown_objects_are_listed_and_removed_by_a_person(
+    hands: IngestionHands,
+    redis_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hands.texts({"a": "first"})
+    hands.work()
+    batch_id = ended_batch(hands)
+    known = everything(hands.storage)
+    lost = {"files/file-x", "batches/batch_x/index", "ingestions/ing_x/listed.json"}
+    for name in lost:
+        hands.storage.write(name, b"x")
+    inline = {name for name in known if name.endswith("inline.json")}  # its folder is of no ingestion in this test
+    assert {found.name for found in unknown_objects(hands.storage, hands.ledger)} == lost | inline
+    sweeper = Sweeper(hands)
+    for name, value in (("REDIS_URL", redis_url), ("STORAGE_URL", str(tmp_path / "storage"))):
+        monkeypatch.setenv(f"EMBEDQ_{name}", value)
+
+    assert main(["unknown", "--delete"]) == 1
+    assert "run_id" in capsys.readouterr().err, "nobody has said whose storage it is"
+    sweeper.begin()
+    needed = everything(hands.storage) - lost - inline
+    assert main(["unknown"]) == 0
+    printed = capsys.readouterr().out
+    assert [name for name in sorted(lost | {batch_id}) if name in printed] == sorted(lost)
+    assert main(["unknown", "--delete"]) == 0
+    assert "younger than a day" in capsys.readouterr().out
+    assert everything(hands.storage) >= lost
+    for path in (tmp_path / "storage").rglob("*"):
+        os.utime(path, (time.time() - 2 * 86_400,) * 2)
+    assert main(["unknown", "--delete"]) == 0
+    assert everything(hands.storage) == needed
+
+
+# ---- a storage is proved before absence means anything
+
+
+@pytest.mark.parametrize("wrong", ["documents", "worker"])
+def test_work_waits_while_a_role_has_another_storage(wrong: str, private_roles: Roles, tmp_path: Path) -> None:
+    right, other = ({"storage_url": str(tmp_path / name)} for name in ("right", "other"))
+    api = private_roles.api(storage_url=right["storage_url"])
+    begin: dict[str, Callable[..., WorkerProcess]] = {
+        "documents": private_roles.documents,
+        "worker": private_roles.worker,
+    }
+    with api.client() as client:
+        data = b"".join(orjson.dumps(line(f"{n}", f"text {n}")) + b"\n" for n in range(5))
+        file = client.post("/v1/files", data={"purpose": "batch"}, files={"file": ("a.jsonl", data)}).json()
+        roles = {name: start(**(other if name == wrong else right)) for name, start in begin.items()}
+        api.wait_ready()
+        asked = {"input_file_id": file["id"], "endpoint": "/v1/embeddings", "completion_window": "24h"}
+        path = f"/v1/batches/{client.post('/v1/batches', json=asked).json()['id']}"
+
+        def waits() -> bool:
+            waiting = client.get(path).json()["waiting"]
+            return waiting["code"] == "storage_unavailable" and "EMBEDQ_STORAGE_URL" in waiting["message"]
+
+        wait_until(waits, message="the batch waits for the storage of a role")
+        assert "EMBEDQ_STORAGE_URL" in client.get("/health/ready").json()["storage"]
+        assert not asyncio.run(finding(api.base_url, "storage")).fine
+        assert [path for path in (tmp_path / "other").rglob("*") if path.is_file()] == [], "nothing is written there"
+
+        roles[wrong].stop()
+        begin[wrong](**right)
+        wait_until(lambda: client.get(path).json()["status"] == "completed")
+        assert client.get(path).json()["request_counts"] == {"total": 5, "completed": 5, "failed": 0}
+        wait_until(lambda: client.get("/health/ready").json()["storage"] is None)
+
+
+async def finding(url: str, name: str) -> Finding:
+    """What the doctor says of one part."""
+    async with Transport(url, api_key=None) as transport:
+        return next(found for found in [found async for found in examine(transport)] if found.name == name)
+
+
+def test_a_redis_that_has_stored_something_takes_no_empty_storage_by_itself(
+    hands: IngestionHands, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file_id = hands.file("a.txt", b"text")
+    elsewhere = str(tmp_path / "elsewhere")
+    with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
+        open_proved(elsewhere, hands.ledger.run)
+    shutil.rmtree(tmp_path / "storage")  # its disk was lost, and an empty one is mounted
+    Storage.open(str(tmp_path / "storage"))
+    for use in (
+        lambda: hands.storage.read(f"files/{file_id}"),
+        lambda: hands.storage.size_bytes(f"files/{file_id}"),
+        lambda: list(hands.storage.chunks(f"files/{file_id}")),
+        lambda: open_proved(str(tmp_path / "storage"), hands.ledger.run),
+    ):
+        with pytest.raises(StorageUnavailable, match="embedq storage accept"):
+            use()
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", redis_url)
+    monkeypatch.setenv("EMBEDQ_STORAGE_URL", str(tmp_path / "storage"))
+    assert main(["accept"]) == 0
+    with pytest.raises(NotStored):
+        hands.storage.read(f"files/{file_id}")
+    hands.storage.write(f"files/{file_id}", b"text again")
+
+
+def test_of_two_storages_that_are_used_first_in_one_moment_one_is_refused(redis_url: str, tmp_path: Path) -> None:
+    ledger = Ledger.connect(redis_url)
+    both = [open_proved(str(tmp_path / name), ledger.run) for name in ("one", "two")]
+    ready, outcomes = threading.Barrier(2), list[str]()
+
+    def use(storage: Storage) -> None:
+        ready.wait()
+        try:
+            storage.write("files/a", b"a")
+            outcomes.append("stored")
+        except StorageUnavailable:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=use, args=[storage]) for storage in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["refused", "stored"]
+    ledger.close()
+
+
+def test_the_usual_place_does_not_depend_on_the_folder_in_which_a_role_starts() -> None:
+    place = LocalFolder.path_of(Settings().storage_url)
+    assert place == Path.home() / ".embedq" / "storage"
