@@ -27,6 +27,7 @@ from stack.redis_server import Endpoint, find_server, sentinel_settings, sentine
 from worker_config.settings import OVERDUE_EXIT_CODE
 
 __all__ = [
+    "PATIENCE_S",
     "ApiProcess",
     "RedisGroup",
     "RedisServer",
@@ -41,8 +42,9 @@ __all__ = [
 T = TypeVar("T")
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-START_TIMEOUT_S = 120
-STOP_TIMEOUT_S = 20
+PATIENCE_S = 120
+"""With all that a test waits for. A wait ends with its event, so patience costs nothing where all is well."""
+STOP_TIMEOUT_S = 60
 TEST_MEMORY_BYTES = 256 * 2**20
 
 _POLL_S = 0.01
@@ -58,7 +60,7 @@ _NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients on loopback without TLS: httpx would read the system's certificates for each, 25 ms."""
 
 
-def wait_until(condition: Callable[[], T | None], *, timeout_s: float = 20, message: str = "") -> T:
+def wait_until(condition: Callable[[], T | None], *, timeout_s: float = PATIENCE_S, message: str = "") -> T:
     """The first truthy value of `condition`, polled; fails with `message` when there is none in time."""
     began = time.monotonic()
     while not (value := condition()):
@@ -69,7 +71,9 @@ def wait_until(condition: Callable[[], T | None], *, timeout_s: float = 20, mess
     return value
 
 
-async def eventually(condition: Callable[[], Awaitable[T | None]], *, timeout_s: float = 20, message: str = "") -> T:
+async def eventually(
+    condition: Callable[[], Awaitable[T | None]], *, timeout_s: float = PATIENCE_S, message: str = ""
+) -> T:
     """`wait_until` for an asynchronous condition."""
     began = time.monotonic()
     while not (value := await condition()):
@@ -158,7 +162,7 @@ class Process:
             assert self.running, f"{self.name} exited with {self.wait()} before {what}:\n{self.log()[-4000:]}"
             return condition()
 
-        return wait_until(check, timeout_s=START_TIMEOUT_S, message=f"{self.name}: {what}")
+        return wait_until(check, message=f"{self.name}: {what}")
 
 
 class RedisServer(Process):
@@ -296,13 +300,13 @@ class RedisGroup:
 
     def wait_ready(self) -> None:
         """Returns when the replica is up to date and every Sentinel knows it and the other Sentinels."""
-        wait_until(self.ready, timeout_s=START_TIMEOUT_S, message="a replica that could take over")
+        wait_until(self.ready, message="a replica that could take over")
 
     def fail_over(self) -> RedisServer:
         """Kills the master, and returns the new one when the first Sentinel names it."""
         former = self.master
         former.kill()
-        wait_until(lambda: self.master is not former, timeout_s=START_TIMEOUT_S, message="a new master")
+        wait_until(lambda: self.master is not former, message="a new master")
         return self.master
 
     def rejoin(self) -> None:
@@ -312,7 +316,7 @@ class RedisGroup:
             replica.start()
         with replica.client() as client:
             client.replicaof("127.0.0.1", master.endpoint.port)
-        wait_until(lambda: _is_linked(replica), timeout_s=START_TIMEOUT_S, message="a replica that follows")
+        wait_until(lambda: _is_linked(replica), message="a replica that follows")
         # A Sentinel does this by itself, in 20 s: it looks at servers every 10 s. One that it has just met, at once.
         for sentinel in self.sentinels:
             sentinel.meet(self.SERVICE, master)

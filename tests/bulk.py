@@ -48,7 +48,7 @@ class Bulk:
         batch = self.client.batches.create(input_file_id=self.upload(lines), **fields | changed)
         return batch.id
 
-    def ended(self, batch_id: str, *, timeout_s: float = 60) -> openai.types.Batch:
+    def ended(self, batch_id: str) -> openai.types.Batch:
         """The batch once it has ended. Asks again after any failure."""
 
         def look() -> openai.types.Batch | None:
@@ -58,7 +58,7 @@ class Bulk:
                 return None
             return batch if batch.status in TERMINAL else None
 
-        return wait_until(look, timeout_s=timeout_s, message=f"the end of {batch_id}")
+        return wait_until(look, message=f"the end of {batch_id}")
 
     def lines(self, file_id: str | None) -> list[dict[str, Any]]:
         """The lines of a file; none without one."""

@@ -46,14 +46,14 @@ class LedgerClient:
         assert task is not None, f"{task_id} is unknown"
         return task
 
-    def ended(self, task_id: str, *, timeout_s: float = 30) -> Task:
+    def ended(self, task_id: str) -> Task:
         """Its state once it has ended."""
 
         def check() -> Task | None:
             task = self.task(task_id)
             return task if task.state.terminal else None
 
-        return wait_until(check, timeout_s=timeout_s, message=f"the end of {task_id}")
+        return wait_until(check, message=f"the end of {task_id}")
 
     def result(self, task_id: str) -> Result:
         """Everything that has been committed."""
@@ -61,9 +61,9 @@ class LedgerClient:
         assert result is not None, f"{task_id} is unknown"
         return result
 
-    def completed(self, task_id: str, *, timeout_s: float = 30) -> Result:
+    def completed(self, task_id: str) -> Result:
         """The result of a task all of whose items have a vector."""
-        task = self.ended(task_id, timeout_s=timeout_s)
+        task = self.ended(task_id)
         assert task.state is State.COMPLETED, task
         assert task.completed == task.total, task
         return self.result(task_id)

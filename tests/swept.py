@@ -23,4 +23,4 @@ def swept(client: redis.Redis, storage: Path, folder: str) -> None:
             client.zadd("eq:litter", {entry: 0}, xx=True)
         return not any(place.stored(folder))
 
-    wait_until(empty, timeout_s=120, message="the sweep")
+    wait_until(empty, message="the sweep")

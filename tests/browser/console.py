@@ -20,7 +20,7 @@ from tasks.ledger import Ledger
 from tasks.records.history import STEP_S, ProcessCounts, SharedFigures, write_step
 from tests.source_tree import CHECKOUT
 
-TIMEOUT_MS = 15_000
+TIMEOUT_MS = 60_000
 WIDE, NARROW = (1200, 800), (360, 740)
 _PICTURE = (1000, 560)
 PAST_STEPS = 150

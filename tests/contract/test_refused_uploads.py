@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.testing import PATIENCE_S
 from tests.heavy import openai
 from tests.integration.api.file_uploads import stored
 from tests.integration.api.served import KEYS, ServedApp
@@ -72,7 +73,7 @@ def test_curl_gets_the_error(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     answered, uploaded = done.stdout.split()
     assert (answered, done.stderr) == (str(status), "")
@@ -87,6 +88,6 @@ def test_the_answer_comes_before_the_body(served: ServedApp) -> None:
         b"content-type: multipart/form-data; boundary=b\r\ncontent-length: %d\r\n\r\n"
     )
     for size_bytes, status in ((40 * MB, b"413"), (25 * MB, b"403")):
-        with socket.create_connection(("127.0.0.1", served.port), timeout=30) as caller:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S) as caller:
             caller.sendall(head % size_bytes)
             assert caller.recv(100).startswith(b"HTTP/1.1 " + status)

@@ -18,7 +18,7 @@ def assert_nothing_lost(client: LedgerClient, load: Load, *, others: int = 0, at
     """
     assert len(load.accepted) >= at_least, "too little load to prove anything"
     for task_id in load.accepted:
-        client.ended(task_id, timeout_s=60)
+        client.ended(task_id)
     states = [client.task(task_id).state for task_id in load.accepted]
     print(  # noqa: T201 - the counts are the point of these tests
         f"accepted {len(states)}, completed {states.count(State.COMPLETED)}, retries {load.retries}, "

@@ -55,12 +55,12 @@ class Load(_Client):
     def more(self, texts: int) -> None:
         """Returns when so many more are accepted."""
         goal = self._wanted = len(self.accepted) + texts
-        wait_until(lambda: len(self.accepted) >= goal, timeout_s=60, message=f"{goal} accepted texts")
+        wait_until(lambda: len(self.accepted) >= goal, message=f"{goal} accepted texts")
 
     def refused(self) -> None:
         """Returns when one submission more has got no 202: whoever died is missed."""
         before = self.retries
-        wait_until(lambda: self.retries > before, timeout_s=30, message="a submission that is not accepted")
+        wait_until(lambda: self.retries > before, message="a submission that is not accepted")
 
     def _run(self) -> None:
         number = 0
@@ -99,11 +99,10 @@ class Watch(_Client):
         self._pause_s = pause_s
         self.answers = self.failures = 0
 
-    def ended(self, *, timeout_s: float) -> list[Mapping[str, Any]]:
+    def ended(self) -> list[Mapping[str, Any]]:
         """The ingestions, once each of them has ended. Fails when one of them ever seemed to go back."""
         wait_until(
             lambda: all(seen.get("finished_at") for seen in self._seen.values()),
-            timeout_s=timeout_s,
             message="the end of the ingestions",
         )
         assert not self._backwards

@@ -19,7 +19,7 @@ from worker_config.bell import send_bell
 from worker_config.celery_app import DRAIN_TASK, bell_queue, make_celery
 from worker_config.settings import load_settings
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.faults
 
 SECRET = "a text of somebody"
 LISTS = ("", "\x06\x163", "\x06\x166", "\x06\x169")

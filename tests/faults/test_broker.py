@@ -17,7 +17,7 @@ from tests.ledger_client import LedgerClient
 from tests.rabbitmq_server import RabbitMQServer, find_program
 from worker_config.celery_app import bell_queue
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.faults
 
 NO_HEARTBEAT = QUICK | {"heartbeat_s": 59, "lease_s": 60, "fake_tokens_per_s": 20_000}
 """Within this test: an idle worker begins a slice because somebody has woken it, and for no other reason."""
@@ -55,7 +55,7 @@ def test_work_goes_on_whatever_becomes_of_the_broker(
 
             link.silence()
             _embed(http, worker, "connections are half-open")
-            wait_until(lambda: worker.log().count(" fails (") >= 1, message="the parent notices", timeout_s=60)
+            wait_until(lambda: worker.log().count(" fails (") >= 1, message="the parent notices")
             _wait_for_consumer(rabbitmq, bells)
 
             link.cut()

@@ -14,7 +14,7 @@ from tests.faults.conftest import QUICK
 from tests.faults.load import Load
 from tests.ledger_client import LedgerClient
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.faults
 
 
 def test_the_service_goes_on_with_the_new_master(private_redis: RedisServer, tmp_path: Path) -> None:

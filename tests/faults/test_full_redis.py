@@ -18,7 +18,7 @@ from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.faults
 
 SMALL_BYTES = 24 * 2**20
 TEXTS = [f"{n} a short text" for n in range(1000)]
@@ -43,7 +43,7 @@ def test_what_is_accepted_fits_with_its_vectors(small_redis: RedisServer, tmp_pa
         api.wait_ready()
         accepted, refused = _submit_until_refused(api.client())
         for task_id in accepted:
-            client.completed(task_id, timeout_s=60)
+            client.completed(task_id)
         memory = connection.info("memory")
         print(f"accepted {len(accepted)} x {len(TEXTS)}, used {memory['used_memory']} of {memory['maxmemory']}")  # noqa: T201 - the counts
         assert refused.json()["error"]["code"] == "storage_full"
@@ -62,7 +62,7 @@ def test_running_work_is_finished_on_a_redis_that_became_full(small_redis: Redis
         pid = worker.pid
         _fill(connection)
         for task in tasks:
-            client.completed(task, timeout_s=60)
+            client.completed(task)
         assert (worker.running, worker.pid) == (True, pid)
 
 

@@ -13,7 +13,7 @@ from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from worker_config.settings import OVERDUE_EXIT_CODE
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.faults
 
 
 def _with_patience(worker: WorkerProcess, patience: Patience) -> WorkerProcess:

@@ -25,7 +25,7 @@ from tests.ledger_client import LedgerClient
 from tests.pg_server import PgServer
 from tests.swept import swept
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.faults
 
 SEED = 303
 """Of the kills' order and moments. The API's are far apart: while it starts, the work goes on, and may not end."""
@@ -70,11 +70,11 @@ class Victims:
 
     def kill(self, name: str, *, after: int) -> None:
         """Kills it in the middle of work, once the ingestion that is ahead is so far. It comes back when it can."""
-        wait_until(lambda: self.embedded() >= after, timeout_s=60, message=f"{after} vectors")
+        wait_until(lambda: self.embedded() >= after, message=f"{after} vectors")
         match name:
             case "api":
                 seen = self._watch.answers
-                wait_until(lambda: self._watch.answers > seen, timeout_s=60, message="an answer of the API")
+                wait_until(lambda: self._watch.answers > seen, message="an answer of the API")
                 self._await_work()
                 self._bulk.api.kill()
                 self._bulk.api.launch()
@@ -87,12 +87,12 @@ class Victims:
 
     def _await_work(self) -> None:
         queues = self._queues.values()
-        wait_until(lambda: any(each.overview().leases for each in queues), timeout_s=60, message="work under way")
+        wait_until(lambda: any(each.overview().leases for each in queues), message="work under way")
         self._require_progress()
 
     def _kill_worker(self, worker: WorkerProcess, queue: str) -> None:
         worker.wait_ready()  # so that no claim is left of the one before it
-        wait_until(lambda: self._stands_at_work(worker, queue), timeout_s=60, message=f"{queue} at work")
+        wait_until(lambda: self._stands_at_work(worker, queue), message=f"{queue} at work")
         self._require_progress()
         way = self._ways[queue].pop()
         child = worker.child_pid
@@ -147,7 +147,7 @@ def test_two_ingestions_survive_every_kill(
                 share = chance.uniform(0, 0.8) / left
                 points.append(victims.embedded() + int(share * (NUMBER - victims.embedded())))
                 victims.kill(name, after=points[-1])
-            ended = watch.ended(timeout_s=120)
+            ended = watch.ended()
         assert watch.failures >= KILLS, "nobody noticed that the API was away"
         print(f"{names} at {points}; {client.counter('lost_leases')} leases lost")  # noqa: T201 - what was tried
         wait_until(lambda: not client.ledger.run(open_ingestions(1)), message="tidied up")

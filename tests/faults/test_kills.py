@@ -8,7 +8,7 @@ from tests.faults.conftest import QUICK
 from tests.faults.load import Load
 from tests.ledger_client import LedgerClient
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.faults
 
 KILLS = 3
 BETWEEN = 60

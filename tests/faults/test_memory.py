@@ -9,7 +9,7 @@ from stack.testing import Roles, wait_until
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.faults
 
 ROOM_BYTES = 4 * 2**20
 OUT_OF_MEMORY = "out of memory outside of its work|claim of 1 units failed|slice ended early"

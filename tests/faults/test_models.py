@@ -14,7 +14,7 @@ from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.faults
 
 BEFORE, AFTER = 8, 16
 """Dimensions of the two models: who made a vector shows in its length."""

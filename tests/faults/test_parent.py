@@ -20,7 +20,7 @@ from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.faults
 
 SLOW_LOAD = ["--key-load-delay", "2000"]  # microseconds
 FOREIGN = {f"foreign:{number}": os.urandom(8192) for number in range(2000)}
@@ -72,7 +72,7 @@ def _connects_anew(worker: WorkerProcess) -> Iterator[None]:
     """Returns when the parent has a connection that it did not have before."""
     before = _ports(worker)
     yield
-    wait_until(lambda: _ports(worker) - before, message="the parent connects anew", timeout_s=40)
+    wait_until(lambda: _ports(worker) - before, message="the parent connects anew")
 
 
 def _ports(worker: WorkerProcess) -> set[int]:

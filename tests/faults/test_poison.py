@@ -7,7 +7,7 @@ from tasks.ledger import State
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.faults
 
 
 @pytest.mark.parametrize("trigger", ["!!kill!!", "!!hang!!", "!!break!!"])
@@ -20,13 +20,13 @@ def test_neighbours_of_a_poison_text_complete(private_roles: Roles, client: Ledg
     neighbours = [client.submit([f"neighbour {n}"]) for n in range(12)]
     worker = private_roles.worker(start=False, **settings)
     worker.launch()
-    task = client.ended(poisoned, timeout_s=120)
+    task = client.ended(poisoned)
     result = client.result(poisoned)
     print(f"{trigger}: {task.completed} completed, {task.failed} failed, lost {client.counter('lost_leases')} leases")  # noqa: T201 - counts
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 11, 1)
     assert {index: error.code for index, error in result.errors.items()} == {5: "worker_lost"}
     for neighbour in neighbours:
-        client.completed(neighbour, timeout_s=60)
+        client.completed(neighbour)
 
     # Once in company, perhaps of another stream's claim, then three times alone. Whoever notices that its device is
     # lost gives its leases back, and says so after that.

@@ -6,7 +6,7 @@ from stack.testing import Roles
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.faults
 
 
 def test_a_replaced_child_may_load_slowly(private_roles: Roles, client: LedgerClient) -> None:

@@ -8,7 +8,7 @@ from tasks.ledger.operations import ClaimRequest
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.faults
 
 STREAMS = 2
 
@@ -25,7 +25,7 @@ def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Role
             seen.append(client.overview().leases)
         return all(client.task(task_id).state.terminal for task_id in tasks)
 
-    wait_until(ended, timeout_s=60, message="the end of both")
+    wait_until(ended, message="the end of both")
     for task_id in tasks:
         client.completed(task_id)
     assert max(seen) == 1
@@ -37,8 +37,8 @@ def test_bulk_work_does_not_die_with_the_suspect_beside_it(private_roles: Roles,
     client.ledger.run(operations.abandon(client.model, "dead"))
     bulk = client.submit([f"{n} " + "word " * 47 for n in range(200)], lane=Lane.BULK, unit_items=20)
     private_roles.worker(start=False, **QUICK | {"streams": STREAMS, "unit_s": 0.1}).launch()
-    assert client.ended(poison, timeout_s=60).state is State.FAILED
-    client.completed(bulk, timeout_s=60)
+    assert client.ended(poison).state is State.FAILED
+    client.completed(bulk)
     deaths = 3
     # The first one of all; one for each unit at most; at each death the suspect's, and what each stream held once more.
     assert client.counter("claims") <= 1 + 10 + deaths * (1 + STREAMS), "a unit was split, which makes twenty of it"

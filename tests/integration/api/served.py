@@ -20,7 +20,7 @@ from api.server.connections import Connections
 from api.server.http_protocol import Limits
 from api.services import Services
 from api.waiting.hub import WaitingTimes
-from stack.testing import eventually, wait_until
+from stack.testing import PATIENCE_S, eventually, wait_until
 from tests.integration.api.conformance import Conformance
 from worker_config.settings import load_settings
 
@@ -106,7 +106,7 @@ class ServedApp:
         self._thread = threading.Thread(target=self._run)
         self.conformance = Conformance()
         self.client = httpx.Client(
-            timeout=30, verify=_NO_CERTIFICATES, event_hooks={"response": [self.conformance.check]}
+            timeout=PATIENCE_S, verify=_NO_CERTIFICATES, event_hooks={"response": [self.conformance.check]}
         )
 
     @property
@@ -142,7 +142,7 @@ class ServedApp:
             done.set()
 
         self._loop.call_soon_threadsafe(call)
-        assert done.wait(10)
+        assert done.wait(PATIENCE_S)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from stack.testing import PATIENCE_S
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 
@@ -50,7 +51,7 @@ def test_head_of_what_never_ends_ends(app: ServedApp) -> None:
     head = "HEAD {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
     requests = "".join(head.format(events) for events in (f"{path}/events", "/v1/service/events") * 2).encode()
     last = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", app.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE_S) as connection:
         connection.sendall(requests + last)
         data = b"".join(iter(lambda: connection.recv(65_536), b""))
 

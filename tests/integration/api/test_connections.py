@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from api.server.http_protocol import Limits
-from stack.testing import wait_until
+from stack.testing import PATIENCE_S, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 from tests.source_tree import CHECKOUT
@@ -27,7 +27,7 @@ TEXT = b'{"input":"one"}'
 
 @contextmanager
 def connected(app: ServedApp) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", app.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE_S) as connection:
         yield connection
 
 

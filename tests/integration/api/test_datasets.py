@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stack.testing import PATIENCE_S
 from tasks.errors import StorageUnavailable
 from tasks.records.datasets import Catalog, DatasetPart, advance, dataset_folder, present
 from tasks.storage.storage import Storage
@@ -43,7 +44,7 @@ def bob(app: ServedApp) -> Iterator[httpx.Client]:
 
 def client_of(app: ServedApp, name: str) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {KEYS[name]}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{app.port}", headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{app.port}", headers=headers, timeout=PATIENCE_S) as client:
         yield client
 
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from api.waiting.hub import WaitingTimes
-from stack.testing import Roles, wait_until
+from stack.testing import PATIENCE_S, Roles, wait_until
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.event_stream import Stream
 from tests.integration.api.ledger_worker import LedgerWorker
@@ -164,7 +164,7 @@ def test_fifty_followers_cost_one_reading_for_each_change(
 ) -> None:
     task = submit(client, [f"text {number}" for number in range(64 * 20)])
     with ExitStack() as stack:
-        many = stack.enter_context(httpx.Client(base_url=client.base_url, timeout=30, limits=httpx.Limits()))
+        many = stack.enter_context(httpx.Client(base_url=client.base_url, timeout=PATIENCE_S, limits=httpx.Limits()))
         streams = [stack.enter_context(follow(many, task)) for _ in range(50)]
         for stream in streams:
             stream.event()

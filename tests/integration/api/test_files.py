@@ -13,7 +13,7 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import wait_until
+from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger import ANONYMOUS, Ledger
 from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, put_file, stored_name
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
@@ -283,7 +283,7 @@ def test_uploads_on_their_way_count(serve: Callable[..., ServedApp], root: Path,
         head = 'content-disposition: form-data; name="'
         yield f'--b\r\n{head}purpose"\r\n\r\nvision\r\n--b\r\n{head}file"; filename="a"\r\n\r\n'.encode()
         yield bytes(3 * MIB)
-        assert not waits or go_on.wait(30)
+        assert not waits or go_on.wait(PATIENCE_S)
         yield b"\r\n--b--\r\n"
 
     def send(*, waits: bool) -> httpx.Response:  # without a Content-Length

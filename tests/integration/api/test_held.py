@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from stack.testing import wait_until
+from stack.testing import PATIENCE_S, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 
@@ -29,7 +29,7 @@ def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> Iterator[Serve
 def half_sent(app: ServedApp, path: bytes, size_bytes: int, key: str = "") -> socket.socket:
     """A connection over which a body comes that never ends, once the server has so much of it."""
     before = app.services.bodies.budget.held_bytes
-    connection = socket.create_connection(("127.0.0.1", app.port), timeout=20)
+    connection = socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE_S)
     connection.sendall(HEAD % (path, key.encode()) + b"{" + b" " * (size_bytes - 1))
     wait_until(lambda: app.services.bodies.budget.held_bytes >= before + size_bytes, message="it was not read")
     return connection

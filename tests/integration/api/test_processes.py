@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from stack.testing import ApiProcess, Roles, wait_until
+from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 
 PROCESSES = 2
 
@@ -54,7 +54,7 @@ def test_a_query_is_answered_whichever_process_gets_it(api: ApiProcess, roles: R
     roles.worker()
     for number in range(10):
         body = {"input": f"text {number}"}
-        assert httpx.post(f"{api.base_url}/v1/embeddings", json=body, timeout=30).status_code == httpx.codes.OK
+        assert httpx.post(f"{api.base_url}/v1/embeddings", json=body, timeout=PATIENCE_S).status_code == httpx.codes.OK
 
 
 def test_queues_are_the_same_in_every_process_and_have_no_label(api: ApiProcess) -> None:

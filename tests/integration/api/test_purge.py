@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import redis
 
-from stack.testing import wait_until
+from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger import ANONYMOUS
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
@@ -49,7 +49,7 @@ def first_key(app: ServedApp) -> str:
 
 
 def client_of(app: ServedApp, key: str) -> httpx.Client:
-    return httpx.Client(base_url=app.client.base_url, headers={"authorization": f"Bearer {key}"}, timeout=30)
+    return httpx.Client(base_url=app.client.base_url, headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE_S)
 
 
 def test_a_purge_leaves_what_was_there_before_the_tenant_came(

@@ -17,6 +17,7 @@ import pytest
 import redis
 
 from api.families.route import MANAGING, DescribedRoute
+from stack.testing import PATIENCE_S
 from tasks.storage.storage import Storage
 from tests.integration.api.conformance import described_routes
 from tests.integration.api.ingestions.requests import GOOD
@@ -131,7 +132,7 @@ def tenants(
     root = tmp_path / "storage"
     app = serve(api_keys=KEYS, storage_url=str(root))
     storage = Storage.open(str(root))
-    clients = [httpx.Client(base_url=app.client.base_url, headers=key, timeout=30) for key in (ANN, BOB)]
+    clients = [httpx.Client(base_url=app.client.base_url, headers=key, timeout=PATIENCE_S) for key in (ANN, BOB)]
     ann, bob = clients
     annas, bobs = (
         make_things(client, worker, storage, name) for client, name in zip(clients, ("ann", "bob"), strict=True)

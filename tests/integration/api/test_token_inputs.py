@@ -10,7 +10,7 @@ import pytest
 import tiktoken
 
 from api.request.token_input import ENCODING
-from stack.testing import wait_until
+from stack.testing import PATIENCE_S, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ServedApp
 
@@ -74,7 +74,7 @@ def test_while_it_is_being_loaded_everybody_else_is_served(
 
     def slow(_name: str) -> tiktoken.Encoding:
         loading.set()
-        assert go.wait(20)
+        assert go.wait(PATIENCE_S)
         return SMALL
 
     monkeypatch.setattr(tiktoken, "get_encoding", slow)
@@ -102,7 +102,7 @@ def test_who_does_not_wait_for_the_vocabulary_is_told_to_come_back(
     go = threading.Event()
 
     def slow(_name: str) -> tiktoken.Encoding:
-        assert go.wait(20)
+        assert go.wait(PATIENCE_S)
         return SMALL
 
     monkeypatch.setattr(tiktoken, "get_encoding", slow)

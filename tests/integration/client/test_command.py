@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from embedq.collection import open_collection
-from stack.testing import ApiProcess, Roles, wait_until
+from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 from tests.integration.client.command import Command
 
 TEXTS = [f"text number {number}" for number in range(5000)]
@@ -169,7 +169,7 @@ def test_top_shows_the_service(command: Command) -> None:
         assert top.stdout
         assert json.loads(top.stdout.readline())["object"] == "service"
         top.send_signal(signal.SIGINT)
-        assert top.wait(20) == 130
+        assert top.wait(PATIENCE_S) == 130
 
 
 def test_top_fills_a_terminal_and_leaves_it_as_it_was(command: Command) -> None:
@@ -183,7 +183,7 @@ def test_top_fills_a_terminal_and_leaves_it_as_it_was(command: Command) -> None:
         top.send_signal(signal.SIGINT)
         while b"\x1b[?1049l" not in seen:  # back from the other screen
             seen += os.read(controller, 65_536)
-        assert top.wait(20) == 130
+        assert top.wait(PATIENCE_S) == 130
     os.close(controller)
     assert seen.index(b"\x1b[?1049h") < seen.index(b"all-MiniLM-L6-v2")
 
@@ -231,7 +231,7 @@ def test_a_running_task_times_out_is_interrupted_and_cancelled(slow_api: ApiProc
         assert submitting.stderr
         task_id = submitting.stdout.readline().strip()
         submitting.send_signal(signal.SIGINT)
-        assert submitting.wait(20) == 130
+        assert submitting.wait(PATIENCE_S) == 130
         stderr = submitting.stderr.read()
         assert "submitted tasks go on" in stderr
         assert "embedq result ID -o NAME.npy" in stderr
@@ -244,7 +244,7 @@ def test_a_running_task_times_out_is_interrupted_and_cancelled(slow_api: ApiProc
     with command.started("wait", task_id) as waiting:
         cancelled = command("cancel", task_id)
         assert (cancelled.code, cancelled.lines) == (0, [f"{task_id} cancelled"])
-        assert waiting.wait(20) == 1
+        assert waiting.wait(PATIENCE_S) == 1
     partial = command("result", task_id, "-o", "part.npy")
     assert partial.code == 1
     assert np.isnan(np.load(tmp_path / "part.npy")).any()
@@ -257,7 +257,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(command: Command) -> None:
         assert printing.stderr
         printing.stdout.readline()
         printing.stdout.close()
-        assert printing.wait(20) == 0
+        assert printing.wait(PATIENCE_S) == 0
         assert printing.stderr.read() == ""
 
 

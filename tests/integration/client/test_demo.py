@@ -55,7 +55,6 @@ def test_the_demo_runs_beside_another_configuration_and_leaves_nothing(tmp_path:
 
 
 @pytest.mark.model
-@pytest.mark.timeout(120)  # all of this documentation by the real model, beside other tests
 @pytest.mark.usefixtures("temporary")
 def test_its_questions_find_their_answers(tmp_path: Path) -> None:
     process = demo(tmp_path)

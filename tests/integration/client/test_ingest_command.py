@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import ApiProcess, Roles, wait_until
+from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 from tests.integration.client.command import TIMEOUT_S, Command
 
 REFUNDS = "Refunds take three days."
@@ -194,7 +194,7 @@ def test_ctrl_c_detaches_and_cancel_ends_it(roles: Roles, tmp_path: Path) -> Non
         started.cancel()
         ingestion_id = line.split()[-1]
         ingesting.send_signal(signal.SIGINT)
-        assert ingesting.wait(20) == 130
+        assert ingesting.wait(PATIENCE_S) == 130
         rest = ingesting.stderr.read()
     assert f"{ingestion_id} goes on; look again with: embedq ingest --status {ingestion_id}" in rest
     status = command("ingest", "--status", ingestion_id)

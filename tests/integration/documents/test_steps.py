@@ -4,7 +4,7 @@ import threading
 
 import redis
 
-from stack.testing import RedisServer, Roles, wait_until
+from stack.testing import PATIENCE_S, RedisServer, Roles, wait_until
 from tasks.documents.context import StepContext
 from tasks.documents.stepper import STEPS_STREAM, Stepper
 from tasks.ledger import DOCUMENTS, Ledger
@@ -67,7 +67,7 @@ def test_a_step_that_asks_for_it_is_taken_again_at_once(redis_client: redis.Redi
     context = StepContext(Ledger(redis_client), storage, load_settings(), send_bell=lambda _: None, stop=lambda: False)
     stepper = Stepper(context, [ask], every_s=3600)
     stepper.start()
-    assert enough.wait(30), f"taken {taken[0]} times"
+    assert enough.wait(PATIENCE_S), f"taken {taken[0]} times"
     stepper.finish()
     assert taken[0] == 5
 
@@ -81,7 +81,7 @@ def test_a_new_ingestion_wakes_a_stepper_that_has_nothing_to_do(redis_client: re
     context = StepContext(ledger, storage, load_settings(), send_bell=lambda _: None, stop=lambda: False)
     stepper = Stepper(context, [note], every_s=3600, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
     stepper.start()
-    assert first.wait(30)
+    assert first.wait(PATIENCE_S)
     ledger.run(create_ingestion(NewIngestion(new_ingestion_id(), "o", {"model": "m"}, 1000)))
-    assert second.wait(30), "it was not woken"
+    assert second.wait(PATIENCE_S), "it was not woken"
     stepper.finish()

@@ -4,6 +4,7 @@ import asyncio
 
 from bench.hostile.requests import Attacker
 from bench.hostile.trial import Outcome, Traces, clean_up, send_all, wait_clean
+from stack.testing import PATIENCE_S
 from tests.integration.guarded.conftest import OTHER_KEY, Guarded
 
 REQUESTS = 200
@@ -26,7 +27,7 @@ def test_hostile_requests_are_refused_and_leave_nothing(guarded: Guarded) -> Non
         assert outcome.unanswered == {}
         assert client.post("/v1/embeddings", json={"input": "a good query"}).status_code == 200
         clean_up(client)
-        assert wait_clean(connection, guarded.storage, before, timeout_s=30) == []
+        assert wait_clean(connection, guarded.storage, before, timeout_s=PATIENCE_S) == []
 
 
 def test_a_seed_makes_the_same_requests() -> None:

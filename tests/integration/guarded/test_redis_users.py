@@ -26,7 +26,7 @@ ENDED = {"completed", "failed", "cancelled"}
 
 
 def ended(guarded: Guarded, path: str) -> str:
-    status: str = wait_until(lambda: ENDED & {guarded.client.get(path).json()["status"]}, timeout_s=40).pop()
+    status: str = wait_until(lambda: ENDED & {guarded.client.get(path).json()["status"]}).pop()
     return status
 
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import redis
 
-from stack.testing import wait_until
+from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger import keys
 from tests.integration.ledger.driver import MODEL
 
@@ -42,7 +42,7 @@ class Listener:
         return int(self._client.pubsub_numsub(self._channel)[0][1]) == 0
 
     def _next(self) -> dict[str, Any]:
-        message: dict[str, Any] | None = self._pubsub.get_message(timeout=5)
+        message: dict[str, Any] | None = self._pubsub.get_message(timeout=PATIENCE_S)
         assert message is not None, "the subscription is silent"
         return message
 

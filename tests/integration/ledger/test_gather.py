@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from stack.testing import RedisServer
+from stack.testing import PATIENCE_S, RedisServer
 from tasks.errors import RedisUnavailable
 from tasks.ledger import AsyncLedger, operations
 from tasks.ledger.gather import ROUND_TRIP_S, Gatherer
@@ -76,7 +76,7 @@ async def test_a_call_under_way_ends_with_the_gatherer(ledger: AsyncLedger, redi
     await asyncio.sleep(0)
     await gatherer.close()
     with pytest.raises(redis.ConnectionError):
-        await asyncio.wait_for(call, timeout=10)
+        await asyncio.wait_for(call, timeout=PATIENCE_S)
     redis_client.ping()  # answered when the pause is over
 
 

@@ -26,10 +26,7 @@ from tests.integration.ledger.simulation.invariants import check
 from tests.integration.ledger.simulation.weighted import MODES, RATES, run
 from tests.integration.ledger.simulation.world import World
 
-pytestmark = [
-    pytest.mark.no_cover,  # what runs here is covered without it, and is slower when it is traced
-    pytest.mark.timeout(180),  # thousands of steps; a busy machine takes nearly a minute
-]
+pytestmark = pytest.mark.no_cover  # what runs here is covered without it, and is slower when it is traced
 
 WEIGHTED_STEPS = 150
 EXAMPLES = 40

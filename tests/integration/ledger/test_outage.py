@@ -14,7 +14,7 @@ from redis.retry import Retry
 from api.queue.bell import Bell
 from api.waiting.hub import Hub, WaitingTimes
 from stack.link import Link
-from stack.testing import RedisServer, free_port, wait_until
+from stack.testing import PATIENCE_S, RedisServer, free_port, wait_until
 from tasks.errors import Overloaded, RedisUnavailable
 from tasks.ledger import (
     CHANGED_CHANNEL,
@@ -33,7 +33,6 @@ from worker_config.celery_app import bell_queue
 from worker_config.settings import load_settings
 
 QUICK_TIMEOUT_S = 0.1
-PATIENCE_S = 20
 ATTEMPTS = 4
 
 

@@ -177,7 +177,7 @@ def test_a_master_that_was_cut_off_and_answers_again_is_left(pair: RedisGroup) -
     wakeup.open()
     former = pair.master
     os.kill(former.pid, signal.SIGSTOP)
-    wait_until(lambda: pair.master is not former, timeout_s=60, message="a new master")
+    wait_until(lambda: pair.master is not former, message="a new master")
     os.kill(former.pid, signal.SIGCONT)
     ledger.find_master()
     task = new_task()

@@ -25,8 +25,6 @@ from tests.integration.model.architectures import ARCHITECTURES, MAX_TOKENS, Arc
 from tests.source_tree import CHECKOUT
 from worker_config.settings import load_settings
 
-pytestmark = pytest.mark.timeout(120)  # the first one waits for torch
-
 _LETTERS = "the quick, brown fox jumps over a lazy dog. what is a queue? hello there!"
 _LONGEST = (_LETTERS * 2)[: int(1.3 * MAX_TOKENS)].replace(" ", "x")
 TEXTS = [

@@ -23,7 +23,7 @@ from tasks.model.self_test import self_test, worst_cosine
 from tests.heavy import sentence_transformers
 from worker_config.settings import DEFAULT_MODEL, load_settings
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(120)]  # the first one waits for torch, and for the vectors of all
+pytestmark = pytest.mark.model
 
 WORDS = [
     "queue",

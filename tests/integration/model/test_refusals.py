@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import Roles
+from stack.testing import PATIENCE_S, Roles
 from tests.integration.model.tiny_model import TinyModel
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
@@ -51,7 +51,7 @@ def test_a_model_that_cannot_be_served_stops_the_worker(
     damage(folder)
     worker = roles.worker(start=False, compute="auto", device="cpu", model=str(folder))
     worker.launch()
-    assert worker.wait(60) == CONFIGURATION_EXIT_CODE
+    assert worker.wait(PATIENCE_S) == CONFIGURATION_EXIT_CODE
     assert f"EMBEDQ_MODEL={folder}" in worker.log()
     assert message in worker.log()
     assert "Traceback" not in worker.log()
@@ -63,7 +63,7 @@ def test_an_unavailable_precision_asked_for_by_name_stops_the_worker(
     settings = {"compute": "torch", "device": "cpu", "precision": "bfloat16"}
     worker = roles.worker(start=False, model=str(tiny_folders[TinyModel.CLS]), **settings)
     worker.launch()
-    assert worker.wait(60) == CONFIGURATION_EXIT_CODE
+    assert worker.wait(PATIENCE_S) == CONFIGURATION_EXIT_CODE
     assert "EMBEDQ_PRECISION=bfloat16 is not available" in worker.log()
 
 

@@ -19,7 +19,7 @@ from tasks.model.sentence import SentenceEncoder
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
 from tests.integration.model.tiny_model import TinyModel
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.model
 
 Folders = Mapping[TinyModel, Path]
 

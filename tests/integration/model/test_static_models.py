@@ -16,7 +16,7 @@ from tests.heavy import sentence_transformers
 from tests.integration.model.architectures import save_model2vec
 from worker_config.settings import load_settings
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(120)]  # the first one waits for torch
+pytestmark = pytest.mark.model
 
 EMPTY = ["", " ", "\0"]
 

@@ -28,8 +28,6 @@ from tests.heavy import sentence_transformers, torch
 from tests.integration.model.tiny_model import MAX_TOKENS, TinyModel
 from worker_config.settings import load_settings
 
-pytestmark = pytest.mark.timeout(120)  # the first one waits for torch, and for every model to be saved
-
 TEXTS = [
     "b",
     "hello there",

@@ -23,7 +23,7 @@ from tasks.model.transfer import OnCpu
 from tests.heavy import sentence_transformers, torch
 from tests.integration.model.tiny_model import TinyModel
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.model
 
 Folders = Mapping[TinyModel, Path]
 

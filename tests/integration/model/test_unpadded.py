@@ -23,7 +23,7 @@ from tasks.model.unpadded import COUNTED_WIDTHS
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
 from tests.integration.model.tiny_model import TinyModel
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.model
 
 Folders = Mapping[TinyModel, Path]
 

@@ -53,7 +53,7 @@ class Observed:
             spans = self.collector.of(trace_id)
             return spans if wanted <= Counter(span.name for span in spans) else None
 
-        return wait_until(complete, timeout_s=30, message=f"a trace has not all of {dict(wanted)}")
+        return wait_until(complete, message=f"a trace has not all of {dict(wanted)}")
 
 
 def new_trace(*, sampled: bool = True) -> tuple[str, dict[str, str]]:

@@ -92,7 +92,7 @@ def test_both_attempts_are_seen_when_a_worker_dies(observed: Observed) -> None:
     task_id = observed.client.post("/v1/tasks", json={"input": texts}, headers=headers).json()["id"]
     observed.trace(trace_id, "claim")
     observed.worker.kill_child()
-    wait_until(lambda: observed.client.get(f"/v1/tasks/{task_id}").json()["status"] == "completed", timeout_s=40)
+    wait_until(lambda: observed.client.get(f"/v1/tasks/{task_id}").json()["status"] == "completed")
 
     def whole() -> list[ReceivedSpan] | None:
         spans = observed.collector.of(trace_id)
@@ -139,7 +139,7 @@ def test_the_first_jobs_of_an_ingestion_are_below_the_request_that_created_it(ob
             return False
         return jobs >= {"list_page", "parse_page", "load_pages"}
 
-    wait_until(done, timeout_s=30)
+    wait_until(done)
 
 
 def test_a_text_that_is_refused_has_a_whole_trace(observed: Observed) -> None:

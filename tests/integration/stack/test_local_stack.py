@@ -15,9 +15,8 @@ import pytest
 import redis
 
 from embedq.cli import main
-from stack.testing import Process, wait_until
+from stack.testing import PATIENCE_S, Process, wait_until
 
-START_TIMEOUT_S = 90
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -58,7 +57,7 @@ class LocalStack(Process):
         return list(psutil.Process(self.pid).children(recursive=True))
 
     def embed(self, text: str) -> list[float]:
-        answer = httpx.post(f"{self.url}/v1/embeddings", json={"model": MODEL, "input": text}, timeout=30)
+        answer = httpx.post(f"{self.url}/v1/embeddings", json={"model": MODEL, "input": text}, timeout=PATIENCE_S)
         answer.raise_for_status()
         vector: list[float] = answer.json()["data"][0]["embedding"]
         return vector
@@ -90,7 +89,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 def survive_the_death_of(role: str, stack: LocalStack) -> None:
     stack.roles()[role].kill()
     wait_until(lambda: f"{role} ended by SIGKILL" in stack.log(), message=f"nobody misses {role}")
-    wait_until(lambda: stack.embeds("a text"), timeout_s=60, message=f"no answer after the death of {role}")
+    wait_until(lambda: stack.embeds("a text"), message=f"no answer after the death of {role}")
 
 
 def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) -> None:
@@ -98,14 +97,14 @@ def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) ->
     family = stack.family()
 
     assert len(stack.embed("a text")) == 384
-    ready = wait_until(lambda: _ready(stack.url, workers=2), timeout_s=30)
+    ready = wait_until(lambda: _ready(stack.url, workers=2))
     assert ready["redis"] == "up"
     assert stack.stdout_file.read_text() == f"ready {stack.url}\nconsole {stack.url}/console\n"
     names = {line.split(" ", 1)[0] for line in stack.log().splitlines()}
     assert {"worker-1", "worker-2", "documents-worker", "api", "redis"} <= names
 
     stack.send(signal.SIGTERM)
-    assert stack.wait(timeout_s=60) == 0
+    assert stack.wait() == 0
     assert gone(family)
 
 
@@ -124,13 +123,13 @@ def test_data_outlives_a_killed_stack_and_no_orphan_does_and_each_line_is_json(
 ) -> None:
     stack = make_stack(log_format="json", anything="unknown").start()
     task = httpx.post(f"{stack.url}/v1/tasks", json={"input": ["one", "two"]}).json()["id"]
-    httpx.get(f"{stack.url}/v1/tasks/{task}", params={"wait": 20}, timeout=30)
+    httpx.get(f"{stack.url}/v1/tasks/{task}", params={"wait": 20}, timeout=PATIENCE_S)
     result = httpx.get(f"{stack.url}/v1/tasks/{task}/result").json()
     assert len(result["data"]) == 2
     family = stack.family()
 
     stack.kill()
-    wait_until(lambda: gone(family), timeout_s=60, message="orphans are left")
+    wait_until(lambda: gone(family), message="orphans are left")
     stack.start()
 
     assert httpx.get(f"{stack.url}/v1/tasks/{task}/result").json() == result
@@ -159,7 +158,7 @@ def test_whoever_owns_the_data_makes_the_first_key(
 
     headers = {"x-api-key": capsys.readouterr().out.strip()}
     closed = lambda: httpx.get(f"{stack.url}/v1/key").status_code == 401  # noqa: E731
-    wait_until(closed, timeout_s=1, message="the key is known within a second")
+    wait_until(closed, message="the key is known within a second")
     assert "admin" in httpx.get(f"{stack.url}/v1/key", headers=headers).json()["scopes"]
     stack.stop()
     assert not file.exists()
@@ -197,7 +196,7 @@ def test_what_no_restart_can_mend_stops_everything(
     stack = make_stack(redis_url=redis_url)
     stack.launch()
 
-    assert stack.wait(timeout_s=START_TIMEOUT_S) == 78
+    assert stack.wait() == 78
 
     assert "cannot run" in stack.log().splitlines()[-1]
     assert "schema 999" in stack.log().splitlines()[-1]

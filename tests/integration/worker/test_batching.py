@@ -7,7 +7,7 @@ import signal
 import httpx
 import redis
 
-from stack.testing import Roles, wait_until
+from stack.testing import PATIENCE_S, Roles, wait_until
 from tasks.ledger import Lane, State
 from tests.ledger_client import LedgerClient
 from worker_config.celery_app import bell_queue
@@ -21,7 +21,7 @@ def _text(number: int) -> str:
 
 
 async def _post_all(base_url: str, path: str, bodies: list[dict[str, object]]) -> list[httpx.Response]:
-    async with httpx.AsyncClient(base_url=base_url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=base_url, timeout=PATIENCE_S) as http:
         return await asyncio.gather(*(http.post(path, json=body) for body in bodies))
 
 
@@ -104,7 +104,7 @@ def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles:
     wait_until(lambda: client.task(bulk).state is State.IN_PROGRESS, message="the bulk claim")
     client.completed(client.submit(["an online query"]))
     assert client.task(bulk).completed == 0
-    client.completed(bulk, timeout_s=60)
+    client.completed(bulk)
 
 
 def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, client: LedgerClient) -> None:
@@ -115,7 +115,7 @@ def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, cli
     client.completed(client.submit(["a query"]))
     assert client.task(list_of_passages).completed == 0
     assert client.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
-    client.completed(other_list, timeout_s=60)
+    client.completed(other_list)
     began, ended = client.task(other_list).started_ms, client.task(list_of_passages).finished_ms
     assert began is not None
     assert ended is not None
@@ -134,9 +134,9 @@ def test_a_query_passes_a_list_that_passes_bulk_work(roles: Roles, client: Ledge
     tasks = [submitted("bulk work", Lane.BULK), submitted("a list", Lane.ONLINE)]
     client.completed(client.submit(["a query"]))
     assert [client.task(task).completed for task in tasks] == [0, 0]
-    client.completed(tasks[1], timeout_s=60)
+    client.completed(tasks[1])
     assert client.task(tasks[0]).completed == 0
-    client.completed(tasks[0], timeout_s=60)
+    client.completed(tasks[0])
     assert client.counter("lost_leases") == 0
 
 
@@ -198,6 +198,6 @@ def test_slices_of_several_streams_do_not_make_messages_pile_up(
     roles.worker(streams=4, slice_s=0.1, fake_tokens_per_s=20_000, unit_s=0.05)
     before = client.counter("rings")
     task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)
-    client.completed(task, timeout_s=60)
+    client.completed(task)
     assert client.counter("rings") - before > 4, "too few slices to tell"
     assert redis_client.llen(bell_queue(client.model)) <= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import CHECKOUT, RedisServer, Roles, WorkerProcess, free_port, wait_until
+from stack.testing import CHECKOUT, PATIENCE_S, RedisServer, Roles, WorkerProcess, free_port, wait_until
 from tasks.ledger import Lane, Ledger, State, operations
 from tasks.ledger.operations import ClaimRequest
 from tests.ledger_client import LedgerClient
@@ -83,7 +83,7 @@ def test_the_parent_touches_its_file_during_a_long_slice(roles: Roles, client: L
 def test_a_model_that_cannot_load_stops_the_worker_for_good(roles: Roles) -> None:
     worker = roles.worker(start=False, compute="torch", model="/nonexistent/model")
     worker.launch()
-    assert worker.wait(60) == CONFIGURATION_EXIT_CODE
+    assert worker.wait(PATIENCE_S) == CONFIGURATION_EXIT_CODE
     assert "EMBEDQ_MODEL=/nonexistent/model" in worker.log()
     assert "Traceback" not in worker.log()
 

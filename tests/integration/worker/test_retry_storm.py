@@ -50,11 +50,11 @@ def test_clients_that_time_out_and_retry_twice_cost_one_round_of_work(roles: Rol
         os.kill(child, signal.SIGSTOP)
         try:
             clients = pool.submit(asyncio.run, storm(api.base_url))
-            wait_until(lambda: answers(api, "503") >= CLIENTS, timeout_s=60, message="the first attempts")
+            wait_until(lambda: answers(api, "503") >= CLIENTS, message="the first attempts")
             os.kill(child, signal.SIGCONT)
             wait_until(lambda: client.counter("padded_tokens") > before, message="work under way")
             os.kill(child, signal.SIGSTOP)
-            wait_until(lambda: answers(api) >= 2 * CLIENTS, timeout_s=60, message="the second attempts")
+            wait_until(lambda: answers(api) >= 2 * CLIENTS, message="the second attempts")
         finally:
             os.kill(child, signal.SIGCONT)
         outcomes = clients.result()

@@ -99,7 +99,7 @@ def test_a_row_that_kills_its_worker_fails_alone(roles: Roles, client: LedgerCli
     bodies[2] = {"input": "!!kill!!"}
     task_id = submit_rows(client, storage, bodies, unit_rows=6)
     roles.worker(start=False, lease_s=2, heartbeat_s=0.3).launch()
-    task = client.ended(task_id, timeout_s=60)
+    task = client.ended(task_id)
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 5, 1)
     committed = client.ledger.run(read_committed(task_id))
     assert committed is not None
@@ -117,7 +117,7 @@ def test_every_row_is_committed_once_across_kills(roles: Roles, client: LedgerCl
         wait_until(partial(_has_done, client, task_id, rows_done), message="some rows")
         assert not client.task(task_id).state.terminal
         worker.kill_child()
-    assert client.ended(task_id, timeout_s=90).state is State.COMPLETED
+    assert client.ended(task_id).state is State.COMPLETED
     assert sorted(outcomes(client, storage, task_id)) == list(range(120))
     assert client.counter("committed_items") == 120
 

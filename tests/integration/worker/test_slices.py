@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import redis
 
-from stack.testing import RedisServer, wait_until
+from stack.testing import PATIENCE_S, RedisServer, wait_until
 from tasks.drain.commit import Committer
 from tasks.drain.loop import Consumer, Drain, JointSlice
 from tasks.drain.rate import MeasuredRate
@@ -121,7 +121,7 @@ class Slow(Stream):
     ends: threading.Event
 
     def __call__(self, claim: Claim, claim_online: object) -> bool:
-        assert self.ends.wait(30), "the other stream has left"
+        assert self.ends.wait(PATIENCE_S), "the other stream has left"
         return super().__call__(claim, claim_online)
 
 
@@ -233,7 +233,7 @@ def test_what_redis_did_not_hear_of_is_given_back_when_it_is_back(private_redis:
         stream = Unheard(client, client.ledger, slice_s=0)
         stream.server, stream.how, stream.gone = private_redis, how, threading.Event()
         slices = pool.submit(stream.run)
-        assert stream.gone.wait(30)
+        assert stream.gone.wait(PATIENCE_S)
         private_redis.start()
         slices.result(30)
         assert client.overview().leases == 0, "the end of its lease would count as a death"

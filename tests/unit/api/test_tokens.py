@@ -10,6 +10,7 @@ import pytest
 
 from api.queue.submission import EmbeddingRequests
 from api.request.token_input import Encoding, Vocabulary, VocabularyNotLoaded
+from stack.testing import PATIENCE_S
 from tasks.errors import InputTooLarge, InvalidType, NotReady, RequestError
 from tasks.ledger import Submission
 from tests.unit.api.embedding_requests import overview, requests
@@ -145,7 +146,7 @@ async def test_it_is_loaded_once_for_all_who_ask() -> None:
 
     def load() -> Encoding:
         loads.append(threading.current_thread())
-        assert go.wait(20)
+        assert go.wait(PATIENCE_S)
         return Bytes()
 
     made = vocabulary(load)
@@ -183,7 +184,7 @@ async def test_a_slow_download_is_waited_for_no_longer_than_the_caller_waits() -
 
     def load() -> Encoding:
         loads.append(1)
-        assert go.wait(20)
+        assert go.wait(PATIENCE_S)
         return Bytes()
 
     made = vocabulary(load)
@@ -206,7 +207,7 @@ async def test_a_failure_that_nobody_waited_for_is_as_old_as_it_is() -> None:
 
     def load() -> Encoding:
         loads.append(1)
-        assert go.wait(20)
+        assert go.wait(PATIENCE_S)
         if len(loads) == 1:
             raise OSError
         return Bytes()
@@ -228,7 +229,7 @@ async def test_a_download_that_does_not_end_is_not_promised_for_ever() -> None:
     go = threading.Event()
 
     def load() -> Encoding:
-        assert go.wait(20)
+        assert go.wait(PATIENCE_S)
         return Bytes()
 
     made = Vocabulary(max_input_bytes=10, max_total_bytes=10, load=load, clock=lambda: now_s)

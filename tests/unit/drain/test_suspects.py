@@ -2,6 +2,7 @@
 
 import threading
 
+from stack.testing import PATIENCE_S
 from tasks.drain.suspects import PAUSE_S, SHARE, TURN_S, Suspects
 from tasks.gate import Gate
 
@@ -78,7 +79,7 @@ def test_nobody_else_touches_a_text_meanwhile() -> None:
 
     waiting: list[threading.Thread] = []
     process.suspects.turn(do_one, idle=True)
-    waiting[0].join(30)
+    waiting[0].join(PATIENCE_S)
     assert entered == [True]
 
 
@@ -88,7 +89,7 @@ def test_one_stream_at_a_time_is_at_it() -> None:
     def do_one() -> bool:
         with_another = threading.Thread(target=lambda: others.append(process.turn(idle=True)))
         with_another.start()
-        with_another.join(30)
+        with_another.join(PATIENCE_S)
         return False
 
     process.suspects.turn(do_one, idle=True)

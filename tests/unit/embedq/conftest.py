@@ -7,6 +7,7 @@ from threading import Thread
 
 import pytest
 
+from stack.testing import PATIENCE_S
 from tests.unit.embedq.scripted import Answer, Scripted, scripted
 
 
@@ -23,7 +24,7 @@ def elsewhere() -> Iterator[Scripted]:
 
     thread = Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    script, stop = scripts.get(timeout=30)
+    script, stop = scripts.get(timeout=PATIENCE_S)
     yield script
     stop()
     thread.join()

@@ -260,7 +260,7 @@ def test_a_service_holds_nothing_of_the_loops_that_it_was_used_in(elsewhere: Scr
     before = descriptors()
     for _ in range(20):  # a loop has three descriptors, and its connection two: both ends are of this process
         assert asyncio.run(service.get_embedding("text")) == [1.0]
-    wait_until(lambda: descriptors() <= before + 5, timeout_s=5, message=f"{before} descriptors before")
+    wait_until(lambda: descriptors() <= before + 5, message=f"{before} descriptors before")
     del service
     descriptors()
 
@@ -274,7 +274,7 @@ def test_loops_that_take_turns_cost_no_connection_each_time(elsewhere: Scripted)
         for _ in range(10):
             for runner in (first, second):
                 assert runner.run(service.get_embedding("text")) == [1.0]
-        wait_until(lambda: descriptors() <= before + 10, timeout_s=5, message=f"{before} descriptors before")
+        wait_until(lambda: descriptors() <= before + 10, message=f"{before} descriptors before")
         first.run(service.aclose())
     descriptors()
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from stack.testing import PATIENCE_S
 from tasks.model.encoder import Float32Array, TokenizedText
 from tasks.model.fake import PROMPTS, FakeEncoder
 
@@ -68,7 +69,7 @@ def test_triggers_that_raise(text: str, error: type[Exception]) -> None:
 
 def test_the_kill_trigger_kills() -> None:
     process = _start("!!kill!!")
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGKILL
 
 

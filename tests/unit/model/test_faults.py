@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from stack.testing import PATIENCE_S
 from tasks.gate import Gate
 from tasks.item import Options
 from tasks.model.encoder import EncoderBroken, TextItem, TokenizedText, is_out_of_memory
@@ -42,7 +43,7 @@ def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone(
     def other() -> None:
         with gate.beside_others():
             other_inside.set()
-            assert other_leaves.wait(30)
+            assert other_leaves.wait(PATIENCE_S)
 
     def fault(_batch: Batch) -> None:
         if not other_leaves.is_set():
@@ -52,7 +53,7 @@ def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone(
     encoder = StubEncoder(fault=fault)
     with ThreadPoolExecutor(1) as threads:
         done = threads.submit(other)
-        assert other_inside.wait(30)
+        assert other_inside.wait(PATIENCE_S)
         outcomes, _ = encode(encoder, [TextItem("a text")], max_padded_tokens=100, gate=gate)
         done.result(30)
     assert outcomes[0].error is None

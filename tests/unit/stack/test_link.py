@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from stack.link import Link
+from stack.testing import PATIENCE_S
 
 
 class _Echo(socketserver.BaseRequestHandler):
@@ -27,7 +28,7 @@ def link() -> Iterator[Link]:
 
 
 def connected(link: Link) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", link.port), timeout=20)
+    client = socket.create_connection(("127.0.0.1", link.port), timeout=PATIENCE_S)
     assert echoed(client, b"hello") == b"hello"
     return client
 

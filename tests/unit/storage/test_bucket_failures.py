@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from stack.testing import PATIENCE_S
 from tasks.errors import DiskFull, StorageUnavailable
 from tasks.storage.bucket import BucketLimits, ObjectStore
 from tasks.storage.storage import Storage
@@ -116,7 +117,6 @@ def test_no_answer_is_waited_for_twice_and_no_longer(mute: Mute, name: str) -> N
     assert len(mute.taken) == 2
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("size_bytes", [1, 15 * 2**20, 40 * 2**20])
 def test_an_upload_that_nobody_takes_ends(mute: Mute, size_bytes: int) -> None:
     """The driver waits for leave to send, and then for the peer to take the bytes, without any limit of its own."""
@@ -172,7 +172,7 @@ assert [stored.name for folder in ("kept", "new") for stored in storage.stored(f
 def test_a_full_temporary_folder_is_a_full_disk(tmp_path: Path) -> None:
     # A real refusal by the kernel, in a process of its own: RLIMIT_FSIZE makes a write fail with EFBIG.
     done = subprocess.run(
-        [sys.executable, "-c", SPOOL], cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", SPOOL], cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("TMPDIR") == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.testing import PATIENCE_S
 from tasks.errors import DiskFull, NotStored, StorageUnavailable
 from tasks.storage.folder import INCOMING
 from tasks.storage.storage import Storage
@@ -112,7 +113,7 @@ try:
 except DiskFull:
     sys.exit(7)
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=False, timeout=PATIENCE_S)
     assert done.returncode == 7
     assert unfinished(root) == []
     assert not (root / "files" / "a").exists()

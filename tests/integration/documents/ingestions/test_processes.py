@@ -65,13 +65,12 @@ class Pair:
             ingestion = self.ingestion(ingestion_id)
             return moment(ingestion) or ingestion.status.terminal
 
-        wait_until(there, timeout_s=60, message="the moment for a kill")
+        wait_until(there, message="the moment for a kill")
 
     def ended(self, ingestion_id: str) -> Ingestion:
         """It, once it has ended and is tidied up."""
         wait_until(
             lambda: self.ingestion(ingestion_id).status.terminal and not self.ledger.run(open_ingestions(9)),
-            timeout_s=90,
             message="the end of an ingestion",
         )
         return self.ingestion(ingestion_id)

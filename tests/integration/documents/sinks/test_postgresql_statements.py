@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import pytest
 
+from stack.testing import PATIENCE_S
 from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
 from tasks.documents.sinks.postgresql.table_rows import ROWS
 from tasks.documents.sinks.sink import LoadOutcome
@@ -90,7 +91,7 @@ def test_first_loads_into_tables_of_one_database_at_the_same_time(postgres: PgSe
 
     def work(number: int) -> None:
         sink = PostgresSink("here", postgres.url(database), f"docs{number // 2}")
-        together.wait(30)
+        together.wait(PATIENCE_S)
         load(sink, document(f"d{number}"))
         sink.close()
 

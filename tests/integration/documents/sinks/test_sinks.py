@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stack.testing import PATIENCE_S
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome, Receipt, Sink, chunk_id
 from tasks.errors import SinkDimensionMismatch, SinkModelMismatch
 from tests.integration.documents.sinks.loads import Place, document, ingestion, load, stamp, texts
@@ -246,7 +247,7 @@ def test_loads_at_the_same_time_lose_nothing(place: Place) -> None:
     def work(number: int) -> None:
         sink = place.open()
         for turn in range(rounds):
-            together.wait(30)
+            together.wait(PATIENCE_S)
             shared = document("shared", f"{number} {turn}", page=number)
             load(sink, document(f"w{number}-{turn}"), shared, by=stamp(turn + 1))
         sink.close()
@@ -267,7 +268,7 @@ def test_the_same_load_by_two_workers_goes_in_once(place: Place) -> None:
 
     def work(_: int) -> None:
         sink = place.open()
-        together.wait(30)
+        together.wait(PATIENCE_S)
         outcomes.append(load(sink, *given))
         sink.close()
 
@@ -299,7 +300,7 @@ def test_of_two_files_with_one_id_the_first_stays_when_both_load_at_once(place: 
 
     def work(number: int) -> None:
         sink = place.open()
-        together.wait(30)
+        together.wait(PATIENCE_S)
         one = document("1", f"of {number}", origin=f"{number}.csv")
         outcomes.extend(load(sink, one, by=replace(stamp(number), replaces_others=False))["1"])
         sink.close()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import redis
 
+from stack.testing import PATIENCE_S
 from tasks.ledger import Alias, Claim, ClaimedUnit, Lane, ModelEntry, State, keys, operations
 from tasks.ledger.operations import ClaimRequest
 from tests.integration.ledger.driver import MODEL, Driver
@@ -120,7 +121,7 @@ class Ears:
         self._pubsub.close()
 
     def _next(self) -> dict[str, Any]:
-        message: dict[str, Any] | None = self._pubsub.get_message(timeout=5)
+        message: dict[str, Any] | None = self._pubsub.get_message(timeout=PATIENCE_S)
         assert message is not None, "the subscription is silent"
         return message
 

@@ -13,6 +13,7 @@ from starlette.types import Message
 from api.answer.errors import CallerGone
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
+from stack.testing import PATIENCE_S
 from tasks.errors import NotReady, Overloaded
 from tasks.records.datasets import Catalog
 from tasks.search.nearest_chunks import nearest_chunks
@@ -103,7 +104,7 @@ async def test_more_searches_than_may_wait_are_refused_and_no_owner_takes_all_pl
     there = request(asyncio.Event())
 
     def wait(_: PartReader, __: Catalog) -> bool:
-        return free.wait(10)
+        return free.wait(PATIENCE_S)
 
     waiting: set[asyncio.Task[bool]] = set()
     for owner, count in zip(owners, (33, 33, 1), strict=True):

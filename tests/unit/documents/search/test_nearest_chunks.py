@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from embedq.vector_search import FoundRow, read_vectors
+from stack.testing import PATIENCE_S
 from tasks.errors import NotReady, NotStored
 from tasks.records.datasets import Catalog
 from tasks.search.nearest_chunks import model_of, nearest_chunks
@@ -139,7 +140,7 @@ def test_two_searches_at_once_read_once(storage: Storage, folder: CountedFolder,
     searching, together = reader(storage), Barrier(2)
 
     def search() -> list[tuple[str, int]]:
-        together.wait(10)
+        together.wait(PATIENCE_S)
         return names(nearest_chunks(searching, catalog, QUERY, 1))
 
     with ThreadPoolExecutor(2) as threads:

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from stack.testing import PATIENCE_S
 from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.sources import content
 from tasks.documents.sources.records_process import RecordProcesses
@@ -117,7 +118,7 @@ def test_a_process_that_hangs_or_died_is_replaced(tmp_path: Path) -> None:
     assert texts(files("b_parquet"), access) == {"b.parquet#1": "b"}
     [pid] = hasty.idle_pids
     os.kill(pid, signal.SIGKILL)
-    psutil.Process(pid).wait(10)
+    psutil.Process(pid).wait(PATIENCE_S)
     assert texts(files("c_parquet"), access) == {"c.parquet#1": "c"}
     hasty.close()
 
