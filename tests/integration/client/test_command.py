@@ -199,6 +199,7 @@ def test_the_doctor_is_content_with_a_server_that_works(
     assert {line["name"]: line["fine"] for line in ran.json} == {
         "server": True,
         "queue and worker": True,
+        "storage": True,
         "redis version": True,
         "redis appendonly": True,
         "redis maxmemory-policy": True,
