@@ -133,8 +133,8 @@ def test_a_storage_that_is_away_costs_nothing_but_time(
     task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
     folder.rename(elsewhere)
     folder.write_bytes(b"")  # neither there nor to be made again
-    worker = roles.worker()
-    wait_until(lambda: "the storage is away" in worker.log(), message="the notice")
+    roles.worker()
+    wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     client.completed(client.submit(["online"]))
     client.completed(client.submit(["bulk"], lane=Lane.BULK))
     assert client.task(task_id).completed == 0
@@ -168,11 +168,10 @@ def test_a_part_that_cannot_be_written_waits(
     task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
     in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
     in_the_way.write_bytes(b"")
-    worker = roles.worker(heartbeat_s=0.3)
-    wait_until(lambda: "the storage is away" in worker.log(), message="the notice")
+    roles.worker(heartbeat_s=0.3)
+    wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     client.completed(client.submit(["bulk"], lane=Lane.BULK))
     assert client.task(task_id).completed == 0
-    wait_until(lambda: client.overview().storage_outage, message="it says why rows wait")
     in_the_way.unlink()
     assert client.ended(task_id).completed == 8
     wait_until(lambda: client.overview().storage_outage is None, message="that they go on")
@@ -186,14 +185,14 @@ def test_a_part_that_cannot_be_written_is_not_encoded_again_and_again(
     in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
     in_the_way.write_bytes(b"")
     worker = roles.worker(streams=1, heartbeat_s=0.1)
-    wait_until(lambda: "the storage is away" in worker.log(), message="the notice")
+    wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     for n in range(3):  # each waits for the pause behind another try
         client.completed(client.submit([f"bulk {n}"], lane=Lane.BULK))
     in_the_way.unlink()
     assert client.ended(task_id).completed == 8
     wait_until(lambda: _encoded(client) >= 8 + 3 + 8, message="the last beat")
     assert _encoded(client) == 8 + 3 + 8, "the rows once in vain, the texts, and the rows once more"
-    assert worker.log().count("the storage is away") == 1
+    assert worker.log().count("batches wait: ") == 1
     assert [stored.name for stored in storage.stored(f"{BATCH}/parts") if "probe" in stored.name] == []
 
 
@@ -214,9 +213,9 @@ def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage
 def test_a_part_that_comes_too_late_is_removed(roles: Roles, client: LedgerClient, storage: Storage) -> None:
     bodies = [{"input": "word " * 200} for _ in range(4)]
     task_id = submit_rows(client, storage, bodies)
-    worker = roles.worker(fake_tokens_per_s=600, streams=1, log_level="info")
+    roles.worker(fake_tokens_per_s=600, streams=1)
     wait_until(lambda: client.task(task_id).state is State.IN_PROGRESS, message="the claim")
     assert client.ledger.run(operations.cancel(client.model, task_id)) == "cancelled"
-    wait_until(lambda: "were cancelled, expired or taken over" in worker.log(), message="the stale commit")
+    wait_until(lambda: client.counter("stale_units"), message="the stale commit")
     wait_until(lambda: list(storage.stored(f"{BATCH}/parts")) == [], message="the end of the part")
     assert outcomes(client, storage, task_id) == {}
