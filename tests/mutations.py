@@ -764,7 +764,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _cut("one tried again is litter", "shared/ingestions.lua", "    no_litter('ingestions/' .. id .. '/ ' .. f[3])\n"),
     _cut("a deleted record is no litter", "record_delete.lua", "litter(kinds .. '/' .. id .. '/ ' .. f[2], NOW)\n"),
-    _cut("an expired file is no litter", "file_write.lua", "  litter(stored .. ' ' .. owner, expires)\n"),
+    _cut("an expired file is no litter", "file_write.lua", "  litter(stored .. ' ' .. owner, NOW + for_ms)\n"),
     _cut(
         "a deleted file is litter",
         "file_write.lua",
