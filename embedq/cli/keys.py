@@ -75,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
+    if args.url:
+        raise UsageError("--url asks that server, which wants a key with the scope admin: set EMBEDQ_API_KEY")
     command = command_for("api.create_key", "--data", args.data, json.dumps(_new(args)))
     made = subprocess.run(command, env=environment.with_python_path(CHECKOUT), stdout=subprocess.PIPE, check=False)  # noqa: S603 - our own
     try:
