@@ -20,7 +20,7 @@ def _key_leak_check() -> None:
 def _libraries() -> None:
     """Imported before our own code asks for them, where coverage would trace the import.
 
-    On a processor with AMX, OpenVINO in bfloat16 divides by zero for a tiny model of heads of 8 numbers: the process dies.
+    On a processor with AMX, OpenVINO in bfloat16 divides by zero for tiny heads of 8 numbers, and the process dies.
     """
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     _ = sentence_transformers.SentenceTransformer
