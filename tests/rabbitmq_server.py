@@ -79,6 +79,11 @@ class RabbitMQServer(Process):
                 return 0, 0
         return int(declared.message_count), int(declared.consumer_count)
 
+    def publish(self, queue: str, message: amqp.Message) -> None:
+        """Puts a message into a queue, as anybody may who has the rights of a role."""
+        with self._connect() as connection:
+            connection.channel().basic_publish_confirm(message, routing_key=queue)
+
     def _connect(self) -> amqp.Connection:
         connection = amqp.Connection(f"127.0.0.1:{self.port}", read_timeout=5, connect_timeout=5)
         connection.connect()

@@ -6,21 +6,31 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import amqp
 import httpx
 import pytest
 
 from stack.link import Link
 from stack.testing import Roles, WorkerProcess, free_port, wait_until
 from tasks.ledger import Lane
+from tasks.process.run_files import RunFiles
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from tests.rabbitmq_server import RabbitMQServer, find_program
-from worker_config.celery_app import bell_queue
+from worker_config.celery_app import DRAIN_TASK, bell_queue
 
 pytestmark = pytest.mark.faults
 
 NO_HEARTBEAT = QUICK | {"heartbeat_s": 59, "lease_s": 60, "fake_tokens_per_s": 20_000}
 """Within this test: an idle worker begins a slice because somebody has woken it, and for no other reason."""
+
+_KIND = {"content_type": "application/json", "content_encoding": "utf-8"}
+NO_BELLS = [
+    amqp.Message("garbage"),
+    amqp.Message("[[], {}, {}]", application_headers={"task": "os.system", "id": "x"}, **_KIND),
+    amqp.Message("x", application_headers={"task": DRAIN_TASK, "compression": "application/x-gzip"}, **_KIND),
+    amqp.Message("x", application_headers={"task": DRAIN_TASK}, content_type="application/x-python-serialize"),
+]
 
 
 @pytest.fixture
@@ -52,6 +62,13 @@ def test_work_goes_on_whatever_becomes_of_the_broker(
             _wait_for_consumer(rabbitmq, bells)
             before = _bells_sent(http)
             wait_until(lambda: _embed(http, worker, "a bell") and _bells_sent(http) > before, message="a bell")
+
+            for message in NO_BELLS:
+                rabbitmq.publish(bells, message)
+                wait_until(lambda: rabbitmq.state(bells)[0] == 0, message="a message that was taken")
+            wait_until(lambda: RunFiles(worker.run_dir).dropped_bells() == len(NO_BELLS), message="they are counted")
+            assert worker.log().count("no bell") == 1, "one warning a minute"
+            _embed(http, worker, "after messages that are no bells")
 
             link.silence()
             _embed(http, worker, "connections are half-open")
