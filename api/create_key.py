@@ -21,37 +21,30 @@ from tasks.errors import EmbedqError, Unavailable
 from tasks.ledger import Ledger, operations
 from tasks.records.keys import ALL_SCOPES, USUAL_SCOPES, KeyRecord, Scope, read_keys, write_key
 from tasks.wire.validation import validated
-from worker_config.settings import Settings, SettingsError, load_settings
+from worker_config.data_folder import operator_settings
+from worker_config.settings import Settings, SettingsError
 
-ADDRESS_FILE = "redis-url"
-"""In the data folder of `embedq up`, for its user alone."""
 _USAGE, _REFUSED, _UNREACHABLE = 2, 3, 4
 """Exit codes, as docs/client.md lists them."""
-
-
-class NoRedis(Exception):
-    """Nobody has said where the Redis of the service is. The message says how to."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints a line of JSON: `name` and `key`, or `code` and `message` of what was wrong; the exit code."""
     parser = argparse.ArgumentParser(prog="embedq keys create")
-    parser.add_argument("--data", type=Path, default=Path(".embedq"))
+    parser.add_argument("--data", type=Path)
     parser.add_argument("body", type=json.loads)
     options = parser.parse_args(arguments)
     try:
-        settings = load_settings()
-        if "redis_url" not in settings.model_fields_set:
-            settings = load_settings(redis_url=_address_in(options.data))
+        settings = operator_settings(options.data)
         made = create(Ledger.connect(settings.redis_url, settings.redis_ack), settings, options.body)
     except EmbedqError as error:
         print(json.dumps({"code": error.code, "message": error.detail}))
         return _UNREACHABLE if isinstance(error, Unavailable) else _REFUSED
-    except (NoRedis, SettingsError) as error:
+    except SettingsError as error:
         print(json.dumps({"code": "settings", "message": str(error)}))
         return _USAGE
+    print(json.dumps(made), flush=True)
     time.sleep(2 * REFRESH_S)  # the next line of a script may use it: all processes know it by then
-    print(json.dumps(made))
     return 0
 
 
@@ -65,7 +58,8 @@ def create(ledger: Ledger, settings: Settings, fields: dict[str, Any]) -> dict[s
     ledger.run(operations.check_schema())
     body = validated(CreateKey, fields, {"limits": known_limits})
     reading = ledger.run(read_keys())
-    managed = bool(settings.admin_keys) or any(map(_manages, (reading.records or {}).values()))
+    texts = (reading.records or {}).values()
+    managed = bool(settings.admin_keys) or any(_manages(text, reading.now_s) for text in texts)
     taken = [name for name, _ in settings.api_keys]
     new = new_key_of(body, taken, USUAL_SCOPES if managed else ALL_SCOPES)
     record = new.record(reading.now_s).to_json()
@@ -80,25 +74,13 @@ def create(ledger: Ledger, settings: Settings, fields: dict[str, Any]) -> dict[s
     return {"name": body.name, "key": new.text}
 
 
-def _manages(text: bytes) -> bool:
+def _manages(text: bytes, now_s: float) -> bool:
     try:
         record = KeyRecord.from_json(text)
     except ValidationError:
         return False
-    return record.revoked is None and Scope.ADMIN in record.scopes
-
-
-def _address_in(data: Path) -> str:
-    file = data / ADDRESS_FILE
-    try:
-        return file.read_text().strip()
-    except FileNotFoundError:
-        raise NoRedis(
-            f"No Redis is named: set EMBEDQ_REDIS_URL as the roles have it, or name the data folder of `embedq up` "
-            f"(--data; {file} is not there). To ask a server instead, set EMBEDQ_API_KEY to a key with the scope admin."
-        ) from None
-    except OSError as error:
-        raise NoRedis(f"{file} cannot be read: {error.strerror}. It is for the user of `embedq up`.") from None
+    ended = record.revoked is not None or (record.expires is not None and record.expires <= now_s)
+    return not ended and Scope.ADMIN in record.scopes
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from stack.redis_server import choose_endpoint
 from stack.roles import Places, Role, api_role, documents_role, redis_role, worker_roles
 from stack.supervisor import Supervisor
 from worker_config import forms
+from worker_config.data_folder import STORAGE
 from worker_config.logs import LogFormat, write_refusal
 from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
 
@@ -57,7 +58,7 @@ def _roles(settings: Settings, data: Path, workers: int, port: int, lock: int) -
         roles.append(redis_role(endpoint, data / "redis", lock))
     write_address(data, redis_url)
     named = "storage_url" in settings.model_fields_set
-    places = Places(redis_url, None if named else str((data / "storage").resolve()))
+    places = Places(redis_url, None if named else str((data / STORAGE).resolve()))
     run_dir = data / "run"
     return [*roles, *worker_roles(workers, places, run_dir), documents_role(places, run_dir), api_role(port, places)]
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stack.errors import StackError
+from worker_config.data_folder import ADDRESS
 
 _POLL_S = 0.05
-_ADDRESS = "redis-url"
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def write_address(folder: Path, redis_url: str) -> None:
     Raises:
         StackError: the folder cannot be written.
     """
-    file = folder / _ADDRESS
+    file = folder / ADDRESS
     try:
         remove_address(folder)  # whoever could read the former file reads nothing of this one
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -56,7 +56,7 @@ def write_address(folder: Path, redis_url: str) -> None:
 
 def remove_address(folder: Path) -> None:
     """Its Redis has stopped."""
-    (folder / _ADDRESS).unlink(missing_ok=True)
+    (folder / ADDRESS).unlink(missing_ok=True)
 
 
 def _lock(descriptor: int, folder: Path, patience_s: float) -> None:

@@ -755,6 +755,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("litter is never due", "shared/litter.lua", "int(at + GRACE_MS)", "int(at + 100 * GRACE_MS)"),
     Mutation("what is not due is swept", "litter_read.lua", "'-inf', int(NOW)", "'-inf', '+inf'"),
     Mutation("the sweep forgets what was tried again", "litter_done.lua", "or tonumber(due) > NOW ", ""),
+    Mutation("what cannot be deleted is forgotten", "litter_done.lua", "tonumber(arg(3))", "0"),
     Mutation("what comes after the sweep stays", "litter_done.lua", "if left > 0 then", "if false then"),
     _cut("an ended batch is no litter", "batch_move.lua", "  litter('batches/' .. id .. '/ ' .. f[3], NOW)\n"),
     _cut(

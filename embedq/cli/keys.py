@@ -40,7 +40,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parts = parser.add_subparsers(metavar="WHAT", required=True)
     creating = _part(parts, "create", _create, "make a key and print its text, which is told this once")
-    creating.add_argument("--data", default=".embedq", metavar="DIR", help="of embedq up (default: %(default)s)")
+    creating.add_argument(
+        "--data", metavar="DIR", help="of embedq up (default: EMBEDQ_REDIS_URL says which service, else .embedq)"
+    )
     rotating = _part(parts, "rotate", _rotate, "give a key another text and print it")
     rotating.add_argument("--grace", type=duration, default=0.0, metavar="T", help="the old text is valid for so long")
     limiting = _part(parts, "limits", _limit, "change limits, scopes or the end of a key; without options, print them")
@@ -77,18 +79,21 @@ def run(args: argparse.Namespace) -> int:
 def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
     if args.url:
         raise UsageError("--url asks that server, which wants a key with the scope admin: set EMBEDQ_API_KEY")
-    command = command_for("api.create_key", "--data", args.data, json.dumps(_new(args)))
-    made = subprocess.run(command, env=environment.with_python_path(CHECKOUT), stdout=subprocess.PIPE, check=False)  # noqa: S603 - our own
-    try:
-        answer = json.loads(made.stdout)
-    except ValueError:  # it has died, and its last words are on the terminal
-        return made.returncode or SOME_FAILED
-    if made.returncode == OK:
-        _tell(answer, output)
+    place = ("--data", args.data) if args.data else ()
+    command = command_for("api.create_key", *place, json.dumps(_new(args)))
+    with subprocess.Popen(command, env=environment.with_python_path(CHECKOUT), stdout=subprocess.PIPE) as child:  # noqa: S603 - our own
+        line = child.stdout.readline() if child.stdout else b""
+        answer = json.loads(line) if line.endswith(b"\n") else {}
+        if "key" in answer:  # at once: an interrupted command must not have made a key that nobody is told
+            _tell(answer, output)
+            sys.stdout.flush()
+    if not answer:  # it has died, and its last words are on the terminal
+        return child.returncode or SOME_FAILED
+    if "key" in answer:
         return OK
-    if made.returncode == USAGE:
+    if child.returncode == USAGE:
         raise UsageError(answer["message"])
-    kind = UnreachableError if made.returncode == UNREACHABLE else RefusedError
+    kind = UnreachableError if child.returncode == UNREACHABLE else RefusedError
     raise kind(answer["message"], code=answer["code"])
 
 

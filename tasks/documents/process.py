@@ -1,4 +1,4 @@
-"""One process of a documents worker: a stream of jobs, a stepper, the cleanup and the heartbeat. No Celery."""
+"""One process of a documents worker: a stream of jobs, a stepper, the sweep and the heartbeat. No Celery."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ JOB_HANGS_AFTER_S = 300.0
 
 
 class JobWorker:
-    """The storage, a heartbeat, threads for steps and the cleanup, one stream of jobs. Lives in the Celery child."""
+    """The storage, a heartbeat, threads for steps and the sweep, one stream of jobs. Lives in the Celery child."""
 
     def __init__(self, start: Start, storage: Storage) -> None:
         self._start = start

@@ -6,18 +6,21 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 
 from tasks.documents.sinks.parquet.dataset_cleanup import unnamed_parts
 from tasks.documents.sweep import SPARE_S, read_sweeper, sweeper_of
 from tasks.errors import EmbedqError, StorageUnavailable
 from tasks.ledger import Ledger
+from tasks.ledger.operations import check_schema
 from tasks.records import files, ingestions
 from tasks.records.batches import KINDS, open_batches, read_batches
 from tasks.records.files import MAX_PAGE, file_id_of, read_files
 from tasks.records.ingestion_operations import read_ingestions
 from tasks.records.storage_identity import accept, open_proved
 from tasks.storage.storage import Storage, Stored
-from worker_config.settings import SettingsError, load_settings
+from worker_config.data_folder import operator_settings
+from worker_config.settings import SettingsError
 
 _BATCHES = "batches"
 _ALL = 2**31
@@ -28,14 +31,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; 0, or 1 where it could not be done."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     parser = argparse.ArgumentParser(prog="embedq storage", description=__doc__)
+    parser.add_argument("--data", type=Path, metavar="DIR", help="data folder of the local stack that is meant")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     unknown = commands.add_parser("unknown", help="list what lies in the storage and no record names")
     unknown.add_argument("--delete", action="store_true", help="delete it, if it is older than a day")
     commands.add_parser("accept", help="make the storage at EMBEDQ_STORAGE_URL the one that Redis knows")
     args = parser.parse_args(argv)
     try:
-        settings = load_settings()
+        settings = operator_settings(args.data)
         ledger = Ledger.connect(settings.redis_url, settings.redis_ack)
+        ledger.run(check_schema())
         if args.command == "accept":
             print(f"this Redis knows the storage {accept(Storage.open(settings.storage_url), ledger.run)} now")
         else:
@@ -53,7 +58,7 @@ def _list(storage: Storage, ledger: Ledger, *, delete: bool) -> None:
         StorageUnavailable: another Redis sweeps the storage, so that this one does not know what is needed.
     """
     if delete:
-        _require_sweeper(storage, ledger)
+        require_sweeper(storage, ledger)
     young_ms = (time.time() - SPARE_S) * 1000
     number = deleted = size_bytes = 0
     for stored in list(unknown_objects(storage, ledger)):
@@ -67,13 +72,15 @@ def _list(storage: Storage, ledger: Ledger, *, delete: bool) -> None:
         print("Objects younger than a day stay: somebody may be writing them.")
 
 
-def _require_sweeper(storage: Storage, ledger: Ledger) -> None:
-    held, own = sweeper_of(read_sweeper(storage)), ledger.run_id()
-    if not own or held != own:
+def require_sweeper(storage: Storage, ledger: Ledger) -> None:
+    """Raises `StorageUnavailable` unless this is the Redis that sweeps the storage."""
+    held, own = read_sweeper(storage), ledger.run_id()
+    if not own or sweeper_of(held) != own:
+        whose = f"Another Redis sweeps this storage ({sweeper_of(held)})" if held else "No Redis has swept it yet"
         raise StorageUnavailable(
-            f"The Redis with run_id {held or 'unknown'} sweeps this storage, and EMBEDQ_REDIS_URL names another one "
-            f"({own or 'unknown'}). What that one needs is not known here, so nothing is deleted. A documents worker "
-            "takes the storage over within twelve minutes if its Redis is the only one."
+            f"{whose}, and EMBEDQ_REDIS_URL names {own or 'one that does not tell its run_id'}. What another one needs "
+            "is not known here, so nothing is deleted. A documents worker takes the storage over within twelve minutes "
+            "if its Redis is the only one."
         )
 
 

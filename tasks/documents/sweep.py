@@ -8,12 +8,13 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import orjson
 
 from tasks.documents.context import StepContext
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
-from tasks.errors import NotStored, StorageUnavailable
+from tasks.errors import NotStored, RedisUnavailable, StorageUnavailable
 from tasks.ledger.executor import Ledger
 from tasks.records import datasets
 from tasks.records.batches import KINDS, read_batch
@@ -26,13 +27,14 @@ from tasks.records.storage_identity import redis_id
 from tasks.storage.storage import Storage
 
 SWEEPER = "sweeper"
-"""The object that says which Redis sweeps the storage: its `run_id`, which every start and every copy has anew."""
+"""The object that says which Redis sweeps the storage: its `run_id`, which every start and every copy has anew, and the
+number of its database."""
 RENEW_S = 60.0
 TAKE_OVER_S = 600.0
 """So long the object must stay as it is before another Redis takes it: one that was restarted, or promoted."""
 SWEEP_EVERY_S = 5.0
 RARELY_S = 600.0
-"""Between two looks at all datasets."""
+"""Between two looks at all datasets, and at what could not be deleted."""
 SPARE_S = 86_400.0
 """What was begun and not finished is removed when it is so old."""
 _AT_ONCE = 100
@@ -106,32 +108,43 @@ def read_sweeper(storage: Storage) -> bytes:
 
 
 def sweeper_of(held: bytes) -> str:
-    """The `run_id` in the object; "" where there is none."""
-    return str(orjson.loads(held)["redis"]) if held else ""
+    """The `run_id` in the object; "" where there is none. What cannot be read is of nobody that is known."""
+    try:
+        return str(orjson.loads(held)["redis"])
+    except (ValueError, TypeError, KeyError):
+        return ""
 
 
-def sweep_litter(storage: Storage, ledger: Ledger, moved: Callable[[], None] = lambda: None) -> int:
-    """Deletes what is due; the number of entries.
+def sweep_litter(storage: Storage, ledger: Ledger, may_go_on: Callable[[], bool] = lambda: True) -> int:
+    """Deletes what is due, as long as it may; the number of entries.
+
+    What cannot be deleted, for whatever reason, is due again later and is in nobody's way until then.
 
     Raises:
-        StorageUnavailable, RedisUnavailable: not all could be deleted; a later sweep does the rest.
+        RedisUnavailable: a later sweep does the rest.
     """
-    done = in_a_row = 0
-    raised: StorageUnavailable | None = None
-    while raised is None and (due := ledger.run(due_litter(_AT_ONCE))):
+    done, failed = 0, list[str]()
+    in_a_row = 0
+    while in_a_row < _FAILURES_IN_A_ROW and (due := ledger.run(due_litter(_AT_ONCE))):
         for litter in due:
-            moved()
+            if in_a_row == _FAILURES_IN_A_ROW or not may_go_on():
+                break
             try:
                 _delete(storage, ledger, litter)
-            except StorageUnavailable as error:
-                raised, in_a_row = error, in_a_row + 1
-                if in_a_row == _FAILURES_IN_A_ROW:
-                    break
+            except RedisUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - one object must not keep all others
+                failed.append(f"{litter.name} ({type(error).__name__})")
+                in_a_row += 1
+                ledger.run(litter_done(litter, again_s=RARELY_S))
             else:
                 done, in_a_row = done + 1, 0
                 ledger.run(litter_done(litter))
-    if raised is not None:
-        raise raised
+        else:
+            continue
+        break
+    if failed:
+        _log.warning("%d entries could not be deleted from the storage, the first: %s", len(failed), failed[0])
     return done
 
 
@@ -199,14 +212,28 @@ class StorageSweep:
         The storage is asked also where nothing is to be deleted: what is wrong with it is seen before a job comes.
 
         Raises:
-            StorageUnavailable, RedisUnavailable: a later call does the rest.
+            StorageUnavailable: the storage cannot be used, or not now.
+            RedisUnavailable: a later call does the rest.
         """
         storage, ledger = context.storage, context.ledger
         storage.require()
-        if not self._lease.holds(storage, ledger):
+
+        def may_go_on() -> bool:
+            context.moved()
+            return self._lease.holds(storage, ledger)
+
+        if not may_go_on():
             return
-        sweep_litter(storage, ledger, context.moved)
+        sweep_litter(storage, ledger, may_go_on)
         if self._clock() >= self._rarely_due:
             self._rarely_due = self._clock() + RARELY_S
-            storage.discard_unfinished(SPARE_S)
-            sweep_datasets(storage)
+            # Both know from the storage alone what may go.
+            rare: tuple[Callable[[], int], ...] = (
+                partial(storage.discard_unfinished, SPARE_S),
+                partial(sweep_datasets, storage),
+            )
+            for part in rare:
+                try:
+                    part()
+                except StorageUnavailable as error:  # of some objects: all others went
+                    _log.warning("not all could be deleted from the storage: %s", error.detail)

@@ -150,7 +150,7 @@ class RowStore:
             name = PartReference.from_json(finished.outcome).part
             kept[name] = kept.get(name, False) or outcome is not CommitOutcome.STALE
         for name in (name for name, keep in kept.items() if not keep):
-            with contextlib.suppress(EmbedqError):  # the cleanup finds it later
+            with contextlib.suppress(EmbedqError):  # `embedq storage unknown` lists it
                 self._storage().delete(name)
 
 

@@ -221,15 +221,18 @@ class Ledger:
             return _confirmed(self._replicas, *pipeline.execute(raise_on_error=False))
 
     def run_id(self) -> str:
-        """What Redis has called itself at its start, anew each time; "" where it does not tell.
+        """What Redis has called itself at its start, anew each time, and the number of the database.
+
+        "" where it does not tell.
 
         Raises:
             RedisUnavailable: no answer.
         """
         try:
-            return str(self.client.info("server").get("run_id", ""))
+            run_id = self.client.info("server").get("run_id")
         except RedisError as error:
             raise translate(error) from error
+        return f"{run_id}/{self.client.get_connection_kwargs().get('db') or 0}" if run_id else ""
 
     def find_master(self) -> None:
         """Asks the Sentinels, if there are any. What leads to a former master is given up at its next use.

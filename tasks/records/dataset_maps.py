@@ -1,6 +1,6 @@
 """The map of one version of a dataset: points on a plane, and in which colour each is shown. One stored object.
 
-It lies beside the parts of the dataset and names version and dataset, so the cleanup deletes it when that version is no
+It lies beside the parts of the dataset and names version and dataset, so the sweep deletes it when that version is no
 longer the present one.
 """
 

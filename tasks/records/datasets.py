@@ -2,8 +2,8 @@
 
 A catalog is an object in the storage that names all parts of one version of a dataset, and never changes. Versions are
 numbered, the newest is the present one, and the storage gives a number once. So a reader sees a version whole, of two
-writers who begin with the same version one succeeds, and one that dies leaves only objects that no catalog names: the
-cleanup deletes them. The storage alone knows a dataset; no Redis that is lost, or goes back, changes it.
+writers who begin with the same version one succeeds, and one that dies leaves only objects that no catalog names:
+`embedq storage unknown` lists them. The storage alone knows a dataset; no Redis that is lost, or goes back, changes it.
 """
 
 import re
@@ -112,7 +112,7 @@ class Catalog:
 
     def find(self, name: str) -> DatasetPart | None:
         """The part that users call so, also one of those retired; None when there is none."""
-        # What was retired before this dataset was made is of a deleted one, and waits only for the cleanup.
+        # What was retired before this dataset was made is of a deleted one, and waits only for the sweep.
         retired = (gone.part for gone in self.retired if gone.at_ms > self.created_ms)
         readable = () if self.deleted else (*self.parts, *retired)
         return next((part for part in readable if part.stored and part.name == name), None)
@@ -226,7 +226,7 @@ def advance(storage: Storage, present: Version, following: Catalog) -> bool:
 
 
 def delete_dataset(storage: Storage, owner: str, dataset: str) -> bool:
-    """Deletes a dataset; whether there was one. The cleanup removes its objects, after the grace.
+    """Deletes a dataset; whether there was one. The sweep removes its objects, after the grace.
 
     Raises like `present` and `advance`; a repetition is harmless.
     """
@@ -279,7 +279,7 @@ def _is_next(storage: Storage, before: Version, mine: Catalog) -> bool:
 
 
 def _is_there(storage: Storage, version: Version) -> bool:
-    """Whether the cleanup has not deleted it. Under its name there may be one of a later dataset."""
+    """Whether the sweep has not deleted it. Under its name there may be one of a later dataset."""
     if version.stored is None:
         return True
     try:

@@ -52,11 +52,13 @@ def due_litter(limit: int) -> Operation[list[Litter]]:
     return Operation("litter_read", "", (limit,), read, promised=True)
 
 
-def litter_done(litter: Litter) -> Operation[bool]:
+def litter_done(litter: Litter, *, again_s: float = 0.0) -> Operation[bool]:
     """What an entry led to is deleted. While a job's record is kept, the entry is due once more after that.
+
+    `again_s`: it could not be deleted, and is due again so much later.
 
     Whether it is gone. One that was made anew meanwhile stays.
     """
     kind = {"batches": "batch", "ingestions": "ingestion"}.get(litter.name.split("/")[0], "")
     record = f"{kind}:{litter.job_id}" if litter.job_id else ""
-    return Operation("litter_done", "", (litter.entry, record), bool)
+    return Operation("litter_done", "", (litter.entry, record, int(again_s * 1000)), bool)

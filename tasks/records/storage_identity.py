@@ -86,7 +86,8 @@ class StorageProof:
                 self._plain.create(OBJECT, new)
             except StorageUnavailable:
                 # A place that cannot create. Of two who come first in the same moment, one waits for `accept` then.
-                self._plain.write(OBJECT, new)
+                if id_of(self._plain) is None:
+                    self._plain.write(OBJECT, new)
             found = id_of(self._plain)
         return found or ""
 
@@ -98,10 +99,10 @@ def open_proved(url: str, run: RunId) -> Storage:
         StorageUnavailable: it cannot be opened, or is not the one that Redis knows.
         RedisUnavailable: it cannot be known.
     """
+    # Nothing is made below the mount point of a disk that is away: roles that run would take it for the disk.
+    StorageProof(Storage.open(url, make=False), run).before_missing()
     plain = Storage.open(url)
-    proof = StorageProof(plain, run)
-    proof.before_missing()
-    return plain.proved(proof)
+    return plain.proved(StorageProof(plain, run))
 
 
 def accept(storage: Storage, run: RunId) -> str:

@@ -36,9 +36,19 @@ class LocalFolder:
 
     @staticmethod
     def path_of(url: str) -> Path | None:
-        """The folder that a `file://` URL or a bare path names; None for another scheme."""
+        """The folder that a `file://` URL or a bare path names; None for another scheme.
+
+        Raises:
+            StorageUnavailable: it begins with `~`, and there is no home folder.
+        """
         if "://" not in url:
-            return Path(url).expanduser().absolute()
+            try:
+                return Path(url).expanduser().absolute()
+            except RuntimeError:
+                raise StorageUnavailable(
+                    "EMBEDQ_STORAGE_URL begins with ~, and this user has no home folder. Name a whole path.",
+                    retry_after_s=60,
+                ) from None
         parts = urlsplit(url)
         return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
@@ -193,7 +203,8 @@ class LocalFolder:
     def _require_root(self) -> None:
         if not (self._root / INCOMING).is_dir():  # an unmounted disk leaves an empty folder behind
             raise StorageUnavailable(
-                "The storage folder (EMBEDQ_STORAGE_URL) is not there; is its disk mounted?", retry_after_s=10
+                "The storage folder (EMBEDQ_STORAGE_URL) is not there; is its disk mounted? All roles share one.",
+                retry_after_s=10,
             )
 
 

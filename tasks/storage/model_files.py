@@ -1,6 +1,6 @@
 """What a model worker leaves in the storage for those who count tokens without a model: its tokenizer and its prompts.
 
-They lie under the model's revision, never change, and stay: no cleanup looks into their folder.
+They lie under the model's revision, never change, and stay: no sweep looks into their folder.
 """
 
 from collections.abc import Mapping

@@ -53,14 +53,16 @@ class Storage:
         self._proof = proof
 
     @classmethod
-    def open(cls, url: str) -> Self:
+    def open(cls, url: str, *, make: bool = True) -> Self:
         """The storage at a URL. A local folder is created, for its owner only, if it is not there.
+
+        `make`: False to create nothing; a local folder that is not there cannot be read then.
 
         Raises:
             StorageUnavailable: it cannot be, or the URL is not understood; the message names the setting.
         """
         path = LocalFolder.path_of(url)
-        return cls(ObjectStore.open(url) if path is None else LocalFolder.open(path))
+        return cls(ObjectStore.open(url) if path is None else LocalFolder.open(path) if make else LocalFolder(path))
 
     def proved(self, proof: Proof) -> "Storage":
         """The same place, which is asked for its proof before something is written or said to be missing."""

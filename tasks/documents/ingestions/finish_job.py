@@ -1,6 +1,6 @@
 """The last job of an ingestion that keeps a sink equal to its source: it deletes what the source has no more."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
@@ -53,21 +53,25 @@ def _finish(context: JobContext, ingestion: Ingestion, tools: Tools) -> JobEnd:
 def _require_listed(doomed: Sequence[str], roots: Sequence[SourceRoot], listed: AbstractSet[SourceRoot]) -> None:
     """A root without a single document is more likely a disk that is not mounted than one that was cleared.
 
-    What belongs to a root that has listed something may go. What belongs to no root, such as a record with an id of
-    its own, may have come from the empty one.
+    What belongs to roots that have listed something may go, unless it belongs to the empty one too. What belongs to no
+    root, such as a record with an id of its own, may have come from the empty one.
 
     Raises:
         SourceFailed: nothing is deleted.
     """
-    empty = next((root for root in roots if root not in listed), None)
-    if empty is None:
+    empty = [root for root in roots if root not in listed]
+    if not empty:
         return
-    lost = sum(not any(root.holds(root.document_id, document_id) for root in listed) for document_id in doomed)
-    if lost:
+
+    def holds(places: Iterable[SourceRoot], document_id: str) -> bool:
+        return any(root.holds(root.document_id, document_id) for root in places)
+
+    if any(holds(empty, document_id) or not holds(listed, document_id) for document_id in doomed):
+        instead = "leave it out of the request" if listed else "delete the dataset or the documents"
         raise SourceFailed(
-            f"{empty.param} lists nothing, and documents that may be from there are known, so none was deleted. Is its "
-            "disk mounted, and is its path right? If it is meant to be empty, leave it out of the request.",
-            param=empty.param,
+            f"{empty[0].param} lists nothing, and documents that may be from there are known, so none was deleted. Is "
+            f"its disk mounted, and is its path right? If it is meant to be empty, {instead}.",
+            param=empty[0].param,
         )
 
 

@@ -4,7 +4,7 @@ import codecs
 import re
 
 from tasks.documents.parsing.parsed_document import MAX_TEXT_CHARS, check_chars, clean
-from tasks.documents.parsing.refusals import missing, refused, too_large
+from tasks.documents.parsing.refusals import missing, no_text, refused, too_large
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = (
@@ -34,14 +34,17 @@ def decode(data: bytes, declared: str | None = None) -> str:
     """The text, clean, as `declared` unless a byte order mark or UTF-8 itself says otherwise.
 
     Raises:
-        DocumentFailed: `document_too_large`, `unknown_encoding`, `missing_parser`.
+        DocumentFailed: `document_too_large`, `unknown_encoding`, `no_text`, `missing_parser`.
     """
     if len(data) > _MAX_BYTES_PER_CHAR * MAX_TEXT_CHARS:
         raise too_large(f"has {len(data):,} bytes of text, more than any text of {MAX_TEXT_CHARS:,} characters")
     encoding, mark_bytes = _encoding(data, utf16_without_mark(data[:_SAMPLE_BYTES]), declared)
     if encoding is None:
         raise refused("unknown_encoding", "The encoding of the text cannot be recognised. Save it as UTF-8.")
-    text = clean(data[mark_bytes:].decode(encoding, errors="replace"))
+    raw = data[mark_bytes:].decode(encoding, errors="replace")
+    text = clean(raw)
+    if not text.strip() and raw.strip():
+        raise no_text()  # of control characters: a file that was not written to its end, or of another kind
     check_chars(len(text))
     return text
 

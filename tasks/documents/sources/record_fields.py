@@ -127,6 +127,8 @@ class FieldMap:
             if not isinstance(value, str):
                 raise _failed("invalid_field", f"The field {name!r:.80} is not a string.")
         text = self.separator.join(value for _, value in values if value)
+        if not text.strip() and (absent := [name for name in self.text if name not in record]):
+            raise _missing(None, absent)  # it may be the one with the text
         require_storable(text)
         return text
 

@@ -9,6 +9,7 @@ import pytest
 
 from embedq.cli import main
 from stack.data_folder import write_address
+from stack.testing import wait_until
 from tests.integration.api.served import ServedApp
 
 Keys = Callable[..., Any]
@@ -98,6 +99,28 @@ def test_the_address_lies_in_the_data_folder_for_its_user_alone(
     assert (tmp_path / "redis-url").stat().st_mode & 0o777 == 0o600
     assert main(["keys", "create", "ops", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("embedq_")
+
+
+def test_a_data_folder_that_is_named_wins(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://127.0.0.1:1/0")
+    write_address(tmp_path, redis_url)
+    assert main(["keys", "create", "ops", "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("embedq_")
+
+
+def test_a_key_that_has_ended_manages_nothing(keys: Keys) -> None:
+    [_] = keys("create", "ops", "--expires", "1s")
+
+    def another() -> bool:
+        name = f"ops{next(numbers)}"
+        [made] = keys("create", name)
+        own = [one["scopes"] for one in keys("list", key=made["key"]) if isinstance(one, dict) and one["name"] == name]
+        return own != [] and "admin" in own[0]
+
+    numbers = iter(range(100))
+    wait_until(another, message="the first key has ended")
 
 
 def test_a_redis_that_is_away_is_said_without_its_password(

@@ -17,12 +17,22 @@ from embedq.cli.doctor import Finding, examine
 from embedq.transport import Transport
 from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
 from tasks.documents.sources.source import PageLimits
-from tasks.documents.storage_command import main, unknown_objects
-from tasks.documents.sweep import RENEW_S, SWEEPER, TAKE_OVER_S, StorageSweep, sweeper_of
+from tasks.documents.storage_command import main, require_sweeper, unknown_objects
+from tasks.documents.sweep import (
+    RARELY_S,
+    RENEW_S,
+    SWEEPER,
+    TAKE_OVER_S,
+    StorageSweep,
+    SweeperLease,
+    sweep_litter,
+    sweeper_of,
+)
 from tasks.errors import NotStored, StorageUnavailable
 from tasks.ledger import Ledger
 from tasks.records.batches import BatchStatus, Stage
 from tasks.records.ingestions import IngestionStatus
+from tasks.records.litter import due_litter
 from tasks.records.storage_identity import open_proved
 from tasks.storage.folder import LocalFolder
 from tasks.storage.storage import Storage
@@ -55,6 +65,7 @@ class Sweeper:
     def __init__(self, hands: Hands) -> None:
         self.now_s = 0.0
         self._hands = hands
+        self.lease = SweeperLease(lambda: self.now_s)
         self._sweep = StorageSweep(lambda: self.now_s)
 
     def sweep(self, after_s: float = 0.0) -> None:
@@ -228,13 +239,72 @@ def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
 
     monkeypatch.setattr(Storage, "delete", delete)
     away = True
-    with pytest.raises(StorageUnavailable):
-        hands.sweep()
+    assert hands.sweep() == 0
     assert len(tried) == 20, "each may take many seconds"
     away = False
-    with pytest.raises(StorageUnavailable):
-        hands.sweep()
+    assert hands.sweep(after_s=2 * RARELY_S) == 29
     assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {ended[3]}
+    assert (hands.sweep(), len(hands.ledger.run(due_litter(100)))) == (0, 0), "it is in nobody's way"
+
+
+def test_an_object_that_nobody_understands_keeps_no_other(hands: IngestionHands, redis_client: redis.Redis) -> None:
+    hands.texts({"a": "first"})
+    hands.work()
+    redis_client.zadd("eq:litter", {"batches/no-batch/ ann": 1, "ingestions/x/y/ ann": 2, "": 3})
+    ended = ended_batch(hands)
+    hands.storage.write("datasets/x/y", b"")
+    sweeper = Sweeper(hands)
+    sweeper.begin()
+    sweeper.sweep(RENEW_S)
+    assert not list(hands.storage.stored(f"batches/{ended}"))
+    assert hands.loaded() == {"a": "first"}
+
+
+def test_a_sweep_ends_when_another_redis_has_taken_the_storage(hands: IngestionHands, copy: Hands) -> None:
+    ended = [ended_batch(hands) for _ in range(5)]
+    sweeper = Sweeper(hands)
+    real, context = SweeperLease.holds, hands.step_context
+    sweeper.begin()
+    assert not [name for name in ended if list(hands.storage.stored(f"batches/{name}"))]
+
+    ended = [ended_batch(hands) for _ in range(5)]
+    looks = iter(range(100))
+    hands.ledger.clock_offset_ms += 120_000
+
+    def may_go_on() -> bool:
+        if next(looks) == 2:  # the worker stood still for long
+            sweeper.now_s += TAKE_OVER_S + 1
+            hands.storage.write(SWEEPER, orjson.dumps({"redis": copy.ledger.run_id(), "at": "now"}))
+        return real(sweeper.lease, context.storage, context.ledger)
+
+    assert sweep_litter(hands.storage, hands.ledger, may_go_on) == 2
+
+
+@pytest.mark.parametrize("held", [b"{}", b"[]", b"null", b"x", b'{"redis": null}'])
+def test_what_no_sweeper_has_written_is_taken_over(hands: IngestionHands, held: bytes) -> None:
+    ended = ended_batch(hands)
+    hands.storage.write(SWEEPER, held)
+    sweeper = Sweeper(hands)
+    sweeper.sweep()
+    for _ in range(3):
+        sweeper.sweep(TAKE_OVER_S)
+    assert not list(hands.storage.stored(f"batches/{ended}"))
+
+
+def test_another_database_of_the_same_redis_is_another_one(hands: IngestionHands, redis_client: redis.Redis) -> None:
+    made = hands.file("a.txt", b"of the first database")
+    Sweeper(hands).begin()
+    with redis.Redis(**{k: redis_client.get_connection_kwargs()[k] for k in ("host", "port")}, db=7) as client:
+        other = Hands(Ledger(client), Path("unused"), storage=hands.storage)
+        sweeper = Sweeper(other)
+        ended = ended_batch(other)
+        sweeper.begin()
+        assert list(hands.storage.stored(f"batches/{ended}"))
+        assert other.ledger.run_id() != hands.ledger.run_id()
+        with pytest.raises(StorageUnavailable, match="Another Redis"):
+            require_sweeper(hands.storage, other.ledger)
+        client.flushdb()
+    assert hands.storage.read(f"files/{made}")
 
 
 # ---- what no record names
@@ -261,7 +331,7 @@ def test_unknown_objects_are_listed_and_removed_by_a_person(
         monkeypatch.setenv(f"EMBEDQ_{name}", value)
 
     assert main(["unknown", "--delete"]) == 1
-    assert "run_id" in capsys.readouterr().err, "nobody has said whose storage it is"
+    assert "No Redis has swept it" in capsys.readouterr().err, "nobody has said whose storage it is"
     sweeper.begin()
     needed = everything(hands.storage) - lost - inline
     assert main(["unknown"]) == 0
@@ -277,6 +347,21 @@ def test_unknown_objects_are_listed_and_removed_by_a_person(
 
 
 # ---- a storage is proved before absence means anything
+
+
+def test_a_role_that_starts_makes_nothing_below_a_mount_point(hands: IngestionHands, tmp_path: Path) -> None:
+    made = hands.file("a.txt", b"on the disk")
+    disk, away = tmp_path / "storage", tmp_path / "unmounted"
+    disk.rename(away)
+    disk.mkdir()
+    with pytest.raises(StorageUnavailable, match="mounted"):
+        open_proved(str(disk), hands.ledger.run)
+    assert list(disk.iterdir()) == []
+    with pytest.raises(StorageUnavailable):  # of a role that was there before
+        hands.file("b.txt", b"below the mount point")
+    disk.rmdir()
+    away.rename(disk)
+    assert open_proved(str(disk), hands.ledger.run).read(f"files/{made}") == b"on the disk"
 
 
 @pytest.mark.parametrize("wrong", ["documents", "worker"])

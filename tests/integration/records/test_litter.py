@@ -116,6 +116,10 @@ def test_a_file_is_due_a_minute_after_its_end(driver: Driver) -> None:
     assert due(driver) == []
     driver.stand_still(1)
     assert due(driver) == [f"{short.stored} ann"]
+    assert not driver.run(litter_done(Litter(short.stored, "ann"), again_s=10)), "it cannot be deleted now"
+    driver.stand_still(10_000 + GRACE_MS - 1)
+    assert due(driver) == []
+    driver.stand_still(1)
     assert driver.run(litter_done(Litter(short.stored, "ann")))
     assert driver.client.zcard("eq:litter") == 0
 

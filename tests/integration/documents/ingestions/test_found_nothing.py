@@ -57,6 +57,10 @@ CASES = {
         notebook({"cell_type": "markdown", "source": [GOOD]}),
         [notebook(), notebook({"cell_type": "code", "source": [], "outputs": [{"text": [GOOD]}]})],
     ),
+    "a.txt": (
+        GOOD.encode(),
+        [b"\x1b\x08\x1b", b"\xef\xbb\xbf" + 500 * b"\0"],  # of a terminal; of a file that was not written to its end
+    ),
     "a.pdf": (
         pdf([GOOD]),
         [pdf([""]), LFS_POINTER, page("<p>Please log in</p>"), b"404 not found", docx(paragraph("x"))],
@@ -144,6 +148,21 @@ def test_sync_deletes_nothing_of_a_root_that_lists_nothing(
     assert (status, deleted, hands.loaded()) == (IngestionStatus.FAILED, 0, before)
     away.rename(roots["wiki"])
     assert sync(hands, urls)[:2] == (IngestionStatus.COMPLETED, 1)
+
+
+def test_sync_deletes_nothing_of_a_root_that_lies_in_another_one(redis_client: redis.Redis, tmp_path: Path) -> None:
+    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
+    inner = tmp_path / "docs" / "reports"
+    inner.mkdir(parents=True)
+    (tmp_path / "docs" / "a.txt").write_text(GOOD)
+    (inner / "b.txt").write_text(GOOD)
+    urls = [f"file://{tmp_path}/docs/*.txt", f"file://{inner}/**"]
+    assert sync(hands, urls)[0] is IngestionStatus.COMPLETED
+    before = hands.loaded()
+    (inner / "b.txt").unlink()
+    assert sync(hands, urls)[:2] == (IngestionStatus.FAILED, 0)
+    assert hands.loaded() == before
+    assert sync(hands, urls[:1])[:2] == (IngestionStatus.COMPLETED, 1)
 
 
 def test_sync_goes_on_where_an_empty_root_never_had_a_document(

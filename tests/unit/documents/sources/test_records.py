@@ -141,6 +141,14 @@ def test_fields_are_mapped(tmp_path: Path) -> None:
     assert (found.text, found.ref.metadata) == ("Title | Body", {"year": 2020, "tags": ["a"]})
 
 
+def test_a_text_of_which_a_field_is_missing_is_not_an_empty_one(tmp_path: Path) -> None:
+    rows = [{"title": None, "body": ""}, {"title": None}, {"title": " ", "other": "t"}, {"title": "t"}]
+    access = uploaded(tmp_path, a_jsonl=jsonl(*rows))
+    spec = files("a_jsonl", fields={"text": ["title", "body"]})
+    assert texts(spec, access) == {"a.jsonl#1": "", "a.jsonl#4": "t"}
+    assert codes(spec, access) == {"a.jsonl#2": "missing_field", "a.jsonl#3": "missing_field"}
+
+
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
