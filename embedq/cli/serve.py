@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the role that the parser is for."""
     name = parser.prog.split()[-1]
     if name == "storage":
-        parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="[--data DIR] unknown [--delete] | accept")
+        parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="unknown [--delete] | accept [--data DIR]")
         parser.set_defaults(run=run_storage)
         return
     if name in ROLES:

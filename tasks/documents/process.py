@@ -93,7 +93,7 @@ class JobWorker:
             Stopping: a stop was asked for while it waited.
         """
         start.files.clear_ready()
-        open_storage = partial(Storage.open, start.settings.storage_url)
+        open_storage = partial(Storage.open, start.settings.storage_url, make=False)
         storage = wait_for("the storage", open_storage, while_raises=StorageUnavailable, stop=start.stop)
         worker = cls(start, storage)
         worker.join()

@@ -31,11 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; 0, or 1 where it could not be done."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     parser = argparse.ArgumentParser(prog="embedq storage", description=__doc__)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="data folder of the local stack that is meant")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     unknown = commands.add_parser("unknown", help="list what lies in the storage and no record names")
     unknown.add_argument("--delete", action="store_true", help="delete it, if it is older than a day")
-    commands.add_parser("accept", help="make the storage at EMBEDQ_STORAGE_URL the one that Redis knows")
+    accepting = commands.add_parser("accept", help="make the storage at EMBEDQ_STORAGE_URL the one that Redis knows")
+    for command in (unknown, accepting):
+        command.add_argument("--data", type=Path, metavar="DIR", help="data folder of the local stack that is meant")
     args = parser.parse_args(argv)
     try:
         settings = operator_settings(args.data)

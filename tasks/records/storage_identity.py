@@ -47,7 +47,7 @@ class StorageProof:
     def __init__(self, plain: Storage, run: RunId) -> None:
         self._plain = plain
         self._run = run
-        self._bound = False
+        self._bound = self._made = False
 
     def before_writing(self) -> None:
         """The first time: writes the id to both if neither has one.
@@ -61,14 +61,16 @@ class StorageProof:
             self._bound = True
 
     def before_missing(self) -> None:
-        """Raises as `before_writing`; writes nothing."""
+        """Raises as `before_writing`; stores nothing."""
         self._compare(self._run(redis_id()))
 
     def _compare(self, known: str) -> None:
-        if not known:
-            return  # nothing was ever stored
-        stored = id_of(self._plain)
-        if stored != known:
+        stored = id_of(self._plain) if known else ""  # nothing was ever stored
+        if stored == known:
+            if not self._made:  # once, and not before: roles that run would take an empty mount point for the disk
+                self._plain.make()
+            self._made = True
+        else:
             is_what = "is empty, or was never used" if stored is None else "belongs to another Redis"
             raise StorageUnavailable(
                 "The storage (EMBEDQ_STORAGE_URL) of this role is not the one that Redis (EMBEDQ_REDIS_URL) knows: it "
@@ -79,6 +81,7 @@ class StorageProof:
 
     def own_id(self) -> str:
         """The id of the storage, which has one from now on."""
+        self._plain.make()
         found = id_of(self._plain)
         if found is None:
             new = secrets.token_hex(_ID_BYTES).encode()
@@ -99,10 +102,10 @@ def open_proved(url: str, run: RunId) -> Storage:
         StorageUnavailable: it cannot be opened, or is not the one that Redis knows.
         RedisUnavailable: it cannot be known.
     """
-    # Nothing is made below the mount point of a disk that is away: roles that run would take it for the disk.
-    StorageProof(Storage.open(url, make=False), run).before_missing()
-    plain = Storage.open(url)
-    return plain.proved(StorageProof(plain, run))
+    plain = Storage.open(url, make=False)
+    storage = plain.proved(StorageProof(plain, run))
+    storage.require()
+    return storage
 
 
 def accept(storage: Storage, run: RunId) -> str:

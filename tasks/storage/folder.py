@@ -17,8 +17,8 @@ from tasks.storage.writer import STORAGE, Writer, translated
 T = TypeVar("T")
 
 INCOMING = ".incoming"
-"""Folder of what is being written. Names of objects do not begin with a dot, so it is out of their reach. `open` alone
-makes it: where it is missing, this is not the storage that was opened."""
+"""Folder of what is being written. Names of objects do not begin with a dot, so it is out of their reach. It is
+made once: where it is missing later, this is not the storage that was opened."""
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 """What a file system without hard links says."""
@@ -29,7 +29,7 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class LocalFolder:
-    """Objects as files below `root`. The root itself is made by `open` only: one that vanished is an unmounted disk."""
+    """Objects as files below `root`. The root itself is made once: one that vanished is an unmounted disk."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -55,10 +55,15 @@ class LocalFolder:
     @classmethod
     def open(cls, root: Path) -> Self:
         """The folder, created with mode 0700 if need be."""
+        made = cls(root)
+        made.make()
+        return made
+
+    def make(self) -> None:
+        """Creates the folder, if it is not there."""
         with translated(STORAGE):
-            root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (root / INCOMING).mkdir(mode=0o700, exist_ok=True)
-        return cls(root)
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._root / INCOMING).mkdir(mode=0o700, exist_ok=True)
 
     def reporting(self, moved: Callable[[], None]) -> Self:  # noqa: ARG002 - nothing is left to send at the end
         """See `Storage.reporting`."""

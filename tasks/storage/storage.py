@@ -56,13 +56,18 @@ class Storage:
     def open(cls, url: str, *, make: bool = True) -> Self:
         """The storage at a URL. A local folder is created, for its owner only, if it is not there.
 
-        `make`: False to create nothing; a local folder that is not there cannot be read then.
+        `make`: False to leave that to `make`. A local folder that is not there cannot be used before.
 
         Raises:
             StorageUnavailable: it cannot be, or the URL is not understood; the message names the setting.
         """
         path = LocalFolder.path_of(url)
         return cls(ObjectStore.open(url) if path is None else LocalFolder.open(path) if make else LocalFolder(path))
+
+    def make(self) -> None:
+        """Creates a local folder that is not there."""
+        if isinstance(self._place, LocalFolder):
+            self._place.make()
 
     def proved(self, proof: Proof) -> "Storage":
         """The same place, which is asked for its proof before something is written or said to be missing."""
@@ -147,6 +152,8 @@ class Storage:
 
     def require(self) -> None:
         """Raises `StorageUnavailable` if the place is not there, or is not proved to be the right one."""
+        if self._proof is not None:
+            self._proof.before_missing()
         with suppress(NotStored):
             self.read(_NOTHING)
 
