@@ -13,7 +13,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect
 
 from stack.testing import ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
 from tasks.ledger import Ledger
@@ -26,6 +26,9 @@ _PICTURE = (1000, 560)
 PAST_STEPS = 150
 """Of the 360 of an hour."""
 _FAILED_CALL = re.compile(r"Failed to load resource|net::ERR_")
+_NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
+"""How Chromium ends all requests when a network interface comes or goes, as those of containers on this machine do."""
+_LOADS = 10
 _REMEMBER_VIOLATIONS = """
 window.violations = [];
 const remember = (event) => violations.push(`${event.violatedDirective} ${event.blockedURI}`);
@@ -165,6 +168,7 @@ class Console:
         self.stack = stack
         self._pages: list[Page] = []
         self._problems: list[str] = []
+        self._network_changed = False
         self.calls_may_fail = False
         """Set by a test that makes calls fail, which the browser's log tells as errors."""
 
@@ -192,7 +196,7 @@ class Console:
         page.on("pageerror", lambda error: self._problems.append(f"uncaught: {error}"))
         page.on("request", lambda request: self._check_origin(request, base))
         self._pages.append(page)
-        page.goto(f"{base}{path}{fragment}")
+        self._load(page, f"{base}{path}{fragment}")
         return page
 
     def close(self) -> None:
@@ -201,10 +205,26 @@ class Console:
             if not page.is_closed():
                 self._problems += [f"policy: {one}" for one in page.evaluate("window.violations ?? []")]
                 page.context.close()
-        assert self._problems == []
+        assert not self._problems, "; ".join(self._problems)
+
+    def _load(self, page: Page, address: str) -> None:
+        """Loads a page whole: of calls the page repeats those that failed, but not its scripts."""
+        for _ in range(_LOADS):
+            self._network_changed = False
+            page.goto("about:blank")  # an address that differs in its fragment alone loads nothing
+            try:
+                page.goto(address)
+            except Error as error:
+                if _NETWORK_CHANGED not in error.message:
+                    raise
+                continue
+            if not self._network_changed:
+                return
 
     def _log(self, message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"} and not (self.calls_may_fail and _FAILED_CALL.search(message.text)):
+        if _NETWORK_CHANGED in message.text:
+            self._network_changed = True
+        elif message.type in {"error", "warning"} and not (self.calls_may_fail and _FAILED_CALL.search(message.text)):
             self._problems.append(f"{message.type}: {message.text}")
 
     def _check_origin(self, request: Request, base: str) -> None:
