@@ -51,7 +51,7 @@ class ModelWorker:
         off, shared = (settings.cache_sharing == way for way in ("off", "shared"))
         self._cache = VectorCache(0 if off else settings.cache_bytes, shared=shared)
         self._storage = storage = LateStorage(settings.storage_url, self._ledger.run)
-        self._rows = RowStore(storage, encoder.info.prompts, encoder.info.revision)
+        self._rows = RowStore(storage, encoder.info, encoder.info.revision)
         self._tokenizer_store = TokenizerStore(storage, encoder)
         self._purges_read_ms = 0
         self._streams = Streams(
@@ -212,4 +212,7 @@ def _entry_from(info: ModelInfo, settings: Settings) -> ModelEntry:
         precision=info.precision,
         created_at=int(time.time()),
         aliases=settings.served_names[1:],
+        query_prompt=info.query_prompt,
+        document_prompt=info.document_prompt,
+        similarity=info.similarity,
     )

@@ -3,7 +3,7 @@
 A unit carries its texts, or refers to rows of a batch in the storage.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from tasks.model.encoder import ItemVector, TextItem
 from tasks.storage.row_file import UnitReference
 from tasks.storage.vector_part import RowError, RowOutcome
 from tasks.wire.embeddings_body import EmbeddingsBody
+from tasks.wire.foreign_fields import HasPrompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,10 @@ class RowUnit:
 
     @classmethod
     def from_lines(
-        cls, unit: ClaimedUnit, reference: UnitReference, lines: Sequence[bytes], prompts: Collection[str]
+        cls, unit: ClaimedUnit, reference: UnitReference, lines: Sequence[bytes], model: HasPrompts
     ) -> "RowUnit":
-        """`prompts` are the model's, for rows that say by `input_type` what their texts are."""
-        read = RowReader(prompts, unit.owner)
+        """`model` has the prompts of rows that say by `input_type` what their texts are."""
+        read = RowReader(model, unit.owner)
         return cls(unit, reference, [read.texts(line) for line in lines])
 
     @classmethod
@@ -103,8 +104,8 @@ class RowUnit:
 class RowReader:
     """Reads the rows of a unit, most of which ask for the same: what they ask beside their text is checked once."""
 
-    def __init__(self, prompts: Collection[str], owner: str) -> None:
-        self._prompts = prompts
+    def __init__(self, model: HasPrompts, owner: str) -> None:
+        self._model = model
         self._owner = owner
         self._checked = b""
         self._options = Options()
@@ -118,14 +119,14 @@ class RowReader:
                 return self._items(EmbeddingsBody.from_fields(fields))
             others = _as_json({**fields, "input": None, "user": None})  # each row may have a user; nobody reads it
             if not others or others != self._checked:
-                self._options = EmbeddingsBody.from_fields(fields).options(self._prompts)
+                self._options = EmbeddingsBody.from_fields(fields).options(self._model)
                 self._checked = others
         except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
             return _UNUSABLE
         return [TextItem(text, self._options, self._owner)]
 
     def _items(self, body: EmbeddingsBody) -> Sequence[TextItem]:
-        options = body.options(self._prompts)
+        options = body.options(self._model)
         return [TextItem(text, options, self._owner) for text in body.input]
 
 

@@ -40,6 +40,12 @@ class ModelEntry:
     """Unix seconds at which it was first registered as it is."""
     aliases: tuple[str, ...] = ()
     """Other names for it, as its worker's EMBEDQ_SERVED_NAME has them."""
+    query_prompt: str | None = None
+    """Of `prompts`, the one for queries; None: the model's default prompt, if it has one."""
+    document_prompt: str | None = None
+    """The same for documents."""
+    similarity: str = "cosine"
+    """How its vectors are compared: `cosine`, `dot`, `euclidean` or `manhattan`."""
 
     @property
     def made_by(self) -> str:

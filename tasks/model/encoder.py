@@ -56,6 +56,9 @@ class ModelInfo:
         device: `cpu`, `cuda:0`, …
         compute: `openvino`, `torch` or `fake`.
         precision: `float32`, `float16` or `bfloat16`.
+        query_prompt, document_prompt: the prompts for texts of either purpose, see `prompts_by_purpose`; None: the
+            default prompt, if there is one.
+        similarity: how its vectors are compared: `cosine`, `dot`, `euclidean` or `manhattan`.
     """
 
     model: str
@@ -66,6 +69,9 @@ class ModelInfo:
     device: str
     compute: str
     precision: str
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    similarity: str = "cosine"
 
 
 @dataclass(frozen=True, slots=True)

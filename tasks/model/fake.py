@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tasks.encoder.prompts import prompts_by_purpose
 from tasks.model.encoder import EncoderBroken, Float32Array, ModelInfo, TextRules, TokenizedText
 from tasks.model.self_test import TEXTS
 
@@ -101,6 +102,7 @@ class FakeEncoder:
         streams: int = 1,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        query_prompt, document_prompt = prompts_by_purpose(PROMPTS)
         self.info = ModelInfo(
             model=model,
             revision="fake",
@@ -110,6 +112,8 @@ class FakeEncoder:
             device="cpu",
             compute="fake",
             precision="float32",
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
         )
         self.streams = streams
         self.row_widths: tuple[int, ...] = ()

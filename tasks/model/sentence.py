@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tasks.encoder.prompts import prompts_by_purpose
 from tasks.item import UNLIMITED_TOKENS
 from tasks.model.compiled import CompiledTransformer
 from tasks.model.device import Way
@@ -72,6 +73,7 @@ class SentenceEncoder:
             model.to(dtype=getattr(torch, way.precision))
             if first is not None and (row := unpadded(model[0], self._tokenizer.names, first, self._transfer)):
                 self._modules[0] = self._alone = row
+        query_prompt, document_prompt = prompts_by_purpose(model.prompts)
         self.info = ModelInfo(
             model=name,
             revision=revision,
@@ -81,6 +83,9 @@ class SentenceEncoder:
             device=str(device),
             compute=way.compute,
             precision=way.precision,
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
+            similarity=model.similarity_fn_name,
         )
 
     def _compile(self, model: Any, precision: str, threads: int | None, lone_threads: Literal["all", "stream"]) -> None:

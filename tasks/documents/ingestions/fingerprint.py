@@ -24,12 +24,14 @@ def chunk_settings(spec: Mapping[str, Any]) -> ChunkSettings:
 
 
 def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
-    """The prompt before each chunk; None: the model's default, if it has one.
+    """The prompt before each chunk: a chunk is a document, unless the request says otherwise.
+
+    None: the model's default prompt, if it has one.
 
     Raises:
         InvalidValue: the model has no prompt of this name.
     """
-    name = prompt_for(spec.get("input_type"), entry.prompts, named=spec.get("prompt_name"))
+    name = prompt_for(spec.get("input_type") or "document", entry, named=spec.get("prompt_name"))
     if Options(name).unfit(entry.dimension, entry.prompts):
         prompts = ", ".join(entry.prompts) or "none"
         raise InvalidValue(f"The model has no prompt of this name; it has: {prompts}.", param="prompt_name")
