@@ -85,7 +85,7 @@ class SentenceEncoder:
             precision=way.precision,
             query_prompt=query_prompt,
             document_prompt=document_prompt,
-            similarity=model.similarity_fn_name,
+            similarity=_similarity(model, self.reference),
         )
 
     def _compile(self, model: Any, precision: str, threads: int | None, lone_threads: Literal["all", "stream"]) -> None:
@@ -157,6 +157,13 @@ class SentenceEncoder:
                 return collect()
 
         return collected
+
+
+def _similarity(model: Any, vectors: Float32Array) -> str:
+    """As the author of the model has it, `cosine` by default. Of vectors of length 1 the dot product is the cosine."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    has_unit_length = np.allclose(lengths[lengths > 0], 1, atol=1e-3)  # static models have texts of length 0
+    return "cosine" if model.similarity_fn_name == "dot" and has_unit_length else str(model.similarity_fn_name)
 
 
 def _pooling_skips_prompt(model: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Which prompt is for which purpose, over HTTP and through real processes: the model's own files say it, once."""
+"""What a model says of its use, over HTTP and through real processes: prompts by purpose, how vectors are compared."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def score(http: httpx.Client, dataset: str = NAME, **asked: Any) -> float:
 def test_an_ingested_document_is_a_document_and_what_is_searched_for_a_query(roles: Roles) -> None:
     with served(roles) as http:
         document, query = (vector(http, input_type=purpose) for purpose in ("document", "query"))
+        assert http.get("/v1/models").json()["data"][0]["similarity"] == "cosine"
         ended = ingested(http)
+        assert ended["warnings"] == []
         assert score(http, vector=document.tolist()) == pytest.approx(1)
         assert score(http, query=TEXT) == pytest.approx(float(document @ query), abs=1e-5)
         # Two special tokens, and one of the prompt: in the model's count and in the chunker's.
@@ -105,3 +107,12 @@ def test_the_prompts_of_either_purpose_are_found_by_the_names_that_authors_give_
         assert score(http, vector=expected["document"].tolist()) == pytest.approx(1, abs=1e-4)
         both = float(expected["query"] @ expected["document"])
         assert score(http, query=TEXT) == pytest.approx(both, abs=1e-4)
+
+
+@pytest.mark.model
+def test_a_model_that_does_not_compare_by_cosine_says_so_and_its_ingestions_warn(roles: Roles, tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "model", similarity_fn_name="dot")
+    with served(roles, model=folder, served_name="tiny", compute="torch", threads=1) as http:
+        assert http.get("/v1/models").json()["data"][0]["similarity"] == "dot"
+        (warning,) = ingested(http)["warnings"]
+    assert warning.startswith("tiny compares vectors by dot product. Datasets are searched by cosine")
