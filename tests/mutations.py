@@ -738,7 +738,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "call('HDEL', S, 'pass_' .. line .. ':' .. owner)",
     ),
     Mutation("expired results of a purged owner stay", "purge_close.lua", "drop_results(scanned[2][i])", "i = i"),
-    _cut("workers hear of no purge", "purge_close.lua", "call('ZADD', purged, int(NOW), owner)\n"),
+    _cut("nobody hears of a purge", "purge_close.lua", "call('ZADD', purged, int(NOW), owner)\n"),
     _cut(
         "workers hear of each purge for ever",
         "purge_close.lua",

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from dotenv import dotenv_values
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
@@ -74,15 +74,8 @@ class Settings(BaseSettings):
     threads: int | None = Field(default=None, ge=1, le=1024)
     streams: int | None = Field(default=None, ge=1, le=64)
     """Claims that a worker works on at the same time; None: what suits the device (tasks/model/device.py)."""
-    lone_threads: Literal["all", "stream"] = "all"
-    """Threads of a forward pass that is the only one: all, by a second compiled copy, or those of its stream."""
+    lone_threads: ClassVar[Literal["stream"]] = "stream"  # no setting: tasks.model asks for it
     trust_remote_code: bool = False
-    max_padded_tokens: int | None = Field(default=None, ge=16, le=1_048_576)
-    """Padded tokens of one forward pass; None: what suits the device (tasks/model/batching.py)."""
-    cache_bytes: int = Field(default=16 * 2**20, ge=0, le=2**40)
-    """Of vectors that a worker keeps for repeated texts; 0: none."""
-    cache_sharing: Literal["key", "shared", "off"] = "key"
-    """Who gets a vector from there that another caller's text has left; `key`: whoever has the same API key."""
 
     # Who may call
     host: str = "127.0.0.1"

@@ -49,7 +49,7 @@ def _measure(seconds: float, ingested: int) -> dict[str, Any]:
     settings = load_settings()
     set_library_defaults(settings.threads)
     encoder = load(settings)
-    budget = budget_for(encoder, settings.max_padded_tokens).most
+    budget = budget_for(encoder.info.device).most
 
     def run(batch: Sequence[str]) -> None:
         encode(encoder, [TextItem(text) for text in batch], max_padded_tokens=budget)

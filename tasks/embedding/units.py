@@ -29,7 +29,7 @@ class TextUnit:
     @classmethod
     def from_unit(cls, unit: ClaimedUnit) -> "TextUnit":
         """The texts in its payload, each with the task's options."""
-        return cls(unit, [TextItem(text, unit.options, unit.owner) for text in unit.texts()])
+        return cls(unit, [TextItem(text, unit.options) for text in unit.texts()])
 
     def finished(self, vectors: Sequence[ItemVector]) -> Finished:
         """What to commit; `vectors` has one outcome per text."""
@@ -75,7 +75,7 @@ class RowUnit:
         cls, unit: ClaimedUnit, reference: UnitReference, lines: Sequence[bytes], prompts: Collection[str]
     ) -> "RowUnit":
         """`prompts` are the model's, for rows that say by `input_type` what their texts are."""
-        read = RowReader(prompts, unit.owner)
+        read = RowReader(prompts)
         return cls(unit, reference, [read.texts(line) for line in lines])
 
     @classmethod
@@ -103,9 +103,8 @@ class RowUnit:
 class RowReader:
     """Reads the rows of a unit, most of which ask for the same: what they ask beside their text is checked once."""
 
-    def __init__(self, prompts: Collection[str], owner: str) -> None:
+    def __init__(self, prompts: Collection[str]) -> None:
         self._prompts = prompts
-        self._owner = owner
         self._checked = b""
         self._options = Options()
 
@@ -122,11 +121,11 @@ class RowReader:
                 self._checked = others
         except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
             return _UNUSABLE
-        return [TextItem(text, self._options, self._owner)]
+        return [TextItem(text, self._options)]
 
     def _items(self, body: EmbeddingsBody) -> Sequence[TextItem]:
         options = body.options(self._prompts)
-        return [TextItem(text, options, self._owner) for text in body.input]
+        return [TextItem(text, options) for text in body.input]
 
 
 def _as_json(fields: dict[str, Any]) -> bytes:

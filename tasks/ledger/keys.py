@@ -59,7 +59,7 @@ With a TTL from the start:
 
     R:purge:{owner}      hash    where the removal of all that an owner has has come to: `server` and `cursor` of its
                                  SCAN, whether this round has `met` something (1 h; gone at the end)
-    R:purged             zset    owner -> when all of it was removed: all forget its vectors (10 min)
+    R:purged             zset    owner -> when all of it was removed: web tiers forget what they keep of it (10 min)
     R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
     Q:asks:{stream}      string  JSON: the arguments of the CLAIM with which a stream lingers (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)

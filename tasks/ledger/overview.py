@@ -80,10 +80,6 @@ class WorkerEntry:
     padded_tokens: int = 0
     streams: int = 1
     """Claims that it works on at the same time."""
-    cache_hits: int = 0
-    """Distinct texts of claims whose vector it had kept; `cache_misses`: had not."""
-    cache_misses: int = 0
-    cache_bytes: int = 0
     dropped_bells: int = 0
     """Messages that were no bells, since its parent's start."""
     storage_error: str = ""
