@@ -10,6 +10,7 @@ from typing import Self
 
 import psutil
 
+from tasks.embedding.reference import check_reference
 from tasks.embedding.rows import LateStorage, RowStore
 from tasks.embedding.speed import budget_for, lease_for
 from tasks.embedding.streams import Streams
@@ -135,9 +136,11 @@ class ModelWorker:
         """Joins the workers of this model.
 
         Raises:
-            ModelLoadError: live workers serve another model under this name; vectors of both would be mixed.
+            ModelLoadError: live workers serve another model under this name, or other vectors are known by its
+                revision: vectors of both would be mixed.
         """
         self._ledger.run(operations.check_schema())
+        check_reference(self._ledger, self._encoder)
         before = self._ledger.run(operations.overview(self._queue))[self._queue].entry
         if before and dataclasses.replace(self._entry, created_at=before.created_at) == before:
             self._entry = before  # so that `created_at` stays

@@ -18,6 +18,8 @@ For ever, of bounded size:
                                  it is deleted (tasks.records.litter)
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one
                                  that had neither workers nor open tasks for a week, and its Q:state
+    R:references         hash    revision of a model -> its vectors of a few texts, little-endian float32
+                                 (tasks.embedding.reference)
     R:reserved           string  bytes of vectors that open tasks may still need
     Q:state              hash    backlog per lane (cost_{lane}, tasks_{lane}) and `bytes`; owners_{lane}: how many have
                                  open tasks, and of each of them cost_{lane}:{owner}, tasks_{lane}:{owner} and

@@ -533,6 +533,11 @@ def check_schema() -> Operation[None]:
     return Operation("schema", "", (SCHEMA_VERSION,), read)
 
 
+def reference(revision: str, vectors: bytes) -> Operation[bytes]:
+    """Stores the vectors that a revision stands for, unless there are some; those that are stored now."""
+    return Operation("reference", "", (revision, vectors), bytes)
+
+
 def register(queue: str, entry: ModelEntry, *, worker: str = "", ttl_ms: int = 0) -> Operation[bool]:
     """Records a loaded model under its served name, and that `worker` lives for `ttl_ms` with it; counts the load.
 
