@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 from tokenizers.processors import TemplateProcessing
 
+from tasks.encoder.encode import encode
+from tasks.encoder.interface import Encoder, ModelLoadError, Text, Vector
+from tasks.encoder.load import load
+from tasks.item import Options
 from tests.heavy import safetensors_torch, sentence_modules, sentence_transformers, torch, transformers
+from worker_config.settings import load_settings
 
 Edit = Callable[[Path], None]
+Save = Callable[[Path], object]
+Broken = Callable[[Edit], Path]
+PLAIN = Options()
 
 BERT, ROBERTA = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-WORDS = tuple("the of and to in is for on with how what who refund order paid days return queue model text".split())
+_WORDS = "the of and to in is for on with how what who refund order paid days return queue model text"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,:;!?-_/()'"
-_VOCABULARY = [*_LETTERS, *(f"##{letter}" for letter in _LETTERS), *WORDS]
+VOCABULARY = [*_LETTERS, *(f"##{letter}" for letter in _LETTERS), *_WORDS.split()]
 _ROLES = ("pad", "unk", "mask", "cls", "sep")
 _SIZES = {
     "hidden_size": 32,
@@ -30,7 +42,14 @@ _SIZES = {
 }
 _POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "5" * 64 + "\nsize 90868376\n"
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
+POOLING, PROMPTS = "1_Pooling/config.json", "config_sentence_transformers.json"
+TEXTS = ("how is the refund paid", "what", "the order of the days is in the queue for return")
+LONG = "the of and to in is for on with how what who " * 8
 LAST = "encoder.layer.1.output.dense.weight"
+
+
+HEADS: Mapping[str, Any] = {"num_key_value_heads": 4}
+T5: Mapping[str, Any] = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 
 
 # ---- whole folders ---------------------------------------------------------------------------------------------------
@@ -38,7 +57,7 @@ LAST = "encoder.layer.1.output.dense.weight"
 
 def backend(special: Sequence[str] = BERT, template: str | None = None) -> Tokenizer:
     """Letters and some words; what it does not know is unknown, and U+200B and U+00AD are nothing."""
-    numbers = {word: number for number, word in enumerate([*special, *_VOCABULARY])}
+    numbers = {word: number for number, word in enumerate([*special, *VOCABULARY])}
     tokenizer = Tokenizer(WordPiece(numbers, unk_token=special[1 if special is BERT else 3]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -59,7 +78,8 @@ def network(kind: str, words: Any, **sizes: Any) -> Any:
     """`kind`: of the class `<kind>Model`, or `<kind>For…` in full."""
     base, _, head = kind.partition("For")
     ids = {"pad_token_id": words.pad_token_id, "vocab_size": len(words), "max_position_embeddings": 640}
-    config = getattr(transformers, f"{base}Config")(**(_SIZES | ids | sizes))
+    given = {name: size for name, size in (_SIZES | ids | sizes).items() if size is not None}
+    config = getattr(transformers, f"{base.removesuffix('Encoder')}Config")(**given)
     torch.manual_seed(7)
     made = getattr(transformers, kind if head else f"{base}Model")(config)
     with torch.no_grad():
@@ -83,19 +103,19 @@ def save(
     *,
     pooling: str = "mean",
     window: int | None = None,
-    more: Sequence[Callable[[], Any]] = (),
     model: Mapping[str, Any] | None = None,
     **sizes: Any,
 ) -> Path:
     """A folder of the library with such a network. `window`: its `max_seq_length`; `model`: prompts and the like."""
     words = words or fast()
     raw = parts(folder.with_name(f"{folder.name}-parts"), network(kind, words, **sizes), words)
-    first = sentence_modules.Transformer(str(raw), max_seq_length=window)
+    first = sentence_modules.Transformer(str(raw))
     pooled = sentence_modules.Pooling(first.get_embedding_dimension(), pooling)
-    modules = [first, pooled, *(make() for make in more)]
-    sentence_transformers.SentenceTransformer(modules=modules, device="cpu", **(model or {})).save(
-        str(folder), create_model_card=False
-    )
+    library = sentence_transformers.SentenceTransformer(modules=[first, pooled], device="cpu", **(model or {}))
+    library.save(str(folder), create_model_card=False)
+    if window is not None:
+        # Of an argument the library keeps only what the network can do; people write this field by hand.
+        changed("sentence_bert_config.json", max_seq_length=window)(folder)
     return folder
 
 
@@ -122,7 +142,7 @@ def splade(folder: Path) -> None:
     from sentence_transformers.sparse_encoder import modules as sparse  # noqa: PLC0415 - as in tests.heavy
 
     raw = bare("BertForMaskedLM", folder.with_name("raw"))
-    modules = [sparse.MLMTransformer(str(raw)), sparse.SpladePooling("max")]
+    modules: list[torch.nn.Module] = [sparse.MLMTransformer(str(raw)), sparse.SpladePooling("max")]
     model = sentence_transformers.SparseEncoder(modules=modules, device="cpu")
     model.save(str(folder), create_model_card=False)
 
@@ -166,15 +186,6 @@ def without(start: str) -> Edit:
 
 def prefixed(prefix: str) -> Edit:
     return tensors(lambda weights: {prefix + name: weight for name, weight in weights.items()})
-
-
-def added(**more: Callable[[], Any]) -> Edit:
-    """Tensors of these names; two underscores are a point."""
-    return tensors(lambda weights: weights | {name.replace("__", "."): make() for name, make in more.items()})
-
-
-def reshaped(name: str) -> Edit:
-    return tensors(lambda weights: weights | {name: weights[name][:, :-1]})
 
 
 def headed(folder: Path) -> None:
@@ -246,8 +257,16 @@ def adapter(folder: Path, base: str = "some/base") -> None:
 def vocabulary_file(folder: Path, lines: int | None = None) -> None:
     """As old BERT folders have it: vocab.txt, and no tokenizer.json. `lines`: only so many are there."""
     (folder / TOKENIZER).unlink()
-    (folder / "vocab.txt").write_text("\n".join([*BERT, *_VOCABULARY][:lines]) + "\n")
+    (folder / "vocab.txt").write_text("\n".join([*BERT, *VOCABULARY][:lines]) + "\n")
     changed("tokenizer_config.json", tokenizer_class="BertTokenizer")(folder)
+
+
+def normalized(folder: Path) -> None:
+    """One module more."""
+    modules = json.loads((folder / "modules.json").read_text())
+    kind = "sentence_transformers.models.Normalize"
+    more = {"idx": len(modules), "name": "2", "path": "2_Normalize", "type": kind}
+    (folder / "modules.json").write_text(json.dumps([*modules, more]))
 
 
 def both(*edits: Edit) -> Edit:
@@ -259,3 +278,48 @@ def both(*edits: Edit) -> Edit:
 
 
 cut_vocabulary_file = partial(vocabulary_file, lines=len(BERT))
+
+
+# ---- what is asked of it ---------------------------------------------------------------------------------------------
+
+
+def served(model: Path | str, **settings: Any) -> Encoder:
+    return load(load_settings(model=str(model), **({"precision": "float32", "device": "cpu"} | settings)))
+
+
+def check_refusal(model: Path | str, *words: str) -> None:
+    """It is refused in one line that says all of these."""
+    with pytest.raises(ModelLoadError) as caught:
+        served(model)
+    check_line(str(caught.value), *words)
+
+
+def check_line(line: str, *words: str) -> None:
+    assert "\n" not in line
+    assert "\x1b" not in line
+    missing = [word for word in words if not re.search(word, line, re.IGNORECASE)]
+    assert not missing, f"{missing} not said by: {line}"
+
+
+def vectors_of(encoder: Encoder, texts: Sequence[str], options: Options = PLAIN) -> list[Vector]:
+    return encode(encoder, [Text(text, options) for text in texts], max_padded_tokens=512)[0]
+
+
+def truth(folder: Path, texts: Sequence[str], *, prompt: str = "", window: int | None = None) -> npt.NDArray[Any]:
+    """The library's vectors, each text alone: float32 [n, d], as its modules leave them."""
+    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
+    if window is not None:
+        model.max_seq_length = window
+    return np.stack([model.encode([text], prompt=prompt, show_progress_bar=False)[0] for text in texts])
+
+
+def check_vectors(found: Sequence[Vector], expected: npt.NDArray[Any]) -> None:
+    assert [vector.error for vector in found] == [None] * len(expected)
+    for vector, row in zip(found, expected, strict=True):
+        assert vector.vector is not None
+        norms = float(np.linalg.norm(vector.vector) * np.linalg.norm(row))
+        assert float(vector.vector @ row) / norms >= 0.999999 if norms else not (vector.vector.any() or row.any())
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
