@@ -261,12 +261,15 @@ def vocabulary_file(folder: Path, lines: int | None = None) -> None:
     changed("tokenizer_config.json", tokenizer_class="BertTokenizer")(folder)
 
 
-def normalized(folder: Path) -> None:
-    """One module more."""
-    modules = json.loads((folder / "modules.json").read_text())
-    kind = "sentence_transformers.models.Normalize"
-    more = {"idx": len(modules), "name": "2", "path": "2_Normalize", "type": kind}
-    (folder / "modules.json").write_text(json.dumps([*modules, more]))
+def extended(kind: str) -> Edit:
+    """One module more, of this class, in a folder `2_<class>`."""
+
+    def edit(folder: Path) -> None:
+        modules = json.loads((folder / "modules.json").read_text())
+        more = {"idx": 2, "name": "2", "path": f"2_{kind}", "type": f"sentence_transformers.models.{kind}"}
+        (folder / "modules.json").write_text(json.dumps([*modules, more]))
+
+    return edit
 
 
 def both(*edits: Edit) -> Edit:

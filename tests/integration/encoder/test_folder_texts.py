@@ -168,7 +168,6 @@ PROMPT_SETS: Mapping[str, tuple[dict[str, str], str | None, str, str]] = {
     "query alone": ({"query": _Q}, None, "query", ""),
     "query is the default": ({"query": _Q}, "query", "query", ""),
     "passage is the default": ({"query": _Q, "passage": _P}, "passage", "query", "passage"),
-    "another default": ({"query": _Q, "sts": _C}, "sts", "query", ""),
 }
 
 
