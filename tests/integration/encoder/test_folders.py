@@ -172,7 +172,7 @@ def test_the_worker_of_such_a_folder_ends_with_one_line(
     damage: Edit, words: Sequence[str], form: str, broken: Broken, roles: Roles
 ) -> None:
     folder = broken(damage)
-    worker = roles.worker(start=False, device="cpu", model=str(folder), log_format=form)
+    worker = roles.worker(start=False, compute="auto", device="cpu", model=str(folder), log_format=form)
     worker.launch()
     assert worker.wait(PATIENCE_S) == CONFIGURATION_EXIT_CODE
     log = worker.log()
