@@ -49,7 +49,7 @@ test: $(STAMP) ## every test: real Redis, real worker, real model
 
 # Most of them take more than a second to compile: `make test` compares a part of the table.
 architectures: $(STAMP) ## each kind of model in docs/models.md against the library
-	$(BIN)/pytest -q -m model tests/integration/model/test_architectures.py $(ARGS)
+	$(BIN)/pytest -q -m model tests/integration/encoder/test_architectures.py $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
 	@$(BIN)/embedq demo

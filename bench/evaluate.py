@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.evaluate", description=__doc__)
     parser.add_argument("data", type=Path, metavar="DATA", help="folder with sts/*.csv and beir/*/")
     parser.add_argument("--query-prompt", help="prompt_name of queries, for models that have prompts")
-    parser.add_argument("--document-prompt", help="prompt_name of documents")
+    parser.add_argument("--document-prompt", help="prompt_name of documents; ingested ones find the model's own")
     return parser
 
 

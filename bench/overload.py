@@ -262,7 +262,6 @@ def service(folder: Path, tokens_per_s: float) -> Iterator[int]:
             fake: dict[str, Any] = {
                 "compute": "fake",
                 "served_name": _MODEL,
-                "cache_bytes": 0,
                 "fake_tokens_per_s": tokens_per_s,
             }
             roles.worker(**fake)

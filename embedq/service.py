@@ -42,6 +42,13 @@ class EncodingOptions(TypedDict, total=False):
     """One of the model's prompts, put before each text."""
 
 
+class CallOptions(EncodingOptions, total=False):
+    """The same of a call that returns vectors at once."""
+
+    input_type: str
+    """What the texts are for, `query` or `document`: chooses the model's prompt for that. `prompt_name` comes first."""
+
+
 class EmbeddingService:
     """Asynchronous client of one embedq server. Close it, or use it in `async with`; used in one event loop at a time.
 
@@ -98,11 +105,11 @@ class EmbeddingService:
 
     # ---- the drop-in -------------------------------------------------------------------------------------------------
 
-    async def get_embedding(self, text: str, **options: Unpack[EncodingOptions]) -> list[float]:
+    async def get_embedding(self, text: str, **options: Unpack[CallOptions]) -> list[float]:
         """The vector of one text."""
         return (await self._embed([text], options))[0]
 
-    async def get_embeddings(self, texts: Sequence[str], **options: Unpack[EncodingOptions]) -> list[list[float]]:
+    async def get_embeddings(self, texts: Sequence[str], **options: Unpack[CallOptions]) -> list[list[float]]:
         """The vectors of the texts, in order; `[]` for `[]`.
 
         Any number of texts: they travel in requests of bounded size, a few at a time; smaller ones where the server
@@ -258,7 +265,7 @@ class EmbeddingService:
     async def _call(self, call: Call) -> httpx.Response:
         return await self._transport.call(call, timeout_s=self.timeout_s)
 
-    async def _embed(self, texts: list[str], options: EncodingOptions) -> list[list[float]]:
+    async def _embed(self, texts: list[str], options: CallOptions) -> list[list[float]]:
         body: dict[str, Any] = {"input": texts, "encoding_format": "base64", **options}
         if self._chosen is not None:
             body["model"] = self._chosen

@@ -57,8 +57,8 @@ _DEFAULTS = Options()
 class ItemError:
     """Why one text has no vector. `code` is stable; `message` says what to do and holds nothing of the text.
 
-    Codes of the model: `invalid_dimensions`, `unknown_prompt`, `input_too_long`, `out_of_memory`, `encoding_failed`,
-    `non_finite_vector`.
+    Codes of the model: `invalid_dimensions`, `unknown_prompt`, `input_too_long`, `no_tokens`, `out_of_memory`,
+    `encoding_failed`, `non_finite_vector`.
     """
 
     code: str

@@ -7,8 +7,8 @@ gc.disable()  # what is imported stays: the collector's rounds over it took a qu
 import sys
 
 from tasks.embedding.process import ModelWorker
+from tasks.encoder.interface import EncoderBroken, ModelLoadError
 from tasks.errors import EmbedqError, ModelChanged
-from tasks.model.encoder import EncoderBroken, ModelLoadError
 from tasks.process import parent
 from tasks.process.liveness import DEFAULT_PATIENCE, Patience
 from tasks.process.role import Role

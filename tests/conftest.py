@@ -47,7 +47,7 @@ _LONG_ID = 40
 _EXPENSIVE = ("pg_server", "s3_server", "guarded")
 _TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
 """Kinds of tests, and when they have their turn."""
-_TORCH = ("tests/integration/model/", "tests/integration/worker/test_real_model.py")
+_TORCH = ("tests/integration/encoder/", "tests/integration/worker/test_real_model.py")
 _BROWSER_FOLDER = "tests/browser/"
 _CONTRACT_FOLDER = "tests/contract/"
 _OTHER_PROCESSES = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     import transformers
 
-    from tests.integration.model import failing_devices
+    from tests.integration.encoder import failing_devices
 else:
 
     class _Library:
@@ -53,7 +53,7 @@ else:
     sentence_modules = _Library("sentence_transformers.sentence_transformer.modules")
     torch = _Library("torch")
     transformers = _Library("transformers")
-    failing_devices = _Library("tests.integration.model.failing_devices")
+    failing_devices = _Library("tests.integration.encoder.failing_devices")
 
 __all__ = [
     "duckdb",

@@ -21,6 +21,8 @@ def model_entry(**changed: Any) -> ModelEntry:
         "compute": "torch",
         "precision": "float32",
         "created_at": 1,
+        "query_prompt": "query",
+        "document_prompt": "passage",
     }
     return ModelEntry(**(values | changed))
 

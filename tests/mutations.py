@@ -487,6 +487,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "half done by another model goes on", "shared/claiming.lua", "if f[9] and f[9] ~= serves then", "if false then"
     ),
     Mutation("the model before commits", "register.lua", "do drop_claim(token, true) end", "do local _ = token end"),
+    Mutation("a revision stands for its last vectors", "reference.lua", "HSETNX", "HSET"),
     Mutation("an exchange is somebody's fault", "register.lua", "drop_claim(token, true)", "drop_claim(token, false)"),
     Mutation("two models are let in", "register.lua", "if other ~= worker then return 0 end", ""),
     Mutation(
@@ -738,7 +739,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "call('HDEL', S, 'pass_' .. line .. ':' .. owner)",
     ),
     Mutation("expired results of a purged owner stay", "purge_close.lua", "drop_results(scanned[2][i])", "i = i"),
-    _cut("workers hear of no purge", "purge_close.lua", "call('ZADD', purged, int(NOW), owner)\n"),
+    _cut("nobody hears of a purge", "purge_close.lua", "call('ZADD', purged, int(NOW), owner)\n"),
     _cut(
         "workers hear of each purge for ever",
         "purge_close.lua",

@@ -34,15 +34,15 @@ MAY_IMPORT = {
     "tasks.storage": _LEAVES,
     "tasks.wire": _LEAVES,
     "tasks.ledger": _LEAVES,
-    "tasks.model": _LEAVES,
+    "tasks.encoder": _LEAVES,
     "tasks.process": ("tasks.ledger", *_LEAVES),
     "tasks.records": ("tasks.ledger", "tasks.storage", *_LEAVES),
     "tasks.search": ("embedq.vector_search", "tasks.records", "tasks.storage", *_LEAVES),
     "tasks.drain": ("tasks.ledger", "tasks.process", *_LEAVES),
     "tasks.embedding": (
         "tasks.drain",
+        "tasks.encoder",
         "tasks.ledger",
-        "tasks.model",
         "tasks.process",
         "tasks.records",
         "tasks.storage",
@@ -80,16 +80,16 @@ ONLY_IN = {
     "asyncpg": ("tasks/documents/sinks/**",),
     "sqlite3": ("tasks/documents/**",),
     "pyarrow": ("tasks/documents/**", "tasks/search/**", "embedq/vector_search.py"),
-    "torch": ("tasks/model/**",),
-    "sentence_transformers": ("tasks/model/**",),
-    "transformers": ("tasks/model/**",),
-    "openvino": ("tasks/model/**",),
+    "torch": ("tasks/encoder/**",),
+    "sentence_transformers": ("tasks/encoder/**",),
+    "transformers": ("tasks/encoder/**",),
+    "openvino": ("tasks/encoder/**",),
     "pypdfium2": ("tasks/documents/parsing/**",),
     "selectolax": ("tasks/documents/parsing/**",),
     "lxml": ("tasks/documents/parsing/**",),
     "docx": ("tasks/documents/parsing/**",),
     "charset_normalizer": ("tasks/documents/**",),
-    "tokenizers": ("tasks/documents/chunking/**", "tasks/model/**"),
+    "tokenizers": ("tasks/documents/chunking/**", "tasks/encoder/**"),
     "opentelemetry": ("worker_config/opentelemetry_traces.py",),
     "fsspec": ("tasks/storage/**", "tasks/documents/sources/**"),
 }
@@ -318,10 +318,10 @@ def test_the_client_needs_httpx_and_numpy_alone() -> None:
 def test_the_rules_see_what_they_forbid() -> None:
     bad = SourceFile(
         Path("api/routes/bad.py"),
-        "import os\nfrom tasks import model\nfrom ..errors import x\ndef f():\n    import torch.nn\n"
+        "import os\nfrom tasks import encoder\nfrom ..errors import x\ndef f():\n    import torch.nn\n"
         "    return os.environ['A'], f'eq:task:{x}'\n",
     )
-    assert ours_but_not_allowed(bad) == ["api/routes/bad.py:2 imports tasks.model"]
+    assert ours_but_not_allowed(bad) == ["api/routes/bad.py:2 imports tasks.encoder"]
     assert in_wrong_place(bad) == ["api/routes/bad.py:5 imports torch.nn"]
     assert circles([bad, SourceFile(Path("api/errors.py"), "from api.routes import bad\n")]) == [
         {"api.routes.bad", "api.errors"}

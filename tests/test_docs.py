@@ -14,7 +14,7 @@ from api.document.__main__ import with_table
 from api.document.advice import SCRIPT, read_advice, script
 from embedq.cli import parser
 from tasks import errors
-from tests.integration.model import architectures
+from tests.integration.encoder import architectures
 from tests.source_tree import CHECKOUT, source_files
 from worker_config.settings import PREFIX, Settings, load_settings
 
@@ -145,7 +145,7 @@ def test_the_table_of_routes_is_made_from_their_descriptions(document: dict[str,
 
 def test_the_table_of_models_is_made_from_those_that_are_compared() -> None:
     page = text("docs/models.md")
-    assert architectures.with_table(page) == page, "run python -m tests.integration.model.architectures"
+    assert architectures.with_table(page) == page, "run python -m tests.integration.encoder.architectures"
 
 
 def test_the_console_gives_the_advice_of_these_documents() -> None:
@@ -260,7 +260,7 @@ def test_no_document_names_a_make_target_that_does_not_exist() -> None:
 
 def test_every_trigger_of_the_fake_encoder_is_described() -> None:
     trigger = re.compile(r"!![a-z-]+!!")
-    assert set(trigger.findall(text("docs/testing.md"))) == set(trigger.findall(text("tasks/model/fake.py")))
+    assert set(trigger.findall(text("docs/testing.md"))) == set(trigger.findall(text("tasks/encoder/fake.py")))
 
 
 # ---- links and examples ----------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ _KEY_NAME_CHARS = 48
 _SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 _BETWEEN_SINKS = re.compile(r",(?=[^,=/@]*=)")
 _SERVED_NAME = re.compile(r"[\w./:@+-]{1,200}")
+_HUB = re.compile(r"(https?://)?[\w-]+(\.[\w-]+)+/(?=[^/]+/[^/]+$)")
+"""In front of the id of a model: the address of a hub."""
 _HOST = re.compile(r"[a-z0-9._-]{1,253}")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
@@ -109,6 +111,20 @@ def shows(root: str, place: str) -> bool:
         above, below = Path("/", path), Path("/", other_path)
     inside = below.is_relative_to(above) and not any(part.startswith(".") for part in below.relative_to(above).parts)
     return inside or above.is_relative_to(below)
+
+
+def model(name: str) -> str:
+    """A folder, or the id of a model on the hub, perhaps with `@` and a revision."""
+    if name.startswith("@"):
+        raise ValueError("must not begin with @")
+    if (":" not in name and not _HUB.match(name)) or name.startswith(("/", ".", "~")) or Path(name).is_dir():
+        return name
+    hub_id = _HUB.sub("", name).replace(":", "@")
+    pinned = hub_id if "@" in hub_id else f"{hub_id}@main"
+    raise ValueError(
+        "this is neither a folder nor the id of a model on the hub. Such an id is "
+        f"{pinned.partition('@')[0]}; {pinned} names a revision of it (a commit, tag or branch)"
+    )
 
 
 def queue_name(name: str) -> str:

@@ -64,7 +64,7 @@ class Settings(BaseSettings):
     """Where a worker leaves its ready and alive files for probes."""
 
     # The model
-    model: str = Field(default=DEFAULT_MODEL, min_length=1, max_length=512)
+    model: Annotated[str, AfterValidator(forms.model)] = Field(default=DEFAULT_MODEL, min_length=1, max_length=512)
     served_name: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.served_names)] = ()
     """Names under which clients know the model; the first is canonical, and the name of the queue."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda|cuda:\d+)$")
@@ -73,16 +73,8 @@ class Settings(BaseSettings):
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     threads: int | None = Field(default=None, ge=1, le=1024)
     streams: int | None = Field(default=None, ge=1, le=64)
-    """Claims that a worker works on at the same time; None: what suits the device (tasks/model/device.py)."""
-    lone_threads: Literal["all", "stream"] = "all"
-    """Threads of a forward pass that is the only one: all, by a second compiled copy, or those of its stream."""
+    """Claims that a worker works on at the same time; None: what suits the device (tasks/encoder/load.py)."""
     trust_remote_code: bool = False
-    max_padded_tokens: int | None = Field(default=None, ge=16, le=1_048_576)
-    """Padded tokens of one forward pass; None: what suits the device (tasks/model/batching.py)."""
-    cache_bytes: int = Field(default=16 * 2**20, ge=0, le=2**40)
-    """Of vectors that a worker keeps for repeated texts; 0: none."""
-    cache_sharing: Literal["key", "shared", "off"] = "key"
-    """Who gets a vector from there that another caller's text has left; `key`: whoever has the same API key."""
 
     # Who may call
     host: str = "127.0.0.1"
@@ -209,8 +201,15 @@ class Settings(BaseSettings):
         """The canonical name: the first of `EMBEDQ_SERVED_NAME`, else the hub id, else the folder's name."""
         if self.served_name:
             return self.served_name[0]
+        return self.model_name
+
+    @property
+    def model_name(self) -> str:
+        """The hub id without its revision, or the folder's name."""
         path = Path(self.model)
-        return path.name if path.is_absolute() or path.is_dir() else self.model
+        if path.is_dir() or path.is_absolute():
+            return Path(os.path.abspath(path)).name  # noqa: PTH100 - `resolve` would give the name behind a link
+        return self.model.partition("@")[0]
 
     @property
     def served_names(self) -> tuple[str, ...]:

@@ -189,7 +189,7 @@ class IngestionBody(BaseModel):
     dimensions: int | None = Field(None, ge=1, description="Cut the vectors to this length and renormalise.")
     normalize: bool = Field(True, description="Scale every vector to length 1.")
     prompt_name: PromptName | None = Field(None, description="One of the model's prompts, put before every chunk.")
-    input_type: PromptName | None = Field(None, description="As document: chooses the model's prompt for that.")
+    input_type: PromptName | None = Field(None, description="What chunks are, by default document: chooses the prompt.")
     dry_run: bool = Field(False, description="Only count documents, chunks and tokens.")
     metadata: dict[MetadataKey, MetadataValue] | None = Field(
         None, max_length=MAX_METADATA_PAIRS, description="Kept with the ingestion."

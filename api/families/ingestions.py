@@ -165,6 +165,7 @@ def ingestion_json(ingestion: ingestions.Ingestion, waiting: dict[str, Any] | No
         "waiting_for": ingestion.waiting_for,
         "waiting": waiting,
         "resumable": ingestion.resumable,
+        "warnings": [ingestion.warning] if ingestion.warning else [],
     }
 
 
@@ -288,6 +289,7 @@ class Ingestion(BaseModel):
     waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
     waiting: Waiting | None = WAITING
     resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
+    warnings: list[str] = Field(description="What its owner should know of the vectors.")
 
 
 class DeletedIngestion(BaseModel):

@@ -29,6 +29,11 @@ class Model(BaseModel):
     compute: str | None
     precision: str | None
     prompts: list[str] | None
+    query_prompt: str | None = Field(description="The one of prompts that stands before queries.")
+    document_prompt: str | None = Field(description="The one of prompts that stands before documents.")
+    similarity: Literal["cosine", "dot", "euclidean", "manhattan"] | None = Field(
+        description="How its vectors are compared, as the model's author has it."
+    )
     revision: str | None
     workers: int = Field(description="Live workers that serve it.")
     ready: bool = Field(description="Whether there is one.")
@@ -44,7 +49,10 @@ class ModelList(BaseModel):
 router = Family("models", bare=True)
 
 _STARTED_AT = int(time.time())
-_FACTS = ("dimension", "max_tokens", "device", "compute", "precision", "revision")
+_FACTS = (
+    *("dimension", "max_tokens", "device", "compute", "precision", "revision"),
+    *("query_prompt", "document_prompt", "similarity"),
+)
 """Of `ModelEntry`: what a worker said when it loaded the model."""
 
 

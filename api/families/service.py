@@ -45,9 +45,6 @@ class LiveWorker(BaseModel):
     rss_bytes: int
     items: int = Field(description="Texts it has encoded.")
     forward_passes: int
-    cache_hits: int = Field(description="Texts whose vector it had kept.")
-    cache_misses: int
-    cache_bytes: int
     streams: int = Field(description="Claims that it works on at the same time.")
 
 
@@ -119,7 +116,6 @@ class HistorySeries(BaseModel):
     p50_ms: list[float | None] = Field(description="Of queries, to 4.4 %.")
     p99_ms: list[float | None]
     backlog_seconds: list[float | None] = Field(description="Work of the model with the most, at its speed.")
-    cache_hits: list[float | None] = Field(description="Share of texts whose vector a worker had kept, 0 to 1.")
     errors: list[float | None] = Field(description="Synchronous requests per second that the service failed.")
 
 
@@ -161,7 +157,7 @@ _STARTED_AT = int(time.time())
 _FACTS = ("dimension", "max_tokens", "device", "compute", "precision")
 """Of `ModelEntry`: what a worker said when it loaded the model."""
 _OF_DOCUMENTS_WORKER = ("id", "pid", "host", "started_at", "rss_bytes")
-_OF_WORKER = (*_OF_DOCUMENTS_WORKER, "items", "forward_passes", "cache_hits", "cache_misses", "cache_bytes", "streams")
+_OF_WORKER = (*_OF_DOCUMENTS_WORKER, "items", "forward_passes", "streams")
 """Of `WorkerEntry`."""
 
 

@@ -79,7 +79,6 @@ class Figures:
         passages: texts per second whose vectors were committed.
         p50_ms: latency of queries, as `p99_ms`.
         backlog_seconds: work of the model with the most.
-        cache_hits: share of texts whose vector a worker had kept, 0 to 1.
         errors: synchronous requests per second that failed through no fault of the caller.
     """
 
@@ -88,18 +87,15 @@ class Figures:
     p50_ms: float | None = None
     p99_ms: float | None = None
     backlog_seconds: float | None = None
-    cache_hits: float | None = None
     errors: float | None = None
 
     @classmethod
     def from_step(cls, step: HistoryStep) -> "Figures":
         """The sum over the processes, and what they see alike."""
         shared = step.shared
-        texts = shared.cache_hits + shared.cache_misses if shared else 0
         figures = cls(
             passages=shared.passages if shared else None,
             backlog_seconds=shared.backlog_s if shared else None,
-            cache_hits=shared.cache_hits / texts if shared and texts else None,
         )
         if not step.processes:
             return figures  # a step without a process is one without data, not one without requests
@@ -241,11 +237,10 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """What only grows, at one moment: texts that were committed, and hits and misses of each worker's cache."""
+    """What only grows, at one moment: texts that were committed."""
 
     seen_at: float
     items: int
-    caches: Mapping[str, tuple[int, int]]
 
     @classmethod
     def now(cls, registry: ServedModels) -> "_Totals":
@@ -253,20 +248,12 @@ class _Totals:
         return cls(
             seen_at=registry.seen_at or 0.0,
             items=sum(overview.counters.get("committed_items", 0) for overview in overviews),
-            caches={w.id: (w.cache_hits, w.cache_misses) for overview in overviews for w in overview.workers},
         )
 
     def since(self, before: "_Totals", registry: ServedModels) -> SharedFigures:
         seconds, items = self.seen_at - before.seen_at, self.items - before.items
         # Longer: Redis was away in between. Less than nothing: Redis has lost its data.
         passages = items / seconds if 0 < seconds < 2 * STEP_S and items >= 0 else None
-        # A worker that was not there is left out: it may have been away for long.
-        pairs = [(caches, before.caches[worker]) for worker, caches in self.caches.items() if worker in before.caches]
         rates = [(name, ServedModel.from_overview(name, o).rate) for name, o in registry.overviews.items()]
         work = [sum(registry.overviews[name].backlog_cost.values()) / rate for name, rate in rates]
-        return SharedFigures(
-            passages=passages,
-            backlog_s=max(work, default=0.0),
-            cache_hits=sum(max(0, now[0] - then[0]) for now, then in pairs),
-            cache_misses=sum(max(0, now[1] - then[1]) for now, then in pairs),
-        )
+        return SharedFigures(passages=passages, backlog_s=max(work, default=0.0))

@@ -273,9 +273,6 @@ _OF_ONE_WORKER: Sequence[tuple[type[CounterMetricFamily | GaugeMetricFamily], st
     (GaugeMetricFamily, "embedq_worker_rss_bytes", "Memory of a model process."),
     (CounterMetricFamily, "embedq_worker_forward_passes", "Forward passes of a model process."),
     (CounterMetricFamily, "embedq_worker_items", "Texts it encoded."),
-    (CounterMetricFamily, "embedq_worker_cache_hits", "Texts whose vector it had kept."),
-    (CounterMetricFamily, "embedq_worker_cache_misses", "Texts whose vector it had not."),
-    (GaugeMetricFamily, "embedq_worker_cache_bytes", "Memory of the vectors it keeps."),
     (CounterMetricFamily, "embedq_worker_dropped_bells", "Messages of the broker that were no bells."),
 )
 """Each is named after a field of `WorkerEntry`."""

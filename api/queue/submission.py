@@ -125,7 +125,7 @@ class EmbeddingRequests:
                 param="input_type",
                 retry_after_s=5,
             )
-        options = body.options(served.entry.prompts if served.entry else ())
+        options = body.options(served.entry)
         check_options(options, served.name, served.entry)
         if size_bytes > self.settings.max_input_bytes:  # JSON is never shorter than the text in it
             check_sizes(body.input, self.settings.max_input_bytes)

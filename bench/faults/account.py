@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tasks.model.encoder import TextItem
-from tasks.model.encoding import encode
-from tasks.model.fake import FakeEncoder
+from tasks.encoder.encode import encode
+from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.interface import Text
 
 DIMENSION = 32
 """Of the fake encoder's vectors in these trials."""
@@ -18,7 +18,7 @@ _PADDED_TOKENS = 2048
 def expected_vectors(texts: Sequence[str]) -> list[Any]:
     """The vector of each text: the fake encoder gives the same on every machine."""
     outcomes, _ = encode(
-        FakeEncoder(dimension=DIMENSION), [TextItem(text) for text in texts], max_padded_tokens=_PADDED_TOKENS
+        FakeEncoder(dimension=DIMENSION), [Text(text) for text in texts], max_padded_tokens=_PADDED_TOKENS
     )
     return [outcome.vector for outcome in outcomes]
 

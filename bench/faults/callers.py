@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from bench.faults.account import Account
 from bench.faults.rig import SERVED_NAME
+from tasks.encoder.fake import PROMPTS
 
 _PATIENCE_S = 30.0
 """Of one call. A stalled service answers later than that; then the call is repeated."""
@@ -243,6 +244,7 @@ class Ingestion(Client):
     def __init__(self, addresses: Callable[[], Sequence[str]], name: str, documents: int) -> None:
         super().__init__(addresses, name)
         self._texts = {f"d{n}": f"{name} document {n} that is ingested" for n in range(documents)}
+        self._read = {document: PROMPTS["document"] + text for document, text in self._texts.items()}
         self.seen: dict[str, Any] = {}
 
     def _run(self) -> None:
@@ -250,10 +252,10 @@ class Ingestion(Client):
             ingestion = self._once()
             found = None if ingestion is None or ingestion["status"] == "failed" else self._rows(ingestion["id"])
             if found is not None:
-                self.account.add_found(self._texts, found)
+                self.account.add_found(self._read, found)
                 return
             self.account.again += len(self._texts)
-        self.account.add_found(self._texts, {})
+        self.account.add_found(self._read, {})
 
     def _once(self) -> dict[str, Any] | None:
         documents = [{"id": name, "text": text} for name, text in self._texts.items()]

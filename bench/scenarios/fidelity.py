@@ -18,7 +18,7 @@ from bench.scenarios.client import open_client
 from bench.scenarios.observed import Observed
 from bench.scenarios.workload import Workload
 from bench.sizes import Sizes
-from tasks.model.location import locate
+from tasks.encoder.locate import locate
 from tasks.pieces import pieces
 from worker_config.settings import child_environment, load_settings
 
@@ -62,7 +62,7 @@ def _library() -> list[list[float]]:
 
     settings = load_settings()
     model = SentenceTransformer(
-        locate(settings.model),
+        str(locate(settings.model)),
         device="cpu",
         model_kwargs={"dtype": "float32"},
         trust_remote_code=settings.trust_remote_code,

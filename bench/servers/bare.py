@@ -18,9 +18,9 @@ from bench.load.percentile import percentile
 from bench.load.run import CHECKOUT, LoadError
 from bench.scenarios import ingestion
 from tasks.embedding.speed import budget_for
-from tasks.model.encoder import Encoder, TextItem
-from tasks.model.encoding import encode
-from tasks.model.load import load
+from tasks.encoder.encode import encode
+from tasks.encoder.interface import Encoder, Text
+from tasks.encoder.load import load
 from tasks.pieces import pieces
 from worker_config.settings import child_environment, load_settings, set_library_defaults
 
@@ -49,10 +49,10 @@ def _measure(seconds: float, ingested: int) -> dict[str, Any]:
     settings = load_settings()
     set_library_defaults(settings.threads)
     encoder = load(settings)
-    budget = budget_for(encoder, settings.max_padded_tokens).most
+    budget = budget_for(encoder.info.device).most
 
     def run(batch: Sequence[str]) -> None:
-        encode(encoder, [TextItem(text) for text in batch], max_padded_tokens=budget)
+        encode(encoder, [Text(text) for text in batch], max_padded_tokens=budget)
 
     def rate(make: Callable[[int], list[str]]) -> float:
         # As many threads as the worker has: this is the ceiling of the device, not of one thread.

@@ -5,7 +5,7 @@ from typing import Any
 from worker_config.settings import Settings
 
 _LOADING = {"model", "served_name", "trust_remote_code"}
-_COMPUTING = {"device", "compute", "precision", "threads", "lone_threads", "max_padded_tokens"}
+_COMPUTING = {"device", "compute", "precision", "threads"}
 
 
 def chosen(settings: Settings) -> dict[str, Any]:

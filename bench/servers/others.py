@@ -12,7 +12,7 @@ from bench.servers.product import START_TIMEOUT_S
 from bench.servers.server import PEER, Server
 from stack.ports import answers_ok, free_port
 from stack.testing import Process, wait_until
-from tasks.model.location import locate
+from tasks.encoder.locate import locate
 from worker_config.settings import DEFAULT_MODEL
 
 _HEALTH_PATHS = ("/health/live", "/health")
@@ -23,7 +23,7 @@ def baseline(design: str, folder: Path, settings: Mapping[str, Any]) -> Iterator
     """One design of `bench.baselines`; stopped at the end."""
     port = free_port()
     model = locate(str(settings.get("model", DEFAULT_MODEL)))
-    command = [sys.executable, "-m", "bench.baselines", design, "--port", str(port), "--model", model]
+    command = [sys.executable, "-m", "bench.baselines", design, "--port", str(port), "--model", str(model)]
     if "device" in settings:
         command += ["--device", str(settings["device"])]
     with started(design, command, port, folder, health_path="/health/live") as server:

@@ -18,7 +18,9 @@ from bench.servers.environments import NotAvailableError
 from bench.servers.others import started
 from bench.servers.server import Server
 from stack.ports import free_port
-from tasks.model.location import locate, revision_of
+from tasks.encoder.check_model_folder import revision_of
+from tasks.encoder.interface import ModelLoadError
+from tasks.encoder.locate import locate
 from worker_config.settings import DEFAULT_MODEL
 
 PINS = Path(__file__).with_name("peers.toml")
@@ -101,12 +103,13 @@ def make(name: str, settings: Mapping[str, Any]) -> tuple[Path, Path]:
         NotAvailableError: this machine cannot have it.
     """
     peer = PEERS[name]
-    source = Path(locate(str(settings.get("model", DEFAULT_MODEL))))
-    if not source.is_dir():
-        raise NotAvailableError(f"Peers need a model in a folder, and {source} is none.")
+    try:
+        source = locate(str(settings.get("model", DEFAULT_MODEL)))
+    except ModelLoadError as error:
+        raise NotAvailableError(str(error)) from error
     environment = environments.environment(name, pins()[name])
     exporter = environments.environment(peer.exporter, pins()[peer.exporter])
-    model = environment / f"model-{revision_of(str(source))}"  # of its own: infinity writes into it
+    model = environment / f"model-{revision_of(source)}"  # of its own: infinity writes into it
     if not model.exists():
         unfinished = model.with_suffix(".part")
         shutil.rmtree(unfinished, ignore_errors=True)

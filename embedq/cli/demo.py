@@ -153,7 +153,7 @@ async def _demo(output: Output) -> int:
             out = Path(folder) / "vectors"
             code = await _ingest(url, sources, out, output)
             for question in QUESTIONS:
-                query = np.asarray(await service.get_embedding(question), dtype=np.float32)
+                query = np.asarray(await service.get_embedding(question, input_type="query"), dtype=np.float32)
                 print(f"\n{question}")
                 print_rows(ParquetParts(parts_in(out)).nearest(query, _ANSWERS), output)
             output.note(f"the console shows it: {url}/console")

@@ -85,7 +85,12 @@ async def _search_dataset(args: argparse.Namespace, output: Output) -> int:
 async def _search(args: argparse.Namespace, output: Output) -> int:
     async with service_from_args(args, output) as service:
         source = await _open(args.source, service)
-        query = np.asarray(await service.get_embedding(args.query, **encoding_from_args(args)), dtype=np.float32)
+        options = encoding_from_args(args)
+        # Texts of a task are neither documents nor queries: what is compared with them has no purpose either.
+        as_query = partial(service.get_embedding, input_type="query")
+        embed = as_query if isinstance(source, ParquetParts) else service.get_embedding
+        vector = await embed(args.query, **options)
+        query = np.asarray(vector, dtype=np.float32)
     try:
         if isinstance(source, ParquetParts):
             show = partial(print_rows, source.nearest(query, args.k))

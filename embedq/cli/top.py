@@ -149,7 +149,6 @@ _SERIES: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("p50_ms", "p50", lambda ms: f"{ms:,.1f} ms"),
     ("p99_ms", "p99", lambda ms: f"{ms:,.1f} ms"),
     ("backlog_seconds", "backlog", lambda seconds: f"{seconds:,.1f} s"),
-    ("cache_hits", "cache hits", lambda share: f"{share:.0%}"),
     ("errors", "errors", shown_rate),
 )
 """Name in the history, what it is called here, and how one number is written."""
@@ -237,27 +236,24 @@ class View:
 
     def _workers(self) -> Grid:
         now = self._state["time"]
-        rows = []
-        for model in self._state["models"]:
-            for worker in model["workers"]:
-                texts = worker["cache_hits"] + worker["cache_misses"]
-                rows.append(
-                    (
-                        *(printable(str(worker[name])) for name in ("id", "host", "pid")),
-                        f"{worker['tokens_per_second']:,.0f}",
-                        f"{worker['rss_bytes'] / 2**20:,.0f} MB",
-                        f"{worker['items']:,}",
-                        f"{worker['cache_hits'] / texts:.0%}" if texts else "",
-                        _span(now - worker["started_at"]),
-                    )
-                )
+        rows = [
+            (
+                *(printable(str(worker[name])) for name in ("id", "host", "pid")),
+                f"{worker['tokens_per_second']:,.0f}",
+                f"{worker['rss_bytes'] / 2**20:,.0f} MB",
+                f"{worker['items']:,}",
+                _span(now - worker["started_at"]),
+            )
+            for model in self._state["models"]
+            for worker in model["workers"]
+        ]
         for worker in self._state["documents"]["workers"]:
             identity = (printable(str(worker[name])) for name in ("id", "host", "pid"))
             rows.append(
-                (*identity, "", f"{worker['rss_bytes'] / 2**20:,.0f} MB", "", "", _span(now - worker["started_at"]))
+                (*identity, "", f"{worker['rss_bytes'] / 2**20:,.0f} MB", "", _span(now - worker["started_at"]))
             )
-        heading = ("worker", "host", "pid", "tokens/s", "memory", "texts", "cache hits", "up")
-        return Grid(heading, rows, numbers=frozenset({2, 3, 4, 5, 6, 7}))
+        heading = ("worker", "host", "pid", "tokens/s", "memory", "texts", "up")
+        return Grid(heading, rows, numbers=frozenset({2, 3, 4, 5, 6}))
 
 
 def _lane(lane: Mapping[str, Any]) -> str:

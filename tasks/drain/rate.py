@@ -29,22 +29,18 @@ class MeasuredRate:
     """A moving average over claims that kept the machine busy.
 
     A lone query says nothing about the speed of the machine: its claim is mostly overhead, so claims of less than 50 ms
-    are ignored. One that is small and took a quarter of a second is not: the rate was too high. A claim that had the
-    machine to itself can show that the rate is too high, and not that it is too low.
+    are ignored. One that is small and took a quarter of a second is not: the rate was too high.
     """
 
     def __init__(self, tokens_per_s: float) -> None:
         self.tokens_per_s = max(tokens_per_s, 1.0)
 
-    def measured(self, cost: int, seconds: float, *, alone: bool = False) -> None:
+    def measured(self, cost: int, seconds: float) -> None:
         """Texts of `cost` estimated tokens went through the model in `seconds`.
 
-        Only texts that did: equal ones are encoded once, refused and cached ones never, and none of them makes a
-        machine faster. `alone`: most passes had the machine to themselves, though there are other streams.
+        Only texts that did: equal ones are encoded once, refused ones never, and neither makes a machine faster.
         """
         if cost <= 0 or seconds <= 0 or (cost < _FULL_S * self.tokens_per_s and seconds < _SLOW_S):
-            return
-        if alone and cost > seconds * self.tokens_per_s:
             return
         self.tokens_per_s += _WEIGHT * (cost / seconds - self.tokens_per_s)
         self.tokens_per_s = max(self.tokens_per_s, 1.0)

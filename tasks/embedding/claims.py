@@ -14,14 +14,13 @@ from tasks.drain.rate import MeasuredRate, longest_claim_s
 from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.embedding.half_done import HalfDone, TurnOver
 from tasks.embedding.rows import RowStore, Written
+from tasks.embedding.speed import PassBudget
 from tasks.embedding.units import RowUnit, TextUnit
+from tasks.encoder.encode import encode
+from tasks.encoder.interface import Encoder, EncoderBroken, EncodeStats, ModelInfo, Text, Vector
 from tasks.gate import ALONE, Gate
 from tasks.item import FLOAT32_BYTES, cost
 from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
-from tasks.model.batching import PassBudget
-from tasks.model.encoder import Encoder, EncoderBroken, EncodeStats, ItemVector, ModelInfo, TextItem
-from tasks.model.encoding import encode
-from tasks.model.vector_cache import VectorCache
 from tasks.pieces import weighed
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
@@ -50,7 +49,6 @@ class EmbeddingContext:
         committer: ends claims.
         store: where the rows of batches are.
         passes: to be entered by each stream that touches a text.
-        cache: of vectors of this encoder.
         broken: set when the encoder cannot be used any more.
         stop: whether to stop.
         half_done: suspects that take longer than a turn.
@@ -64,7 +62,6 @@ class EmbeddingContext:
     committer: Committer
     store: RowStore
     passes: Gate
-    cache: VectorCache
     broken: threading.Event
     stop: Callable[[], bool]
     half_done: HalfDone = field(default_factory=HalfDone)
@@ -100,8 +97,6 @@ class _ClaimRun:
         portions: how many are committed.
         cost: estimated tokens that went through the model.
         seconds: that they took.
-        passes: through the model.
-        lone_passes: of these, the ones that began while the other streams did nothing.
     """
 
     claim: Claim
@@ -110,8 +105,6 @@ class _ClaimRun:
     portions: int = 0
     cost: int = 0
     seconds: float = 0.0
-    passes: int = 0
-    lone_passes: int = 0
 
 
 class EmbeddingWork:
@@ -189,7 +182,7 @@ class EmbeddingWork:
                     break
         finally:
             # Once for the claim: with once for each portion, a claim of long texts would weigh more than others.
-            self.rate.measured(run.cost, run.seconds, alone=2 * run.lone_passes > run.passes)
+            self.rate.measured(run.cost, run.seconds)
         if done == len(claim.units):
             return True
         self._committer.give_back(claim)
@@ -254,27 +247,18 @@ class EmbeddingWork:
         if check_online is not None:
             check_online.resume()
 
-        def most() -> int:
-            return self._budget.most if check_online is None else self._interrupted_tokens()
-
-        def timed(some: Sequence[TextItem]) -> tuple[list[ItemVector], EncodeStats]:
+        def timed(some: Sequence[Text]) -> tuple[list[Vector], EncodeStats]:
             began, online_s = time.monotonic(), check_online.spent_s if check_online else 0.0
             vectors, stats = encode(
                 self._encoder,
                 some,
-                max_padded_tokens=most(),
-                limit=most,
+                max_padded_tokens=self._budget.most if check_online is None else self._interrupted_tokens(),
                 gate=ALONE if run.claim.suspect else context.passes,
-                cache=context.cache,
-                # Bulk texts come once, and a job of a million would push out what queries repeat: it may only read.
-                remember=run.claim.lane is Lane.ONLINE,
                 between=lambda: self._between(run),
                 finished=self.progress.step,
             )
             run.seconds += time.monotonic() - began - (check_online.spent_s - online_s if check_online else 0.0)
             run.cost += self._encoded_cost(some, vectors)
-            run.passes += stats.forward_passes
-            run.lone_passes += stats.lone_passes
             return vectors, stats
 
         items, began_ns = [item for unit in units for item in unit.items], time.time_ns()
@@ -295,7 +279,7 @@ class EmbeddingWork:
         return self._budget.interrupted(self.rate.tokens_per_s, urgent=self._context.small.expected)
 
     def _commit(
-        self, run: _ClaimRun, units: Sequence[TextUnit | RowUnit], vectors: Sequence[ItemVector], stats: EncodeStats
+        self, run: _ClaimRun, units: Sequence[TextUnit | RowUnit], vectors: Sequence[Vector], stats: EncodeStats
     ) -> int | None:
         texts: list[Finished] = []
         rows: list[Written] = []
@@ -321,15 +305,15 @@ class EmbeddingWork:
             self._store.discard_stale(parts, outcomes[len(texts) :])
         return len(finished)
 
-    def _encoded_cost(self, items: Sequence[TextItem], vectors: Sequence[ItemVector]) -> int:
+    def _encoded_cost(self, items: Sequence[Text], vectors: Sequence[Vector]) -> int:
         went_through = {
-            self._context.cache.key(item): item
+            (item.options.prompt_name, item.text): item
             for item, vector in zip(items, vectors, strict=True)
-            if vector.error is None and not vector.cached
+            if vector.error is None
         }
         return sum(map(self._cost_of, went_through.values()))
 
-    def _cost_of(self, item: TextItem) -> int:
+    def _cost_of(self, item: Text) -> int:
         return cost(item.text, self._encoder.info.max_tokens)
 
     def _pause(self, claim: Claim, claim_online: ClaimOnline) -> None:
@@ -342,7 +326,7 @@ class EmbeddingWork:
                 check_online()
 
 
-def _described(info: ModelInfo, items: Sequence[TextItem], stats: EncodeStats) -> SpanAttributes:
+def _described(info: ModelInfo, items: Sequence[Text], stats: EncodeStats) -> SpanAttributes:
     return {
         "gen_ai.operation.name": "embeddings",
         "gen_ai.request.model": info.model,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tasks.model.encoder import EncodeStats, ItemVector, TextItem
+from tasks.encoder.interface import EncodeStats, Text, Vector
 from tasks.pieces import weighed
 
-Encode: TypeAlias = Callable[[Sequence[TextItem]], tuple[Sequence[ItemVector], EncodeStats]]
+Encode: TypeAlias = Callable[[Sequence[Text]], tuple[Sequence[Vector], EncodeStats]]
 
 LONGEST_S = 0.5
 """So long a suspect is encoded at a time, and for one pass more. Each time it is claimed and its row is read anew."""
@@ -25,7 +25,7 @@ FORGET_AFTER_S = 600.0
 
 @dataclass(slots=True)
 class _Partial:
-    vectors: dict[TextItem, ItemVector] = field(default_factory=dict)
+    vectors: dict[Text, Vector] = field(default_factory=dict)
     stats: EncodeStats = field(default_factory=lambda: EncodeStats(0, 0, 0))
     left_at: float = 0.0
 
@@ -44,12 +44,12 @@ class HalfDone:
     def encode(
         self,
         name: tuple[str, str],
-        items: Sequence[TextItem],
+        items: Sequence[Text],
         encode: Encode,
         *,
-        weight: Callable[[TextItem], int],
+        weight: Callable[[Text], int],
         most: int,
-    ) -> tuple[list[ItemVector], EncodeStats]:
+    ) -> tuple[list[Vector], EncodeStats]:
         """One outcome per item, and what they took in all turns.
 
         Args:

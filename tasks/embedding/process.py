@@ -10,15 +10,15 @@ from typing import Self
 
 import psutil
 
+from tasks.embedding.reference import check_reference
 from tasks.embedding.rows import LateStorage, RowStore
 from tasks.embedding.speed import budget_for, lease_for
 from tasks.embedding.streams import Streams
 from tasks.embedding.tokenizer_store import TokenizerStore
+from tasks.encoder.interface import Encoder, ModelInfo, ModelLoadError
+from tasks.encoder.load import load
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
-from tasks.model.encoder import Encoder, ModelInfo, ModelLoadError
-from tasks.model.load import load
-from tasks.model.vector_cache import VectorCache
 from tasks.process.heartbeat import Heartbeat
 from tasks.process.joining import take_over, wait_for, warn_about_durability
 from tasks.process.liveness import any_hangs
@@ -30,8 +30,6 @@ _log = logging.getLogger(__name__)
 HUNG_AFTER_LEASES = 4
 """Without a step of its stream, a process is replaced, which costs a load of the model. Its lease ran out long before;
 without this the process would hang for ever."""
-_STILL_LEARNT_MS = 60_000
-"""A claim that was under way when its owner was purged may leave vectors in the cache for so long."""
 
 
 class ModelWorker:
@@ -46,14 +44,11 @@ class ModelWorker:
         self._started_at = time.time()
         self._process = psutil.Process()
         self._ledger = Ledger.connect(settings.redis_url)
-        budget = budget_for(encoder, settings.max_padded_tokens)
+        budget = budget_for(encoder.info.device)
         self._lease_s = lease_for(encoder, max_padded_tokens=budget.most, least_s=settings.lease_s)
-        off, shared = (settings.cache_sharing == way for way in ("off", "shared"))
-        self._cache = VectorCache(0 if off else settings.cache_bytes, shared=shared)
         self._storage = storage = LateStorage(settings.storage_url, self._ledger.run)
-        self._rows = RowStore(storage, encoder.info.prompts, encoder.info.revision)
+        self._rows = RowStore(storage, encoder.info, encoder.info.revision)
         self._tokenizer_store = TokenizerStore(storage, encoder)
-        self._purges_read_ms = 0
         self._streams = Streams(
             start,
             self._ledger,
@@ -63,7 +58,6 @@ class ModelWorker:
             stamp=self._entry.stamp,
             store=self._rows,
             budget=budget,
-            cache=self._cache,
         )
         self._heartbeat = Heartbeat(
             start,
@@ -142,9 +136,11 @@ class ModelWorker:
         """Joins the workers of this model.
 
         Raises:
-            ModelLoadError: live workers serve another model under this name; vectors of both would be mixed.
+            ModelLoadError: live workers serve another model under this name, or other vectors are known by its
+                revision: vectors of both would be mixed.
         """
         self._ledger.run(operations.check_schema())
+        check_reference(self._ledger, self._encoder)
         before = self._ledger.run(operations.overview(self._queue))[self._queue].entry
         if before and dataclasses.replace(self._entry, created_at=before.created_at) == before:
             self._entry = before  # so that `created_at` stays
@@ -158,24 +154,10 @@ class ModelWorker:
         take_over(self._ledger, self._queue, self._start)
 
     def _beat(self) -> operations.Operation[None]:
-        if self._cache.keeps:
-            self._forget_purged()
         return operations.beat(self._queue, self._describe(), self._ttl_ms, self._entry)
-
-    def _forget_purged(self) -> None:
-        before_ms = self._purges_read_ms
-        now_ms, owners = self._ledger.run(operations.purged_since(before_ms - _STILL_LEARNT_MS))
-        if before_ms and now_ms - before_ms > operations.PURGES_TOLD_S * 1000 - _STILL_LEARNT_MS:
-            self._cache.clear()  # Redis was away for so long that it may have told of some in the meantime
-        for owner in owners:
-            forgotten = self._cache.forget(owner)
-            if forgotten:
-                _log.info("forgot %d cached vectors of a key that was purged", forgotten)
-        self._purges_read_ms = now_ms
 
     def _describe(self) -> WorkerEntry:
         totals = [stream.work.totals for stream in self._streams.all]
-        cache = self._cache.state
         storage_error, since = self._rows.storage_error
         return WorkerEntry(
             id=self._start.worker_id,
@@ -189,9 +171,6 @@ class ModelWorker:
             tokens=sum(t.tokens for t in totals),
             padded_tokens=sum(t.padded_tokens for t in totals),
             streams=len(totals),
-            cache_hits=cache.hits,
-            cache_misses=cache.misses,
-            cache_bytes=cache.size_bytes,
             dropped_bells=self._start.files.dropped_bells(),
             storage_error=storage_error,
             storage_error_since=since,
@@ -212,4 +191,7 @@ def _entry_from(info: ModelInfo, settings: Settings) -> ModelEntry:
         precision=info.precision,
         created_at=int(time.time()),
         aliases=settings.served_names[1:],
+        query_prompt=info.query_prompt,
+        document_prompt=info.document_prompt,
+        similarity=info.similarity,
     )

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tasks.embedding.units import RowUnit
@@ -14,6 +14,7 @@ from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, PartWriter, RowOutcome, part_name
 from tasks.storage.write_proof import WriteProof
+from tasks.wire.foreign_fields import HasPrompts
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +60,10 @@ class LateStorage:
 class RowStore:
     """Rows and parts of one model's batches, for all streams of a process."""
 
-    def __init__(self, storage: Callable[[], Storage], prompts: Collection[str], revision: str) -> None:
+    def __init__(self, storage: Callable[[], Storage], model: HasPrompts, revision: str) -> None:
         self._storage = storage
         self._revision = revision
-        self._prompts = prompts
+        self._model = model
         self._proof = WriteProof(storage)
         self._away = False
         self._error = ""
@@ -98,7 +99,7 @@ class RowStore:
             self._missed(error, reference.folder)
             return None
         self._away = False
-        return RowUnit.from_lines(unit, reference, lines, self._prompts)
+        return RowUnit.from_lines(unit, reference, lines, self._model)
 
     def write(self, run: str, units: Iterable[Written]) -> list[Finished]:
         """Writes the outcomes of units, one part for each task; what to commit, in no particular order.

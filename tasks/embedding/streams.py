@@ -16,12 +16,10 @@ from tasks.drain.rate import MeasuredRate
 from tasks.drain.suspects import Suspects
 from tasks.embedding.claims import EmbeddingContext, EmbeddingWork
 from tasks.embedding.rows import RowStore
-from tasks.embedding.speed import measure_rate
+from tasks.embedding.speed import PassBudget, measure_rate
+from tasks.encoder.interface import Encoder, EncoderBroken
 from tasks.gate import Gate
 from tasks.ledger import Ledger
-from tasks.model.batching import PassBudget
-from tasks.model.encoder import Encoder, EncoderBroken
-from tasks.model.vector_cache import VectorCache
 from tasks.process.role import Start
 
 T = TypeVar("T")
@@ -47,7 +45,6 @@ class Streams:
         stamp: of the model, which claims carry.
         store: where the rows of batches are.
         budget: of one forward pass.
-        cache: of vectors of this encoder.
     """
 
     def __init__(
@@ -61,7 +58,6 @@ class Streams:
         stamp: str,
         store: RowStore,
         budget: PassBudget,
-        cache: VectorCache,
     ) -> None:
         self._asked_to_stop, self._broken = start.stop, threading.Event()
         passes = Gate(single=encoder.streams == 1)
@@ -87,7 +83,6 @@ class Streams:
             committer=committer,
             store=store,
             passes=passes,
-            cache=cache,
             broken=self._broken,
             stop=self._stop,
         )

@@ -4,9 +4,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from tasks.encoder.interface import Encoder
 from tasks.errors import Unavailable
-from tasks.model.encoder import Encoder
-from tasks.model.location import UNKNOWN_REVISION
 from tasks.storage.model_files import Prompts, has_model_files, write_model_files
 from tasks.storage.storage import Storage
 
@@ -77,8 +76,7 @@ class TokenizerStore:
 
     def _store(self) -> None:
         storage, revision = self._storage(), self._encoder.info.revision
-        another_may_lie_there = revision == UNKNOWN_REVISION and not self.checks  # several models may have it
-        if another_may_lie_there or not has_model_files(storage, revision):
+        if not has_model_files(storage, revision):
             rules = self._encoder.text_rules()
             write_model_files(storage, revision, rules.tokenizer, Prompts(rules.prompts, rules.default_prompt))
         self.checks += 1

@@ -3,20 +3,21 @@
 A unit carries its texts, or refers to rows of a batch in the storage.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import orjson
 
+from tasks.encoder.interface import Text, Vector
 from tasks.errors import EncodingFailed, NotStored, RequestError
 from tasks.item import ItemError, Options
 from tasks.ledger import ClaimedUnit, Finished, OutcomeKind
-from tasks.model.encoder import ItemVector, TextItem
 from tasks.storage.row_file import UnitReference
 from tasks.storage.vector_part import RowError, RowOutcome
 from tasks.wire.embeddings_body import EmbeddingsBody
+from tasks.wire.foreign_fields import HasPrompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,14 @@ class TextUnit:
     """A unit and its texts."""
 
     unit: ClaimedUnit
-    items: Sequence[TextItem]
+    items: Sequence[Text]
 
     @classmethod
     def from_unit(cls, unit: ClaimedUnit) -> "TextUnit":
         """The texts in its payload, each with the task's options."""
-        return cls(unit, [TextItem(text, unit.options, unit.owner) for text in unit.texts()])
+        return cls(unit, [Text(text, unit.options) for text in unit.texts()])
 
-    def finished(self, vectors: Sequence[ItemVector]) -> Finished:
+    def finished(self, vectors: Sequence[Vector]) -> Finished:
         """What to commit; `vectors` has one outcome per text."""
         first = self.unit.first
         return Finished(
@@ -44,7 +45,7 @@ class TextUnit:
         )
 
 
-def _rows(vectors: Sequence[ItemVector]) -> bytes:
+def _rows(vectors: Sequence[Vector]) -> bytes:
     """Little-endian float32 rows of one unit; a failed item is a row of NaN; empty when all failed."""
     first = next((item.vector for item in vectors if item.vector is not None), None)
     if first is None:
@@ -68,14 +69,14 @@ class RowUnit:
 
     unit: ClaimedUnit
     reference: UnitReference
-    rows: Sequence[Sequence[TextItem] | RowError]
+    rows: Sequence[Sequence[Text] | RowError]
 
     @classmethod
     def from_lines(
-        cls, unit: ClaimedUnit, reference: UnitReference, lines: Sequence[bytes], prompts: Collection[str]
+        cls, unit: ClaimedUnit, reference: UnitReference, lines: Sequence[bytes], model: HasPrompts
     ) -> "RowUnit":
-        """`prompts` are the model's, for rows that say by `input_type` what their texts are."""
-        read = RowReader(prompts, unit.owner)
+        """`model` has the prompts of rows that say by `input_type` what their texts are."""
+        read = RowReader(model)
         return cls(unit, reference, [read.texts(line) for line in lines])
 
     @classmethod
@@ -84,11 +85,11 @@ class RowUnit:
         return cls(unit, reference, [_GONE] * unit.items)
 
     @property
-    def items(self) -> list[TextItem]:
+    def items(self) -> list[Text]:
         """The texts of all rows."""
         return [item for row in self.rows if not isinstance(row, RowError) for item in row]
 
-    def outcomes(self, vectors: Sequence[ItemVector]) -> list[RowOutcome]:
+    def outcomes(self, vectors: Sequence[Vector]) -> list[RowOutcome]:
         """One per row; `vectors` has one outcome per text."""
         outcomes, at = [], 0
         for row in self.rows:
@@ -103,13 +104,12 @@ class RowUnit:
 class RowReader:
     """Reads the rows of a unit, most of which ask for the same: what they ask beside their text is checked once."""
 
-    def __init__(self, prompts: Collection[str], owner: str) -> None:
-        self._prompts = prompts
-        self._owner = owner
+    def __init__(self, model: HasPrompts) -> None:
+        self._model = model
         self._checked = b""
         self._options = Options()
 
-    def texts(self, row: bytes) -> Sequence[TextItem] | RowError:
+    def texts(self, row: bytes) -> Sequence[Text] | RowError:
         """The texts of a row, or the error of one that is no request."""
         try:
             fields = orjson.loads(row)["body"]
@@ -118,15 +118,15 @@ class RowReader:
                 return self._items(EmbeddingsBody.from_fields(fields))
             others = _as_json({**fields, "input": None, "user": None})  # each row may have a user; nobody reads it
             if not others or others != self._checked:
-                self._options = EmbeddingsBody.from_fields(fields).options(self._prompts)
+                self._options = EmbeddingsBody.from_fields(fields).options(self._model)
                 self._checked = others
         except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
             return _UNUSABLE
-        return [TextItem(text, self._options, self._owner)]
+        return [Text(text, self._options)]
 
-    def _items(self, body: EmbeddingsBody) -> Sequence[TextItem]:
-        options = body.options(self._prompts)
-        return [TextItem(text, options, self._owner) for text in body.input]
+    def _items(self, body: EmbeddingsBody) -> Sequence[Text]:
+        options = body.options(self._model)
+        return [Text(text, options) for text in body.input]
 
 
 def _as_json(fields: dict[str, Any]) -> bytes:
@@ -137,7 +137,7 @@ def _as_json(fields: dict[str, Any]) -> bytes:
         return b""
 
 
-def _outcome(vectors: Sequence[ItemVector]) -> RowOutcome:
+def _outcome(vectors: Sequence[Vector]) -> RowOutcome:
     only = vectors[0]
     if len(vectors) == 1 and only.vector is not None:  # as in most rows
         return RowOutcome(only.vector[np.newaxis], only.tokens, (0,) if only.truncated else ())

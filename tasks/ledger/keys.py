@@ -18,6 +18,8 @@ For ever, of bounded size:
                                  it is deleted (tasks.records.litter)
     R:models             hash    model -> JSON ModelEntry, for each model that a worker has served; WATCH forgets one
                                  that had neither workers nor open tasks for a week, and its Q:state
+    R:references         hash    revision of a model -> its vectors of a few texts, little-endian float32
+                                 (tasks.embedding.reference)
     R:reserved           string  bytes of vectors that open tasks may still need
     Q:state              hash    backlog per lane (cost_{lane}, tasks_{lane}) and `bytes`; owners_{lane}: how many have
                                  open tasks, and of each of them cost_{lane}:{owner}, tasks_{lane}:{owner} and
@@ -59,7 +61,7 @@ With a TTL from the start:
 
     R:purge:{owner}      hash    where the removal of all that an owner has has come to: `server` and `cursor` of its
                                  SCAN, whether this round has `met` something (1 h; gone at the end)
-    R:purged             zset    owner -> when all of it was removed: all forget its vectors (10 min)
+    R:purged             zset    owner -> when all of it was removed: web tiers forget what they keep of it (10 min)
     R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
     Q:asks:{stream}      string  JSON: the arguments of the CLAIM with which a stream lingers (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)

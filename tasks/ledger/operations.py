@@ -533,6 +533,11 @@ def check_schema() -> Operation[None]:
     return Operation("schema", "", (SCHEMA_VERSION,), read)
 
 
+def reference(revision: str, vectors: bytes) -> Operation[bytes]:
+    """Stores the vectors that a revision stands for, unless there are some; those that are stored now."""
+    return Operation("reference", "", (revision, vectors), bytes)
+
+
 def register(queue: str, entry: ModelEntry, *, worker: str = "", ttl_ms: int = 0) -> Operation[bool]:
     """Records a loaded model under its served name, and that `worker` lives for `ttl_ms` with it; counts the load.
 
@@ -553,12 +558,7 @@ def beat(queue: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None 
 
 
 PURGES_TOLD_S = 600.0
-"""For so long `purged_since` names an owner; `purge_close.lua` has the same."""
-
-
-def purged_since(since_ms: int) -> Operation[tuple[int, list[str]]]:
-    """Time by the clock of Redis (Unix milliseconds), and the owners that were purged since such a time."""
-    return Operation("purged", "", (since_ms,), lambda reply: (int(reply[0]), [name.decode() for name in reply[1:]]))
+"""For so long `tasks.records.keys.read_keys` names an owner; `purge_close.lua` has the same."""
 
 
 def retire(queue: str, worker: str) -> Operation[None]:

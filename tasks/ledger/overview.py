@@ -40,6 +40,12 @@ class ModelEntry:
     """Unix seconds at which it was first registered as it is."""
     aliases: tuple[str, ...] = ()
     """Other names for it, as its worker's EMBEDQ_SERVED_NAME has them."""
+    query_prompt: str | None = None
+    """Of `prompts`, the one for queries; None: the model's default prompt, if it has one."""
+    document_prompt: str | None = None
+    """The same for documents."""
+    similarity: str = "cosine"
+    """How its vectors are compared: `cosine`, `dot`, `euclidean` or `manhattan`."""
 
     @property
     def made_by(self) -> str:
@@ -80,10 +86,6 @@ class WorkerEntry:
     padded_tokens: int = 0
     streams: int = 1
     """Claims that it works on at the same time."""
-    cache_hits: int = 0
-    """Distinct texts of claims whose vector it had kept; `cache_misses`: had not."""
-    cache_misses: int = 0
-    cache_bytes: int = 0
     dropped_bells: int = 0
     """Messages that were no bells, since its parent's start."""
     storage_error: str = ""

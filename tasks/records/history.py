@@ -38,14 +38,10 @@ class SharedFigures:
     Attributes:
         passages: texts per second whose vectors were committed; None: not known.
         backlog_s: of the model with the most work.
-        cache_hits: texts whose vector a worker had kept.
-        cache_misses: those it had not.
     """
 
     passages: float | None
     backlog_s: float
-    cache_hits: int
-    cache_misses: int
 
 
 @dataclass(frozen=True, slots=True)

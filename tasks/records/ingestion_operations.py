@@ -242,7 +242,6 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         return None
     f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
     status = IngestionStatus(f["status"])
-    setbacks = _setbacks(f)
     in_flight = sorted(map(PageInFlight.from_reply, pages), key=lambda page: page.number)
     return Ingestion(
         id=ingestion_id,
@@ -264,8 +263,8 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         base=Sample.from_text(f["base"]) if "base" in f else None,
         times={s: int(f[f"t_{s}"]) for s in IngestionStatus if f"t_{s}" in f},
         error=IngestionFault(**orjson.loads(f["error"])) if "error" in f else None,
+        setbacks=(setbacks := _setbacks(f)),
         waiting_for=f.get("waiting_for") or _waiting_for(status, setbacks),
-        setbacks=setbacks,
         losses={job: int(f[losses_field(job)]) for job in JOBS if losses_field(job) in f},
         estimate_s=float(f["estimate_s"]) if "estimate_s" in f else None,
         list_state=_state(list_state),
@@ -279,6 +278,7 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         revision=f.get("revision"),
         fingerprint=f.get("fingerprint"),
         vectors=f.get("vectors"),
+        warning=f.get("warning", ""),
         **{name: int(f.get(name, 0)) for name in ("list_number", "next_page", "load_number", "order")},
     )
 

@@ -331,6 +331,7 @@ class Ingestion:
     Attributes:
         order: of two ingestions the newer one has the higher number, whatever the clocks of hosts say.
         revision, dimension, fingerprint, vectors: of the model and the pipeline; None while it is queued.
+        warning: what its owner should know of the vectors; "": nothing.
         cursor: where the next listing begins; None: at the beginning.
         list_number, next_page, load_number: of the next listing, page and load.
         waiting: how many pages are listed and not begun; `begin_next` are the first of them.
@@ -388,6 +389,7 @@ class Ingestion:
     ids: str = ""
     order: int = 0
     vectors: str | None = None
+    warning: str = ""
     deleted: bool = False
     trace: str = ""
 

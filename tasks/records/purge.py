@@ -96,7 +96,7 @@ def remove_record(record: PurgedRecord) -> Operation[bool]:
 
 
 def close_account(owner: str) -> Operation[None]:
-    """Removes what is kept of an owner who has nothing: lists, sums, turns. Workers forget the owner's vectors.
+    """Removes what is kept of an owner who has nothing: lists, sums, turns. Web tiers forget the owner.
 
     Promised for all that was removed before: a replica that has this has that too.
 

@@ -3,7 +3,7 @@
 A pydantic model: one validation of a parsed object, all of it in compiled code.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, StringConstraints, WithJsonSchema
@@ -77,9 +77,9 @@ class EmbeddingFields(BaseModel):
         """Whether the options depend on which prompts the model has."""
         return self.prompt_name is None and self.purpose is not None
 
-    def options(self, prompts: Collection[str] = ()) -> Options:
-        """What is asked of the model for each text. `prompts`: those that it has."""
-        prompt = foreign_fields.prompt_for(self.purpose, prompts, named=self.prompt_name)
+    def options(self, model: foreign_fields.HasPrompts | None) -> Options:
+        """What is asked of the model for each text. None: no worker has loaded it yet."""
+        prompt = foreign_fields.prompt_for(self.purpose, model, named=self.prompt_name)
         return Options(prompt, self.dimensions, self.normalize, self.truncate)
 
 
@@ -146,16 +146,12 @@ def check_sizes(texts: Sequence[str], max_input_bytes: int) -> None:
             )
 
 
-class LoadedModel(Protocol):
+class LoadedModel(foreign_fields.HasPrompts, Protocol):
     """What a worker says of a model that it has loaded."""
 
     @property
     def dimension(self) -> int:
         """Of its vectors."""
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """Names that `prompt_name` may have."""
 
 
 def check_options(options: Options, name: str, model: LoadedModel | None) -> None:

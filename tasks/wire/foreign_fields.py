@@ -5,8 +5,8 @@ field that asks for another vector than the one that would come back is honoured
 bytes of float32 as int8, or cuts vectors that were not cut, sees no error and gets wrong neighbours.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from tasks.errors import InvalidValue
 
@@ -82,29 +82,38 @@ def input_type(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-_QUERY = ("query",)
-_DOCUMENT = ("document", "passage")
-_PROMPTS = {
-    "query": _QUERY,
-    "search_query": _QUERY,
-    "document": _DOCUMENT,
-    "passage": _DOCUMENT,
-    "search_document": _DOCUMENT,
-    "retrieval.query": _QUERY,
-    "retrieval.passage": _DOCUMENT,
-    "retrieval_query": _QUERY,
-    "retrieval_document": _DOCUMENT,
-}
-"""What texts are for, in the words of other vendors' clients: names that a model's prompt for it may have."""
+_QUERY = frozenset({"query", "search_query", "retrieval.query", "retrieval_query"})
+_DOCUMENT = frozenset({"document", "passage", "search_document", "retrieval.passage", "retrieval_document"})
+"""What texts are for, in the words of other vendors' clients."""
 
 
-def prompt_for(input_type: str | None, prompts: Collection[str], *, named: str | None = None) -> str | None:
-    """The prompt for texts of this type, one of the same name first; None when the model has none for them.
+class HasPrompts(Protocol):
+    """What a worker says of the prompts of the model that it has loaded."""
 
-    That is no error: clients send the field whatever the model is, and most models need no prompt. A prompt that was
-    `named` comes before the type, whether the model has it or not.
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Names that `prompt_name` may have."""
+
+    @property
+    def query_prompt(self) -> str | None:
+        """The one for queries; None: the model's default prompt, if it has one."""
+
+    @property
+    def document_prompt(self) -> str | None:
+        """The same for documents."""
+
+
+def prompt_for(input_type: str | None, model: HasPrompts | None, *, named: str | None = None) -> str | None:
+    """The model's prompt for texts of this type; None: its default prompt, if it has one.
+
+    A type that is neither query nor document means the prompt of its name. If the model has no such prompt, that is no
+    error: clients send the field whatever the model is. A prompt that was `named` comes before the type, whether the
+    model has it or not.
     """
-    if named is not None or input_type is None:
+    if named is not None or input_type is None or model is None:
         return named
-    names = (input_type, *_PROMPTS.get(input_type.lower(), ()))
-    return next((name for name in names if name in prompts), None)
+    if input_type.lower() in _QUERY:
+        return model.query_prompt
+    if input_type.lower() in _DOCUMENT:
+        return model.document_prompt
+    return input_type if input_type in model.prompts else None

@@ -146,7 +146,7 @@ class Past:
         wave = round(30 + 30 * math.sin(step / 19))
         return cls(
             ProcessCounts(STEP_S, {-56 + wave // 10: 150 + 2 * wave, -30 + wave // 8: 3}, errors=wave // 10),
-            SharedFigures(400 + 10 * wave, 2.0 * wave, cache_hits=40 + wave, cache_misses=60),
+            SharedFigures(400 + 10 * wave, 2.0 * wave),
         )
 
 

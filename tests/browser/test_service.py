@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tasks.records.history import STEP_S
 from tests.browser.console import NARROW, Console, Past, assert_accessible, assert_no_sideways_scroll, take_picture
 
-FIGURES = ("Queries", "Passages", "Latency", "Work waiting", "Cache hits", "Errors")
+FIGURES = ("Queries", "Passages", "Latency", "Work waiting", "Errors")
 
 
 def test_workers_lanes_and_redis_are_shown(console: Console) -> None:
@@ -49,10 +49,8 @@ def test_the_last_hour_is_plotted_and_told_in_words(console: Console) -> None:
     (clock,) = re.findall(r"at (\d\d:\d\d:\d\d)", told["Queries"])
     past = Past.of(step_at(clock))
     shared, queries = past.shared, sum(past.counts.queries.values())
-    share = 100 * shared.cache_hits // (shared.cache_hits + shared.cache_misses)
     assert told["Queries"].startswith(f"{queries / STEP_S:.3g} /s at {clock}")
     assert told["Passages"].startswith(f"{shared.passages:,.0f} /s at {clock}")
-    assert told["Cache hits"].startswith(f"{share} % at {clock}")
     assert told["Errors"].startswith(f"{past.counts.errors / STEP_S:g} /s at {clock}")
 
     page.mouse.move(0, 0)

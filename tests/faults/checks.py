@@ -3,10 +3,10 @@
 import numpy as np
 
 from stack.testing import wait_until
+from tasks.encoder.encode import encode
+from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.interface import Text
 from tasks.ledger import State
-from tasks.model.encoder import TextItem
-from tasks.model.encoding import encode
-from tasks.model.fake import FakeEncoder
 from tests.faults.load import Load
 from tests.ledger_client import LedgerClient
 
@@ -32,7 +32,7 @@ def assert_nothing_lost(client: LedgerClient, load: Load, *, others: int = 0, at
 
 
 def _assert_right_vectors(client: LedgerClient, load: Load) -> None:
-    items = [TextItem(text) for text in load.accepted.values()]
+    items = [Text(text) for text in load.accepted.values()]
     expected, _ = encode(FakeEncoder(), items, max_padded_tokens=2048)
     for task_id, item in zip(load.accepted, expected, strict=True):
         assert item.vector is not None

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
+from tasks.encoder.encode import encode
+from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.interface import Text
+from tasks.item import Options
 from tasks.ledger import DOCUMENTS
-from tasks.model.encoder import TextItem
-from tasks.model.encoding import encode
-from tasks.model.fake import FakeEncoder
 from tasks.records.ingestion_operations import open_ingestions, read_ingestions
 from tasks.records.ingestions import Ingestion, IngestionStatus
 from tests.bulk import Bulk
@@ -180,7 +181,9 @@ def assert_whole(rows: Sequence[Mapping[str, Any]], documents: Mapping[str, str]
     wrong = [name for name in found.keys() | documents if " ".join(found.get(name, ())) != documents.get(name)]
     assert wrong[:10] == []
     encoder = FakeEncoder(dimension=DIMENSION)
-    expected, _ = encode(encoder, [TextItem(row["text"]) for row in ordered], max_padded_tokens=2048)
+    expected, _ = encode(
+        encoder, [Text(row["text"], Options(prompt_name="document")) for row in ordered], max_padded_tokens=2048
+    )
     vectors = np.array([row["embedding"] for row in ordered], np.float32)
     np.testing.assert_array_equal(vectors, np.array([item.vector for item in expected]))
 

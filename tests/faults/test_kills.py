@@ -13,9 +13,8 @@ pytestmark = pytest.mark.faults
 KILLS = 3
 BETWEEN = 60
 """Texts accepted between two kills: the fault falls into running work, however fast the machine is."""
-SLOW = QUICK | {"fake_tokens_per_s": 150, "max_padded_tokens": 64}
-"""Texts are encoded slower than they come in, also on a slow machine: the worker is at work when it is killed. Small
-passes, because the lease lasts for several of the longest."""
+SLOW = QUICK | {"fake_tokens_per_s": 400}
+"""Texts are encoded slower than they come in, also on a slow machine: the worker is at work when it is killed."""
 
 
 def _is_working(client: LedgerClient) -> None:

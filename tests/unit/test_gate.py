@@ -3,11 +3,10 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 
-from tasks.gate import CROWDED_S, Gate, accompanied
+from tasks.gate import Gate
 
 LONG_S = 30.0
 
@@ -83,47 +82,6 @@ def test_an_error_inside_leaves_the_gate_open() -> None:
         raise KeyError
     with gate.alone():
         pass
-
-
-def test_who_finds_nobody_inside_is_told() -> None:
-    gate = Gate(single=False)
-    for _ in range(3):
-        with gate.beside_others() as nobody:
-            assert nobody
-
-
-def test_who_comes_beside_another_one_or_just_after_two_is_not() -> None:
-    now_s = [0.0]
-    gate = Gate(single=False, clock=lambda: now_s[0])
-    with ExitStack() as stays:
-        with gate.beside_others() as first:
-            assert first
-            assert not stays.enter_context(gate.beside_others())
-            now_s[0] = 1.0
-        with gate.beside_others() as beside_the_second:
-            assert not beside_the_second
-    for at_s, expected in ((1.0, False), (0.99 + CROWDED_S, False), (1.01 + CROWDED_S, True), (1.02 + CROWDED_S, True)):
-        now_s[0] = at_s
-        with gate.beside_others() as nobody:
-            assert nobody is expected
-
-
-def test_who_is_accompanied_is_never_told_so() -> None:
-    for _ in range(2):
-        with accompanied() as gate, gate.beside_others() as first:
-            assert not first
-
-
-def test_of_all_who_enter_at_once_one_is_told() -> None:
-    gate, inside = Gate(single=False), threading.Barrier(8)
-
-    def visit(_: int) -> bool:
-        with gate.beside_others() as first:
-            inside.wait(LONG_S)
-            return first
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(visit, range(8))) == 1
 
 
 def test_who_waits_says_so() -> None:

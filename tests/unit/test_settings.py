@@ -160,10 +160,25 @@ def test_names_that_cannot_be_served_are_refused(value: str, message: str) -> No
         load_settings(served_name=value)
 
 
-@pytest.mark.parametrize("name", [{"served_name": "x:online"}, {"model": "x:online"}])
-def test_a_name_whose_keys_would_meet_those_of_another_queue_is_refused(name: dict[str, str]) -> None:
+def test_a_name_whose_keys_would_meet_those_of_another_queue_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"EMBEDQ_SERVED_NAME .*must not hold a colon"):
-        load_settings(**name)
+        load_settings(served_name="x:online")
+
+
+@pytest.mark.parametrize(
+    ("name", "pinned"),
+    [("x:online", "x@online"), ("org/x:main", "org/x@main"), ("https://example.org/org/x", "org/x@main")],
+)
+def test_what_is_neither_a_folder_nor_the_id_of_a_model_is_told_how_to_pin_one(name: str, pinned: str) -> None:
+    with pytest.raises(SettingsError, match=rf"EMBEDQ_MODEL={re.escape(name)}.* {pinned} names a revision"):
+        load_settings(model=name)
+
+
+def test_a_model_is_served_by_its_name_without_a_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path / "folder")
+    names = {"org/x@v1": "org/x", "x": "x", ".": "folder", str(tmp_path / "folder"): "folder", "/gone/model": "model"}
+    assert {name: load_settings(model=name).served_model_name for name in names} == names
 
 
 @pytest.mark.parametrize(

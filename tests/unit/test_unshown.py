@@ -9,10 +9,9 @@ from tasks.documents.ingestions.manifest import ParsedDocument
 from tasks.documents.sinks.sink import LoadDocument
 from tasks.documents.sources.record_fields import Described
 from tasks.documents.sources.source import DocumentRef, Fetched
+from tasks.encoder.interface import Text, Tokens
 from tasks.item import Options
 from tasks.lines import RawLine
-from tasks.model.encoder import TextItem, TokenizedText
-from tasks.model.vector_cache import TextKey
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
 from tasks.unshown import unshown
 
@@ -24,9 +23,8 @@ REF = DocumentRef("a", "file:a", "a", 1, METADATA, SECRET, METADATA)
 @pytest.mark.parametrize(
     "value",
     [
-        TextItem(SECRET, owner="ada"),
-        TokenizedText({SECRET: [1]}, length=1, full_length=1),
-        TextKey("query", SECRET),
+        Text(SECRET),
+        Tokens({SECRET: [1]}, length=1, full_length=1),
         RawLine(SECRET, 5),
         REF,
         Fetched(REF, "0", data=SECRET.encode(), text=SECRET),
@@ -44,9 +42,9 @@ def test_what_was_submitted_is_not_shown(value: object) -> None:
 
 
 def test_all_else_is_shown_and_nothing_else_is_changed() -> None:
-    item = TextItem(SECRET, Options(dimensions=2), "ada")
-    assert repr(item) == f"TextItem(options={Options(dimensions=2)!r}, owner='ada')"
-    assert item == (SECRET, Options(dimensions=2), "ada")
+    item = Text(SECRET, Options(dimensions=2))
+    assert f"options={Options(dimensions=2)!r}" in repr(item)
+    assert item[:2] == (SECRET, Options(dimensions=2))
 
 
 def test_several_fields() -> None:

@@ -78,6 +78,7 @@ export const TEXTS = {
     "invalid_dimensions": "More dimensions than the model has: ask for fewer. The worker found it, because no worker had loaded the model when the task was submitted.",
     "unknown_prompt": "Not a prompt of the model; found by the worker: GET /v1/models lists the prompts.",
     "out_of_memory": "The text does not fit into memory, even alone: split it.",
+    "no_tokens": "The text has no tokens: it is blank, or the tokenizer drops all of its characters. Leave it out.",
     "encoding_failed": "The model raised an error for this text alone: submit it once more, and leave it out if that fails too. The log of the worker has the error.",
     "non_finite_vector": "The vector contains NaN or infinity; such vectors are never served: change the text or leave it out.",
     "worker_lost": "The worker died all three times that it tried this text alone: leave it out. The log and the memory of the worker say more.",

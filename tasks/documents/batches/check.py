@@ -236,7 +236,7 @@ class FileCheck:
         parsed = EmbeddingsBody.from_fields(body, max_inputs=limits.max_line_inputs)
         if size_bytes > limits.max_input_bytes:  # JSON is never shorter than the text in it
             check_sizes(parsed.input, limits.max_input_bytes)
-        check_options(parsed.options(served.entry.prompts if served.entry else ()), served.name, served.entry)
+        check_options(parsed.options(served.entry), served.name, served.entry)
         return parsed.input
 
     def _fault(self, fault: BatchFault, line: FileLine) -> None:

@@ -16,6 +16,12 @@ from tasks.records.ingestions import Ingestion
 from tasks.wire.foreign_fields import prompt_for
 
 _DEFAULT_CHUNKING = {"type": "auto"}
+_OTHER_THAN_COSINE = {
+    "dot": ("dot product", "<#>"),
+    "euclidean": ("Euclidean distance", "<->"),
+    "manhattan": ("Manhattan distance", "<+>"),
+}
+"""By `ModelEntry.similarity`: in words, and pgvector's operator."""
 
 
 def chunk_settings(spec: Mapping[str, Any]) -> ChunkSettings:
@@ -24,12 +30,14 @@ def chunk_settings(spec: Mapping[str, Any]) -> ChunkSettings:
 
 
 def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
-    """The prompt before each chunk; None: the model's default, if it has one.
+    """The prompt before each chunk: a chunk is a document, unless the request says otherwise.
+
+    None: the model's default prompt, if it has one.
 
     Raises:
         InvalidValue: the model has no prompt of this name.
     """
-    name = prompt_for(spec.get("input_type"), entry.prompts, named=spec.get("prompt_name"))
+    name = prompt_for(spec.get("input_type") or "document", entry, named=spec.get("prompt_name"))
     if Options(name).unfit(entry.dimension, entry.prompts):
         prompts = ", ".join(entry.prompts) or "none"
         raise InvalidValue(f"The model has no prompt of this name; it has: {prompts}.", param="prompt_name")
@@ -76,6 +84,19 @@ def vectors(spec: Mapping[str, Any], entry: ModelEntry) -> str:
             *([f"prompt {prompt!r}"] if prompt else []),
             "normalized" if spec.get("normalize") is not False else "not normalized",
         ]
+    )
+
+
+def warning(spec: Mapping[str, Any], entry: ModelEntry) -> str:
+    """What the owner of the vectors should know of them; "" for nothing."""
+    if entry.similarity not in _OTHER_THAN_COSINE:
+        return ""
+    if spec["sink"]["type"] != "parquet" and spec.get("normalize") is False:
+        return ""
+    words, operator = _OTHER_THAN_COSINE[entry.similarity]
+    return (
+        f"{entry.id} compares vectors by {words}. Datasets are searched by cosine, and give another order. "
+        f'For the order of the model load a table of PostgreSQL with "normalize": false, and search it by {operator}.'
     )
 
 

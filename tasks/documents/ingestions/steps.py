@@ -62,6 +62,7 @@ def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
             "dimension": fingerprint.dimension(ingestion.spec, entry),
             "fingerprint": fingerprint.fingerprint(ingestion.spec, entry, tools.parser_version),
             "vectors": fingerprint.vectors(ingestion.spec, entry),
+            "warning": fingerprint.warning(ingestion.spec, entry),
         }
         tools.chunker(context, ingestion, entry)
     except NotReady:

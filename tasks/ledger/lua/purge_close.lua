@@ -1,4 +1,4 @@
--- Removes lists and accounts of an owner who has nothing any more, and tells workers to forget the owner's vectors.
+-- Removes lists and accounts of an owner who has nothing any more, and tells the web tier to forget the owner.
 -- own: owner   reply: 1, or nil: a key of this name may be used
 -- Cost: the queues, and the entries of results of all owners: a few for each.
 -- uses: accounts keys

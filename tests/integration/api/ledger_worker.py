@@ -38,6 +38,7 @@ def entry(model: str, aliases: tuple[str, ...] = ()) -> ModelEntry:
         precision="float32",
         created_at=1_700_000_000,
         aliases=aliases,
+        query_prompt="query",
     )
 
 

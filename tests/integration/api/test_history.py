@@ -42,12 +42,11 @@ class Process:
         for _ in range(requests):
             self.counts.served("POST", "/v1/embeddings", status, seconds)
 
-    def see(self, items: int = 0, hits: int = 0, misses: int = 0, backlog: int = 0) -> None:
+    def see(self, items: int = 0, backlog: int = 0) -> None:
         """An overview of the ledger comes, with so many more committed texts."""
         self.items += items
-        worker = replace(WORKER, cache_hits=hits, cache_misses=misses)
         seen = overview(rate=1000, online=backlog)
-        self.registry.update({MODEL: replace(seen, workers=(worker,), counters={"committed_items": self.items})})
+        self.registry.update({MODEL: replace(seen, workers=(WORKER,), counters={"committed_items": self.items})})
         self.registry.seen_at = self._clock.now_s
 
     async def last(self, steps: int) -> list[Figures]:
@@ -96,7 +95,7 @@ async def test_processes_are_added_up_and_what_they_share_is_not(world: World) -
     other.serve(5, status=503)
     world.pass_s(STEP_S)
     for process in (one, other):
-        process.see(items=400, hits=30, misses=10, backlog=2500)
+        process.see(items=400, backlog=2500)
         await process.history.write()
     world.pass_s(2)
 
@@ -104,7 +103,7 @@ async def test_processes_are_added_up_and_what_they_share_is_not(world: World) -
 
     assert first * STEP_S == BEGIN_S
     assert (figures.queries, figures.errors) == (5.1, 0.5)
-    assert (figures.passages, figures.backlog_seconds, figures.cache_hits) == (40, 2.5, 0.75)
+    assert (figures.passages, figures.backlog_seconds) == (40, 2.5)
     assert figures.p50_ms == pytest.approx(125, rel=0.05)
     assert figures.p99_ms == pytest.approx(8000, rel=0.05)
     assert await other.last(1) == [figures]
@@ -201,19 +200,19 @@ async def test_after_an_outage_the_texts_of_a_step_are_not_those_of_the_gap(worl
     assert rates == [60, None, 60]
 
 
-async def test_redis_that_lost_its_data_and_workers_that_come_and_go(world: World) -> None:
+async def test_redis_that_lost_its_data(world: World) -> None:
     process = await world.process()
-    process.see(items=5000, hits=9, misses=1)
+    process.see(items=5000)
     world.pass_s(STEP_S)
     await process.history.write()
     process.items = 0
-    process.see(hits=5, misses=1)
+    process.see()
     world.pass_s(STEP_S)
     await process.history.write()
     world.pass_s(2)
 
     (figures,) = await process.last(1)
-    assert (figures.passages, figures.cache_hits) == (None, None)
+    assert figures.passages is None
 
 
 async def test_a_full_redis_refuses_a_step_and_nothing_else_happens(
@@ -268,7 +267,7 @@ def noted(worker: LedgerWorker) -> int:
     """A step that has just passed gets figures; its number."""
     step = math.floor(time.time() / STEP_S) - 3
     counts = ProcessCounts(seconds=10, queries={-24: 20}, errors=0)
-    worker.ledger.run(write_step(step, "other", counts, SharedFigures(12.34567, 1.0, 1, 1)))
+    worker.ledger.run(write_step(step, "other", counts, SharedFigures(12.34567, 1.0)))
     return step
 
 
@@ -282,7 +281,7 @@ def test_the_route(client: httpx.Client, worker: LedgerWorker) -> None:
     assert {name: len(values) for name, values in body["series"].items()} == dict.fromkeys(series, 6)
     assert series == {
         "queries": 2.0, "passages": 12.3457, "p50_ms": 130.5342, "p99_ms": 130.5342, "backlog_seconds": 1.0,
-        "cache_hits": 0.5, "errors": 0.0,
+        "errors": 0.0,
     }  # fmt: skip
     whole = client.get("/v1/service/history?minutes=").json()
     assert len(whole["series"]["errors"]) == 360

@@ -82,7 +82,7 @@ def test_it_serves_and_sigterm_ends_it_cleanly(roles: Roles) -> None:
 
 
 def test_importing_the_web_tier_leaves_torch_unloaded() -> None:
-    heavy = ("torch", "sentence_transformers", "transformers", "openvino", "tasks.model")
+    heavy = ("torch", "sentence_transformers", "transformers", "openvino", "tasks.encoder")
     code = f"import sys, api.app, api.__main__; print([m for m in {heavy} if m in sys.modules])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 

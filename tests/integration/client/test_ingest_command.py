@@ -40,10 +40,12 @@ def test_a_folder_goes_in_is_searched_and_costs_nothing_again(
     assert "out holds 1 Parquet file, 1 of them new" in first.err
 
     whole = f"# Shop\n\n## Money\n\n{REFUNDS}"
-    best = command("search", whole, "--in", "out", "-k", "1")
+    best = command("search", whole, "--prompt-name", "document", "--in", "out", "-k", "1")
     assert (best.code, best.err) == (0, "")
     assert best.lines[0].startswith("1.0000  handbook/refunds.md > Shop  # Shop ## Money Refunds take")
-    (row,) = command("search", whole, "--in", "out", "-k", "1", "--json").json
+    asked = [command("search", REFUNDS, *prompt, "--in", "out").out for prompt in ((), ("--prompt-name", "query"))]
+    assert asked[0] == asked[1]
+    (row,) = command("search", whole, "--prompt-name", "document", "--in", "out", "-k", "1", "--json").json
     assert (row["doc_id"], row["text"], row["chunk_index"]) == ("handbook/refunds.md", whole, 0)
     assert "embedding" not in row
     assert len(command("search", "x", "--in", "out").lines) == 2

@@ -75,7 +75,8 @@ async def test_options_reach_the_model(service: EmbeddingService) -> None:
     short = await service.get_embedding("text", dimensions=8)
     assert len(short) == 8
     np.testing.assert_allclose(np.linalg.norm(short), 1, rtol=1e-5)
-    assert await service.get_embedding("text", prompt_name="query") != plain
+    asked = await service.get_embedding("text", prompt_name="query")
+    assert asked == await service.get_embedding("text", input_type="query") != plain
     with pytest.raises(RefusedError) as raised:
         await service.get_embedding("text", dimensions=10_000)
     assert raised.value.param == "dimensions"

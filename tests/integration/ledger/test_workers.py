@@ -96,6 +96,14 @@ def test_data_of_another_version_is_refused(driver: Driver, redis_client: redis.
     assert redis_client.get("eq:schema") == b"99"
 
 
+def test_a_revision_keeps_the_vectors_that_it_was_given_first(driver: Driver) -> None:
+    first, other = bytes(range(256)), b"\x00\r\n" * 100
+    assert driver.run(operations.reference("c9745ed1d9f2", first)) == first
+    assert driver.run(operations.reference("c9745ed1d9f2", other)) == first
+    assert driver.run(operations.reference("b5c9b60c7a7a", other)) == other
+    assert driver.run(operations.reference("c9745ed1d9f2", first)) == first
+
+
 def test_a_redis_that_lost_its_data_learns_the_model_from_a_beat(driver: Driver) -> None:
     driver.run(operations.beat("m", worker_entry("w", 100.0), ttl_ms=10_000, entry=ENTRY))
     assert driver.run(operations.overview("m"))["m"].entry == ENTRY

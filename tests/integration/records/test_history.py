@@ -10,7 +10,7 @@ from tests.integration.ledger.driver import Driver
 STEP = 180_000_000
 COUNTS = ProcessCounts(seconds=10.001, queries={-52: 7, 3: 1}, errors=2)
 OTHER = ProcessCounts(seconds=9.5, queries={}, errors=0)
-SHARED = SharedFigures(passages=12.5, backlog_s=0.25, cache_hits=3, cache_misses=4)
+SHARED = SharedFigures(passages=12.5, backlog_s=0.25)
 
 
 def test_what_is_written_is_read(driver: Driver) -> None:
@@ -29,7 +29,7 @@ def test_what_is_written_is_read(driver: Driver) -> None:
 
 
 def test_writing_twice_counts_once_and_what_is_shared_is_the_last_that_somebody_knew(driver: Driver) -> None:
-    newer = SharedFigures(passages=None, backlog_s=1.0, cache_hits=0, cache_misses=0)
+    newer = SharedFigures(passages=None, backlog_s=1.0)
     for process, shared in (("a", SHARED), ("a", newer), ("b", None)):
         driver.ledger.run(write_step(STEP, process, COUNTS, shared))
 

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from tasks.errors import QuotaExceeded
+from tasks.ledger.operations import PURGES_TOLD_S
 from tasks.records.keys import KeyReading, KeyRecord, Scope, read_keys, write_key
 from tasks.records.purge import close_account
 from tests.integration.ledger.driver import Driver
@@ -49,6 +50,9 @@ def test_a_reading_tells_who_was_purged_of_late(driver: Driver) -> None:
     assert driver.ledger.run(read_keys("", now_s)).purged == ("one",)
     assert driver.ledger.run(read_keys("", now_s + 0.001)).purged == ()
     assert reading(driver, "").purged == ()
+    driver.advance(int(PURGES_TOLD_S * 1000))
+    driver.ledger.run(close_account("other"))
+    assert driver.ledger.run(read_keys("", 0)).purged == ("other",)
 
 
 def test_a_change_of_what_somebody_else_has_changed_is_refused(driver: Driver) -> None:

@@ -170,15 +170,3 @@ def test_results_that_have_expired_are_counted_out(driver: Driver, redis_client:
     assert left
     assert not any(b"ann" in entry for entry in left)
     assert not any(b"ann" in field for field in redis_client.hkeys("eq:q:@documents:state"))
-
-
-def test_workers_hear_of_it_for_a_while(driver: Driver) -> None:
-    before_ms, names = driver.run(operations.purged_since(0))
-    assert names == []
-    driver.run(close_account("ann"))
-    driver.advance(1000)
-    assert driver.run(operations.purged_since(before_ms)) == (before_ms + 1000, ["ann"])
-    assert driver.run(operations.purged_since(before_ms + 1))[1] == []
-    driver.advance(int(operations.PURGES_TOLD_S * 1000))
-    driver.run(close_account("bob"))
-    assert driver.run(operations.purged_since(0))[1] == ["bob"]

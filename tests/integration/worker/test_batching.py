@@ -97,7 +97,7 @@ def _sample(metrics: str, name: str) -> float:
 
 
 def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles: Roles, client: LedgerClient) -> None:
-    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512)
+    roles.worker(fake_tokens_per_s=4000)
     passage = "word " * 100
     # One unit, so one claim and one commit: whatever is served before that commit was served in between.
     bulk = client.submit([f"{n} {passage}" for n in range(100)], lane=Lane.BULK, unit_items=100, unit_cost=10**9)
@@ -108,7 +108,7 @@ def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles:
 
 
 def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, client: LedgerClient) -> None:
-    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512, streams=1)
+    roles.worker(fake_tokens_per_s=4000, streams=1)
     list_of_passages = client.submit([f"{n} " + "word " * 100 for n in range(100)], unit_items=100, unit_cost=10**9)
     wait_until(lambda: client.task(list_of_passages).state is State.IN_PROGRESS, message="the claim of the list")
     other_list = client.submit([f"{n} " + "word " * 200 for n in range(8)], unit_items=8)
@@ -123,7 +123,7 @@ def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, cli
 
 
 def test_a_query_passes_a_list_that_passes_bulk_work(roles: Roles, client: LedgerClient) -> None:
-    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512, streams=1)
+    roles.worker(fake_tokens_per_s=4000, streams=1)
 
     def submitted(name: str, lane: Lane) -> str:
         texts = [f"{name} {n} " + "word " * 100 for n in range(60)]

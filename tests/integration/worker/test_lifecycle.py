@@ -29,7 +29,7 @@ def _is_pending(pid: int, number: int) -> bool:
 
 
 def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClient) -> None:
-    worker = roles.worker(fake_tokens_per_s=2000, max_padded_tokens=128)
+    worker = roles.worker(fake_tokens_per_s=2000)
     task = client.submit([f"{n} " + "word " * 50 for n in range(500)], unit_items=500, unit_cost=10**9)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     assert worker.stop() == 0
@@ -44,7 +44,7 @@ def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClie
 
 
 def test_what_a_killed_worker_held_is_taken_over_by_the_one_in_its_place(roles: Roles, client: LedgerClient) -> None:
-    worker = roles.worker(lease_s=600, fake_tokens_per_s=2000, max_padded_tokens=128)
+    worker = roles.worker(lease_s=600, fake_tokens_per_s=2000)
     task = client.submit([f"{n} " + "word " * 50 for n in range(40)], unit_items=40, unit_cost=10**9)
     wait_until(lambda: client.overview().leases == 1, message="the claim")
     worker.kill()
@@ -70,7 +70,7 @@ def test_a_killed_child_is_not_ready(roles: Roles) -> None:
 
 
 def test_the_parent_touches_its_file_during_a_long_slice(roles: Roles, client: LedgerClient) -> None:
-    worker = roles.worker(fake_tokens_per_s=2000, max_padded_tokens=256)
+    worker = roles.worker(fake_tokens_per_s=2000)
     task = client.submit([f"{n} " + "word " * 250 for n in range(40)], lane=Lane.BULK, unit_items=40, unit_cost=10**9)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     (worker.run_dir / "alive").unlink()
@@ -104,7 +104,7 @@ def test_data_of_another_version_stops_the_worker(roles: Roles, client: LedgerCl
 
 
 def test_two_interrupts_in_a_row_still_stop_in_order(roles: Roles, client: LedgerClient) -> None:
-    worker = roles.worker(fake_tokens_per_s=2000, max_padded_tokens=128)
+    worker = roles.worker(fake_tokens_per_s=2000)
     task = client.submit([f"{n} " + "word " * 50 for n in range(500)], unit_items=500, unit_cost=10**9)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     worker.send(signal.SIGINT)

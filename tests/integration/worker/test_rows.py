@@ -151,7 +151,7 @@ def test_a_suspect_of_many_texts_lets_others_go_first(roles: Roles, client: Ledg
     request = ClaimRequest("dead/0", "dead/0/1", budget=10**9, max_units=1, lease_ms=60_000)
     client.ledger.run(operations.claim(client.model, request))
     client.ledger.run(operations.abandon(client.model, "dead"))
-    roles.worker(fake_tokens_per_s=4000, max_padded_tokens=512)
+    roles.worker(fake_tokens_per_s=4000)
     wait_until(lambda: client.overview().leases > 0, message="the suspect's claim")
     answered = 0
     while not client.task(huge).state.terminal:

@@ -3,18 +3,18 @@
 from typing import Any
 
 from stack.testing import Roles, wait_until
+from tasks.embedding.speed import CPU_TOKENS
 from tasks.ledger import Lane, operations
 from tasks.ledger.operations import ClaimRequest
 from tests.ledger_client import LedgerClient
 
 PASS_S = 1.0
-TOKENS = 256
 
 
 def test_a_lease_outlasts_the_slowest_pass(roles: Roles, client: LedgerClient) -> None:
-    settings: dict[str, Any] = {"lease_s": PASS_S / 4, "heartbeat_s": PASS_S / 10, "max_padded_tokens": TOKENS}
-    roles.worker(fake_tokens_per_s=TOKENS / PASS_S, fake_max_tokens=TOKENS, **settings)
-    task = client.submit([f"{n} " + "word " * TOKENS for n in range(2)], lane=Lane.BULK)
+    settings: dict[str, Any] = {"lease_s": PASS_S / 4, "heartbeat_s": PASS_S / 10}
+    roles.worker(fake_tokens_per_s=CPU_TOKENS / PASS_S, fake_max_tokens=CPU_TOKENS, **settings)
+    task = client.submit([f"{n} " + "word " * CPU_TOKENS for n in range(2)], lane=Lane.BULK)
 
     def another_worker_finds_something() -> bool:
         asked = ClaimRequest("other", "other/1", 10**9, 10, 10_000, stamp=client.stamp)

@@ -20,6 +20,7 @@ ENTRY = ModelEntry(
     compute="fake",
     precision="float32",
     created_at=0,
+    query_prompt="query",
 )
 WORKER = WorkerEntry(
     id="w",

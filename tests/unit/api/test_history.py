@@ -7,7 +7,7 @@ from api.families.route import DescribedRoute
 from api.queue.history import SYNCHRONOUS, Figures, RequestCounts, percentile_ms
 from tasks.records.history import HistoryStep, ProcessCounts, SharedFigures
 
-SHARED = SharedFigures(passages=42.5, backlog_s=3.0, cache_hits=1, cache_misses=3)
+SHARED = SharedFigures(passages=42.5, backlog_s=3.0)
 
 
 def test_the_routes_that_answer_with_vectors_are_counted() -> None:
@@ -53,7 +53,7 @@ def test_processes_are_added_up_and_what_they_share_is_not() -> None:
 
     assert figures.queries == pytest.approx(10, rel=0.001)
     assert figures.errors == pytest.approx(0.1, rel=0.001)
-    assert (figures.passages, figures.backlog_seconds, figures.cache_hits) == (42.5, 3.0, 0.25)
+    assert (figures.passages, figures.backlog_seconds) == (42.5, 3.0)
     assert (round(figures.p50_ms or 0), round(figures.p99_ms or 0)) == (131, 131)
 
 
@@ -65,5 +65,5 @@ def test_one_that_stood_still_has_counted_for_longer() -> None:
 
 def test_without_data_there_are_no_numbers() -> None:
     assert Figures.from_step(HistoryStep([], None)) == Figures()
-    quiet = Figures.from_step(HistoryStep([ProcessCounts(10, {}, 0)], SharedFigures(None, 0.0, 0, 0)))
+    quiet = Figures.from_step(HistoryStep([ProcessCounts(10, {}, 0)], SharedFigures(None, 0.0)))
     assert quiet == Figures(queries=0, errors=0, backlog_seconds=0)

@@ -55,6 +55,6 @@ def test_a_failure_says_what_was_told() -> None:
         run([sys.executable, "-c", program])
 
 
-def test_peers_need_a_model_in_a_folder() -> None:
-    with pytest.raises(NotAvailableError, match="in a folder"):
-        peers.make("infinity", {"model": "somebody/model-that-nobody-has"})
+def test_peers_need_a_model() -> None:
+    with pytest.raises(NotAvailableError, match="there is no such folder"):
+        peers.make("infinity", {"model": "/model/that/nobody/has"})

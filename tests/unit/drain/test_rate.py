@@ -33,14 +33,6 @@ def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> 
     assert rate.tokens_per_s < 10_000
 
 
-def test_a_claim_that_had_the_machine_to_itself_does_not_raise_the_rate() -> None:
-    rate = MeasuredRate(1000)
-    rate.measured(500, 0.25, alone=True)
-    assert rate.tokens_per_s == 1000
-    rate.measured(500, 1.0, alone=True)
-    assert rate.tokens_per_s < 1000
-
-
 def test_bulk_claims_hold_24_units_or_eight_and_online_ones_a_tenth_of_a_second_or_four() -> None:
     assert bulk_claim_s(0.25) == 6
     assert bulk_claim_s(0.25, urgent=True) == 2

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tasks.embedding.half_done import FORGET_AFTER_S, LONGEST_S, MOST, HalfDone, TurnOver
-from tasks.model.encoder import EncodeStats, ItemVector, TextItem
+from tasks.encoder.interface import EncodeStats, Text, Vector
 
 TEXTS = 10
 PER_TURN = 4
@@ -20,15 +20,15 @@ class Process:
         self.encoded: list[str] = []
         self.half_done = HalfDone(lambda: self.now_s)
 
-    def encode(self, items: Sequence[TextItem]) -> tuple[list[ItemVector], EncodeStats]:
+    def encode(self, items: Sequence[Text]) -> tuple[list[Vector], EncodeStats]:
         self.now_s += LONGEST_S / self.per_turn * len(items)
         self.encoded += [item.text for item in items]
-        vectors = [ItemVector(np.full(2, int(item.text), "<f4"), 1, truncated=False) for item in items]
+        vectors = [Vector(np.full(2, int(item.text), "<f4"), 1, truncated=False) for item in items]
         return vectors, EncodeStats(forward_passes=1, padded_tokens=len(items), tokens=len(items))
 
     def turn(self, name: str, texts: Sequence[str] = tuple(map(str, range(TEXTS)))) -> list[float] | None:
         """The vectors' first numbers; None when the turn is over."""
-        items = [TextItem(text) for text in texts]
+        items = [Text(text) for text in texts]
         try:
             vectors, stats = self.half_done.encode(("t", name), items, self.encode, weight=lambda _: 1, most=1)
         except TurnOver:

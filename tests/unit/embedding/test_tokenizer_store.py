@@ -6,9 +6,9 @@ import pytest
 
 from stack.testing import wait_until
 from tasks.embedding.tokenizer_store import TokenizerStore
+from tasks.encoder.fake import PROMPTS, FakeEncoder
+from tasks.encoder.interface import TextRules
 from tasks.errors import StorageUnavailable
-from tasks.model.encoder import TextRules
-from tasks.model.fake import PROMPTS, FakeEncoder
 from tasks.storage.model_files import has_model_files, read_prompts, read_tokenizer
 from tasks.storage.storage import Storage
 

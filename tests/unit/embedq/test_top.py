@@ -15,14 +15,13 @@ from embedq.transport import Transport
 from tests.unit.embedq.scripted import HANG_UP, SILENCE, Answer, Request, Scripted, problem, scripted
 
 QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.001, first_contact_s=60, unreachable_s=60)
-SERIES = ("queries", "passages", "p50_ms", "p99_ms", "backlog_seconds", "cache_hits", "errors")
+SERIES = ("queries", "passages", "p50_ms", "p99_ms", "backlog_seconds", "errors")
 
 
 def service(**changes: Any) -> dict[str, Any]:
     worker = {
         "id": "w-1", "pid": 7, "host": "here", "started_at": 1000.0, "tokens_per_second": 5210.4,
-        "rss_bytes": 500 * 2**20, "items": 81234, "forward_passes": 2904, "cache_hits": 1, "cache_misses": 3,
-        "cache_bytes": 0, "streams": 2,
+        "rss_bytes": 500 * 2**20, "items": 81234, "forward_passes": 2904, "streams": 2,
     }  # fmt: skip
     model = {
         "id": "m", "names": ["m"], "dimension": 384, "max_tokens": 256, "device": "cpu", "compute": "openvino",
@@ -59,10 +58,9 @@ def test_everything_in_lines() -> None:
     lines = {line.split("  ")[0]: line.split() for line in text.splitlines() if line}
     assert text.startswith("embedq 9.9 at http://here:8000, up 1 h 2 min\nRedis answers, 3 % of its memory in use\n\n")
     assert lines["queries"][1] == "0.25/s"
-    assert lines["cache hits"][2] == "25%"
     assert lines["p50"][1:3] == ["0.2", "ms"]
     assert " ".join(lines["m"]) == "m cpu openvino bf16 1 5,210 2 tasks, 0.0 s 1 tasks, 2 h 1 min 2"
-    assert " ".join(lines["w-1"]) == "w-1 here 7 5,210 500 MB 81,234 25% 1 h 2 min"
+    assert " ".join(lines["w-1"]) == "w-1 here 7 5,210 500 MB 81,234 1 h 2 min"
     assert " ".join(lines["(documents)"]) == "(documents) none 3 tasks"
 
 
@@ -74,7 +72,7 @@ def test_what_is_not_known_yet_and_what_is_missing() -> None:
     shown = view(state, None)
 
     history_grid, models = shown.grids()
-    assert [row[1] for row in history_grid.rows] == [""] * 7
+    assert [row[1] for row in history_grid.rows] == [""] * 6
     assert models.alarms == {0, 1}
     assert models.rows[0][2:6] == ("none", "0", "2 tasks, 0.0 s", "1 tasks")
 

@@ -13,6 +13,7 @@ from tasks.ledger import ClaimedUnit
 from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
 from tasks.storage.write_proof import PROBE_EVERY_S, WriteProof
+from tests.ledger_builders import model_entry
 
 A, B = "batches/batch_a", "batches/batch_b"
 
@@ -139,7 +140,7 @@ def test_a_claim_waits_for_one_attempt_whatever_its_units() -> None:
         )
         for n in range(10)
     ]
-    store = RowStore(away, [], "r1")
+    store = RowStore(away, model_entry(), "r1")
     assert store.storage_error == ("", 0.0)
     assert list(store.read(units)) == []
     assert away.asked == 1

@@ -42,6 +42,7 @@ export function summary(ingestion) {
       emptied > 0 && ["Emptied", count(emptied)],
       cancelled > 0 && ["Cancelled", count(cancelled)],
       ["Tokens", count(ingestion.usage.total_tokens)],
+      ingestion.warnings.length > 0 && ["Warning", ingestion.warnings.join(" ")],
       ["Kept until", ingestion.expires_at && html`<${Time} at=${ingestion.expires_at} />`],
     ].filter(Boolean),
   };

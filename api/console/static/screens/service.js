@@ -1,5 +1,5 @@
 // The service as it is: the last hour as plots, models with their workers and lanes, documents workers, Redis.
-import { bytes, count, duration, NONE, percent, rate, Time } from "../format.js";
+import { bytes, count, duration, NONE, rate, Time } from "../format.js";
 import { html, useMemo, useState } from "../html.js";
 import { useEvents } from "../live.js";
 import { useHistory } from "../service_history.js";
@@ -60,7 +60,6 @@ const CHARTS = [
   { name: "Passages", lines: { passages: "Passages" }, show: (value) => rate(value) },
   { name: "Latency", lines: { p50_ms: "p50", p99_ms: "p99" }, show: milliseconds, scale: scaleMilliseconds },
   { name: "Work waiting", lines: { backlog_seconds: "Work" }, show: duration, scale: duration, steps: DURATION_STEPS },
-  { name: "Cache hits", lines: { cache_hits: "Share of texts" }, show: percent, scale: percent, top: 1 },
   { name: "Errors", lines: { errors: "Errors" }, show: (value) => rate(value) },
 ];
 
@@ -114,14 +113,8 @@ const WORKERS = [
   ...PROCESS,
   { key: "speed", label: "Speed", number: true, show: ({ tokens_per_second }) => rate(tokens_per_second, "tokens/s") },
   { key: "texts", label: "Texts", number: true, show: ({ items, forward_passes }) => html`${count(items)} <span class="sub">in ${count(forward_passes)} passes</span>` },
-  { key: "cache", label: "Cache", number: true, show: ({ cache_bytes, ...worker }) => html`${bytes(cache_bytes)} <span class="sub">${hits(worker)}</span>` },
   { key: "streams", label: "At once", number: true, show: ({ streams }) => count(streams) },
 ];
-
-function hits({ cache_hits, cache_misses }) {
-  const asked = cache_hits + cache_misses;
-  return asked ? `${percent(cache_hits / asked)} hits` : "not asked yet";
-}
 
 function Documents({ documents: { workers, tasks } }) {
   return html`<section aria-label="Documents workers">

@@ -53,6 +53,10 @@ function optionsOf({ dimensions, prompt }, model) {
   return options;
 }
 
+function purposeOf(name, { query_prompt: query, document_prompt: document }) {
+  return name === query ? " (for queries)" : name === document ? " (for documents)" : "";
+}
+
 function Form({ form, change, models, model, number, run, start }) {
   const busy = run !== null && !run.ended;
   const submit = (event) => {
@@ -78,7 +82,7 @@ function Form({ form, change, models, model, number, run, start }) {
       ${model?.prompts.length > 0 && html`<label>Prompt
         <select onChange=${set("prompt")}>
           <option value="" selected=${!form.prompt}>the model's default</option>
-          ${model.prompts.map((name) => html`<option key=${name} value=${name} selected=${name === form.prompt}>${name}</option>`)}
+          ${model.prompts.map((name) => html`<option key=${name} value=${name} selected=${name === form.prompt}>${name}${purposeOf(name, model)}</option>`)}
         </select>
       </label>`}
       <button type="submit" class="primary" disabled=${busy || !number} aria-keyshortcuts="Control+Enter">

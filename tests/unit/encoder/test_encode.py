@@ -1,0 +1,194 @@
+"""`encode`: order, one pass per distinct text, refusals, and the worker's hooks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.encoder.encode import encode
+from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.interface import EncodeStats, Float32Array, Layout, Text, Vector
+from tasks.item import Options
+from tests.unit.encoder.stub_encoder import Batch, StubEncoder
+
+
+def items(*texts: str, **options: object) -> list[Text]:
+    return [Text(text, Options(**options)) for text in texts]  # type: ignore[arg-type]
+
+
+def code(outcome: Vector) -> str | None:
+    return outcome.error.code if outcome.error else None
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("ab ", max_size=12), max_size=60), st.integers(1, 64))
+def test_each_outcome_is_that_of_its_text_encoded_alone(texts: list[str], budget: int) -> None:
+    encoder = FakeEncoder(dimension=8, max_tokens=6)
+    together, _ = encode(encoder, items(*texts), max_padded_tokens=budget)
+    for text, outcome in zip(texts, together, strict=True):
+        [alone], _ = encode(encoder, items(text), max_padded_tokens=budget)
+        assert outcome.vector is not None
+        np.testing.assert_array_equal(outcome.vector, alone.vector)
+        assert (outcome.tokens, outcome.truncated) == (alone.tokens, alone.truncated)
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert encode(StubEncoder(), [], max_padded_tokens=8) == ([], EncodeStats(0, 0, 0))
+
+
+def test_equal_texts_go_through_the_model_once() -> None:
+    encoder = StubEncoder()
+    outcomes, stats = encode(encoder, items(*["same"] * 50, "else"), max_padded_tokens=100)
+    assert encoder.batches == [[4, 4]]
+    assert sorted(encoder.tokenized) == ["else", "same"]
+    assert stats == EncodeStats(forward_passes=1, padded_tokens=8, tokens=8)
+    assert [outcome.tokens for outcome in outcomes] == [4] * 51
+
+
+def test_equal_texts_with_other_options_share_the_pass() -> None:
+    encoder = StubEncoder()
+    wanted = [
+        *items("abc"),
+        *items("abc", dimensions=2),
+        *items("abc", normalize=False),
+        *items("abc", truncate=False),
+    ]
+    outcomes, _ = encode(encoder, wanted, max_padded_tokens=100)
+    assert encoder.batches == [[3]]
+    assert [len(outcome.vector) for outcome in outcomes if outcome.vector is not None] == [4, 2, 4, 4]
+
+
+def test_equal_texts_behind_different_prompts_are_different() -> None:
+    outcomes, stats = encode(FakeEncoder(), [*items("a"), *items("a", prompt_name="query")], max_padded_tokens=100)
+    assert [outcome.tokens for outcome in outcomes] == [3, 4]
+    assert stats.forward_passes == 1
+    assert outcomes[0].vector is not None
+    assert outcomes[1].vector is not None
+    assert not np.array_equal(outcomes[0].vector, outcomes[1].vector)
+
+
+def test_texts_whose_prompt_is_left_out_of_pooling_do_not_share_a_pass_with_others() -> None:
+    encoder = StubEncoder(prompt_lengths={"query": 2, "document": 3})
+    wanted = [*items("aa", "bb", prompt_name="query"), *items("ccc", prompt_name="document"), *items("dddd")]
+    encode(encoder, wanted, max_padded_tokens=1000)
+    assert encoder.batches == [[2, 2], [3], [4]]
+
+
+def test_an_unknown_prompt_is_refused_with_the_known_ones() -> None:
+    encoder = StubEncoder()
+    [refused, served], _ = encode(
+        encoder, [*items("secret", prompt_name="quary"), *items("ok", prompt_name="query")], max_padded_tokens=100
+    )
+    assert code(refused) == "unknown_prompt"
+    assert refused.error is not None
+    assert "query, document" in refused.error.message
+    assert code(served) is None
+    assert encoder.tokenized == ["ok"]
+
+
+@pytest.mark.parametrize("dimensions", [0, -1, 5])
+def test_dimensions_the_model_does_not_have_are_refused(dimensions: int) -> None:
+    encoder = StubEncoder()
+    [outcome], _ = encode(encoder, items("a", dimensions=dimensions), max_padded_tokens=100)
+    assert code(outcome) == "invalid_dimensions"
+    assert outcome.error is not None
+    assert str(dimensions) in outcome.error.message
+    assert encoder.batches == []
+
+
+def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
+    [outcome], _ = encode(StubEncoder(max_tokens=5), items("abcdefgh"), max_padded_tokens=100)
+    assert (outcome.tokens, outcome.truncated, outcome.error) == (5, True, None)
+
+
+def test_a_text_that_is_too_long_and_must_not_be_cut_is_refused_with_both_numbers() -> None:
+    encoder = StubEncoder(max_tokens=5)
+    outcomes, _ = encode(encoder, items("abcdefgh", "abcde", truncate=False), max_padded_tokens=100)
+    assert [code(outcome) for outcome in outcomes] == ["input_too_long", None]
+    assert outcomes[0].error is not None
+    assert "has 8 tokens; the model takes at most 5" in outcomes[0].error.message
+    assert outcomes[0].tokens == 0
+    assert encoder.batches == [[5]]
+
+
+def test_a_refused_text_that_was_not_counted_to_its_end_has_at_least_so_many_tokens() -> None:
+    encoder = StubEncoder(max_tokens=5, counted=8)
+    outcomes, _ = encode(encoder, items("abcdefgh", "abcdefghi", truncate=False), max_padded_tokens=100)
+    exact, bound = [outcome.error.message for outcome in outcomes if outcome.error is not None]
+    assert "has 8 tokens; the model takes at most 5" in exact
+    assert "has at least 8 tokens; the model takes at most 5" in bound
+
+
+def test_hooks_run_between_and_after_the_passes() -> None:
+    events: list[str] = []
+    encoder = StubEncoder(fault=lambda _batch: events.append("pass"))
+    encode(
+        encoder,
+        items("aaa", "bb", "c"),
+        max_padded_tokens=1,
+        between=lambda: events.append("between"),
+        finished=lambda: events.append("finished"),
+    )
+    assert events == ["pass", "finished", "between", "pass", "finished", "between", "pass", "finished"]
+
+
+def test_hooks_run_while_many_long_texts_are_tokenized() -> None:
+    events: list[str] = []
+    encoder = StubEncoder(max_tokens=4, tokenizer_fault=lambda texts: events.append(f"{len(texts)} texts"))
+    encode(
+        encoder,
+        items(*(letter * 100_000 for letter in "abcde"), "f" * 300_000, "g"),
+        max_padded_tokens=1_000,
+        between=lambda: events.append("between"),
+        finished=lambda: events.append("finished"),
+    )
+    pause = ["finished", "between"]
+    assert events == ["2 texts", *pause, "2 texts", *pause, "1 texts", *pause, "1 texts", *pause, "1 texts", "finished"]
+
+
+def test_hooks_run_while_many_short_texts_are_tokenized() -> None:
+    sizes: list[int] = []
+    texts = items(*(str(number) for number in range(2_500)))
+    encode(StubEncoder(tokenizer_fault=lambda piece: sizes.append(len(piece))), texts, max_padded_tokens=100_000)
+    assert sizes == [1024, 1024, 452]
+
+
+def test_an_exception_of_a_hook_abandons_the_rest() -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop() -> None:
+        raise Stopped
+
+    encoder = StubEncoder()
+    with pytest.raises(Stopped):
+        encode(encoder, items("aaa", "bb", "c"), max_padded_tokens=1, between=stop)
+    assert encoder.batches == [[3]]
+
+
+@pytest.mark.parametrize("others", [[], ["b"], ["b"] * 3])
+def test_a_text_without_tokens_fails_whoever_is_beside_it(others: list[str]) -> None:
+    encoder = StubEncoder()
+    outcomes, _ = encode(encoder, items("", *others), max_padded_tokens=100)
+    assert [code(outcome) for outcome in outcomes] == ["no_tokens"] + [None] * len(others)
+    assert outcomes[0].error is not None
+    assert "has no tokens" in outcomes[0].error.message
+
+
+def test_a_static_model_takes_texts_without_tokens() -> None:
+    outcomes, _ = encode(StubEncoder(needs_tokens=False), items("", "a"), max_padded_tokens=100)
+    assert [code(outcome) for outcome in outcomes] == [None, None]
+
+
+def test_a_row_that_one_text_spoils_is_computed_again_with_a_row_for_each() -> None:
+    class Spoiling(StubEncoder):
+        def forward(self, batch: Batch, layout: Layout) -> Float32Array:
+            rows = super().forward(batch, layout)
+            bad = [text.features["input_ids"][0] == ord("x") for text in batch]
+            rows[np.full(len(batch), layout.shared and any(bad)) | np.array(bad)] = np.nan
+            return rows
+
+    encoder = Spoiling(row_widths=(8,))
+    outcomes, stats = encode(encoder, items("aaa", "bb", "xx", "c"), max_padded_tokens=100)
+    assert [code(outcome) for outcome in outcomes] == [None, None, "non_finite_vector", None]
+    assert [layout.shared for layout in encoder.layouts] == [True] + [False] * (stats.forward_passes - 1)

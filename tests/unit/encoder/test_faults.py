@@ -1,0 +1,160 @@
+"""A text that breaks the model fails alone: halving, bisecting, and what is never swallowed."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from stack.testing import PATIENCE_S
+from tasks.encoder.encode import encode
+from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.interface import EncoderBroken, Text, Tokens, is_out_of_memory
+from tasks.gate import Gate
+from tasks.item import Options
+from tests.unit.encoder.stub_encoder import Batch, StubEncoder
+
+NEIGHBOURS = [f"neighbour {n}" for n in range(15)]
+
+
+def codes(encoder: FakeEncoder | StubEncoder, texts: Sequence[str], budget: int = 10_000) -> list[str | None]:
+    outcomes, _ = encode(encoder, [Text(text) for text in texts], max_padded_tokens=budget)
+    assert all((outcome.vector is None) == (outcome.error is not None) for outcome in outcomes)
+    return [outcome.error.code if outcome.error else None for outcome in outcomes]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "expected"),
+    [
+        ("!!fail!!", "encoding_failed"),
+        ("!!memory-error!!", "out_of_memory"),
+        ("!!nan!!", "non_finite_vector"),
+    ],
+)
+def test_the_text_at_fault_fails_and_its_neighbours_do_not(trigger: str, expected: str) -> None:
+    texts = [*NEIGHBOURS[:7], f"a {trigger} b", *NEIGHBOURS[7:]]
+    assert codes(FakeEncoder(), texts) == [None] * 7 + [expected] + [None] * 8
+
+
+def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone() -> None:
+    gate, other_inside, other_leaves = Gate(single=False), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with gate.beside_others():
+            other_inside.set()
+            assert other_leaves.wait(PATIENCE_S)
+
+    def fault(_batch: Batch) -> None:
+        if not other_leaves.is_set():
+            other_leaves.set()
+            raise MemoryError
+
+    encoder = StubEncoder(fault=fault)
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(other)
+        assert other_inside.wait(PATIENCE_S)
+        outcomes, _ = encode(encoder, [Text("a text")], max_padded_tokens=100, gate=gate)
+        done.result(30)
+    assert outcomes[0].error is None
+    assert len(encoder.batches) == 2
+
+
+def test_finding_one_culprit_takes_a_logarithm_of_passes() -> None:
+    _, stats = encode(FakeEncoder(), [Text(text) for text in [*NEIGHBOURS, "!!fail!!"]], max_padded_tokens=10_000)
+    assert stats.forward_passes == 1 + 2 * 4
+
+
+def test_a_batch_that_does_not_fit_memory_is_halved_until_it_does() -> None:
+    def at_most_four(batch: Batch) -> None:
+        if len(batch) > 4:
+            raise MemoryError
+
+    encoder = StubEncoder(fault=at_most_four)
+    assert codes(encoder, [f"{n:02}" for n in range(16)]) == [None] * 16
+    assert [len(batch) for batch in encoder.batches] == [16, 8, 4, 4, 8, 4, 4]
+
+
+def test_hooks_run_for_halves_too() -> None:
+    def alone(batch: Batch) -> None:
+        if len(batch) > 1:
+            raise MemoryError
+
+    events: list[str] = []
+    encode(
+        StubEncoder(fault=alone),
+        [Text("a"), Text("b")],
+        max_padded_tokens=10,
+        between=lambda: events.append("between"),
+        finished=lambda: events.append("finished"),
+    )
+    assert events == ["finished", "between", "finished", "between", "finished"]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB."), True),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            True,
+        ),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_memory_exhaustion_is_told_from_other_errors(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+def test_messages_and_logs_hold_nothing_of_the_text(caplog: pytest.LogCaptureFixture) -> None:
+    def quote(_batch: Batch) -> None:
+        raise ValueError("cannot encode 'my password'")
+
+    with caplog.at_level(logging.DEBUG):
+        [outcome], _ = encode(StubEncoder(fault=quote), [Text("my password")], max_padded_tokens=100)
+    assert outcome.error is not None
+    assert outcome.error.message == "The model could not encode this text (ValueError)."
+    assert "password" not in caplog.text
+    assert "ValueError" in caplog.text
+
+
+def test_a_broken_encoder_blames_no_text() -> None:
+    def broken(_batch: Batch) -> None:
+        raise EncoderBroken("gone")
+
+    encoder = StubEncoder(fault=broken)
+    with pytest.raises(EncoderBroken):
+        encode(encoder, [Text("a"), Text("b")], max_padded_tokens=100)
+    assert len(encoder.batches) == 1
+
+
+@pytest.mark.parametrize("leave", [KeyboardInterrupt, SystemExit])
+def test_a_process_that_is_told_to_stop_stops(leave: Callable[[], BaseException]) -> None:
+    def stop(_batch: Sequence[Tokens]) -> None:
+        raise leave()
+
+    encoder = StubEncoder(fault=stop)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        encode(encoder, [Text("a"), Text("b")], max_padded_tokens=100)
+
+
+def test_a_text_that_breaks_the_tokenizer_fails_alone() -> None:
+    def refuse(texts: Sequence[str]) -> None:
+        if "bad" in texts:
+            raise TypeError("TextEncodeInput must be a string")
+
+    assert codes(StubEncoder(tokenizer_fault=refuse), ["a", "bad", "c"]) == [None, "encoding_failed", None]
+
+
+@pytest.mark.parametrize("component", [float("nan"), float("inf"), float("-inf")])
+def test_a_vector_that_is_not_finite_is_an_error(component: float) -> None:
+    assert codes(StubEncoder(row=[1, component, 0, 0]), ["a"]) == ["non_finite_vector"]
+
+
+def test_a_bad_component_counts_even_behind_the_cut() -> None:
+    encoder = StubEncoder(row=[1, 2, 3, float("nan")])
+    [outcome], _ = encode(encoder, [Text("a", Options(dimensions=2))], max_padded_tokens=100)
+    assert outcome.error is not None
+    assert outcome.error.code == "non_finite_vector"

@@ -1,0 +1,173 @@
+"""Where a model is, in which ways it may be computed, which version of it that is, and what an operator is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tasks.encoder.check_model_folder import revision_of
+from tasks.encoder.interface import ModelLoadError
+from tasks.encoder.load import Way, choose, explain, thread_limit
+from tasks.encoder.locate import locate
+from worker_config.settings import DEFAULT_MODEL, load_settings
+
+PLAIN_CPU, FAST_CPU, TORCH_ONLY = ("float32",), ("bfloat16", "float32"), ()
+OV_BF16, OV_F32 = Way("openvino", "bfloat16"), Way("openvino", "float32")
+TORCH_F16, TORCH_BF16, TORCH_F32 = Way("torch", "float16"), Way("torch", "bfloat16"), Way("torch", "float32")
+
+
+@pytest.mark.parametrize(
+    ("asked", "cuda_devices", "openvino", "device", "ways"),
+    [
+        ("auto auto auto", 0, FAST_CPU, "cpu", (OV_BF16, OV_F32, TORCH_F32)),
+        ("auto auto auto", 0, PLAIN_CPU, "cpu", (OV_F32, TORCH_F32)),
+        ("auto auto auto", 0, TORCH_ONLY, "cpu", (TORCH_F32,)),
+        ("auto auto float32", 0, FAST_CPU, "cpu", (OV_F32, TORCH_F32)),
+        ("auto auto bfloat16", 0, FAST_CPU, "cpu", (OV_BF16,)),
+        ("auto openvino auto", 0, FAST_CPU, "cpu", (OV_BF16, OV_F32)),
+        ("auto openvino float32", 0, FAST_CPU, "cpu", (OV_F32,)),
+        ("auto torch auto", 0, FAST_CPU, "cpu", (TORCH_F32,)),
+        ("auto openvino auto", 1, FAST_CPU, "cpu", (OV_BF16, OV_F32)),
+        ("cpu auto auto", 2, PLAIN_CPU, "cpu", (OV_F32, TORCH_F32)),
+        ("auto auto auto", 1, FAST_CPU, "cuda:0", (TORCH_F16, TORCH_F32)),
+        ("cuda torch float32", 1, FAST_CPU, "cuda:0", (TORCH_F32,)),
+        ("cuda:1 auto bfloat16", 2, PLAIN_CPU, "cuda:1", (TORCH_BF16,)),
+    ],
+)
+def test_the_fastest_way_comes_first_and_what_is_named_comes_alone(
+    asked: str, cuda_devices: int, openvino: tuple[str, ...], device: str, ways: tuple[Way, ...]
+) -> None:
+    settings = load_settings(**dict(zip(("device", "compute", "precision"), asked.split(), strict=True)))
+    assert choose(settings, cuda_devices, openvino) == (device, ways)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cuda_devices", "openvino", "message"),
+    [
+        ("cuda auto auto", 0, FAST_CPU, "EMBEDQ_DEVICE=cuda: torch sees 0 CUDA devices"),
+        ("cuda:2 auto auto", 2, PLAIN_CPU, "EMBEDQ_DEVICE=cuda:2: torch sees 2 CUDA devices"),
+        ("cuda openvino auto", 1, FAST_CPU, "Set EMBEDQ_DEVICE=cpu, or EMBEDQ_COMPUTE=torch"),
+        ("cpu openvino auto", 0, TORCH_ONLY, "OpenVINO is not installed"),
+        ("cpu auto float16", 1, FAST_CPU, "EMBEDQ_PRECISION=float16 is not available"),
+        ("auto auto bfloat16", 0, PLAIN_CPU, r"EMBEDQ_PRECISION=bfloat16 is not available.*\(it has float32\)"),
+        ("auto torch bfloat16", 0, FAST_CPU, "EMBEDQ_PRECISION=bfloat16 is not available with EMBEDQ_COMPUTE=torch"),
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(
+    asked: str, cuda_devices: int, openvino: tuple[str, ...], message: str
+) -> None:
+    settings = load_settings(**dict(zip(("device", "compute", "precision"), asked.split(), strict=True)))
+    with pytest.raises(ModelLoadError, match=message):
+        choose(settings, cuda_devices, openvino)
+
+
+@pytest.mark.parametrize(
+    ("quota", "asked", "threads"),
+    [
+        ("50000 100000", None, 1),
+        ("150000 100000", None, 2),
+        ("150000 100000", 3, 3),
+        ("400000 100000", None, None),
+        ("max 100000", None, None),
+        ("", None, None),
+        ("", 3, 3),
+    ],
+)
+def test_threads_follow_the_processor_time_of_a_container(
+    quota: str, asked: int | None, threads: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    file = tmp_path / "cpu.max"
+    if quota:
+        file.write_text(quota)
+    assert thread_limit(asked, file) == threads
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), "not enough memory"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 1 GiB"), "not enough memory"),
+        (ValueError("Loading x requires you to set `trust_remote_code=True`"), "EMBEDQ_TRUST_REMOTE_CODE=true"),
+        (ModuleNotFoundError("No module named 'einops'", name="einops"), "pip install einops"),
+        (OSError("\x1b[31mx has no file\x1b[0m\nand more"), "OSError: x has no file and more"),
+        (KeyError("sentence_embedding"), "cannot be loaded as an embedding model"),
+    ],
+)
+def test_every_failure_names_the_setting_and_a_fix(error: Exception, expected: str) -> None:
+    message = str(explain(error, "EMBEDQ_MODEL=some/model"))
+    assert message.startswith("EMBEDQ_MODEL=some/model")
+    assert "\n" not in message
+    assert expected in message
+
+
+def test_a_folder_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert locate(str(tmp_path)) == locate(".") == tmp_path
+
+
+def test_the_default_model_comes_from_the_installed_package() -> None:
+    assert (locate(DEFAULT_MODEL) / "modules.json").is_file()
+
+
+@pytest.mark.parametrize("path", ["/no/such/folder", "./nowhere", "~/models/x", "a/b/c"])
+def test_a_path_without_a_folder_says_so(path: str) -> None:
+    with pytest.raises(ModelLoadError, match=f"EMBEDQ_MODEL={path}: there is no such folder"):
+        locate(path)
+
+
+@pytest.mark.parametrize("named", ["static", "sentence-transformers/static", "sentence-transformers/static@v1"])
+def test_a_model_of_the_hub_is_found_in_its_cache(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    commits = {"main": "c9745ed1d9f207416be6d2e6f8de32d1f16199bf", "v1": "0123456789abcdef0123456789abcdef01234567"}
+    repository = tmp_path / "models--sentence-transformers--static"
+    for name, commit in commits.items():
+        (repository / "snapshots" / commit).mkdir(parents=True)
+        modules = [{"path": "", "type": "x.Normalize"}]  # it needs no file of its own
+        (repository / "snapshots" / commit / "modules.json").write_text(json.dumps(modules))
+        (repository / "refs").mkdir(exist_ok=True)
+        (repository / "refs" / name).write_text(commit)
+    assert locate(named).name == commits["v1" if named.endswith("v1") else "main"]
+    with pytest.raises(ModelLoadError, match="neither in the local cache nor on the hub"):
+        locate("somebody/not-in-any-cache")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    model = tmp_path / "model"
+    (model / "1_Pooling").mkdir(parents=True)
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    (model / "modules.json").write_text(json.dumps(modules))
+    for name in ("1_Pooling/config.json", "config.json", "tokenizer.json"):
+        (model / name).write_text("{ }")
+    (model / "model.safetensors").write_bytes(bytes(100_000))
+    return model
+
+
+def test_the_revision_is_of_the_content(folder: Path, tmp_path: Path) -> None:
+    revision = revision_of(folder)
+    assert len(revision) == 12
+    assert revision_of(folder.rename(tmp_path / "elsewhere")) == revision
+
+
+@pytest.mark.parametrize("changed", ["model.safetensors", "1_Pooling/config.json", "modules.json", "tokenizer.json"])
+def test_what_changes_vectors_changes_the_revision(folder: Path, changed: str) -> None:
+    before = revision_of(folder)
+    content = (folder / changed).read_bytes()
+    (folder / changed).write_bytes(content[:-1] + b" " + content[-1:])
+    assert revision_of(folder) != before
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        *("README.md", "notes.txt", "onnx/model.safetensors", "pytorch_model.bin", "eval/results.json"),
+        *("checkpoint-500/model.safetensors", "training_args.bin", "data_config.json"),
+    ],
+)
+def test_what_is_not_loaded_does_not(folder: Path, beside: str) -> None:
+    before = revision_of(folder)
+    (folder / beside).parent.mkdir(exist_ok=True)
+    (folder / beside).write_bytes(b"x")
+    assert revision_of(folder) == before

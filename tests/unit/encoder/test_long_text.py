@@ -1,0 +1,178 @@
+"""Texts far above the window: tokenized as if they were read to their end, and not read to their end."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from tasks.encoder.long_text import WindowReader, find_seam
+from tests.unit.encoder.long_text_tokenizers import WITH_SEAMS, WITHOUT_SEAMS
+
+WINDOW = 8
+CYRILLIC = "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440 "
+LARGE = 2**16
+
+UNITS = [
+    *("a", "B", "word", "dog", "7", "x" * 30, "\u00e9", "e\u0301", "\u0301", "\u0430\u0431"),
+    *("\u05d0", "\u0627", "\u0915\u093f", "\u0e01\u0e31", "\u0e35", "\u0628\u064e", "\u0628\u0651\u064f "),
+    *("\u6f22", "\u6f22\u5b57", "\u3042", "\u30ab", "\ud55c", "\u1112\u1161\u11ab", "\u0e01\u0e33", "\uff76\uff9e"),
+    *(" ", "  ", "    ", "\n", "\r\n", "\t", "\u3000"),
+    *("\u00a0", "\u2028", "\u200b", "\ufeff", "\x0b", "\x0c", "\x1c", "\x85"),
+    *(".", ",", "...", "?!", "'", "'s", "'ll", "''", "``", "_", "-", "/", "(", ")", '"', "#"),
+    *("\u3002", "\uff01", "\u2026", "\u2019"),
+    *("\0", "\x01", "\x7f", "\u037a", "\u3164", "\ufdfa", "\u0149", "\u0130", "\u03a3"),
+    *("\u2581", "\u2581a", "\u00bd", "\ufb01"),
+    *("\U0001f986", "\U0001f468\u200d\U0001f469", "\U0001f1e9\U0001f1ea", "\U00020000", "\uf8ff", "\U000e0001"),
+    *("<mask>", "<sep>", "<s>", "</s>", "[SEP]", "[x,y]", "<|end|>", "fox.", "over", "Dog\n", "[", "<", ">", "]", "x,"),
+    *("[x]", "!y!", "abc\u2581 d", "x\u00a0 y", "\u302e", "\u034f", "\u1b44"),
+]  # fmt: skip
+
+PARTS = st.tuples(st.sampled_from(UNITS) | st.text(max_size=3), st.sampled_from([1, 1, 1, 2, 3, 40, 130]))
+TEXTS = st.lists(PARTS, min_size=4, max_size=60).map(lambda parts: "".join(unit * times for unit, times in parts))
+PROMPTS = st.sampled_from(["", "query: ", "dog", "  ", "\u6f22\u5b57"])
+EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+class Counted:
+    """A tokenizer that counts the characters it is given."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.characters = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def encode_batch_fast(self, texts: list[str]) -> Any:
+        self.characters += sum(map(len, texts))
+        return self._tokenizer.encode_batch_fast(texts)
+
+
+@cache
+def made(kind: str) -> Tokenizer:
+    tokenizer = (WITH_SEAMS[kind] if kind in WITH_SEAMS else WITHOUT_SEAMS[kind])()
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(WINDOW)
+    return tokenizer
+
+
+@cache
+def reader(kind: str) -> WindowReader:
+    return WindowReader(made(kind))
+
+
+@cache
+def uncut(kind: str) -> Tokenizer:
+    tokenizer = (WITH_SEAMS[kind] if kind in WITH_SEAMS else WITHOUT_SEAMS[kind])()
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def read(kind: str, text: str) -> tuple[Any, bool, int]:
+    """What is read, whether it is of the whole text, and of how many characters."""
+    counted = Counted(made(kind))
+    [(encoding, exact)] = WindowReader(counted)([text], "")
+    return encoding, exact, counted.characters
+
+
+def tokens(encoding: Any) -> int:
+    return len(encoding.ids) + sum(len(piece) - 2 for piece in encoding.overflowing)
+
+
+@pytest.mark.no_cover  # as the next: what runs here is covered without it, and is slower when it is traced
+@pytest.mark.parametrize("kind", WITH_SEAMS)
+@EXAMPLES
+@given(text=TEXTS)
+def test_the_tokens_in_front_of_every_seam_are_those_of_the_whole_text(kind: str, text: str) -> None:
+    tokenizer, seam = uncut(kind), find_seam(uncut(kind))
+    assert seam is not None
+    [whole] = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+    ends = [match.start() for match in seam.finditer(text)]
+    beginnings = [text[:end] for end in ends[:: 1 + len(ends) // 20]]
+    for beginning, encoding in zip(
+        beginnings, tokenizer.encode_batch_fast(beginnings, add_special_tokens=False), strict=True
+    ):
+        assert whole.ids[: len(encoding.ids)] == encoding.ids, beginning
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("kind", [*WITH_SEAMS, *WITHOUT_SEAMS])
+@EXAMPLES
+@given(texts=st.lists(TEXTS, min_size=1, max_size=3), prompt=PROMPTS)
+def test_texts_have_the_tokens_that_they_have_when_they_are_read_to_their_end(
+    kind: str, texts: list[str], prompt: str
+) -> None:
+    readings = reader(kind)(texts, prompt)
+    for (encoding, exact), expected in zip(
+        readings, made(kind).encode_batch_fast([prompt + text for text in texts]), strict=True
+    ):
+        assert (encoding.ids, encoding.type_ids) == (expected.ids, expected.type_ids)
+        assert bool(encoding.overflowing) == bool(expected.overflowing)
+        assert tokens(encoding) == tokens(expected) if exact else WINDOW < tokens(encoding) <= tokens(expected)
+
+
+@pytest.mark.parametrize("unit", ["some words, and more. ", CYRILLIC])
+@pytest.mark.parametrize("kind", WITH_SEAMS)
+def test_of_a_long_text_no_more_is_read_than_the_window_takes(kind: str, unit: str) -> None:
+    encoding, exact, characters = read(kind, unit * LARGE)
+    assert (exact, len(encoding.ids)) == (False, WINDOW)
+    assert characters < 300 * WINDOW
+
+
+def test_the_default_model_cuts_chinese_too() -> None:
+    encoding, exact, characters = read("word-piece", "\u6f22\u5b57" * LARGE)
+    assert (exact, len(encoding.ids)) == (False, WINDOW)
+    assert characters < 300 * WINDOW
+
+
+@pytest.mark.parametrize("kind", WITHOUT_SEAMS)
+def test_a_tokenizer_of_unknown_kind_reads_all(kind: str) -> None:
+    assert find_seam(made(kind)) is None
+    _, exact, characters = read(kind, "some words, and more. " * 1000)
+    assert (exact, characters) == (True, 22_000)
+
+
+def test_a_text_of_a_few_windows_is_counted_to_its_end() -> None:
+    encoding, exact, characters = read("word-piece", "word " * 6 * WINDOW)
+    assert (exact, characters, tokens(encoding)) == (True, 30 * WINDOW, 6 * WINDOW + 2)
+
+
+def test_what_is_cut_off_in_front_is_read_from_the_end() -> None:
+    tokenizer = uncut("byte-level")
+    tokenizer.enable_truncation(WINDOW, direction="left")
+    try:
+        [(encoding, exact)] = WindowReader(tokenizer)(["some words, and more. " * 1000], "")
+        [expected] = tokenizer.encode_batch_fast(["some words, and more. " * 1000])
+    finally:
+        tokenizer.no_truncation()
+    assert (exact, encoding.ids) == (True, expected.ids)
+
+
+def test_a_tokenizer_that_cuts_nothing_reads_all() -> None:
+    [(encoding, exact)] = WindowReader(uncut("word-piece"))(["word " * 10_000], "")
+    assert (exact, len(encoding.ids)) == (True, 10_002)
+
+
+def test_half_a_surrogate_pair_behind_the_window_is_still_an_error() -> None:
+    with pytest.raises(TypeError):
+        read("word-piece", "word " * 10_000 + "\ud800")
+
+
+def test_few_tokens_in_front_of_a_seam_are_not_enough() -> None:
+    text = "b. " + "\x00" * 10_000 + " word. " * 10_000
+    encoding, _, characters = read("word-piece", text)
+    [expected] = made("word-piece").encode_batch_fast([text])
+    assert (encoding.ids, bool(encoding.overflowing)) == (expected.ids, True)
+    assert characters < 2 * len(text)
+
+
+@pytest.mark.parametrize("added", ["x\u00a0 y", "over the", "\u6f22"])
+def test_an_added_token_over_a_seam_takes_the_seams_away(added: str) -> None:
+    tokenizer = WITH_SEAMS["word-piece"]()
+    assert find_seam(tokenizer) is not None
+    tokenizer.add_tokens([added])
+    assert find_seam(tokenizer) is None
