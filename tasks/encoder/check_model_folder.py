@@ -63,6 +63,11 @@ def check_model_folder(folder: Path, setting: str) -> None:
             f"{setting}: the folder holds no embedding model (no modules.json and no config.json). "
             "Set it to the folder that SentenceTransformer.save wrote."
         )
+    if (first_folder(folder) / "adapter_config.json").is_file() and importlib.util.find_spec("peft") is None:
+        raise ModelLoadError(
+            f"{setting} is an adapter (adapter_config.json), which needs the package peft: pip install peft. "
+            "Or merge it into its base model (merge_and_unload), save that, and serve it."
+        )
     for file in files_read(folder):
         if problem := _damage(file):
             raise ModelLoadError(f"{setting}: {file.relative_to(folder)} {problem}")
@@ -215,11 +220,6 @@ def _missing(part: Path, kind: str, folder: Path) -> str:
     name, needs = part.relative_to(folder), _NEEDS.get(kind, set())
     if needs and (part / "adapter_config.json").is_file():
         needs = set()  # its base model has them
-        if importlib.util.find_spec("peft") is None:
-            return (
-                "it is an adapter (adapter_config.json), which needs the package peft: pip install peft. "
-                "Or merge it into its base model (merge_and_unload), save that, and serve it."
-            )
     if "config" in needs and not (part / "config.json").is_file():
         return f"{name / 'config.json'} is missing. Fetch it again, or save the model again."
     if "vocabulary" in needs and not _any(part, _VOCABULARIES):

@@ -75,8 +75,8 @@ def check_weights(
     if lacking and _any_needed(model, [parameters[name] for name in lacking]):
         first = next(name for name in lacking if _any_needed(model, [parameters[name]]))
         raise ModelLoadError(
-            f"{setting}: {len(lacking)} tensors are not in its files or have another shape, such as {first}, which "
-            "vectors need. The library fills them with random numbers. Fetch the files again, or save the model again."
+            f"{setting}: {first}, which vectors need, and {len(lacking) - 1} other tensors are not in its files, or "
+            "misshapen. The library fills them with random numbers. Fetch the files again, or save the model again."
         )
     prefix = f"{network.base_model_prefix}."
     layers = {_without_numbers(name) for name in parameters}
