@@ -88,7 +88,7 @@ def revision_of(folder: Path) -> str:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         total.update(f"{file.relative_to(folder).as_posix()} {digest}\n".encode())
-    base = read_json(folder / "adapter_config.json").get("base_model_name_or_path")
+    base = read_json(first_folder(folder) / "adapter_config.json").get("base_model_name_or_path")
     if isinstance(base, str) and Path(base).is_dir():
         total.update(revision_of(Path(base)).encode())
     return total.hexdigest()[:_DIGITS]

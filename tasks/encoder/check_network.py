@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.encoder.interface import Float32Array, ModelLoadError
+from tasks.encoder.interface import Float32Array, ModelLoadError, is_out_of_memory
 from tasks.encoder.self_test import LONGEST_TRIED, TEXTS, worst_cosine
 from tasks.encoder.tokenize import StaticTokenizer, Tokenizer
 
@@ -228,7 +228,9 @@ def _embeddings_of(network: Any, token: int) -> Callable[[int], bool]:
                 network(input_ids=torch.full((1, tokens), token, dtype=torch.int64))
         except _Reached:
             return True
-        except Exception:  # noqa: BLE001 - code of a model may raise anything
+        except Exception as error:
+            if is_out_of_memory(error):  # this machine ends there, and not the network
+                raise
             return False
         finally:
             hook.remove()

@@ -17,7 +17,7 @@ from tasks.encoder.interface import (
     Vector,
     is_out_of_memory,
 )
-from tasks.encoder.micro_batches import MicroBatch, plan, plan_again
+from tasks.encoder.micro_batches import MicroBatch, plan
 from tasks.gate import ALONE, Gate, nothing
 from tasks.item import ItemError, Options
 from tasks.pieces import weighed
@@ -196,8 +196,10 @@ class _Passes:
     def _settled(self, batch: MicroBatch, result: Float32Array | ItemError) -> list[MicroBatch]:
         """Notes what came of a pass; what is to be tried instead, where texts have paid for others."""
         if isinstance(result, ItemError):
-            if len(batch.indexes) > 1:
-                return plan_again(batch, [text.length for text in self.texts])
+            middle = len(batch.indexes) // 2
+            if middle:
+                halves = batch.indexes[:middle], batch.indexes[middle:]
+                return [again for half in halves for again in self._planned(half, self._encoder.row_widths)]
             self.errors[batch.indexes[0]] = result
             return []
         finite = np.isfinite(result).all(axis=1)

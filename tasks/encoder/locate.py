@@ -39,7 +39,8 @@ def _fetched(hub_id: str, revision: str | None, model: str) -> Path:
     from huggingface_hub import HfApi, snapshot_download  # noqa: PLC0415 - heavy, and only needed for hub ids
 
     try:
-        files = HfApi().list_repo_files(hub_id, revision=revision)
+        # Not `list_repo_files`, which tries for 23 s to reach a hub that is not there.
+        files = [file.rfilename for file in HfApi().model_info(hub_id, revision=revision).siblings or ()]
         safe = {name.rpartition("/")[0] for name in files if name.endswith(".safetensors")}
         pickles = [name for name in files if name.endswith(".bin") and name.rpartition("/")[0] in safe]
         return Path(snapshot_download(hub_id, revision=revision, ignore_patterns=[*_NOT_FETCHED, *pickles]))

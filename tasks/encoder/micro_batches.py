@@ -62,12 +62,6 @@ def plan(lengths: Sequence[int], max_padded_tokens: int, row_widths: Sequence[in
     return _of_own_rows(own, lengths, max_padded_tokens) + batches
 
 
-def plan_again(batch: MicroBatch, lengths: Sequence[int]) -> list[MicroBatch]:
-    """Both halves of a pass that failed, with a row for each text."""
-    middle = len(batch.indexes) // 2
-    return [own_rows(half, lengths) for half in (batch.indexes[:middle], batch.indexes[middle:])]
-
-
 def own_rows(indexes: list[int], lengths: Sequence[int]) -> MicroBatch:
     """A pass of one row for each text."""
     longest = max(lengths[i] for i in indexes)  # of a static model 0 may be the longest

@@ -75,6 +75,16 @@ def test_a_batch_that_does_not_fit_memory_is_halved_until_it_does() -> None:
     assert [len(batch) for batch in encoder.batches] == [16, 8, 4, 4, 8, 4, 4]
 
 
+def test_halves_of_a_pass_whose_texts_share_rows_are_no_larger_than_it_was() -> None:
+    def at_most_eight(batch: Batch) -> None:
+        if len(batch) > 8:
+            raise MemoryError
+
+    encoder = StubEncoder(fault=at_most_eight, row_widths=(64,))
+    assert codes(encoder, ["x" * 60, *(f"{n:02} of some" for n in range(40))], budget=512) == [None] * 41
+    assert max(layout.padded_tokens for layout in encoder.layouts) <= 512
+
+
 def test_hooks_run_for_halves_too() -> None:
     def alone(batch: Batch) -> None:
         if len(batch) > 1:

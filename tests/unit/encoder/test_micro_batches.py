@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.encoder.micro_batches import ROW_WIDTHS, MicroBatch, fill, plan, plan_again, widths_for
+from tasks.encoder.micro_batches import ROW_WIDTHS, MicroBatch, fill, plan, widths_for
 
 NARROW, WIDE = ROW_WIDTHS
 BUDGET = 1024
@@ -82,15 +82,6 @@ def test_shared_rows_compute_no_more_than_a_row_for_each(lengths: list[int]) -> 
 def test_plans(lengths: list[int], row_widths: tuple[int, ...], shapes: list[tuple[int, int]]) -> None:
     batches = plan(lengths, BUDGET, row_widths)
     assert sorted((batch.layout.rows, batch.layout.width) for batch in batches) == sorted(shapes)
-
-
-def test_a_pass_that_failed_is_halved() -> None:
-    lengths = [60, 20, 10, 14, 8]
-    [batch] = plan(lengths, BUDGET, ROW_WIDTHS)
-    assert batch.layout.shared
-    first, second = plan_again(batch, lengths)
-    assert first.indexes + second.indexes == batch.indexes
-    assert not first.layout.shared
 
 
 def test_passages_share_wide_rows_in_bfloat16_alone() -> None:
