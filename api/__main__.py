@@ -15,10 +15,10 @@ from typing import NoReturn
 import uvicorn
 
 from api.app import create_app
+from api.parts import Services
 from api.server.connections import Connections, affordable_connections
 from api.server.http_protocol import Limits
 from api.server.listening import bind, require_bindable, run_processes
-from api.services import Services
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
 from worker_config.logs import write_refusal

@@ -25,10 +25,10 @@ from api.families import (
     tei,
 )
 from api.families.route import answer_headers
+from api.parts import Services
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
 from api.server.origins import admit
-from api.services import Services
 from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
 

@@ -19,7 +19,7 @@ from api.families.keys import CreateKey, known_limits, name_taken, new_key_of
 from api.request.api_keys import REFRESH_S
 from tasks.errors import EmbedqError, Unavailable
 from tasks.ledger import Ledger, operations
-from tasks.records.keys import ALL_SCOPES, USUAL_SCOPES, KeyRecord, Scope, read_keys, write_key
+from tasks.records.api_keys import ALL_SCOPES, USUAL_SCOPES, Key, Scope, read_keys, write_key
 from tasks.wire.validation import validated
 from worker_config.data_folder import operator_settings
 from worker_config.settings import Settings, SettingsError
@@ -76,7 +76,7 @@ def create(ledger: Ledger, settings: Settings, fields: dict[str, Any]) -> dict[s
 
 def _manages(text: bytes, now_s: float) -> bool:
     try:
-        record = KeyRecord.from_json(text)
+        record = Key.from_json(text)
     except ValidationError:
         return False
     ended = record.revoked is not None or (record.expires is not None and record.expires <= now_s)

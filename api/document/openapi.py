@@ -17,7 +17,7 @@ from api.answer.errors import Problem, TEIError
 from api.answer.json_response import JSON
 from api.document.reference import POLICY, page
 from api.families.route import SCOPES, DirectRoute
-from tasks.records.keys import Scope
+from tasks.records.api_keys import Scope
 
 _KEY = "Needed where keys are set; the headers `api-key` and `x-api-key` do as well."
 _NEVER = "Validation Error"

@@ -23,13 +23,13 @@ from api.families.route import (
     page_after,
     page_limit,
 )
+from api.parts import Services
 from api.request.body import parse_object
 from api.request.idempotency import KEY_SCHEMA, checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
 from api.request.quota import quota
 from api.request.schemas import MetadataKey, MetadataValue
-from api.services import Services
 from tasks import errors
 from tasks.errors import BatchEnded, BatchOpen, BatchUnknown, FileUnknown, InvalidValue
 from tasks.records import batches

@@ -14,11 +14,11 @@ from api.answer.description import TEXT, Answer, json_body, query
 from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, ListOf
 from api.families.route import JSON_BODY, READING, Errors, Family, page_after, page_limit
+from api.parts import Services
 from api.request.body import parse_object
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload_in_turn
 from api.request.paging import read_limit
-from api.services import Services
 from api.waiting.synchronous import encode_now
 from tasks import errors
 from tasks.errors import DatasetModelMismatch, InvalidType, InvalidValue, MissingParameter

@@ -14,10 +14,10 @@ from api.answer.json_response import NO_STORE, json_response
 from api.answer.why_waiting import WAITING, Waiting, why_waiting
 from api.families.dataset_contents import large_json
 from api.families.route import CALLER, READING, Family, page_limit
+from api.parts import Services
 from api.queue.accept import submit
 from api.request.idempotency import DIGEST_CHARS
 from api.request.paging import read_limit
-from api.services import Services
 from tasks import errors
 from tasks.errors import InternalError, InvalidValue, NotStored
 from tasks.ledger import Admission, Alias, Lane, Task

@@ -12,8 +12,8 @@ from api.answer.description import Answer
 from api.answer.json_response import NO_STORE, ListOf, json_response, list_json
 from api.async_datasets import dataset_unknown
 from api.families.route import INGESTION_MAKING, INGESTION_READING, Errors, Family, page_after, page_limit
+from api.parts import Services
 from api.request.paging import read_limit
-from api.services import Services
 from tasks import errors
 from tasks.errors import InvalidValue
 from tasks.records import datasets

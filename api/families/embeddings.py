@@ -14,12 +14,12 @@ from api.answer.errors import ItemRefused
 from api.answer.json_response import JSON
 from api.answer.rate_limit_headers import RATE_LIMITS
 from api.families.route import CLIENT_TIMEOUTS, KEY_EFFECT, ONLINE_CALL, TEXTS, Family
+from api.parts import Services
 from api.request.key_limits import room_of, taken_by
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import Preference, applied, patience_s, preference
 from api.request.token_input import VocabularyNotLoaded
-from api.services import Services
 from api.waiting.synchronous import encode_now, task_or_result
 from tasks import errors, ledger
 from tasks.wire.embeddings_body import EmbeddingsBody

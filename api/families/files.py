@@ -14,6 +14,7 @@ from api.answer.content import CONTENT_ANSWERS, RANGE, content
 from api.answer.description import TEXT, Answer, query
 from api.answer.json_response import JSON, ListOf, json_response, list_json, unix_seconds
 from api.families.route import CALLER, FILE_MAKING, FILE_READING, Errors, Family, page_after, page_limit
+from api.parts import Services
 from api.request.api_keys import still_let_in
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload
@@ -21,7 +22,6 @@ from api.request.ownership import Resource, read_own
 from api.request.paging import ListPage, read_limit, read_page
 from api.request.quota import quota, room
 from api.request.upload import MAX_EXPIRY_S, MIN_EXPIRY_S, Received, announced_bytes, receive
-from api.services import Services
 from tasks import errors
 from tasks.errors import FileUnknown, InvalidValue, QuotaExceeded, ScopeMissing, StorageFull, Unauthenticated
 from tasks.ledger import AsyncLedger

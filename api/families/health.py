@@ -9,8 +9,8 @@ from starlette.responses import Response
 from api.answer.description import Answer
 from api.answer.json_response import NO_STORE, json_response
 from api.families.route import PUBLIC, Family
+from api.parts import Services
 from api.queue.metrics import CONTENT_TYPE
-from api.services import Services
 from tasks.errors import EmbedqError, NotReady, Overloaded
 from tasks.ledger import operations
 

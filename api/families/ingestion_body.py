@@ -8,8 +8,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from api.request.schemas import MetadataKey, MetadataValue
 from tasks.errors import InvalidValue, MissingParameter, SourceFailed
+from tasks.records.api_keys import NO_LIMITS, Limits
 from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
-from tasks.records.keys import NO_LIMITS, KeyLimits
 from tasks.wire.embeddings_body import ModelName, PromptName
 from tasks.wire.validation import MAX_METADATA_PAIRS, require_known
 from worker_config.settings import Settings
@@ -224,7 +224,7 @@ def require_known_fields(body: Mapping[str, Any]) -> None:
                 require_known(item, kind, f"source.{name}[{index}].")
 
 
-def check_source(source: Source, settings: Settings, key: KeyLimits = NO_LIMITS) -> None:
+def check_source(source: Source, settings: Settings, key: Limits = NO_LIMITS) -> None:
     """Raises `MissingParameter`, `InvalidValue` or `SourceFailed` where nothing can be read. `key`: the caller's."""
     given = [kind for kind in SOURCE_KINDS if getattr(source, kind) is not None]
     if not given:
@@ -265,7 +265,7 @@ def check_chunking(chunking: Chunking, max_tokens: int | None) -> None:
         )
 
 
-def check_sink(sink: Sink, settings: Settings, key: KeyLimits = NO_LIMITS) -> None:
+def check_sink(sink: Sink, settings: Settings, key: Limits = NO_LIMITS) -> None:
     """Raises `MissingParameter` or `InvalidValue` where nothing can be loaded. `key`: the caller's."""
     foreign = ("name", "table") if sink.type == "parquet" else ("dataset",)
     unfit = next((name for name in foreign if getattr(sink, name) is not None), None)
@@ -285,7 +285,7 @@ def check_sink(sink: Sink, settings: Settings, key: KeyLimits = NO_LIMITS) -> No
         raise InvalidValue("Your key may not load into this table of this connection.", param="sink.table")
 
 
-def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None, key: KeyLimits = NO_LIMITS) -> None:
+def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None, key: Limits = NO_LIMITS) -> None:
     """All of the checks above; raises what they raise."""
     check_source(body.source, settings, key)
     if body.chunking is not None:
@@ -294,7 +294,7 @@ def check_body(body: IngestionBody, settings: Settings, max_tokens: int | None, 
         check_sink(body.sink, settings, key)
 
 
-def check_again(spec: Mapping[str, Any], settings: Settings, key: KeyLimits) -> None:
+def check_again(spec: Mapping[str, Any], settings: Settings, key: Limits) -> None:
     """For an ingestion that was made before: whether its owner's key may still do what `spec` says.
 
     Raises:

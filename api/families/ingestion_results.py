@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from starlette.datastructures import QueryParams
 
+from api.parts import Services
 from api.request.paging import read_limit
-from api.services import Services
 from tasks.errors import InvalidValue, NotStored
 from tasks.records.datasets import Catalog, DatasetPart, present
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_listed, read_outcomes

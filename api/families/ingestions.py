@@ -35,17 +35,18 @@ from api.families.route import (
     page_after,
     page_limit,
 )
+from api.parts import Services
 from api.queue.served_models import ServedModels
 from api.request.body import parse_object
 from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
 from api.request.quota import quota
-from api.services import Services
 from tasks import errors
 from tasks.errors import FileUnknown, IngestionEnded, IngestionOpen, IngestionUnknown, RequestError, StorageFull
 from tasks.item import Options
 from tasks.records import datasets, ingestions
+from tasks.records.api_keys import NO_LIMITS, Limits
 from tasks.records.creation import RecordLimits
 from tasks.records.files import read_files
 from tasks.records.ingestion_operations import (
@@ -59,7 +60,6 @@ from tasks.records.ingestion_operations import (
     retry_ingestion,
 )
 from tasks.records.ingestions import FOLDER, IngestionStatus, NewIngestion, is_ingestion_id, new_ingestion_id
-from tasks.records.keys import NO_LIMITS, KeyLimits
 from tasks.wire.embeddings_body import check_options
 from tasks.wire.validation import validated
 from worker_config.settings import Settings
@@ -101,7 +101,7 @@ class IngestionRequest:
         idempotency_key: str | None,
         settings: Settings,
         registry: ServedModels,
-        limits: KeyLimits = NO_LIMITS,
+        limits: Limits = NO_LIMITS,
     ) -> Self:
         """The ingestion that a body describes. `limits`: of the owner's key.
 
@@ -211,7 +211,7 @@ def _spec(body: IngestionBody, model: str) -> dict[str, Any]:
     }
 
 
-def _rights(sink: Sink | None, limits: KeyLimits) -> dict[str, Any]:
+def _rights(sink: Sink | None, limits: Limits) -> dict[str, Any]:
     """What workers, who know no keys, must know of the rights of the owner's key."""
     shares = sink is not None and limits.shares_table(sink.name or "", sink.table or "")
     return ({} if limits.roots is None else {"roots": limits.roots}) | ({"shares_table": True} if shares else {})

@@ -19,9 +19,9 @@ from api.answer.json_response import NO_STORE, ListOf, Reason, json_response, li
 from api.answer.task_json import task_error
 from api.answer.why_waiting import MOVING, WAITING, Record, Waiting, standings_of, waiting_json
 from api.families.route import CALLER, READING, Family, page_after, page_limit
+from api.parts import Services
 from api.request.ownership import TASKS
 from api.request.paging import MAX_LIMIT, ListPage, read_limit, read_page
-from api.services import Services
 from api.waiting.events import EventStream
 from api.waiting.live import Feed
 from tasks import errors

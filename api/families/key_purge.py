@@ -12,13 +12,13 @@ from api.answer.description import Answer
 from api.answer.json_response import NO_STORE, json_response
 from api.async_storage import AsyncStorage
 from api.families.route import MANAGING, Family
-from api.services import Services
+from api.parts import Services
 from tasks import errors
 from tasks.errors import KeyInUse, KeyUnknown
 from tasks.ledger import ANONYMOUS, AsyncLedger
+from tasks.records.api_keys import Key
 from tasks.records.creation import RecordKind
 from tasks.records.files import delete_file
-from tasks.records.keys import KeyRecord
 from tasks.records.purge import (
     PurgedFile,
     PurgedRecord,
@@ -152,12 +152,12 @@ async def purge_key(request: Request, name: str) -> Response:
     purge = Purge(services.ledger, services.storage, name)
     done = await purge.run(_CALL_S, not_before_s=not_before_s)
     if done and record is not None:
-        await services.ledger_keys.change(name, KeyRecord.purge)
+        await services.ledger_keys.change(name, Key.purge)
     deleted = purge.deleted.model_dump()
     return json_response({"object": "purge", "name": name, "done": done, "deleted": deleted}, NO_STORE)
 
 
-async def _purgeable(services: Services, name: str) -> KeyRecord | None:
+async def _purgeable(services: Services, name: str) -> Key | None:
     """The record of the key; None: what it owns was made without a key, or with one of an earlier EMBEDQ_API_KEYS."""
     if name in services.keys.environment:
         raise KeyInUse(f"The key {name} is still valid, so more may come. Take it out of EMBEDQ_API_KEYS first.")

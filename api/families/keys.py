@@ -12,17 +12,17 @@ from starlette.responses import Response
 from api.answer.description import Answer, json_body
 from api.answer.json_response import NO_STORE, ListOf, json_response, list_json
 from api.families.route import ANY_KEY, JSON_BODY, MANAGING, Errors, Family
-from api.request.api_keys import Caller, KeyRing
+from api.parts import Services
+from api.request.api_keys import KeyRing
 from api.request.body import parse_object
-from api.services import Services
 from tasks import errors
 from tasks.errors import InvalidValue, KeyExists, KeyInUse, KeyRevoked
-from tasks.records.keys import (
+from tasks.records.api_keys import (
     NO_LIMITS,
     USUAL_SCOPES,
+    Key,
     KeyDigest,
-    KeyLimits,
-    KeyRecord,
+    Limits,
     Scope,
     digest_of,
     new_key,
@@ -51,7 +51,7 @@ class CreateKey(BaseModel):
     name: str = Field(description="Letters, digits, - and _; at most 48. It owns what is made with the key.")
     scopes: list[Scope] | None = Field(None, min_length=1, max_length=50, description="All but admin by default.")
     expires_in: float | None = _EXPIRES_IN
-    limits: KeyLimits | None = _LIMITS
+    limits: Limits | None = _LIMITS
 
 
 class ChangeKey(BaseModel):
@@ -63,7 +63,7 @@ class ChangeKey(BaseModel):
 
     scopes: list[Scope] | None = Field(None, min_length=1, max_length=50, description="In place of those it has.")
     expires_in: float | None = _EXPIRES_IN
-    limits: KeyLimits | None = _LIMITS
+    limits: Limits | None = _LIMITS
 
 
 class RotateKey(BaseModel):
@@ -81,27 +81,27 @@ class RotateKey(BaseModel):
     )
 
 
-class Key(BaseModel):
+class KeyAnswer(BaseModel):
     """An API key, without its text. Times are Unix seconds."""
 
     object: Literal["key"]
     name: str
     source: Literal["ledger", "environment"] = Field(description="environment: of EMBEDQ_API_KEYS.")
     scopes: list[Scope]
-    limits: KeyLimits
+    limits: Limits
     created_at: int | None
     expires_at: int | None
     revoked_at: int | None
     purged_at: int | None = Field(description="When all that it owned was deleted.")
 
 
-class NewKey(Key):
+class NewKey(KeyAnswer):
     """A key with its text, which is told this once."""
 
     key: str = Field(examples=["embedq_6vJ1…"])
 
 
-class KeyList(ListOf[Key]):
+class KeyList(ListOf[KeyAnswer]):
     """All keys, by name."""
 
 
@@ -111,7 +111,7 @@ class OwnKey(BaseModel):
     object: Literal["key"]
     name: str
     scopes: list[Scope]
-    limits: KeyLimits
+    limits: Limits
     expires_at: int | None
 
 
@@ -161,9 +161,9 @@ class NewKeyRecord:
     body: CreateKey
     scopes: frozenset[Scope]
 
-    def record(self, now_s: float) -> KeyRecord:
+    def record(self, now_s: float) -> Key:
         """Of the key, made now: Unix seconds by the clock of Redis."""
-        return KeyRecord(
+        return Key(
             name=self.body.name,
             digests=(KeyDigest(sha256=digest_of(self.text)),),
             scopes=self.scopes,
@@ -205,7 +205,7 @@ async def list_keys(request: Request) -> Response:
     return json_response(list_json(sorted(keys, key=lambda key: key["name"]), more=False, key="name"), NO_STORE)
 
 
-@router.describe("GET", "/v1/keys/{name}", Answer(200, Key), scopes=MANAGING, errors=_KEY)
+@router.describe("GET", "/v1/keys/{name}", Answer(200, KeyAnswer), scopes=MANAGING, errors=_KEY)
 async def read_key(request: Request, name: str) -> Response:
     """Returns one key."""
     services = Services.from_request(request)
@@ -218,7 +218,7 @@ async def read_key(request: Request, name: str) -> Response:
 @router.describe(
     "POST",
     "/v1/keys/{name}",
-    Answer(200, Key),
+    Answer(200, KeyAnswer),
     scopes=MANAGING,
     errors=(*JSON_BODY, *_KEY, errors.KeyRevoked, errors.NotReplicated),
     body=json_body(ChangeKey),
@@ -229,7 +229,7 @@ async def change_key(request: Request, name: str) -> Response:
     fields = parse_object(await services.bodies.read(request))
     body = validated(ChangeKey, fields, {"limits": known_limits})
 
-    def edit(record: KeyRecord, now_s: float) -> KeyRecord:
+    def edit(record: Key, now_s: float) -> Key:
         if record.revoked is not None:
             raise KeyRevoked(f"The key {name} is revoked; nothing about it can change.")
         changes: dict[str, Any] = {}
@@ -264,7 +264,7 @@ async def rotate_key(request: Request, name: str) -> Response:
 
 
 @router.describe(
-    "POST", "/v1/keys/{name}/revoke", Answer(200, Key), scopes=MANAGING, errors=(*_KEY, errors.NotReplicated)
+    "POST", "/v1/keys/{name}/revoke", Answer(200, KeyAnswer), scopes=MANAGING, errors=(*_KEY, errors.NotReplicated)
 )
 async def revoke_key(request: Request, name: str) -> Response:
     """Ends a key for good: its requests get 401, and its open streams end. What it owns stays until it is purged."""
@@ -283,7 +283,7 @@ async def revoke_key(request: Request, name: str) -> Response:
 async def delete_key(request: Request, name: str) -> Response:
     """Deletes the record of a key that is revoked and purged, and so gives its name free."""
 
-    def check(record: KeyRecord) -> None:
+    def check(record: Key) -> None:
         if record.revoked is None or record.purged is None:
             missing = "purge" if record.revoked is not None else "revoke and purge"
             raise KeyInUse(f"Its name would come to own what is left: {missing} the key {name} first.")
@@ -295,17 +295,17 @@ async def delete_key(request: Request, name: str) -> Response:
 def known_limits(value: object) -> object:
     """Limits as given; raises `InvalidType` for one that there is not."""
     if isinstance(value, dict):
-        require_known(value, KeyLimits, "limits.")
+        require_known(value, Limits, "limits.")
     return value
 
 
-def _changed_limits(limits: KeyLimits, given: Mapping[str, Any] | None) -> KeyLimits:
+def _changed_limits(limits: Limits, given: Mapping[str, Any] | None) -> Limits:
     if given is None:
         return NO_LIMITS
-    return KeyLimits.model_validate({**limits.model_dump(), **given})
+    return Limits.model_validate({**limits.model_dump(), **given})
 
 
-def _ledger_key(record: KeyRecord) -> dict[str, Any]:
+def _ledger_key(record: Key) -> dict[str, Any]:
     times = {name: getattr(record, name) for name in ("created", "expires", "revoked", "purged")}
     return {
         "object": "key",
@@ -332,7 +332,7 @@ def _environment_keys(keys: KeyRing) -> list[dict[str, Any]]:
     ]
 
 
-def _own(caller: Caller) -> dict[str, Any]:
+def _own(caller: Key) -> dict[str, Any]:
     return {
         "object": "key",
         "name": caller.name,

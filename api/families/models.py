@@ -10,8 +10,8 @@ from starlette.responses import Response
 from api.answer.description import Answer
 from api.answer.json_response import json_response
 from api.families.route import ANY_KEY, Family
+from api.parts import Services
 from api.queue.served_models import ServedModels
-from api.services import Services
 from tasks import errors
 
 

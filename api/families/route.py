@@ -25,12 +25,12 @@ from starlette.types import Scope as RequestScope
 
 from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
+from api.parts import Services
 from api.request.idempotency import KEY_SCHEMA
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
 from api.server.overload import LONGEST_CHEAP_DELAY_S
-from api.services import Services
 from tasks import errors
-from tasks.records.keys import Scope
+from tasks.records.api_keys import Scope
 
 # What a key needs for a route: one of these scopes.
 

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from api.answer.description import Answer, query
 from api.answer.json_response import NO_STORE, json_response
 from api.families.route import CALLER, READING, Family
+from api.parts import Services
 from api.queue.history import Figures, History
 from api.queue.served_models import ServedModels
-from api.services import Services
 from api.waiting.events import EventStream
 from api.waiting.live import Feed
 from tasks import errors

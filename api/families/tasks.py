@@ -24,6 +24,7 @@ from api.families.route import (
     page_after,
     page_limit,
 )
+from api.parts import Services
 from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
@@ -31,14 +32,13 @@ from api.request.offload import offload, offload_in_turn
 from api.request.paging import ListPage, read_limit, read_page
 from api.request.prefer import preference, query_wait_s
 from api.request.schemas import TaskBody
-from api.services import Services
 from api.waiting.events import EventStream, events
 from api.waiting.long_poll import matches, next_state
 from tasks import errors, ledger
 from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
 from tasks.ledger import CancelOutcome, operations
 from tasks.ledger.ids import missing
-from tasks.records.keys import Scope
+from tasks.records.api_keys import Scope
 from worker_config.subject import span
 
 # The answers as pydantic models. They document; the routes below render, which is several times faster.

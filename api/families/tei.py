@@ -13,11 +13,11 @@ from api.answer.vectors import matrix, size_bytes
 from api.families.console import HTML, IF_NONE_MATCH, NOT_MODIFIED, PAGE, file_response, is_browser
 from api.families.health import Live, live
 from api.families.route import ANY_KEY, CLIENT_TIMEOUTS, JSON_BODY, ONLINE_CALL, PREFER_WAIT, PUBLIC, Errors, Family
+from api.parts import Services
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import patience_s, preference
 from api.request.schemas import EmbedBody
-from api.services import Services
 from api.waiting.synchronous import encode_now
 from tasks import errors
 from tasks.errors import NotReady

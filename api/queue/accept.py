@@ -5,13 +5,13 @@ import dataclasses
 from starlette.responses import Response
 
 from api.answer import task_json
+from api.parts import Services
 from api.request.key_limits import admission
-from api.services import Services
 from tasks.errors import BacklogFull, KeyLimitReached, RateLimited, Unavailable
 from tasks.ledger import DOCUMENTS, Lane, Submission, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import missing
-from tasks.records.keys import NO_LIMITS
+from tasks.records.api_keys import NO_LIMITS
 from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
 
 _SMALL_BYTES = 64 * 2**10

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from typing import Protocol
@@ -25,14 +24,13 @@ from tasks.errors import EmbedqError, KeyUnknown, RedisUnavailable, ScopeMissing
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
 from tasks.ledger.operations import PURGES_TOLD_S
-from tasks.records.keys import (
+from tasks.records.api_keys import (
     ALL_SCOPES,
     NO_LIMITS,
     USUAL_SCOPES,
-    KeyLimits,
+    Key,
     KeyReading,
-    KeyRecord,
-    Scope,
+    Limits,
     read_keys,
     write_key,
 )
@@ -47,16 +45,6 @@ _BEARER = "bearer"
 _ATTEMPTS = 20
 _GRANT = "embedq.grant"
 """Key in the scope of a request: by what right it was let in."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who calls. `expires`: when the key ends, in Unix seconds by the clock of Redis."""
-
-    name: str
-    scopes: frozenset[Scope]
-    limits: KeyLimits = NO_LIMITS
-    expires: float | None = None
 
 
 class Leaves(Protocol):
@@ -77,7 +65,7 @@ class Grant:
 
     __slots__ = ("_waiting", "caller", "refusal", "until")
 
-    def __init__(self, caller: Caller, until: float | None = None, refusal: str = "") -> None:
+    def __init__(self, caller: Key, until: float | None = None, refusal: str = "") -> None:
         self.caller = caller
         self.until = until
         self.refusal = refusal
@@ -142,7 +130,7 @@ class KeyRing:
         self._required = settings.require_key
         self._metrics_keys = settings.metrics_keys
         self.environment = {
-            name: Caller(name, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
+            name: Key.fixed(name, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
             for name, _ in settings.api_keys
         }
         """Callers with a key of the settings, by name."""
@@ -152,13 +140,13 @@ class KeyRing:
         }
         self.stamp: str | None = None
         """Of the last reading; None: the ledger has not answered since the start."""
-        self.records: dict[str, KeyRecord] = {}
+        self.records: dict[str, Key] = {}
         """Of the ledger, by name."""
         self._stored: Mapping[str, bytes] = {}
         self._grants: dict[bytes, Grant] = {}
         """By the digest of the text: those of the ledger, also of texts that are not valid any more."""
         self._closed = False
-        self._anonymous = Grant(Caller(ANONYMOUS, USUAL_SCOPES))
+        self._anonymous = Grant(Key.fixed(ANONYMOUS, USUAL_SCOPES))
         self._offset_s = time.time() - clock()
         self.several = False
         """Whether there are several callers, who share what there is."""
@@ -181,7 +169,7 @@ class KeyRing:
         """The same, as far as is known: before Redis has answered for the first time nobody knows."""
         return not (self._of_environment or self._required or self._closed)
 
-    def limits(self, name: str) -> KeyLimits:
+    def limits(self, name: str) -> Limits:
         """Of the key with this name; keys of the environment have none."""
         record = self.records.get(name)
         return NO_LIMITS if record is None else record.limits
@@ -262,20 +250,19 @@ class KeyRing:
             grant.end(_REVOKED)
 
 
-def _record(name: str, text: bytes) -> KeyRecord | None:
+def _record(name: str, text: bytes) -> Key | None:
     try:
-        return KeyRecord.from_json(text)
+        return Key.from_json(text)
     except ValidationError:
         _log.error("the key %s is refused: its record is of another version of embedq", name)
         return None
 
 
-def _grants(record: KeyRecord) -> Iterator[tuple[bytes, Grant]]:
-    caller = Caller(record.name, record.scopes, record.limits, record.expires)
+def _grants(record: Key) -> Iterator[tuple[bytes, Grant]]:
     refusal = "" if record.revoked is None else _REVOKED
     for digest in record.digests:
         ends = [at for at in (record.expires, digest.until) if at is not None]
-        yield bytes.fromhex(digest.sha256), Grant(caller, min(ends, default=None), refusal)
+        yield bytes.fromhex(digest.sha256), Grant(record, min(ends, default=None), refusal)
 
 
 def _renewed(former: Grant, grant: Grant) -> Grant:
@@ -348,7 +335,7 @@ class LedgerKeys:
             self._trying = asyncio.create_task(self.refresh(), name="first keys")
         await asyncio.shield(self._trying)
 
-    async def read(self, name: str) -> KeyRecord:
+    async def read(self, name: str) -> Key:
         """The record of a key as it is now.
 
         Raises:
@@ -357,7 +344,7 @@ class LedgerKeys:
         """
         return (await self._current(name))[0]
 
-    async def create(self, make: Callable[[float], KeyRecord]) -> KeyRecord | None:
+    async def create(self, make: Callable[[float], Key]) -> Key | None:
         """Stores a new key, which `make` makes for the present time; None if one with its name is there already.
 
         Raises:
@@ -374,9 +361,7 @@ class LedgerKeys:
         await self.refresh()
         return record if made else None
 
-    async def change(
-        self, name: str, edit: Callable[[KeyRecord, float], KeyRecord], *, whole: bool = False
-    ) -> KeyRecord:
+    async def change(self, name: str, edit: Callable[[Key, float], Key], *, whole: bool = False) -> Key:
         """Stores what `edit` makes of a key and of the present time, and returns it.
 
         `whole`: a change that the caller is not told of is undone, because it would have made a text that nobody knows.
@@ -407,7 +392,7 @@ class LedgerKeys:
         with suppress(Unavailable):
             await self._ledger.run(write_key(name, after, before))
 
-    async def delete(self, name: str, check: Callable[[KeyRecord], None]) -> None:
+    async def delete(self, name: str, check: Callable[[Key], None]) -> None:
         """Deletes a key that `check` does not refuse. Raises like `change`."""
         for _ in range(_ATTEMPTS):
             record, stored, _ = await self._current(name)
@@ -421,7 +406,7 @@ class LedgerKeys:
     def _contended() -> RedisUnavailable:
         return RedisUnavailable("This key is being changed by others; try again.", retry_after_s=spread(3))
 
-    async def _current(self, name: str) -> tuple[KeyRecord, bytes, float]:
+    async def _current(self, name: str) -> tuple[Key, bytes, float]:
         reading = await self._ledger.run(read_keys())
         stored = (reading.records or {}).get(name)
         if stored is not None:

@@ -8,13 +8,13 @@ from starlette.types import Scope
 from tasks.errors import RateLimited, RedisUnavailable
 from tasks.ledger import AsyncLedger, KeyAdmission, KeyRoom
 from tasks.ledger.operations import Taken, retry_after_of_key, take_request
-from tasks.records.keys import KeyLimits
+from tasks.records.api_keys import Limits
 
 _TAKEN = "embedq.taken"
 _ROOM = "embedq.room"
 
 
-def admission(limits: KeyLimits) -> KeyAdmission:
+def admission(limits: Limits) -> KeyAdmission:
     """What SUBMIT checks of them."""
     return KeyAdmission(limits.tokens_per_minute, limits.queued_tokens, limits.open_jobs)
 

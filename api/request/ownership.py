@@ -6,8 +6,8 @@ from typing import Generic, Protocol, TypeVar
 
 from starlette.requests import Request
 
+from api.parts import Services
 from api.request.paging import ListPage, read_limit, read_page
-from api.services import Services
 from tasks.errors import EmbedqError, TaskNotFound
 from tasks.ledger import Result, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from tasks.errors import EmbedqError, RedisUnavailable
 from tasks.ledger import AsyncLedger
+from tasks.records.api_keys import Limits
 from tasks.records.files import Quota, release_file, reserve_file
-from tasks.records.keys import KeyLimits
 from worker_config.settings import Settings
 
 RENEW_BYTES = 2**20
@@ -16,7 +16,7 @@ RESERVED_MS = 600_000
 """An upload whose process died counts for so long after its last bytes."""
 
 
-def quota(settings: Settings, limits: KeyLimits) -> Quota:
+def quota(settings: Settings, limits: Limits) -> Quota:
     """Of the caller whose key has these limits."""
     own = limits.stored_bytes
     return Quota(settings.file_quota_bytes if own is None else own, settings.file_quota_number)

@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from api.answer.json_response import NO_STORE
 from api.answer.task_json import etag, task_json
+from api.parts import Services
 from api.server.edge import ENDLESS
-from api.services import Services
 from api.waiting.hub import watched
 from api.waiting.live import COMMENT, RETRY, RETRY_S
 from api.waiting.long_poll import UNSEEN, matches

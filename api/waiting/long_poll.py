@@ -6,8 +6,8 @@ from starlette.requests import Request
 
 from api.answer.errors import CallerGone
 from api.answer.task_json import etag
+from api.parts import Services
 from api.request.ownership import own_task
-from api.services import Services
 from api.waiting.hub import Waiter, watched
 from tasks.ledger import Task
 

@@ -7,11 +7,11 @@ from starlette.requests import Request
 
 from api.answer import task_json
 from api.answer.errors import CallerGone, item_failed
+from api.parts import Services
 from api.queue.accept import accept, submit
 from api.queue.submission import LINGERING_INTEREST_S
 from api.request.key_limits import note_room
 from api.request.ownership import read_result
-from api.services import Services
 from api.waiting.hub import Waiter, watched
 from api.waiting.long_poll import next_state
 from tasks.errors import NotReady, Unavailable, WaitTimeout

@@ -11,7 +11,7 @@ For ever, of bounded size:
     R:storage            string  id of the storage whose contents this Redis knows (tasks.records.storage_identity)
     R:ingestion-order    string  order of the ingestion that was created last: milliseconds, or one more than the one
                                  before
-    R:keys               hash    API keys (tasks.records.keys): name -> JSON KeyRecord, also of revoked ones; `@stamp`:
+    R:keys               hash    API keys (tasks.records.api_keys): name -> JSON Key, also of revoked ones; `@stamp`:
                                  changes with each change, and stays when the last key is deleted
     R:litter             zset    "name owner" -> when the sweep may look at it: stored objects of files that
                                  expire, folders of batches and ingestions that have ended, each until

@@ -558,7 +558,7 @@ def beat(queue: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None 
 
 
 PURGES_TOLD_S = 600.0
-"""For so long `tasks.records.keys.read_keys` names an owner; `purge_close.lua` has the same."""
+"""For so long `tasks.records.api_keys.read_keys` names an owner; `purge_close.lua` has the same."""
 
 
 def retire(queue: str, worker: str) -> Operation[None]:

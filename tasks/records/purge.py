@@ -12,8 +12,8 @@ from typing import Any
 from tasks.errors import KeyInUse
 from tasks.ledger.operations import Operation
 from tasks.records import datasets
+from tasks.records.api_keys import IN_USE
 from tasks.records.creation import RecordKind
-from tasks.records.keys import IN_USE
 from tasks.storage.storage import Storage
 
 KEYS_AT_ONCE = 500

@@ -16,9 +16,9 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import create_app
+from api.parts import Services
 from api.server.connections import Connections
 from api.server.http_protocol import Limits
-from api.services import Services
 from api.waiting.hub import WaitingTimes
 from stack.testing import PATIENCE_S, eventually, wait_until
 from tests.integration.api.conformance import Conformance

@@ -13,10 +13,10 @@ import httpx
 from stack.testing import RedisServer
 from tasks.documents.map_job import draw_map
 from tasks.ledger import Ledger
+from tasks.records.api_keys import Key, write_key
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.dataset_maps import map_name
 from tasks.records.ingestions import IngestionStatus
-from tasks.records.keys import KeyRecord, write_key
 from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, upload_with
@@ -146,7 +146,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     move(ledger, loaded, to=IngestionStatus.COMPLETED)
     refused = client.post("/v1/batches", json=body).json()["id"]
     ledger.run(move_batch(refused, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
-    gone = KeyRecord(name="gone", digests=(), scopes=frozenset(), created=1, revoked=2, purged=3)
+    gone = Key(name="gone", digests=(), scopes=frozenset(), created=1, revoked=2, purged=3)
     assert ledger.run(write_key("gone", b"", gone.to_json()))
     return {
         "keys/{name}": ("keys/gone", "keys/acme"),

@@ -14,7 +14,7 @@ from api.request.api_keys import KeyRing, LedgerKeys
 from stack.testing import RedisServer, wait_until
 from tasks.errors import Overloaded
 from tasks.ledger import AsyncLedger
-from tasks.records.keys import ALL_SCOPES, KeyRecord, read_keys
+from tasks.records.api_keys import ALL_SCOPES, Key, read_keys
 from tests.integration.api.event_stream import Stream
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import bearer, code_of, make
@@ -120,10 +120,10 @@ async def test_no_text_is_valid_that_a_process_was_too_busy_to_tell(private_redi
         private_redis.send(signal.SIGCONT)
         return 1.0
 
-    def made(now_s: float, name: str = "ops") -> KeyRecord:
-        return KeyRecord(name=name, digests=(), scopes=ALL_SCOPES, created=now_s)
+    def made(now_s: float, name: str = "ops") -> Key:
+        return Key(name=name, digests=(), scopes=ALL_SCOPES, created=now_s)
 
-    def unanswered(record: KeyRecord) -> KeyRecord:
+    def unanswered(record: Key) -> Key:
         private_redis.send(signal.SIGSTOP)  # what is in the socket by then Redis reads when it goes on
         return record
 

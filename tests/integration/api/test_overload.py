@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from api.app import create_app
-from api.services import Services
+from api.parts import Services
 from tests.integration.api.served import MODEL, ServedApp
 from worker_config.settings import load_settings
 

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from api.services import Services
+from api.parts import Services
 from tests.integration.api.served import MODEL
 from worker_config.settings import load_settings
 

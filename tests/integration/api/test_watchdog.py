@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from api.parts import Services
 from api.queue.bell import Bell
 from api.queue.served_models import ServedModels
 from api.queue.watchdog import Watchdog
-from api.services import Services
 from stack.testing import RedisServer, wait_until
 from tasks.item import Options
 from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewUnit, State, Submission, operations

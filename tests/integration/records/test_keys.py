@@ -7,12 +7,12 @@ import redis
 
 from tasks.errors import QuotaExceeded
 from tasks.ledger.operations import PURGES_TOLD_S
-from tasks.records.keys import KeyReading, KeyRecord, Scope, read_keys, write_key
+from tasks.records.api_keys import Key, KeyReading, Scope, read_keys, write_key
 from tasks.records.purge import close_account
 from tests.integration.ledger.driver import Driver
 
-ONE = KeyRecord(name="one", digests=(), scopes=frozenset({Scope.READ}), created=1).to_json()
-OTHER = KeyRecord(name="one", digests=(), scopes=frozenset({Scope.BULK}), created=1).to_json()
+ONE = Key(name="one", digests=(), scopes=frozenset({Scope.READ}), created=1).to_json()
+OTHER = Key(name="one", digests=(), scopes=frozenset({Scope.BULK}), created=1).to_json()
 
 
 def reading(driver: Driver, known: str | None = None) -> KeyReading:

@@ -7,12 +7,12 @@ import redis
 
 from tasks.errors import KeyInUse
 from tasks.ledger import DOCUMENTS, Admission, CommitOutcome, Lane, Submission, operations
+from tasks.records.api_keys import Key, Scope, write_key
 from tasks.records.batches import NewBatch, create_batch, new_batch_id, read_batch
 from tasks.records.creation import RecordKind
 from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file
 from tasks.records.ingestion_operations import Move, create_ingestion, move_ingestion, read_ingestion
 from tasks.records.ingestions import IngestionStatus, NewIngestion, new_ingestion_id
-from tasks.records.keys import KeyRecord, Scope, write_key
 from tasks.records.purge import KEYS_AT_ONCE, PurgedRecord, Sweep, close_account, remove_record, sweep_owner
 from tests.integration.ledger.driver import START_MS, Driver
 
@@ -96,7 +96,7 @@ def test_an_ingestion_ends_with_all_its_tasks_and_goes_on_no_more(driver: Driver
 
 
 def test_what_a_new_key_of_the_name_owns_stays(driver: Driver) -> None:
-    key = KeyRecord(name="ann", digests=(), scopes=frozenset({Scope.READ}), created=1)
+    key = Key(name="ann", digests=(), scopes=frozenset({Scope.READ}), created=1)
     revoked = key.revoke(2)
     driver.run(write_key("ann", b"", revoked.to_json()))
     former = driver.submit(owner="ann", listed=True).task_id

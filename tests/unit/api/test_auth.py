@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from api.request.api_keys import KeyRing
 from tasks.errors import Unauthenticated
 from tasks.ledger import ANONYMOUS
-from tasks.records.keys import KeyReading
+from tasks.records.api_keys import KeyReading
 from worker_config.settings import load_settings
 
 RING = KeyRing(

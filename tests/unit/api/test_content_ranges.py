@@ -9,9 +9,9 @@ from starlette.types import Message, Scope
 
 from api.answer.content import byte_range, content
 from api.async_storage import AsyncStorage
-from api.request.api_keys import Caller, Grant, let_in
+from api.request.api_keys import Grant, let_in
 from tasks.errors import FileUnknown, RangeNotSatisfiable
-from tasks.records.keys import USUAL_SCOPES
+from tasks.records.api_keys import USUAL_SCOPES, Key
 from tasks.storage.storage import Storage
 from tests.nothing_stored import nothing_stored
 
@@ -51,7 +51,7 @@ def test_a_range_behind_the_end(header: str) -> None:
 async def test_a_download_ends_in_silence_with_the_right_of_its_caller_and_for_no_other_reason(tmp_path: Path) -> None:
     Storage.open(str(tmp_path)).write("file", b"bytes")
     scope: Scope = {"type": "http", "headers": [], "path": "/"}
-    grant = Grant(Caller("ann", USUAL_SCOPES))
+    grant = Grant(Key.fixed("ann", USUAL_SCOPES))
     let_in(scope, grant)
     storage, gone = AsyncStorage(str(tmp_path), nothing_stored), FileUnknown("It is gone.")
 

@@ -6,7 +6,7 @@ import pytest
 
 from api.families.ingestion_body import Sink, Source, check_again, check_sink, check_source
 from tasks.errors import InvalidValue, SourceFailed
-from tasks.records.keys import NO_LIMITS, KeyLimits
+from tasks.records.api_keys import NO_LIMITS, Limits
 from worker_config.settings import Settings, load_settings
 
 
@@ -15,7 +15,7 @@ def settings() -> Settings:
     return load_settings(sinks="main=postgresql://h/a,other=postgresql://h/b", ingest_roots="/srv/docs,s3://bucket/in")
 
 
-def limits(**given: Any) -> KeyLimits:
+def limits(**given: Any) -> Limits:
     return NO_LIMITS.model_copy(update=given)
 
 

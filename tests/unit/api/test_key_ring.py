@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 
 from api.request.api_keys import Grant, KeyRing
 from tasks.errors import RedisUnavailable, Unauthenticated
-from tasks.records.keys import ALL_SCOPES, KeyDigest, KeyLimits, KeyReading, KeyRecord, Scope, digest_of
+from tasks.records.api_keys import ALL_SCOPES, Key, KeyDigest, KeyReading, Limits, Scope, digest_of
 from worker_config.settings import load_settings
 
 NOW_S = 1_000_000.0
@@ -33,9 +33,9 @@ class Clock:
         return self.now_s
 
 
-def record(name: str, *texts: str, **fields: Any) -> KeyRecord:
+def record(name: str, *texts: str, **fields: Any) -> Key:
     digests = tuple(KeyDigest(sha256=digest_of(text)) for text in texts or (name,))
-    return KeyRecord(name=name, digests=digests, scopes=fields.pop("scopes", ALL_SCOPES), created=1, **fields)
+    return Key(name=name, digests=digests, scopes=fields.pop("scopes", ALL_SCOPES), created=1, **fields)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def read(ring: KeyRing, clock: Clock) -> Callable[..., None]:
     """Lets the ring read these records, and only that nothing has changed where they are those of before."""
     stamps = iter(range(1000))
 
-    def take(*records: KeyRecord) -> None:
+    def take(*records: Key) -> None:
         stored = {one.name: one.to_json() for one in records}
         ring.take(KeyReading(NOW_S + clock.now_s, str(next(stamps)), stored))
 
@@ -142,7 +142,7 @@ def test_whoever_waits_leaves_when_the_key_gives_less(ring: KeyRing, read: Calla
         of(ring, "deleted").followed(deleted),
     ):
         read(
-            record("limited", limits=KeyLimits(open_jobs=1), expires=NOW_S + 1),
+            record("limited", limits=Limits(open_jobs=1), expires=NOW_S + 1),
             record("narrowed", scopes={Scope.READ}),
             record("revoked", revoked=NOW_S),
             record("rotated", "new"),

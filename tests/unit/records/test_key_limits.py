@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.records.keys import NO_LIMITS, KeyLimits
+from tasks.records.api_keys import NO_LIMITS, Limits
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from tasks.records.keys import NO_LIMITS, KeyLimits
     ],
 )
 def test_a_table_is_shared_with_a_key_whose_limits_name_it(sinks: list[str], shares: bool) -> None:
-    limits = KeyLimits.model_validate({"sinks": sinks})
+    limits = Limits.model_validate({"sinks": sinks})
     assert limits.shares_table("store", "chunks") is shares
 
 

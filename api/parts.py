@@ -17,7 +17,7 @@ from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
-from api.request.api_keys import Caller, KeyRing, LedgerKeys, grant_of, let_in
+from api.request.api_keys import KeyRing, LedgerKeys, grant_of, let_in
 from api.request.body import Bodies
 from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
@@ -28,7 +28,7 @@ from api.waiting.hub import Hub, WaitingTimes
 from api.waiting.live import LiveStreams
 from tasks.errors import ScopeMissing
 from tasks.ledger import ANONYMOUS, AsyncLedger
-from tasks.records.keys import Scope
+from tasks.records.api_keys import Key, Scope
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
@@ -125,7 +125,7 @@ class Services:
         """The parts behind the app that serves `request`."""
         return cast("Self", request.app.state.services)
 
-    def admit(self, request: Request, scopes: Collection[Scope]) -> Caller:
+    def admit(self, request: Request, scopes: Collection[Scope]) -> Key:
         """Lets a request in to a route that needs one of these scopes, and says who sent it.
 
         Raises:
@@ -161,7 +161,7 @@ class Services:
             remedy = f"A key with the scope admin adds it: embedq keys limits {caller.name} --scopes {all_then}"
         raise ScopeMissing(f"This call needs the scope {needed}; the key {caller.name} has {having}. {remedy}")
 
-    def caller(self, request: Request) -> Caller:
+    def caller(self, request: Request) -> Key:
         """Who sent a request that was admitted."""
         grant = grant_of(request.scope)
         if grant is None:

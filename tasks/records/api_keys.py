@@ -46,7 +46,7 @@ _SECRET_BYTES = 32
 Named = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
 
-class KeyLimits(BaseModel):
+class Limits(BaseModel):
     """What one key may use. None: it has no limit of its own."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -86,7 +86,7 @@ def _names_table(entry: str, connection: str, table: str) -> bool:
     return name == connection and (not slash or fits)
 
 
-NO_LIMITS = KeyLimits.model_validate({})
+NO_LIMITS = Limits.model_validate({})
 
 
 class KeyDigest(BaseModel):
@@ -98,7 +98,7 @@ class KeyDigest(BaseModel):
     until: float | None = None
 
 
-class KeyRecord(BaseModel):
+class Key(BaseModel):
     """One key. Times are Unix seconds by the clock of Redis.
 
     Attributes:
@@ -117,7 +117,17 @@ class KeyRecord(BaseModel):
     expires: float | None = None
     revoked: float | None = None
     purged: float | None = None
-    limits: KeyLimits = NO_LIMITS
+    limits: Limits = NO_LIMITS
+
+    @property
+    def owner(self) -> str:
+        """Whose what its callers make is."""
+        return self.name
+
+    @classmethod
+    def fixed(cls, name: str, scopes: frozenset[Scope]) -> Self:
+        """A key that the ledger does not hold: of the environment, or nobody's."""
+        return cls(name=name, digests=(), scopes=scopes, created=0.0)
 
     def to_json(self) -> bytes:
         """As it is stored."""
