@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from fastapi.routing import APIRoute
+
 from api.answer import errors
 from api.document import openapi
 from api.families import (
@@ -26,9 +28,11 @@ from api.families import (
 )
 from api.families.route import answer_headers
 from api.parts import Services
+from api.routes import tasks as tasks_routes
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
 from api.server.origins import admit
+from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
 
@@ -52,6 +56,14 @@ FAMILIES = (
     openapi,
 )
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
+
+
+ROUTERS = (tasks_routes,)
+"""By resource, in the order of the document."""
+
+
+def _name(route: APIRoute) -> str:
+    return route.name
 
 
 def create_app(
@@ -83,6 +95,9 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
+    app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    for resource in ROUTERS:
+        app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
     routers = [family.router for family in FAMILIES]
     for router in routers:
         app.include_router(router)

@@ -23,7 +23,7 @@ from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
 from api.request.token_input import Vocabulary
 from api.server.origins import Visitors
-from api.server.overload import Door, Places, StallProbe
+from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
 from api.waiting.live import LiveStreams
 from tasks.errors import ScopeMissing
@@ -140,6 +140,21 @@ class Services:
         self.places.enter(request.scope)
         self.require(request, scopes)
         return grant.caller
+
+    async def known_key(self, request: Request) -> Key:
+        """Lets a request in and counts it, and says by which key; raises like `admit`."""
+        if self.keys.stamp is None:
+            await self.ledger_keys.first_reading()
+        grant = self.keys.grant(request.headers)
+        let_in(request.scope, grant)
+        key = grant.caller
+        request.scope[OWNER] = key.owner
+        self.places.enter(request.scope)
+        per_s = key.limits.requests_per_second
+        if per_s is not None and not await self.rates.take(request.scope, key.owner, per_s):
+            await self.door.pace(key.owner, LONGEST_CHEAP_DELAY_S)
+            raise self.rates.refusal(key.owner, per_s)
+        return key
 
     def require(self, request: Request, scopes: Collection[Scope]) -> None:
         """Raises `ScopeMissing` if the caller has none of these scopes."""

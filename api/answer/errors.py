@@ -7,7 +7,9 @@ from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -41,6 +43,7 @@ from tasks.errors import (
     WaitTimeout,
 )
 from tasks.item import ItemError
+from tasks.wire.validation import translated
 
 # Errors that only the web tier has: one text of a request failed, or the caller has left.
 
@@ -227,6 +230,13 @@ def error_answers(kinds: Sequence[type[EmbedqError]], path: str) -> dict[int, di
     }
 
 
+_PROBLEM = {"$ref": SCHEMAS.format(model=Problem.__name__)}
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "The request cannot be used.", "content": {MEDIA_TYPE: {"schema": _PROBLEM}}},
+    "5XX": {"description": "Try again, or look at the log.", "content": {MEDIA_TYPE: {"schema": _PROBLEM}}},
+}
+"""Of FastAPI's routes: every error has this form. `docs/http.md` has a table of the codes."""
+
 _ANSWERED = "embedq.error"
 
 
@@ -256,6 +266,7 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     app.add_exception_handler(EmbedqError, _ours)
     app.add_exception_handler(HTTPException, partial(_routing, routes))
     app.add_exception_handler(CallerGone, _ours)
+    app.add_exception_handler(RequestValidationError, _parameters)
 
 
 def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
@@ -288,6 +299,13 @@ def answered(scope: Scope) -> AnsweredError | None:
 
 async def _ours(request: Request, error: Exception) -> Response:
     return response(cast("EmbedqError | CallerGone", error), request.scope, request.url.path)
+
+
+async def _parameters(request: Request, error: Exception) -> Response:
+    """A header or a query parameter that FastAPI has refused. Bodies are read by `api.dependencies`."""
+    first = cast("ErrorDetails", cast("RequestValidationError", error).errors()[0])
+    first["loc"] = first["loc"][1:]  # without where it stands: "query"
+    return response(translated(first), request.scope, request.url.path)
 
 
 async def _routing(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:

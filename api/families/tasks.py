@@ -8,35 +8,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer import task_json, vectors
-from api.answer.description import TEXT, Answer, header, json_body, query
-from api.answer.json_response import JSON, NO_STORE, ListOf, json_response, list_json
+from api.answer.description import Answer, header, json_body, query
+from api.answer.json_response import JSON, NO_STORE, ListOf
 from api.answer.why_waiting import why_waiting
 from api.families.route import (
     CALLER,
     IDEMPOTENCY_KEY,
     PREFER_WAIT,
-    READING,
     TASK_MAKING,
     TASK_READING,
     TEXTS,
     Errors,
     Family,
-    page_after,
-    page_limit,
 )
 from api.parts import Services
 from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
-from api.request.paging import ListPage, read_limit, read_page
+from api.request.paging import ListPage, read_page
 from api.request.prefer import preference, query_wait_s
 from api.request.schemas import TaskBody
 from api.waiting.events import EventStream, events
 from api.waiting.long_poll import matches, next_state
 from tasks import errors, ledger
-from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
-from tasks.ledger import CancelOutcome, operations
+from tasks.errors import InvalidValue, TaskNotFinished
+from tasks.ledger import operations
 from tasks.ledger.ids import missing
 from tasks.records.api_keys import Scope
 from worker_config.subject import span
@@ -87,33 +84,6 @@ async def create_task(request: Request) -> Response:
     submission = await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key)
     services.require(request, {Scope(submission.lane)})
     return await accepted_response(services, submission)
-
-
-@router.describe(
-    "GET",
-    "/v1/tasks",
-    Answer(200, TaskList),
-    scopes=READING,
-    errors=(*CALLER, errors.RequestError),
-    reads=(
-        query("status", TEXT, "States to list, separated by commas; all by default.", empty_is_absent=True),
-        page_after("Id of the task behind which the page begins."),
-        page_limit("Tasks per page."),
-    ),
-    slash=True,
-)
-async def list_tasks(request: Request) -> Response:
-    """Lists the caller's tasks, newest first. Tasks behind synchronous calls are not listed."""
-    services = Services.from_request(request)
-    owner = services.owner(request)
-    parameters = request.query_params
-    states, after = _states(parameters.getlist("status")), _after(parameters.get("after", ""))
-    limit = read_limit(parameters)
-    page = await read_tasks(services.ledger, owner, states, after=after, limit=limit)
-    waiting = await why_waiting(services.ledger, services.registry, page.items)
-    data = [task_json.task_json(task, why) for task, why in zip(page.items, waiting, strict=True)]
-    body = list_json(data, more=page.more, until=page.until)
-    return json_response(body, NO_STORE)
 
 
 @router.describe(
@@ -192,35 +162,6 @@ async def read_result(request: Request, task_id: str) -> Response:
         else:
             content = await offload(size, vectors.embedding_list, result, base64=base64)
     return LargeResponse(content, media_type=vectors.NPY if as_file else JSON, headers=headers)
-
-
-@router.describe(
-    "POST",
-    "/v1/tasks/{task_id}/cancel",
-    Answer(200, task_json.Task, headers=(task_json.ETAG,)),
-    scopes=TASK_MAKING,
-    errors=(*_TASK, errors.TaskEnded, errors.NotReplicated),
-)
-async def cancel_task(request: Request, task_id: str) -> Response:
-    """Ends a task; finished vectors stay readable. Cancelling twice returns 200."""
-    services = Services.from_request(request)
-    task = await ownership.own_task(services, request, task_id)
-    outcome = await services.ledger.run(operations.cancel(task.queue, task_id))
-    task = await ownership.own_task(services, request, task_id)
-    if outcome is CancelOutcome.ENDED:
-        raise TaskEnded(f"The task has ended already ({task.state}); there is nothing to cancel.")
-    return await _state(services, task)
-
-
-@router.describe(
-    "DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), scopes=TASK_MAKING, errors=(*_TASK, errors.NotReplicated)
-)
-async def delete_task(request: Request, task_id: str) -> Response:
-    """Deletes a task and everything that belongs to it. An open task is cancelled first."""
-    services = Services.from_request(request)
-    task = await ownership.own_task(services, request, task_id)
-    await services.ledger.run(operations.forget(task.queue, task_id))
-    return json_response({"id": task_id, "object": "embedding.task", "deleted": True})
 
 
 async def _state(services: Services, task: ledger.Task) -> Response:

@@ -50,7 +50,7 @@ def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Ca
         return kind.model_validate(present)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=True)
-        raise _translated(problems[0]) from None
+        raise translated(problems[0]) from None
 
 
 @cache  # pydantic makes a new mapping at each look at `model_fields`
@@ -94,7 +94,8 @@ def _require_few_pairs(metadata: object) -> None:
         raise InvalidValue(f"metadata has {len(metadata):,} pairs; {MAX_METADATA_PAIRS} are taken.", param="metadata")
 
 
-def _translated(problem: ErrorDetails) -> RequestError:
+def translated(problem: ErrorDetails) -> RequestError:
+    """The error for what pydantic says of a field."""
     kind, param = problem["type"], _param(problem["loc"])
     requirement = problem["msg"].removeprefix("Input should ")
     if kind == "missing":

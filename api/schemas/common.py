@@ -1,0 +1,80 @@
+"""Parts that the answers of several resources have."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Generic, Literal, Self, TypeVar
+
+from pydantic import BaseModel, Field, StringConstraints
+
+T = TypeVar("T")
+
+MAX_METADATA_PAIRS = 16
+MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+MetadataValue = Annotated[str, StringConstraints(max_length=512)]
+Metadata = Annotated[dict[MetadataKey, MetadataValue] | None, Field(max_length=MAX_METADATA_PAIRS)]
+
+
+@dataclass(frozen=True, slots=True)
+class PagePlace:
+    """Which page of a list is asked for. `after`: the id of the object behind which it begins; None: the first one."""
+
+    after: str | None
+    limit: int
+
+
+class Page(BaseModel, Generic[T]):
+    """A page in the form of OpenAI's lists."""
+
+    object: Literal["list"] = "list"
+    data: list[T]
+    first_id: str | None
+    last_id: str | None = Field(description="Value of `after` for the next page.")
+    has_more: bool
+
+    @classmethod
+    def of(cls, data: Sequence[T], *, more: bool, until: str | None = None, name: str = "id") -> Self:
+        """The page with these objects.
+
+        Args:
+            data: in the order of the list.
+            more: there may be more behind them.
+            until: the place up to which was looked, if that is not the place of the last one.
+            name: of the field that names the place of an object.
+        """
+        first, last = (getattr(data[0], name), getattr(data[-1], name)) if data else (None, None)
+        return cls(data=[*data], first_id=first, last_id=until or last, has_more=more)
+
+
+class Deleted(BaseModel):
+    """Confirms that something is deleted."""
+
+    id: str
+    object: str
+    deleted: Literal[True] = True
+
+
+class Counts(BaseModel):
+    """How many texts or requests there are, and how many have ended in which way."""
+
+    total: int
+    completed: int
+    failed: int
+
+
+class Usage(BaseModel):
+    """Tokens that the model read, special tokens included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Reason(BaseModel):
+    """Why something failed; `code` is stable."""
+
+    code: str
+    message: str
+
+
+def unix_seconds(milliseconds: int | None) -> int | None:
+    """Whole seconds, as clients read times; None stays None."""
+    return None if milliseconds is None else milliseconds // 1000
