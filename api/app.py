@@ -27,6 +27,7 @@ from api.families import (
     tei,
 )
 from api.families.route import answer_headers
+from api.middleware import Paths
 from api.parts import Services
 from api.routes import tasks as tasks_routes
 from api.server.edge import Edge
@@ -112,6 +113,7 @@ def create_app(
         access_log=settings.access_log,
         traces=services.traces,
     )
-    app.add_middleware(edge)  # the last one added is the outermost
+    app.add_middleware(edge)
+    app.add_middleware(Paths)  # the last one added is the outermost
     app.shortcuts = make_shortcuts(app, routes, edge, pages)
     return app

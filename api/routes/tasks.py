@@ -11,13 +11,13 @@ from api.schemas.tasks import Task
 
 router = APIRouter(prefix="/v1/tasks", tags=["tasks"])
 
-StatusQuery = Annotated[str, Query(description="States to list, separated by commas; all by default.")]
+StatusQuery = Annotated[list[str] | None, Query(description="States to list, separated by commas; all by default.")]
 
 
 @router.get("")
-async def list_tasks(key: Reader, tasks: Tasks, page: PageQuery, status: StatusQuery = "") -> Page[Task]:
+async def list_tasks(key: Reader, tasks: Tasks, page: PageQuery, status: StatusQuery = None) -> Page[Task]:
     """Lists the caller's tasks, newest first. Tasks behind synchronous calls are not listed."""
-    return await tasks.list(key, status, page)
+    return await tasks.list(key, status or (), page)
 
 
 @router.post("/{task_id}/cancel")

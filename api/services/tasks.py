@@ -29,7 +29,7 @@ class TaskService:
         self._models = models
         self._settings = settings
 
-    async def list(self, key: Key, status: str, page: PagePlace) -> Page[Task]:
+    async def list(self, key: Key, status: Sequence[str], page: PagePlace) -> Page[Task]:
         """A page of the caller's tasks in these states, or all, the newest first.
 
         It may be shorter than asked for although there are more, and says so. Tasks behind synchronous calls are not
@@ -90,8 +90,8 @@ class TaskService:
         return task
 
 
-def _states(named: str) -> Sequence[ledger.State]:
-    names = {name.strip() for name in named.split(",") if name.strip()}
+def _states(named: Sequence[str]) -> Sequence[ledger.State]:
+    names = {name.strip() for part in named for name in part.split(",") if name.strip()}
     if names - set(ledger.State):
         raise InvalidValue(f"status must be some of {', '.join(ledger.State)}.", param="status")
     return [state for state in ledger.State if state in names]
