@@ -4,35 +4,35 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 
+from api import console_files
 from api.answer import errors
 from api.document import openapi
 from api.families import (
     batches,
-    console,
     dataset_contents,
     dataset_map,
     datasets,
     embeddings,
     files,
-    health,
     ingestions,
     jobs,
     key_purge,
     keys,
-    models,
-    service,
     tasks,
     tei,
 )
 from api.families.route import answer_headers
 from api.middleware import Paths
 from api.parts import Services
+from api.routes import health, models, service
 from api.routes import tasks as tasks_routes
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
 from api.server.origins import admit
+from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
@@ -47,19 +47,15 @@ FAMILIES = (
     datasets,
     dataset_contents,
     dataset_map,
-    models,
-    service,
     keys,
     key_purge,
     tei,
-    health,
-    console,
     openapi,
 )
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes,)
+ROUTERS = (tasks_routes, models, service, health)
 """By resource, in the order of the document."""
 
 
@@ -87,6 +83,8 @@ def create_app(
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
     app = App(
+        title="embedq",
+        version=VERSION,
         lifespan=lifespan,
         redirect_slashes=False,
         openapi_url=None,
@@ -97,12 +95,16 @@ def create_app(
     )
     app.state.services = services
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
+    app.state.metrics = services.metrics
     for resource in ROUTERS:
         app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
     routers = [family.router for family in FAMILIES]
     for router in routers:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes]
+    app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
+    app.mount("/console", console_files.ConsoleFiles())
     errors.install(app, routes)
     pages = partial(admit, origins=settings.cors_origins, readable=answer_headers(routes))
     app.add_middleware(pages)

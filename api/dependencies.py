@@ -8,10 +8,12 @@ from pydantic import BaseModel, BeforeValidator
 
 from api.auth import known_key
 from api.parts import Services
+from api.queue.metrics import Metrics
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
+from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
 from tasks.records.api_keys import Key
 from tasks.wire.validation import validated
@@ -25,7 +27,17 @@ async def _tasks(request: Request) -> TaskService:
     return cast("TaskService", request.app.state.tasks)
 
 
+async def _service(request: Request) -> ServiceInfo:
+    return cast("ServiceInfo", request.app.state.service)
+
+
+async def _series(request: Request) -> Metrics:
+    return cast("Metrics", request.app.state.metrics)
+
+
 Tasks = Annotated[TaskService, Depends(_tasks)]
+Service = Annotated[ServiceInfo, Depends(_service)]
+Series = Annotated[Metrics, Depends(_series)]
 
 # Headers and queries.
 

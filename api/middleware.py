@@ -29,7 +29,9 @@ class Paths:
 
 
 def _one_form(path: str) -> str:
-    path = "/" + path.strip("/")
+    path = "/" + path.lstrip("/")
+    if len(path) > 1:
+        path = path.removesuffix("/")
     return f"/v1{path}" if _BARE.match(path) else path
 
 
