@@ -47,8 +47,6 @@ class Settings(BaseSettings):
 
     # Where things are
     redis_url: Annotated[str, AfterValidator(forms.redis_url)] = "redis://127.0.0.1:6379/0"
-    broker_url: Annotated[str, AfterValidator(forms.broker_url)] | None = Field(default=None, repr=False)
-    """Of the messages that wake workers; None: the Redis of the ledger."""
     redis_ack: RedisAck = "local"
     """Who has what a caller was promised, before it is: the master alone, or a replica too."""
     storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
@@ -319,7 +317,7 @@ def _describe(problem: Mapping[str, Any]) -> str:
     field = str(problem["loc"][0])
     shown = (
         ""
-        if field in {"api_keys", "broker_url", "redis_url", "sinks", "storage_url", "traces_endpoint"}
+        if field in {"api_keys", "redis_url", "sinks", "storage_url", "traces_endpoint"}
         else f"={problem['input']!s:.80}"
     )
     return f"{PREFIX}{field.upper()}{shown}: {message}"

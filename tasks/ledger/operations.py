@@ -499,7 +499,7 @@ def leave(queue: str, worker: str, *, warm: bool, token: str = "") -> Operation[
 
 
 def call_idle(queue: str) -> Operation[int]:
-    """Wakes all workers that wait for a bell: the broker has refused one. Needs no memory; how many have heard it."""
+    """Wakes all workers that wait for a bell: Redis has refused one. Needs no memory; how many have heard it."""
     return Operation("call_idle", queue, (), int)
 
 

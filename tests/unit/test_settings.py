@@ -45,27 +45,6 @@ def test_usable_redis_urls_are_taken_as_they_are(url: str) -> None:
     assert load_settings(redis_url=url).redis_url == url
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "amqp://:secret@host:99999//",
-        "amqp://host//;amqp://:secret@host:port//",
-        "redis://:secret@host:port/0",
-        "carrier://:secret@host",
-        "secret",
-    ],
-)
-def test_a_broker_url_that_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"^EMBEDQ_BROKER_URL: ") as raised:
-        load_settings(broker_url=url)
-    assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize("url", ["amqp://u:p%2Fw@h:1/v", "amqps://a//;amqps://b//", "sqs://", "unix:///run/r.sock"])
-def test_usable_broker_urls_are_taken_as_they_are(url: str) -> None:
-    assert load_settings(broker_url=url).broker_url == url
-
-
 def test_a_misspelt_name_in_the_environment_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -118,7 +118,7 @@ def test_a_role_has_the_keys_of_its_scripts_and_no_others(role: str) -> None:
 
 
 def test_only_the_api_reads_keys_and_figures() -> None:
-    for role in ("worker", "documents", "broker"):
+    for role in ("worker", "documents"):
         assert not {word for word in rights(role) if re.match(r"~(eq:(keys|rate|history)|\*|eq:\*)", word)}
 
 
